@@ -1,0 +1,38 @@
+"""hlotune: finds faster schedules for the kernels of a program in HLO.
+
+    program = hlotune.load("examples/mlp.py:model")
+    result = hlotune.tune(program, budget="60s", database="tuning.db")
+    fast = hlotune.apply(program, database="tuning.db")
+
+Importing this package imports nothing else: each name brings its room when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlotune.deploy.apply import apply, freeze
+    from hlotune.hlo.program import load
+    from hlotune.schedules.errors import HlotuneError
+    from hlotune.search.tune import tune
+
+__all__ = ["HlotuneError", "apply", "freeze", "load", "tune"]
+__version__ = "0.1.0"
+
+_HOME = {
+    "HlotuneError": "hlotune.schedules.errors",
+    "apply": "hlotune.deploy.apply",
+    "freeze": "hlotune.deploy.apply",
+    "load": "hlotune.hlo.program",
+    "tune": "hlotune.search.tune",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hlotune' has no attribute {name!r}; it has {__all__}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
