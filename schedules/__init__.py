@@ -1,0 +1,1 @@
+"""The values every room shares: targets, computes, steps, loop nests, sketches and spaces.  Start at `compute.py`."""

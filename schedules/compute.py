@@ -1,0 +1,130 @@
+"""What a kernel computes, before any schedule: tensors, and stages in order.
+
+A stage runs over parallel and reduce axes.  For each point of its parallel axes it combines, over its reduce axes,
+the values of its expressions, and stores each result at an affine place.  Later stages load what earlier ones store.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Affine, Expr, Load, loads, operations
+
+Role = Literal["argument", "constant", "result", "temporary"]
+Combine = Literal["sum", "max", "min", "prod", "and", "or"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A row-major array.  `constant` is an argument whose values are known when the program is loaded."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * BYTES[self.dtype]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements between neighbours along each dimension."""
+        return tuple(prod(self.shape[d + 1 :]) for d in range(len(self.shape)))
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where a result goes: tensor and index map over the parallel axes."""
+
+    tensor: str
+    index: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`stores[k] = combine over reduce axes of values[k]`; without `combine` there are no reduce axes."""
+
+    name: str
+    parallel: tuple[Axis, ...]
+    reduce: tuple[Axis, ...]
+    stores: tuple[Store, ...]
+    values: tuple[Expr, ...]
+    combine: Combine | None = None
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.parallel + self.reduce
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {a.name: a.extent for a in self.axes}
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """Distinct loads, in order of reading."""
+        return tuple(dict.fromkeys(x for v in self.values for x in loads(v)))
+
+    @property
+    def points(self) -> int:
+        return prod(a.extent for a in self.axes)
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic operations, padding and inserted zeros included; a combine counts as one."""
+        per_point = sum(operations(v) for v in self.values) + (
+            len(self.values) if self.combine else 0
+        )
+        return per_point * self.points
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Tensors in the order arguments (as the kernel takes them), results, temporaries; and stages in order."""
+
+    tensors: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def stage(self, name: str) -> Stage:
+        return next(s for s in self.stages if s.name == name)
+
+    @property
+    def arguments(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.role in ("argument", "constant"))
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.role == "result")
+
+    def producer(self, tensor: str) -> Stage | None:
+        """The stage that stores a tensor, or None for an argument."""
+        return next((s for s in self.stages if any(x.tensor == tensor for x in s.stores)), None)
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+
+def lines(compute: Compute) -> Iterator[str]:
+    for t in compute.tensors:
+        yield f"{t.role} {t.name}: {'x'.join(map(str, t.shape + (t.dtype,)))}"
+    for s in compute.stages:
+        axes = ", ".join(f"{a.name}<{a.extent}" for a in s.axes)
+        for store, value in zip(s.stores, s.values, strict=True):
+            place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
+            how = f" {s.combine} over {' '.join(a.name for a in s.reduce)}" if s.combine else ""
+            yield f"{s.name} ({axes}): {place} ={how} {value}"

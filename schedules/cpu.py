@@ -1,0 +1,192 @@
+"""The space of a contraction on a CPU: all sketches of `sketch.py`, all numbers of `knobs.py`, as arrays.
+
+Start at `space_of`.  `CpuSpace` turns rows of int32 into paths (`paths.py`) and asks them whether they are legal and
+what their features are; `schedule` turns one row into steps.  The limits are those of `limits.py`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.features import features_of
+from hlotune.schedules.heuristic import heuristic_config
+from hlotune.schedules.knobs import Knobs, knobs_of
+from hlotune.schedules.locate import located
+from hlotune.schedules.moves import moved
+from hlotune.schedules.paths import Path, digest
+from hlotune.schedules.populations import Population, legal_of, path_of_population, population
+from hlotune.schedules.roles import Contraction, contraction
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
+from hlotune.schedules.space import Configs
+from hlotune.schedules.target import Target
+
+SAMPLING_ROUNDS = 20
+
+
+def space_of(compute: Compute, target: Target) -> "CpuSpace":
+    """Raises UnsupportedKernel where there is no rule for the compute."""
+    return CpuSpace(contraction(compute), target)
+
+
+@dataclass(frozen=True)
+class CpuSpace:
+    contraction: Contraction
+    target: Target
+
+    @cached_property
+    def lanes(self) -> int:
+        """Elements of the accumulator's type in a vector."""
+        core = self.contraction.core
+        dtype = self.contraction.compute.tensor(core.stores[0].tensor).dtype
+        return max(1, self.target.vector_bytes // BYTES[dtype])
+
+    @cached_property
+    def sketches(self) -> tuple[Sketch, ...]:
+        return sketches_of(self.contraction)
+
+    @cached_property
+    def knobs(self) -> Knobs:
+        c = self.contraction
+        return knobs_of(c.parallel, c.reduce, c.windowed(self.target))
+
+    @property
+    def size(self) -> float:
+        return len(self.sketches) * float(np.prod(self.knobs.counts.astype(np.float64)))
+
+    @cached_property
+    def tiles(self) -> dict[str, NDArray[np.int32]]:
+        """For each vector axis the register tiles that fit, as positions in the register knobs."""
+        return {v: self._tiles(v) for v in {s.vector for s in self.sketches}}
+
+    def _tiles(self, vector: str) -> NDArray[np.int32]:
+        choices = [range(1, min(a.extent, 32) + 1) for a in self.contraction.parallel]
+        rows = np.array(_products(choices, self.target.vector_registers), dtype=np.int64)
+        column = [a.name for a in self.contraction.parallel].index(vector)
+        across = rows[:, column]
+        extent = self.contraction.parallel[column].extent
+        fits = (rows.prod(axis=1) + across + 1 <= self.target.vector_registers) & (
+            (across - 1) * self.lanes < extent
+        )
+        return (rows[fits] - 1).astype(np.int32)
+
+    def population(self, configs: Configs) -> Population:
+        return population(self, configs)
+
+    def path(self, configs: Configs) -> Path:
+        return path_of_population(self, self.population(configs))
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]:
+        return legal_of(self, self.population(configs))
+
+    def digest(self, configs: Configs) -> NDArray[np.uint64]:
+        """A hash of the nest of each config: equal nests have equal digests."""
+        return digest(self.path(configs))
+
+    def features(self, configs: Configs) -> NDArray[np.float32]:
+        return features_of(self.contraction, self.target, self.lanes, self.path(configs))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Configs:
+        kept = [self._draw(n, rng)]
+        kept[0] = kept[0][self.legal(kept[0])]
+        for _ in range(SAMPLING_ROUNDS):
+            if (missing := n - sum(map(len, kept))) <= 0:
+                break
+            drawn = self._draw(2 * missing, rng)
+            kept.append(drawn[self.legal(drawn)])
+        found = np.concatenate(kept)[:n]
+        if len(found) < n:
+            found = np.concatenate([found, np.tile(self.heuristic(), (n - len(found), 1))])
+        return found
+
+    def _draw(self, n: int, rng: np.random.Generator) -> Configs:
+        """Uniform in each knob, but for register tiles, which are drawn among those that fit."""
+        configs = np.empty((n, 1 + len(self.knobs.knobs)), dtype=np.int32)
+        configs[:, 0] = rng.integers(len(self.sketches), size=n)
+        configs[:, 1:] = rng.integers(self.knobs.counts, size=(n, len(self.knobs.knobs)))
+        return self.with_tiles(configs, rng)
+
+    def with_tiles(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        """Puts a random register tile that fits into each config."""
+        columns = 1 + np.array(self.knobs.columns("register"))
+        for v, tiles in self.tiles.items():
+            rows = np.flatnonzero([self.sketches[s].vector == v for s in configs[:, 0]])
+            picked = tiles[rng.integers(len(tiles), size=len(rows))]
+            configs[rows[:, None], columns[None, :]] = picked
+        return configs
+
+    def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        return moved(self, configs, rng)
+
+    def heuristic(self) -> NDArray[np.int32]:
+        return heuristic_config(self)
+
+    def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
+        return located(self, schedule)
+
+    def schedule(self, config: NDArray[np.int32]) -> Schedule:
+        sketch = self.sketches[int(config[0])]
+        steps = steps_of(self.contraction, sketch, self.tiling(config), self.lanes)
+        return Schedule("direct", steps)
+
+    def tiling(self, config: NDArray[np.int32]) -> Tiling:
+        """The numbers of one config, by axis."""
+        table: dict[str, dict[str, int]] = {}
+        for knob, position in zip(self.knobs.knobs, config[1:], strict=True):
+            table.setdefault(knob.kind, {})[knob.axis] = knob.values[int(position)]
+        parallel = [a.name for a in self.contraction.parallel]
+        reduce = [a.name for a in self.contraction.reduce]
+
+        def order(kind: str, names: list[str]) -> tuple[str, ...]:
+            return tuple(names[k] for k in self.knobs.orders[kind][table[kind][""]])
+
+        return Tiling(
+            register=table["register"], block=table["block"], group=table["group"],
+            unroll=table["unroll"], steps=table["steps"],
+            task_order=order("task_order", parallel), group_order=order("group_order", parallel),
+            tile_order=order("tile_order", parallel), reduce_order=order("reduce_order", reduce),
+            clip=frozenset(a for a, on in table.get("clip", {}).items() if on),
+            peel=frozenset(a for a, on in table.get("peel", {}).items() if on),
+        )  # fmt: skip
+
+
+def sketches_of(c: Contraction) -> tuple[Sketch, ...]:
+    """One sketch for each vector axis worth having, whole or chunked reduction, and place of each pack."""
+    result = []
+    for vector in vector_axes(c):
+        for chunked in (False, True):
+            places = [pack_levels(c, x.tensor, chunked) for x in c.operands]
+            for levels in product(*places):
+                packs = tuple((x.tensor, level) for x, level in zip(c.operands, levels, strict=True))
+                result.append(Sketch(vector, chunked, packs))
+    return tuple(result)
+
+
+def vector_axes(c: Contraction) -> tuple[str, ...]:
+    """Axes along which neighbours lie together in the result or in an operand; the longest where there are none."""
+    axes = [
+        a.name
+        for a in c.parallel
+        if a.extent > 1 and (c.out_stride(a.name) == 1 or any(abs(c.stride(x, a.name)) == 1 for x in c.operands))
+    ]
+    return tuple(axes) or (max(c.parallel, key=lambda a: a.extent).name,)
+
+
+def pack_levels(c: Contraction, tensor: str, chunked: bool) -> tuple[str, ...]:
+    role = c.compute.tensor(tensor).role
+    maker = c.compute.producer(tensor)
+    levels = [x for x in PACK_LEVELS if x != "load" or (role == "constant" and maker is None)]
+    return tuple(x for x in levels if x != "chunk" or chunked)
+
+
+def _products(choices: list[range], limit: int) -> list[tuple[int, ...]]:
+    """All tuples of one value of each range whose product stays below the limit."""
+    rows: list[tuple[int, ...]] = [()]
+    for values in choices:
+        rows = [(*row, v) for row in rows for v in values if np.prod(row, dtype=np.int64) * v < limit]
+    return rows

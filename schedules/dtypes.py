@@ -1,0 +1,28 @@
+"""Element types, by their StableHLO names."""
+
+from typing import Literal
+
+DType = Literal[
+    "f64", "f32", "bf16", "f16", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"
+]
+
+BYTES: dict[str, int] = {
+    "f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i1": 1,
+    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "ui8": 1, "ui16": 2, "ui32": 4, "ui64": 8,
+}  # fmt: skip
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in ("f64", "f32", "bf16", "f16")
+
+
+def is_unsigned(dtype: str) -> bool:
+    return dtype.startswith("ui") or dtype == "i1"
+
+
+def accumulator(dtype: str) -> str:
+    """The type in which a reduction with results of `dtype` is carried out.
+
+    Narrow floats lose a bit a term, so they accumulate in f32; integers wrap, so their own type is exact.
+    """
+    return "f32" if dtype in ("bf16", "f16") else dtype

@@ -1,0 +1,140 @@
+"""Affine index maps and the scalar expressions of a stage."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`constant + sum(coefficient * axis)`; terms are sorted by axis and never zero."""
+
+    terms: tuple[tuple[str, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(terms: Mapping[str, int], constant: int = 0) -> "Affine":
+        return Affine(tuple(sorted((a, c) for a, c in terms.items() if c)), constant)
+
+    @staticmethod
+    def axis(name: str, coefficient: int = 1) -> "Affine":
+        return Affine.of({name: coefficient})
+
+    @cached_property
+    def coefficients(self) -> dict[str, int]:
+        return dict(self.terms)
+
+    def __add__(self, other: "Affine | int") -> "Affine":
+        if isinstance(other, int):
+            return Affine(self.terms, self.constant + other)
+        terms = dict(self.terms)
+        for axis, c in other.terms:
+            terms[axis] = terms.get(axis, 0) + c
+        return Affine.of(terms, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> "Affine":
+        return Affine.of({a: c * factor for a, c in self.terms}, self.constant * factor)
+
+    def substitute(self, axes: Mapping[str, "Affine"]) -> "Affine":
+        """Puts an affine in the place of each named axis."""
+        result = Affine((), self.constant)
+        for axis, c in self.terms:
+            result = result + axes.get(axis, Affine(((axis, 1),))) * c
+        return result
+
+    def value(self, axes: Mapping[str, int]) -> int:
+        return self.constant + sum(c * axes[a] for a, c in self.terms)
+
+    def bounds(self, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """Least and largest value, when each axis lies in its inclusive range."""
+        low = high = self.constant
+        for axis, c in self.terms:
+            a, b = ranges[axis]
+            low, high = low + min(c * a, c * b), high + max(c * a, c * b)
+        return low, high
+
+    def __str__(self) -> str:
+        parts = [a if c == 1 else f"{c}*{a}" for a, c in self.terms]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+@dataclass(frozen=True)
+class Const:
+    value: float | int | bool
+    dtype: str
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Load:
+    """An element of a tensor.
+
+    The element of dimension d is `index[d] // divisors[d]`.  The load is real where every `index[d]` is divisible by
+    its divisor and the quotient lies inside the dimension; elsewhere it has the value `outside`.
+    """
+
+    tensor: str
+    index: tuple[Affine, ...]
+    dtype: str
+    divisors: tuple[int, ...] = ()
+    outside: float | int = 0
+
+    def divisor(self, dimension: int) -> int:
+        return self.divisors[dimension] if self.divisors else 1
+
+    def __str__(self) -> str:
+        parts = [
+            str(e) if self.divisor(d) == 1 else f"({e})/{self.divisor(d)}"
+            for d, e in enumerate(self.index)
+        ]
+        return f"{self.tensor}[{', '.join(parts)}]"
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An elementwise operation, named as in StableHLO without the dialect.
+
+    `add subtract multiply divide maximum minimum power remainder and or xor negate abs sign floor ceil
+    round_nearest_even exponential exponential_minus_one log log_plus_one tanh logistic rsqrt sqrt cbrt sine cosine
+    erf erfc not select convert compare_EQ compare_NE compare_LT compare_LE compare_GT compare_GE clamp is_finite`
+    `select(p, a, b)`, `clamp(low, x, high)`; `convert` to `dtype`; `compare_*` have dtype i1.
+    """
+
+    op: str
+    args: tuple["Expr", ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(map(str, self.args))})"
+
+
+Expr = Const | Load | Apply
+
+
+def loads(expr: Expr) -> Iterator[Load]:
+    """All loads of an expression, in order of reading, repeated as often as they stand there."""
+    if isinstance(expr, Load):
+        yield expr
+    elif isinstance(expr, Apply):
+        for arg in expr.args:
+            yield from loads(arg)
+
+
+def map_loads(expr: Expr, change: Mapping[Load, Expr]) -> Expr:
+    """Puts an expression in the place of each named load."""
+    if isinstance(expr, Load):
+        return change.get(expr, expr)
+    if isinstance(expr, Apply):
+        return Apply(expr.op, tuple(map_loads(a, change) for a in expr.args), expr.dtype)
+    return expr
+
+
+def operations(expr: Expr) -> int:
+    """Arithmetic operations that one evaluation takes; conversions and loads are free."""
+    if not isinstance(expr, Apply):
+        return 0
+    return (expr.op != "convert") + sum(operations(a) for a in expr.args)

@@ -1,0 +1,99 @@
+"""The knobs of a contraction's space: which columns a config has, and the values each may take.
+
+Every value of every knob is legal by itself; what several together may not do (registers, code, scratch) is left to
+`CpuSpace.legal`.  All sketches of a space share the columns, so that a config keeps its numbers when its sketch
+changes.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.compute import Axis
+
+LONGEST_TILE = 32
+LONGEST_UNROLL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """`kind` is one of register, block, group, unroll, steps (values are trips), clip, peel (0 or 1), and
+    task_order, group_order, tile_order, reduce_order (values are row numbers of an order table)."""
+
+    kind: str
+    axis: str
+    values: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.axis}".strip()
+
+
+@dataclass(frozen=True)
+class Knobs:
+    knobs: tuple[Knob, ...]
+    orders: dict[str, NDArray[np.int64]]
+    """For each kind of order: rows of axis numbers, outermost first."""
+
+    @property
+    def counts(self) -> NDArray[np.int32]:
+        return np.array([len(k.values) for k in self.knobs], dtype=np.int32)
+
+    def columns(self, kind: str) -> list[int]:
+        """Positions among the knobs, in the order of the axes."""
+        return [n for n, k in enumerate(self.knobs) if k.kind == kind]
+
+    def values(self, kind: str, positions: NDArray[np.int32]) -> NDArray[np.int64]:
+        """`(n, axes of that kind)`: what the knobs of one kind stand at; `positions` has a column a knob."""
+        columns = self.columns(kind)
+        result = np.empty((len(positions), len(columns)), dtype=np.int64)
+        for n, column in enumerate(columns):
+            result[:, n] = np.asarray(self.knobs[column].values)[positions[:, column]]
+        return result
+
+
+def knobs_of(
+    parallel: tuple[Axis, ...], reduce: tuple[Axis, ...], windowed: tuple[tuple[str, ...], tuple[str, ...]]
+) -> Knobs:
+    knobs: list[Knob] = []
+    for a in parallel:
+        knobs.append(Knob("register", a.name, tuple(range(1, min(a.extent, LONGEST_TILE) + 1))))
+        knobs.append(Knob("block", a.name, trips(a.extent)))
+        knobs.append(Knob("group", a.name, trips(a.extent)))
+    for r in reduce:
+        knobs.append(Knob("unroll", r.name, tuple(range(1, min(r.extent, LONGEST_UNROLL) + 1))))
+        knobs.append(Knob("steps", r.name, trips(r.extent)))
+    orders = {
+        "task_order": _one_first(len(parallel)),
+        "group_order": _orders(len(parallel)),
+        "tile_order": _orders(len(parallel)),
+        "reduce_order": _orders(len(reduce)),
+    }
+    knobs += [Knob(kind, "", tuple(range(len(table)))) for kind, table in orders.items()]
+    knobs += [Knob("peel", a, (0, 1)) for a in windowed[0]]
+    knobs += [Knob("clip", r, (0, 1)) for r in windowed[1]]
+    return Knobs(tuple(knobs), orders)
+
+
+def trips(extent: int) -> tuple[int, ...]:
+    """Numbers of iterations worth trying on an axis: all small ones, then about five an octave, and the whole."""
+    steps = {n for n in range(1, 17)}
+    steps |= {round(16 * 2 ** (k / 4)) for k in range(1, 65)}
+    steps |= {-(-extent // n) for n in range(1, 9)}
+    return tuple(sorted(n for n in steps if n <= extent))
+
+
+def _orders(n: int) -> NDArray[np.int64]:
+    """All orders of up to four axes; of more, each axis moved to the front or to the back."""
+    if n <= 4:
+        return np.array(list(permutations(range(n))), dtype=np.int64)
+    rows = [list(range(n))]
+    rows += [[k, *(x for x in range(n) if x != k)] for k in range(1, n)]
+    rows += [[*(x for x in range(n) if x != k), k] for k in range(n - 1)]
+    return np.array(rows, dtype=np.int64)
+
+
+def _one_first(n: int) -> NDArray[np.int64]:
+    return np.array([[k, *(x for x in range(n) if x != k)] for k in range(n)], dtype=np.int64)

@@ -1,0 +1,95 @@
+"""Limits that hang on several steps at once: registers, code size, scratch.
+
+`cpu_space.py` states the same limits on arrays of configs; a property test binds the two.
+"""
+
+from math import ceil, prod
+
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.nest import LoopNest, StageNest, bordering, region, stored_bytes
+
+CODE_STATEMENTS = 4096
+"""Statements written out in one function, all bodies together: about 100 ms of LLVM."""
+TASK_BYTES = 4 << 20
+CALL_BYTES = 256 << 20
+
+
+def check(nest: LoopNest) -> None:
+    """Raises ScheduleError where a nest passes a limit."""
+    for s in nest.stages:
+        _check_place(nest, s)
+        needed = registers(nest, s)
+        if needed > nest.target.vector_registers:
+            raise ScheduleError(
+                f"{s.stage.name}: the register tile needs {needed} vector registers, "
+                f"the target has {nest.target.vector_registers}: use a smaller tile"
+            )
+        if (size := stored_bytes(nest, s)) > (TASK_BYTES if s.scope == "task" else CALL_BYTES):
+            raise ScheduleError(
+                f"{s.stage.name}: its buffer of {size} bytes is too large: compute it further inside"
+            )
+        if (size := code_statements(nest, s)) > CODE_STATEMENTS:
+            raise ScheduleError(
+                f"{s.stage.name}: {size} statements written out, at most {CODE_STATEMENTS}: unroll less"
+            )
+
+
+def _check_place(nest: LoopNest, s: StageNest) -> None:
+    """A task is one iteration of all parallel loops together, so nothing stands between two of them."""
+    if s.at is None:
+        return
+    outer = nest.stage(s.at[0])
+    k = outer.index(s.at[1])
+    if k + 1 < len(outer.loops) and outer.loops[k + 1].kind == "parallel":
+        raise ScheduleError(
+            f"{s.stage.name}: {s.at[1]} is not the innermost parallel loop: compute it further inside"
+        )
+
+
+def registers(nest: LoopNest, s: StageNest) -> int:
+    """Vector registers of the tile that a stage accumulates in: results, one row of operands, one broadcast."""
+    if s.accumulate is None:
+        return 0
+    start = s.index(s.accumulate) + 1 if s.accumulate else 0
+    sizes = s.sizes_inside(start - 1, region(nest, s))
+    vectors = {a.name: sizes[a.name] for a in s.stage.parallel}
+    root = s.vector_root
+    across = 1
+    if root is not None:
+        across = vectors[root] = ceil(vectors[root] / s.lanes)
+    return prod(vectors.values()) * len(s.stage.stores) + across + 1
+
+
+def code_statements(nest: LoopNest, s: StageNest) -> int:
+    """Statements of a stage as they will be written: unrolled loops, once for each body that is written apart."""
+    trips = s.trips(region(nest, s))
+    unrolled = prod(n for loop, n in zip(s.loops, trips, strict=True) if loop.kind == "unroll")
+    return unrolled * bodies(nest, s)
+
+
+def bodies(nest: LoopNest, s: StageNest) -> int:
+    """How often the innermost body of a stage is written: ragged ends and peeled borders multiply it."""
+    count = 1 if s.at is None else bodies_until(nest, nest.stage(s.at[0]), s.at[1])
+    return count * _own(nest, s, len(s.loops))
+
+
+def bodies_until(nest: LoopNest, s: StageNest, axis: str) -> int:
+    outer = 1 if s.at is None else bodies_until(nest, nest.stage(s.at[0]), s.at[1])
+    return outer * _own(nest, s, s.index(axis) + 1)
+
+
+def _own(nest: LoopNest, s: StageNest, end: int) -> int:
+    count, whole = 1, region(nest, s)
+    for k, loop in enumerate(s.loops[:end]):
+        size = s.sizes_inside(k - 1, whole)[loop.root] if k else whole[loop.root]
+        inner = next((x for x in s.loops[k + 1 :] if x.root == loop.root), None)
+        extent = s.stage.extents[loop.root]
+        static = inner is not None and inner.kind in ("unroll", "vectorize")
+        own = loop.kind in ("serial", "parallel")
+        ragged = static and own and extent % loop.step and size > loop.step
+        here = 1 + bool(ragged)
+        if loop.border == "peel":
+            here += len(bordering(nest, s, k))
+        count *= here
+    return count
+

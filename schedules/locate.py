@@ -1,0 +1,96 @@
+"""The way into a space for schedules that were not made by it: of an older space, another shape, another machine."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.sketch import Sketch
+from hlotune.schedules.steps import Clip, ComputeAt, Pack, Peel, Reorder, Split, Step
+
+if TYPE_CHECKING:
+    from hlotune.schedules.cpu import CpuSpace
+
+
+def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
+    """The config with this schedule, or the nearest one; None where its structure has no sketch here."""
+    if schedule.algorithm != "direct":
+        return None
+    sketch = _sketch(space, schedule.steps)
+    if sketch is None:
+        return None
+    config = space.heuristic().copy()
+    config[0] = space.sketches.index(sketch)
+    wanted = _wanted(space, sketch, schedule.steps)
+    for n, knob in enumerate(space.knobs.knobs):
+        value = wanted.get((knob.kind, knob.axis))
+        if value is not None:
+            config[1 + n] = int(np.argmin(np.abs(np.array(knob.values) - value)))
+    return config if bool(space.legal(config[None])[0]) else None
+
+
+def _sketch(space: "CpuSpace", steps: tuple[Step, ...]) -> Sketch | None:
+    c = space.contraction
+    attach = next((s for s in steps if isinstance(s, ComputeAt) and s.stage == c.core.name), None)
+    vector = next((s.axis for s in steps if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) == 4), None)
+    if attach is None or vector is None:
+        return None
+    chunked = attach.axis.endswith(".1")
+    packs = {s.tensor: _level(space, s, chunked) for s in steps if isinstance(s, Pack)}
+    wanted = Sketch(vector, chunked, tuple((x.tensor, packs.get(x.tensor, "none")) for x in c.operands))
+    return wanted if wanted in space.sketches else None
+
+
+def _level(space: "CpuSpace", pack: Pack, chunked: bool) -> str:
+    if not pack.consumer:
+        return pack.axis
+    if pack.consumer == space.contraction.core.name:
+        return "chunk"
+    return "task" if pack.axis.endswith(".0") else "block"
+
+
+def _wanted(space: "CpuSpace", sketch: Sketch, steps: tuple[Step, ...]) -> dict[tuple[str, str], int]:
+    """Values of knobs that the steps show."""
+    c, found = space.contraction, dict[tuple[str, str], int]()
+    reduce = {r.name for r in c.reduce}
+    for s in steps:
+        if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) >= 3:
+            found.update(zip((("group", s.axis), ("block", s.axis), ("register", s.axis)), s.factors[:3], strict=True))
+        elif isinstance(s, Split) and s.stage == c.core.name and s.axis in reduce:
+            found[("unroll", s.axis)] = s.factors[-1]
+            if sketch.chunked:
+                found[("steps", s.axis)] = s.factors[0]
+        elif isinstance(s, Reorder):
+            found.update(_orders(space, sketch, s))
+        elif isinstance(s, Clip | Peel):
+            kind = "clip" if isinstance(s, Clip) else "peel"
+            found[(kind, s.axis.partition(".")[0])] = 1
+    for knob in space.knobs.knobs:
+        if knob.kind in ("clip", "peel"):
+            found.setdefault((knob.kind, knob.axis), 0)
+    return found
+
+
+def _orders(space: "CpuSpace", sketch: Sketch, step: Reorder) -> dict[tuple[str, str], int]:
+    c = space.contraction
+    parallel, reduce = [a.name for a in c.parallel], [a.name for a in c.reduce]
+    wanted = {}
+    if step.stage == c.out.name:
+        kinds = [("task_order", 0), ("group_order", 1)] + ([] if sketch.chunked else [("tile_order", 2)])
+        wanted = {kind: _order(step.loops, parallel, level) for kind, level in kinds}
+    elif step.stage == c.core.name:
+        wanted = {"reduce_order": _order(step.loops, reduce, 1)}
+        if sketch.chunked:
+            wanted["tile_order"] = _order(step.loops, parallel, 0)
+    found = {}
+    for kind, order in wanted.items():
+        rows = np.flatnonzero((space.knobs.orders[kind] == order).all(axis=1)) if order else []
+        if len(rows):
+            found[(kind, "")] = int(rows[0])
+    return found
+
+
+def _order(loops: tuple[str, ...], names: list[str], level: int) -> list[int]:
+    picked = [x.partition(".")[0] for x in loops if x.endswith(f".{level}") and x.partition(".")[0] in names]
+    return [names.index(a) for a in picked] if len(picked) == len(names) else []

@@ -1,0 +1,65 @@
+"""Neighbours of configs: small random changes, all configs at once."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hlotune.schedules.space import Configs
+
+if TYPE_CHECKING:
+    from hlotune.schedules.cpu import CpuSpace
+
+ROUNDS = 6
+MOVES = np.array([0.35, 0.2, 0.2, 0.15, 0.1])
+"""Shares of: a knob drawn anew, a knob moved by one, a register tile, trips passed between levels, a sketch."""
+
+
+def moved(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+    """One legal neighbour of each config; where several tries find none, the config itself."""
+    result = configs.copy()
+    waiting = np.arange(len(configs))
+    for _ in range(ROUNDS):
+        tried = _changed(space, configs[waiting], rng)
+        good = space.legal(tried)
+        result[waiting[good]] = tried[good]
+        waiting = waiting[~good]
+        if not len(waiting):
+            break
+    return result
+
+
+def _changed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+    result = configs.copy()
+    kind = rng.choice(len(MOVES), size=len(configs), p=MOVES)
+    rows = [np.flatnonzero(kind == k) for k in range(len(MOVES))]
+    counts = space.knobs.counts
+    column = rng.integers(len(counts), size=len(configs))
+    result[rows[0], 1 + column[rows[0]]] = rng.integers(counts[column[rows[0]]])
+    step = rng.choice(np.array([-1, 1], dtype=np.int32), size=len(rows[1]))
+    near = result[rows[1], 1 + column[rows[1]]] + step
+    result[rows[1], 1 + column[rows[1]]] = np.clip(near, 0, counts[column[rows[1]]] - 1)
+    result[rows[2]] = space.with_tiles(result[rows[2]], rng)
+    result[rows[3]] = _passed(space, result[rows[3]], rng)
+    result[rows[4], 0] = rng.integers(len(space.sketches), size=len(rows[4]))
+    return result
+
+
+def _passed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+    """Makes one level of an axis larger by what it takes from another."""
+    columns = [space.knobs.columns(kind) for kind in ("register", "block", "group")]
+    axis = rng.integers(len(columns[0]), size=len(configs))
+    order = rng.permuted(np.tile(np.arange(3), (len(configs), 1)), axis=1)
+    factor = rng.choice([2, 3, 4, 7], size=len(configs))
+    table = np.array(columns)
+    for row, (a, (giver, taker, _), f) in enumerate(zip(axis, order, factor, strict=True)):
+        _pass(space, configs[row], int(table[giver, a]), int(table[taker, a]), int(f))
+    return configs
+
+
+def _pass(space: "CpuSpace", config: Configs, giver: int, taker: int, factor: int) -> None:
+    given, taken = space.knobs.knobs[giver].values, space.knobs.knobs[taker].values
+    less = max(1, given[config[1 + giver]] // factor)
+    more = taken[config[1 + taker]] * factor
+    config[1 + giver] = int(np.searchsorted(given, less))
+    config[1 + taker] = min(int(np.searchsorted(taken, more)), len(taken) - 1)
+    config[1 + giver] = min(int(config[1 + giver]), len(given) - 1)

@@ -1,0 +1,284 @@
+"""Loop nests: what a schedule makes of a compute.
+
+Every stage has its own loops, outermost first, and stands either at the root or inside a loop of its consumer.
+A loop walks one *root* axis of its stage in steps: its variable is the absolute position on that axis, from the
+position of the enclosing loop of the same root to `min(that position + that loop's step, extent)`.  Steps of one root
+divide one another from the inside out, so a ragged end appears only where the axis itself ends.
+
+A stage inside a loop of its consumer computes the region that the loop's body reads: the hull of the index maps,
+of static size.  Start reading at `LoopNest`; `steps.py` changes nests, `regions` below infers what is computed where.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil, prod
+from typing import Literal
+
+from hlotune.schedules.compute import Compute, Stage
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.target import Target
+
+LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
+Scope = Literal["register", "task", "call", "load"]
+Layout = tuple[tuple[int, int], ...]
+"""Dimensions of a stored tensor from the slowest to the fastest, as (dimension, block): a dimension may stand twice,
+first with its block, then with 1: `((3, 32), (0, 1), (3, 1))` holds panels of 32 of dimension 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    axis: str
+    """Its name: the root, and after a split its place, `i0.1`."""
+    root: str
+    step: int
+    kind: LoopKind = "serial"
+    border: Literal["", "peel", "clip"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageNest:
+    stage: Stage
+    loops: tuple[Loop, ...]
+    at: tuple[str, str] | None = None
+    """(consumer, loop) inside whose body the stage is computed; None at the root."""
+    scope: Scope = "call"
+    """Where its results live when they are temporaries."""
+    accumulate: str | None = None
+    """Its own loop inside which its results are held in registers; "" holds them over all its loops."""
+    layout: Layout = ()
+    """How its results lie in memory, when not in registers; () is row-major."""
+
+    def index(self, axis: str) -> int:
+        for k, loop in enumerate(self.loops):
+            if loop.axis == axis:
+                return k
+        names = " ".join(x.axis for x in self.loops)
+        raise ScheduleError(f"stage {self.stage.name} has no loop {axis!r}; its loops are {names}")
+
+    def sizes_inside(self, index: int, whole: dict[str, int]) -> dict[str, int]:
+        """Elements of each root that the body of loop `index` walks (at most); `whole` is the stage's region."""
+        sizes = dict(whole)
+        for loop in self.loops[: index + 1]:
+            sizes[loop.root] = min(loop.step, sizes[loop.root])
+        return sizes
+
+    def trips(self, whole: dict[str, int]) -> tuple[int, ...]:
+        """Iterations of each loop in a full tile of the enclosing one."""
+        sizes, counts = dict(whole), []
+        for loop in self.loops:
+            counts.append(ceil(sizes[loop.root] / loop.step))
+            sizes[loop.root] = min(loop.step, sizes[loop.root])
+        return tuple(counts)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector of this stage; 1 when nothing is vectorized."""
+        last = self.loops[-1] if self.loops else None
+        if last is None or last.kind != "vectorize":
+            return 1
+        outer = [x for x in self.loops[:-1] if x.root == last.root]
+        return outer[-1].step if outer else self.stage.extents[last.root]
+
+    @property
+    def vector_root(self) -> str | None:
+        last = self.loops[-1] if self.loops else None
+        return last.root if last is not None and last.kind == "vectorize" else None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    compute: Compute
+    target: Target
+    stages: tuple[StageNest, ...]
+    """In order of execution at each place; a producer stands before its consumer."""
+
+    def stage(self, name: str) -> StageNest:
+        for s in self.stages:
+            if s.stage.name == name:
+                return s
+        raise ScheduleError(
+            f"no stage {name!r}; the stages are {' '.join(s.stage.name for s in self.stages)}"
+        )
+
+    def put(self, changed: StageNest) -> "LoopNest":
+        same = changed.stage.name
+        return replace(
+            self, stages=tuple(changed if s.stage.name == same else s for s in self.stages)
+        )
+
+    def attached(self, name: str, axis: str) -> tuple[StageNest, ...]:
+        """Stages computed inside a loop, in order."""
+        return tuple(s for s in self.stages if s.at == (name, axis))
+
+    def producer(self, tensor: str) -> StageNest | None:
+        return next(
+            (s for s in self.stages if any(x.tensor == tensor for x in s.stage.stores)), None
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def initial(compute: Compute, target: Target) -> LoopNest:
+    """The nest before any step: each stage at the root, one serial loop an axis, in order."""
+    stages = tuple(
+        StageNest(s, tuple(Loop(a.name, a.name, 1) for a in s.axes)) for s in compute.stages
+    )
+    return LoopNest(compute, target, stages)
+
+
+def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
+    """Largest size, along each axis, of what one execution of a stage computes."""
+    if stage.at is None:
+        return stage.stage.extents
+    outer = nest.stage(stage.at[0])
+    inside = outer.sizes_inside(outer.index(stage.at[1]), region(nest, outer))
+    user = reader(nest, stage)
+    return _needed(nest, stage, user, _seen(nest, user, outer, inside))
+
+
+def reader(nest: LoopNest, stage: StageNest) -> StageNest:
+    """The stage that reads what an inner stage computes."""
+    return next(s for s in nest.stages if s is not stage and reads(stage.stage, s.stage))
+
+
+def _seen(nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]) -> dict[str, int]:
+    """What `user` walks inside a loop of `at`, when it is `at` or stands further inside."""
+    if user is at or user.at is None:
+        return inside
+    outer = nest.stage(user.at[0])
+    return _needed(nest, user, outer, _seen(nest, outer, at, inside))
+
+
+def _needed(
+    nest: LoopNest, stage: StageNest, user: StageNest, inside: dict[str, int]
+) -> dict[str, int]:
+    sizes = stage.stage.extents
+    for axis, size in hull(stage.stage, user.stage, inside).items():
+        sizes[axis] = min(size, sizes[axis])
+    return sizes
+
+
+def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, int]:
+    """Size along each parallel axis of `producer` that `consumer` reads while it walks `inside` of its own axes."""
+    sizes = {a.name: 1 for a in producer.parallel}
+    for load in reads(producer, consumer):
+        for axis, index in zip(sizes, load.index, strict=True):
+            span = 1 + sum(abs(c) * (inside[a] - 1) for a, c in index.terms)
+            sizes[axis] = max(sizes[axis], span)
+    return sizes
+
+
+def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
+    """Loads of a consumer from what a producer stores."""
+    stored = {s.tensor for s in producer.stores}
+    return tuple(x for x in consumer.loads if x.tensor in stored)
+
+
+def stored_shape(nest: LoopNest, stage: StageNest) -> tuple[int, ...]:
+    """Extents, dimension by dimension, of the buffer that holds a temporary result of a stage."""
+    sizes = region(nest, stage)
+    return tuple(sizes[a.name] for a in stage.stage.parallel)
+
+
+def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
+    """Bytes of all temporary buffers of one execution of a stage, blocks rounded up; 0 in registers."""
+    if stage.scope == "register":
+        return 0
+    shape = list(stored_shape(nest, stage))
+    for dimension, block in stage.layout:
+        shape[dimension] = ceil(shape[dimension] / block) * block
+    temporaries = [nest.compute.tensor(x.tensor) for x in stage.stage.stores]
+    return sum(prod(shape) * BYTES[t.dtype] for t in temporaries if t.role == "temporary")
+
+
+def strides(layout: Layout, shape: tuple[int, ...]) -> dict[tuple[int, int], int]:
+    """Elements between neighbours (for a block: between blocks) for each (dimension, block) of a layout."""
+    result, below = {}, 1
+    blocks = {d: b for d, b in layout if b > 1}
+    for dimension, block in reversed(layout or tuple((d, 1) for d in range(len(shape)))):
+        result[dimension, block] = below
+        inner = blocks.get(dimension)
+        if block > 1:
+            below *= ceil(shape[dimension] / block)
+        else:
+            below *= inner if inner else shape[dimension]
+    return result
+
+
+def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
+    return {a.name: (0, a.extent - 1) for a in stage.axes}
+
+
+def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
+    """Dimensions in which some point of the stage loads from outside the tensor, or between its elements."""
+    shape, ranges = nest.compute.tensor(load.tensor).shape, index_ranges(stage)
+    result = []
+    for d, index in enumerate(load.index):
+        low, high = index.bounds(ranges)
+        if low < 0 or high // load.divisor(d) >= shape[d] or load.divisor(d) > 1:
+            result.append(d)
+    return tuple(result)
+
+
+def interior(nest: LoopNest, stage: Stage, root: str, size: int) -> tuple[int, int]:
+    """Positions p of a parallel root, p..p+size-1, for which no load of the stage is guarded: least and largest p.
+
+    An empty range (least > largest) says that there are none.
+    """
+    low, high = 0, stage.extents[root] - size
+    ranges = index_ranges(stage)
+    for load in stage.loads:
+        for d in guarded(nest, stage, load):
+            c = load.index[d].coefficients.get(root, 0)
+            if c <= 0 or load.divisor(d) > 1:
+                continue
+            rest = Affine.of(
+                {a: k for a, k in load.index[d].terms if a != root}, load.index[d].constant
+            )
+            least, most = rest.bounds(ranges)
+            extent = nest.compute.tensor(load.tensor).shape[d]
+            low = max(low, ceil(-least / c))
+            high = min(high, (extent - 1 - most) // c - (size - 1))
+    return low, high
+
+
+def bordering(nest: LoopNest, s: StageNest, k: int) -> list[int]:
+    """Positions of loop `k` at which it, or a stage inside it, loads from outside a tensor."""
+    loop = s.loops[k]
+    inner = [x for x in nest.stages if x.at and x.at[0] == s.stage.name and s.index(x.at[1]) >= k]
+    outside = set[int]()
+    for user in (s, *inner):
+        if loop.root in {a.name for a in user.stage.parallel} and user.scope != "load":
+            low, high = interior(nest, user.stage, loop.root, loop.step)
+            outside.update(p for p in range(0, s.stage.extents[loop.root], loop.step) if not low <= p <= high)
+    return sorted(outside)
+
+
+def _lines(nest: LoopNest) -> Iterator[str]:
+    for s in nest.stages:
+        if s.at is None:
+            yield from _stage_lines(nest, s, 0)
+
+
+def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
+    whole = region(nest, s)
+    if s.accumulate == "":
+        yield f"{'  ' * depth}{s.stage.name}: registers"
+    for loop, trips in zip(s.loops, s.trips(whole), strict=True):
+        if trips > 1 or nest.attached(s.stage.name, loop.axis):
+            border = f" {loop.border}" if loop.border else ""
+            step = f" step {loop.step}" if loop.step > 1 else ""
+            yield f"{'  ' * depth}{loop.kind} {loop.axis} x{trips}{step}{border}"
+            depth += 1
+        if s.accumulate == loop.axis:
+            yield f"{'  ' * depth}{s.stage.name}: registers"
+        for inner in nest.attached(s.stage.name, loop.axis):
+            yield from _stage_lines(nest, inner, depth)
+    for store, value in zip(s.stage.stores, s.stage.values, strict=True):
+        place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
+        how = "=" if s.stage.combine is None else f"{s.stage.combine}="
+        where = "" if s.scope in ("register", "call") else f"  ({s.scope})"
+        yield f"{'  ' * depth}{place} {how} {value}{where}"

@@ -1,0 +1,294 @@
+"""Configs of a contraction's space as arrays of numbers: their paths, and which of them are legal.
+
+Everything here states for thousands of configs at once what `sketch.py` and `limits.py` state for one.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Load
+from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
+from hlotune.schedules.nest import index_ranges, initial, interior
+from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.sketch import PACK_LEVELS, layout
+from hlotune.schedules.space import Configs
+from hlotune.schedules.target import Target
+
+if TYPE_CHECKING:
+    from hlotune.schedules.cpu import CpuSpace
+
+SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
+
+
+@dataclass(frozen=True)
+class Population:
+    """The numbers of `n` configs; A parallel axes, R reduce axes."""
+
+    sketch: Ints
+    vector: Ints
+    """`(n,)`: number of the vectorized axis."""
+    chunked: NDArray[np.bool_]
+    packs: Ints
+    """`(n, operands)`: position in PACK_LEVELS."""
+    register: Ints
+    block: Ints
+    group: Ints
+    unroll: Ints
+    steps: Ints
+    orders: dict[str, Ints]
+    clip: NDArray[np.bool_]
+    """`(n, R)`: reduce axes that are clipped in fact."""
+    peel: NDArray[np.bool_]
+
+
+def population(space: "CpuSpace", configs: Configs) -> Population:
+    c, knobs, positions = space.contraction, space.knobs, configs[:, 1:]
+    names = [a.name for a in c.parallel]
+    tensors = [x.tensor for x in c.operands]
+    sketch = configs[:, 0].astype(np.int64)
+    levels = np.array(
+        [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in space.sketches], dtype=np.int64
+    ).reshape(len(space.sketches), len(tensors))
+    unroll = knobs.values("unroll", positions)
+    clip, peel = _borders(space, configs, levels[sketch], unroll)
+    return Population(
+        sketch=sketch,
+        vector=np.array([names.index(s.vector) for s in space.sketches])[sketch],
+        chunked=np.array([s.chunked for s in space.sketches])[sketch],
+        packs=levels[sketch],
+        register=knobs.values("register", positions),
+        block=knobs.values("block", positions),
+        group=knobs.values("group", positions),
+        unroll=unroll,
+        steps=knobs.values("steps", positions),
+        orders={
+            kind: table[knobs.values(kind, positions)[:, 0]] for kind, table in knobs.orders.items()
+        },
+        clip=clip,
+        peel=peel,
+    )
+
+
+def _borders(
+    space: "CpuSpace", configs: Configs, levels: Ints, unroll: Ints
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Clips and peels that a sketch really makes: see `sketch._borders`."""
+    c, knobs = space.contraction, space.knobs
+    n, positions = len(configs), configs[:, 1:]
+    clip = np.zeros((n, len(c.reduce)), dtype=bool)
+    peel = np.zeros((n, len(c.parallel)), dtype=bool)
+    for kind, axes, result in (("clip", c.reduce, clip), ("peel", c.parallel, peel)):
+        names = [a.name for a in axes]
+        for column in knobs.columns(kind):
+            axis = knobs.knobs[column].axis
+            needed = _needed(c, levels, axis)
+            result[:, names.index(axis)] = needed & (positions[:, column] == 1)
+    return clip & (unroll == 1), peel
+
+
+def _needed(c: Contraction, levels: Ints, axis: str) -> NDArray[np.bool_]:
+    """Configs in which some operand that is not packed is read through a window along the axis."""
+    packable = [x.tensor for x in c.operands]
+    result = np.zeros(len(levels), dtype=bool)
+    for x in c.core.loads:
+        if any(len(e.terms) > 1 and axis in e.coefficients for e in x.index):
+            if x.tensor in packable:
+                result |= levels[:, packable.index(x.tensor)] == 0
+            else:
+                result |= True
+    return result
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of tiles, `(n, axes)`: what one iteration of each level walks; trips of the levels."""
+
+    width: Ints
+    inside: tuple[Ints, Ints, Ints]
+    """Parallel axes: inside a task, a group, a register tile."""
+    trips: tuple[Ints, Ints, Ints]
+    chunk: Ints
+    """Reduce axes: inside a chunk."""
+    reduce_trips: tuple[Ints, Ints, Ints]
+
+
+def sizes(space: "CpuSpace", p: Population) -> Sizes:
+    c = space.contraction
+    extents = np.array([a.extent for a in c.parallel])
+    lanes = np.where(np.arange(len(extents)) == p.vector[:, None], space.lanes, 1)
+    width = p.register * lanes
+    inside, trips, current = [], [], np.broadcast_to(extents, width.shape)
+    for step in (p.group * p.block * width, p.block * width, width):
+        trips.append(-(-current // step))
+        current = np.minimum(step, current)
+        inside.append(current)
+    reduce = np.broadcast_to(np.array([a.extent for a in c.reduce]), p.unroll.shape)
+    whole = -(-reduce // p.unroll) * p.unroll
+    chunk_step = np.where(p.chunked[:, None], p.steps * p.unroll, whole)
+    chunk = np.minimum(chunk_step, reduce)
+    return Sizes(
+        width=width,
+        inside=(inside[0], inside[1], inside[2]),
+        trips=(trips[0], trips[1], trips[2]),
+        chunk=chunk,
+        reduce_trips=(-(-reduce // chunk_step), -(-chunk // p.unroll), np.minimum(p.unroll, chunk)),
+    )
+
+
+def path_of_population(space: "CpuSpace", p: Population) -> Path:
+    c, s = space.contraction, sizes(space, p)
+    n, a, r = len(p.sketch), len(c.parallel), len(c.reduce)
+    take = np.take_along_axis
+    tile_axis, tile_trips, tile_kind = _tile_slots(space, p, s)
+    reduce_order = p.orders["reduce_order"]
+    axis = [p.orders[k] for k in ("task_order", "group_order", "tile_order")] + [reduce_order + a] * 3 + [tile_axis]
+    trips = [take(t, o, 1) for t, o in zip(s.trips, axis, strict=False)]
+    trips += [take(t, reduce_order, 1) for t in s.reduce_trips] + [tile_trips]
+    widths = (a, a, a, r, r, r)
+    kinds = (PARALLEL, SERIAL, SERIAL, SERIAL, SERIAL, UNROLL)
+    kind = [np.full((n, w), k) for w, k in zip(widths, kinds, strict=True)] + [tile_kind]
+    chunks_first = (0, 1, 3, 2, 4, 5, 6)
+    operands = [x.tensor for x in c.operands]
+    slots = np.array([NOT_PACKED, LOAD_LEVEL, CALL_LEVEL, a - 1, 2 * a - 1, 2 * a + r - 1])
+    return Path(
+        axis=_arranged(axis, p.chunked, chunks_first),
+        trips=_arranged(trips, p.chunked, chunks_first),
+        kind=_arranged(kind, p.chunked, chunks_first),
+        held_from=np.where(p.chunked, 3 * a + r, 3 * a),
+        split_from=np.where(p.chunked, 2 * a, 3 * a),
+        packs=slots[p.packs],
+        panels=_panels(space, p, operands),
+        borders=np.stack([p.clip.sum(axis=1), p.peel.sum(axis=1)], axis=1),
+    )
+
+
+def _arranged(parts: list[Ints], chunked: NDArray[np.bool_], order: tuple[int, ...]) -> Ints:
+    whole = np.concatenate(parts, axis=1)
+    cut = np.concatenate([parts[k] for k in order], axis=1)
+    return np.where(chunked[:, None], cut, whole)
+
+
+def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints, Ints]:
+    """The register tile: rows of the other axes, then vectors and lanes of the vectorized one."""
+    a = len(space.contraction.parallel)
+    table = np.array([[*(x for x in range(a) if x != v), v, v] for v in range(a)])
+    axis = table[p.vector]
+    trips = np.take_along_axis(s.inside[2], axis, 1)
+    trips[:, -2] = -(-trips[:, -1] // space.lanes)
+    trips[:, -1] = np.minimum(trips[:, -1], space.lanes)
+    kind = np.full(axis.shape, UNROLL)
+    kind[:, -1] = VECTORIZE
+    return axis, trips, kind
+
+
+def _panels(space: "CpuSpace", p: Population, operands: list[str]) -> Ints:
+    """Block of each pack: whole vectors where the operand varies along the vector in a plain dimension."""
+    c = space.contraction
+    result = np.ones(p.packs.shape, dtype=np.int64)
+    names = [a.name for a in c.parallel]
+    wide = np.take_along_axis(p.register, p.vector[:, None], 1)[:, 0] * space.lanes
+    for k, tensor in enumerate(operands):
+        blocked = np.array([max(b for _, b in layout(c, tensor, v, 2)) > 1 for v in names])
+        result[:, k] = np.where(blocked[p.vector] & (p.packs[:, k] > 0), wide, 1)
+    return result
+
+
+def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
+    """The limits of `limits.py`, for all configs."""
+    s, target = sizes(space, p), space.target
+    rows, across = _tile(space, p, s)
+    tile = rows * across
+    bodies = _bodies(space, p, s)
+    core = tile * np.prod(s.reduce_trips[2], axis=1) * bodies
+    core *= np.prod(1 + _ragged_reduce(space, p, s), axis=1)
+    plain = tile * np.prod(1 + _ragged(space, s), axis=1)
+    out = np.where(p.chunked, plain, tile * bodies)
+    result = tile + across + 1 <= target.vector_registers
+    result &= (core <= CODE_STATEMENTS) & (out <= CODE_STATEMENTS)
+    accumulator = BYTES[space.contraction.compute.tensor(space.contraction.core.stores[0].tensor).dtype]
+    result &= ~p.chunked | (np.prod(s.inside[1].astype(np.float64), axis=1) * accumulator <= TASK_BYTES)
+    return result & _packs_fit(space, p, s)
+
+
+def _tile(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
+    """Rows and vectors of the register tile."""
+    vector = p.vector[:, None]
+    wide = np.take_along_axis(s.inside[2], vector, 1)[:, 0]
+    across = -(-wide // space.lanes)
+    return np.prod(s.inside[2], axis=1) // wide, across
+
+
+def _ragged(space: "CpuSpace", s: Sizes) -> Ints:
+    """Where the last register tile of an axis is smaller and written apart."""
+    extents = np.array([a.extent for a in space.contraction.parallel])
+    return ((extents % s.width != 0) & (s.inside[1] > s.width)).astype(np.int64)
+
+
+def _ragged_reduce(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+    extents = np.array([a.extent for a in space.contraction.reduce])
+    return ((extents % p.unroll != 0) & (s.chunk > p.unroll)).astype(np.int64)
+
+
+def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+    """Copies of the register tile: ragged ends and peeled borders of each axis multiply."""
+    c, counts = space.contraction, 1 + _ragged(space, s)
+    for k, axis in enumerate(c.parallel):
+        rows = np.flatnonzero(p.peel[:, k])
+        for row in rows:
+            packed = frozenset(x.tensor for x, level in zip(c.operands, p.packs[row], strict=True) if level)
+            counts[row, k] += _border_tiles(c, space.target, axis.name, int(s.width[row, k]), packed)
+    return np.prod(counts, axis=1)
+
+
+@lru_cache(maxsize=4096)
+def _border_tiles(c: Contraction, target: Target, axis: str, width: int, packed: frozenset[str]) -> int:
+    """Register tiles of an axis at which an operand that is not packed is read outside its tensor."""
+    visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
+    low, high = interior(initial(c.compute, target), visible, axis, width)
+    extent = c.core.extents[axis]
+    return sum(not low <= q <= high for q in range(0, extent, width))
+
+
+def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
+    c = space.contraction
+    result = np.ones(len(p.sketch), dtype=bool)
+    panels = _panels(space, p, [x.tensor for x in c.operands])
+    for k, x in enumerate(c.operands):
+        size = np.full(len(p.sketch), float(BYTES[x.dtype]))
+        for d, extent in enumerate(_extents(space, p, s, x, k).T):
+            size *= _rounded(c, x, d, extent, panels[:, k], p.vector)
+        level = p.packs[:, k]
+        limit = np.where(level >= PACK_LEVELS.index("task"), TASK_BYTES, CALL_BYTES)
+        result &= (level == 0) | (size <= limit)
+    return result
+
+
+def _rounded(c: Contraction, x: Load, d: int, extent: Ints, panel: Ints, vector: Ints) -> Ints:
+    """Extent of a dimension of a pack, up to whole blocks where it has them."""
+    blocked = np.array([layout(c, x.tensor, a.name, 2)[0] == (d, 2) for a in c.parallel])
+    return np.where(blocked[vector], -(-extent // panel) * panel, extent)
+
+
+def _extents(space: "CpuSpace", p: Population, s: Sizes, x: Load, k: int) -> Ints:
+    """`(n, dimensions)`: the region of an operand that one pack copies."""
+    c, level = space.contraction, p.packs[:, k][:, None]
+    parallel = np.where(level == PACK_LEVELS.index("task"), s.inside[0], s.inside[1])
+    whole = np.array([a.extent for a in (*c.parallel, *c.reduce)])
+    reduce = np.where(level == PACK_LEVELS.index("chunk"), s.chunk, whole[len(c.parallel) :])
+    walked = np.concatenate([parallel, reduce], axis=1)
+    walked = np.where(level < PACK_LEVELS.index("task"), whole, walked)
+    numbers = {a.name: n for n, a in enumerate((*c.parallel, *c.reduce))}
+    ranges, result = index_ranges(c.core), []
+    for e in x.index:
+        unit = gcd(*(w for _, w in e.terms)) if e.terms else 1
+        low, high = e.bounds(ranges)
+        span = 1 + sum(abs(w) // unit * (walked[:, numbers[a]] - 1) for a, w in e.terms)
+        result.append(np.minimum(span, (high - low) // unit + 1) + np.zeros(len(p.sketch), dtype=np.int64))
+    return np.stack(result, axis=1)

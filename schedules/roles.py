@@ -1,0 +1,99 @@
+"""The parts a contraction's compute has for a scheduler: which stage reduces, which stores, what is read how.
+
+The rules know nothing of convolutions or matrix products, only of affine index maps.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hlotune.schedules.compute import Axis, Compute, Stage
+from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.nest import guarded, index_ranges, initial
+from hlotune.schedules.target import Target
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A reduction (`core`) whose results one last stage (`out`) reads point by point; other stages come before."""
+
+    compute: Compute
+    core: Stage
+    out: Stage
+
+    @cached_property
+    def parallel(self) -> tuple[Axis, ...]:
+        return self.out.parallel
+
+    @cached_property
+    def reduce(self) -> tuple[Axis, ...]:
+        return self.core.reduce
+
+    @cached_property
+    def operands(self) -> tuple[Load, ...]:
+        """Loads of the core from tensors that it loads once: these can be packed."""
+        tensors = [x.tensor for x in self.core.loads]
+        return tuple(x for x in self.core.loads if tensors.count(x.tensor) == 1)
+
+    @cached_property
+    def before(self) -> tuple[Stage, ...]:
+        return tuple(s for s in self.compute.stages if s not in (self.core, self.out))
+
+    def stride(self, load: Load, axis: str) -> int:
+        """Elements of memory between what neighbouring points of an axis load."""
+        strides = self.compute.tensor(load.tensor).strides
+        return sum(e.coefficients.get(axis, 0) * s for e, s in zip(load.index, strides, strict=True))
+
+    def out_stride(self, axis: str) -> int:
+        store = self.out.stores[0]
+        strides = self.compute.tensor(store.tensor).strides
+        return sum(e.coefficients.get(axis, 0) * s for e, s in zip(store.index, strides, strict=True))
+
+    def windowed(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Parallel and reduce axes along which some load of the core leaves its tensor."""
+        nest = initial(self.compute, target)
+        axes = {
+            a
+            for x in self.core.loads
+            for d in guarded(nest, self.core, x)
+            if x.divisor(d) == 1
+            for a, c in x.index[d].terms
+            if c > 0
+        }
+        return (
+            tuple(a.name for a in self.parallel if a.name in axes),
+            tuple(a.name for a in self.reduce if a.name in axes),
+        )
+
+    def packed_shape(self, load: Load) -> tuple[int, ...]:
+        """Extents of the tensor that a pack of the load makes when it stands at the root."""
+        ranges = index_ranges(self.core)
+        return tuple(_extent(e, ranges) for e in load.index)
+
+
+def _extent(index: Affine, ranges: dict[str, tuple[int, int]]) -> int:
+    from math import gcd
+
+    low, high = index.bounds(ranges)
+    unit = gcd(*(c for _, c in index.terms)) if index.terms else 1
+    return (high - low) // unit + 1
+
+
+def contraction(compute: Compute) -> Contraction:
+    """Raises UnsupportedKernel where the compute is no contraction with a last stage."""
+    out = compute.stages[-1]
+    sources = [s for s in compute.stages[:-1] if s.combine and any(x.tensor == t.tensor for t in s.stores for x in out.loads)]
+    if len(sources) != 1 or out.combine:
+        raise UnsupportedKernel(
+            f"expected one reduction read by a last stage, got {[s.name for s in compute.stages]}: "
+            "the kernel stays with the default compiler"
+        )
+    core = sources[0]
+    identity = tuple(Affine.axis(a.name) for a in core.parallel)
+    direct = all(x.index == identity for x in out.loads if x.tensor == core.stores[0].tensor)
+    if not direct or core.parallel != out.parallel or core.combine != "sum" or len(core.stores) != 1:
+        raise UnsupportedKernel(
+            "expected the last stage to read the one sum of the reduction point by point: "
+            "the kernel stays with the default compiler"
+        )
+    return Contraction(compute, core, out)

@@ -1,0 +1,163 @@
+"""Sketches of a contraction on a CPU, and the steps that a filled-in sketch stands for.
+
+Each parallel axis is split into tasks, groups, blocks and a register tile, each reduce axis into chunks, steps and an
+unrolled part:
+
+    parallel a.0 ...            tasks, one of the axes outermost
+      a.1 ...                   groups                              <- packs for a "task" stand here, before the groups
+        a.2 ...                 register tiles of a block           <- packs for a "block"
+          registers = 0
+          r.0 ..  r.1 ..        the reduction
+            r.2 .. a.3 .. v     unrolled: rows x vectors
+          epilogue, store
+
+and in a chunked sketch the chunks r.0 stand between groups and tiles, with partial sums in scratch.
+"""
+
+from dataclasses import dataclass, field
+
+from hlotune.schedules.compute import Stage
+from hlotune.schedules.nest import Layout
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.steps import (
+    Accumulate,
+    Clip,
+    ComputeAt,
+    Pack,
+    Parallel,
+    Peel,
+    Reorder,
+    Split,
+    Step,
+    Unroll,
+    Vectorize,
+)
+
+PACK_LEVELS = ("none", "load", "call", "task", "block", "chunk")
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """The structure: vectorized axis, whether reductions are cut into chunks, where each operand is packed."""
+
+    vector: str
+    chunked: bool
+    packs: tuple[tuple[str, str], ...]
+    """(tensor, level of PACK_LEVELS) for each operand that may be packed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """The numbers: trips by axis, orders as tuples of axes."""
+
+    register: dict[str, int]
+    """Rows of the register tile; vectors for the vectorized axis."""
+    block: dict[str, int]
+    group: dict[str, int]
+    unroll: dict[str, int]
+    steps: dict[str, int]
+    """Iterations of r.1 in a chunk; the chunk of an unchunked sketch is the whole axis."""
+    task_order: tuple[str, ...]
+    group_order: tuple[str, ...]
+    tile_order: tuple[str, ...]
+    reduce_order: tuple[str, ...]
+    clip: frozenset[str] = field(default_factory=frozenset)
+    peel: frozenset[str] = field(default_factory=frozenset)
+
+
+def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Step, ...]:
+    """The schedule's steps, in the order in which they apply."""
+    steps = _out(c, sketch, t, lanes)
+    steps += _core_chunked(c, sketch, t, lanes) if sketch.chunked else _core(c, sketch, t, lanes)
+    steps += _packs(c, sketch, t, lanes)
+    steps += _borders(c, sketch, t)
+    for stage in c.before:
+        steps += _small(stage, lanes)
+    return tuple(steps)
+
+
+def _out(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
+    out, v = c.out.name, sketch.vector
+    rows = [a.name for a in c.parallel if a.name != v]
+    steps: list[Step] = [Split(out, a, (t.group[a], t.block[a], t.register[a])) for a in rows]
+    steps.append(Split(out, v, (t.group[v], t.block[v], t.register[v], lanes)))
+    order = [f"{a}.0" for a in t.task_order] + [f"{a}.1" for a in t.group_order] + [f"{a}.2" for a in t.tile_order]
+    order += [f"{a}.3" for a in rows] + [f"{v}.3", f"{v}.4"]
+    steps += [Reorder(out, tuple(order)), Vectorize(out, f"{v}.4"), Unroll(out, f"{v}.3")]
+    steps += [Unroll(out, f"{a}.3") for a in reversed(rows)]
+    return [*steps, Parallel(out, f"{t.task_order[-1]}.0")]
+
+
+def _core(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
+    """The whole reduction of a register tile at once, for the epilogue to read from registers."""
+    core, v = c.core.name, sketch.vector
+    rows = [a.name for a in c.parallel if a.name != v]
+    steps: list[Step] = [ComputeAt(core, c.out.name, f"{t.tile_order[-1]}.2"), Split(core, v, (lanes,))]
+    steps += [Split(core, r.name, (-(-r.extent // t.unroll[r.name]), t.unroll[r.name])) for r in c.reduce]
+    order = [f"{r}.{k}" for k in range(3) for r in t.reduce_order] + rows + [f"{v}.0", f"{v}.1"]
+    steps += [Reorder(core, tuple(order)), Vectorize(core, f"{v}.1"), Unroll(core, f"{v}.0")]
+    steps += [Unroll(core, a) for a in reversed(rows)]
+    steps += [Unroll(core, f"{r}.2") for r in reversed(t.reduce_order)]
+    return [*steps, Accumulate(core, "")]
+
+
+def _core_chunked(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
+    core, v = c.core.name, sketch.vector
+    rows = [a.name for a in c.parallel if a.name != v]
+    steps: list[Step] = [ComputeAt(core, c.out.name, f"{t.group_order[-1]}.1")]
+    steps += [Split(core, a, (t.register[a],)) for a in rows]
+    steps.append(Split(core, v, (t.register[v], lanes)))
+    steps += [Split(core, r.name, (t.steps[r.name], t.unroll[r.name])) for r in c.reduce]
+    order = [f"{r}.0" for r in t.reduce_order] + [f"{a}.0" for a in t.tile_order]
+    order += [f"{r}.{k}" for k in (1, 2) for r in t.reduce_order]
+    order += [f"{a}.1" for a in rows] + [f"{v}.1", f"{v}.2"]
+    steps += [Reorder(core, tuple(order)), Vectorize(core, f"{v}.2"), Unroll(core, f"{v}.1")]
+    steps += [Unroll(core, f"{a}.1") for a in reversed(rows)]
+    steps += [Unroll(core, f"{r}.2") for r in reversed(t.reduce_order)]
+    return [*steps, Accumulate(core, f"{t.tile_order[-1]}.0")]
+
+
+def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
+    places = {
+        "load": ("", "load"),
+        "call": ("", "call"),
+        "task": (c.out.name, f"{t.task_order[-1]}.0"),
+        "block": (c.out.name, f"{t.group_order[-1]}.1"),
+        "chunk": (c.core.name, f"{t.reduce_order[-1]}.0"),
+    }
+    steps: list[Step] = []
+    for tensor, level in sketch.packs:
+        if level != "none":
+            block = t.register[sketch.vector] * lanes
+            steps.append(Pack(c.core.name, tensor, *places[level], layout(c, tensor, sketch.vector, block), lanes))
+    return steps
+
+
+def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
+    """Panels of whole vectors for an operand that varies along the vector; its own order for one that does not."""
+    load = next(x for x in c.operands if x.tensor == tensor)
+    along = [d for d, e in enumerate(load.index) if vector in e.coefficients]
+    rest = [d for d in range(len(load.index)) if d not in along]
+    if len(along) == 1 and len(load.index[along[0]].terms) == 1:
+        return ((along[0], block), *((d, 1) for d in rest), (along[0], 1))
+    return tuple((d, 1) for d in rest + along)
+
+
+def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:
+    """Clips and peels; one that no load needs any more, since its operand is packed, is left out."""
+    packed = {tensor for tensor, level in sketch.packs if level != "none"}
+    needed = {a for x in c.core.loads if x.tensor not in packed for e in x.index if len(e.terms) > 1 for a, _ in e.terms}
+    steps: list[Step] = [
+        Clip(c.core.name, f"{r}.1") for r in t.reduce_order if r in t.clip & needed and t.unroll[r] == 1
+    ]
+    stage, level = (c.core.name, 0) if sketch.chunked else (c.out.name, 2)
+    steps += [Peel(stage, f"{a}.{level}") for a in t.tile_order if a in t.peel & needed]
+    return steps
+
+
+def _small(stage: Stage, lanes: int) -> list[Step]:
+    """A stage before the contraction, run once a call: its last axis in vectors."""
+    if stage.combine or not stage.parallel:
+        return []
+    last = stage.parallel[-1].name
+    return [Split(stage.name, last, (lanes,)), Vectorize(stage.name, f"{last}.1")]

@@ -1,0 +1,44 @@
+"""The role that searchers see: configs as rows of int32, legality and features as arrays."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.schedule import Schedule
+
+Configs = NDArray[np.int32]
+"""`(n, k)`: column 0 is the sketch, the others are positions in the knobs' value lists."""
+
+
+class Space(Protocol):
+    """All schedules of one kernel on one target, as integer rows.
+
+    Every row that `sample` or `neighbours` returns is legal.  `features` returns one fixed-length float32 row a
+    config, `(n, FEATURES)`; they belong to the loop nest, not to the knobs.
+    """
+
+    @property
+    def size(self) -> float:
+        """Number of configs, joint limits left out of account."""
+        ...
+
+    def sample(self, n: int, rng: np.random.Generator) -> Configs: ...
+
+    def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        """One legal neighbour of each config: a knob moved, a factor passed between levels, a sketch changed."""
+        ...
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]: ...
+
+    def schedule(self, config: NDArray[np.int32]) -> Schedule: ...
+
+    def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
+        """The config whose schedule this is, or the nearest one of the space; None where no sketch fits."""
+        ...
+
+    def features(self, configs: Configs) -> NDArray[np.float32]: ...
+
+    def heuristic(self) -> NDArray[np.int32]:
+        """The first candidate: a formula of extents and target."""
+        ...

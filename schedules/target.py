@@ -1,0 +1,68 @@
+"""A device as a tuner sees it: identity (hashed), properties (measured), toolchain (versions)."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Kind = Literal["cpu", "gpu", "tpu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a schedule may depend on; its hash is the fingerprint under which times are kept."""
+
+    kind: Kind
+    name: str
+    """Vendor's name of the device."""
+    triple: str
+    """LLVM triple, `x86_64-unknown-linux-gnu`."""
+    isa: str
+    """LLVM's name of the processor, `znver5`."""
+    features: tuple[str, ...]
+    """LLVM features that are on, sorted, without the plus sign."""
+    cores: int
+    threads: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    @property
+    def fingerprint(self) -> str:
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of a vector register: 64 with AVX-512, 32 with AVX, else 16."""
+        if "avx512f" in self.features:
+            return 64
+        return 32 if "avx" in self.features else 16
+
+    @property
+    def vector_registers(self) -> int:
+        return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Properties:
+    """What was measured on a target; recorded, never hashed.  Peaks are for all threads of the target."""
+
+    flops_per_s: dict[str, float]
+    """Multiply-add peak by element type, two operations each."""
+    read_bytes_per_s: float
+    clock_hz: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """Versions that change what a schedule compiles to."""
+
+    jaxlib: str
+    llvm: str
+    codegen: str
+    xla_flags: str
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
