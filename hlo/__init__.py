@@ -1,0 +1,1 @@
+"""Programs: reading, normal form, sites, kernels, the oracle, splicing.  Start at `program.py`."""

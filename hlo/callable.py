@@ -1,0 +1,85 @@
+"""Programs as functions that JAX runs."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import export
+
+from hlotune.hlo import mlir
+from hlotune.hlo.program import Program, shape_of
+from hlotune.schedules.errors import ProgramError
+
+
+def jitted(
+    program: Program, bytecode: bytes | None = None, *, hidden_values: Sequence[Any] = ()
+) -> Callable[..., Any]:
+    """A jitted function of the program, or of a module made from it.
+
+    It takes and gives the pytrees of the original.  A program that did not come from a JAX function
+    takes flat arrays and gives a tuple.  `hidden_values` are the arguments that splicing appended:
+    they are put on the device once and passed with every call.
+    """
+    module = mlir.parse(program.bytecode if bytecode is None else bytecode)
+    function = mlir.signature(module)
+    hidden = len(function.arguments) - len(program.graph.arguments)
+    if hidden != len(hidden_values):
+        raise ProgramError(
+            f"expected {hidden} hidden values, got {len(hidden_values)}; give those that the "
+            "spliced program needs"
+        )
+    types = (*function.arguments, *function.results)
+    wide = any(t.dtype in ("f64", "i64", "ui64") for t in types)
+    already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
+    with jax.enable_x64(wide or already):
+        exported = _exported(module, function)
+        values = tuple(jnp.asarray(v) for v in hidden_values)
+    run = jax.jit(functools.partial(_call, exported, program.in_tree, program.out_tree))
+    bound = functools.partial(run, values)
+    return _wide(bound) if wide else bound
+
+
+def _exported(module: mlir.Module, function: mlir.Signature) -> export.Exported:
+    """An `Exported` that holds the module, made from one of a function of zeros of its type."""
+    arguments = [shape_of(t) for t in function.arguments]
+    results = [shape_of(t) for t in function.results]
+
+    def zeros(*_: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(jnp.zeros(r.shape, r.dtype) for r in results)
+
+    template = export.export(jax.jit(zeros, keep_unused=True))(*arguments)
+    return dataclasses.replace(
+        template,
+        mlir_module_serialized=mlir.exportable(module),
+        module_kept_var_idx=tuple(range(len(arguments))),
+        _get_vjp=None,
+    )
+
+
+def _call(
+    exported: export.Exported,
+    in_tree: Any,
+    out_tree: Any,
+    hidden: tuple[jax.Array, ...],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    if in_tree is not None and tree != in_tree:
+        raise TypeError(f"expected arguments of the structure {in_tree}, got {tree}")
+    results = exported.call(*leaves, *hidden)  # type: ignore[no-untyped-call]
+    return results if out_tree is None else jax.tree.unflatten(out_tree, results)
+
+
+def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls of programs with 64-bit types, whatever the caller's setting."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return call

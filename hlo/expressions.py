@@ -1,0 +1,245 @@
+"""The value of a graph's element as an expression over loads.
+
+Narrow floats are computed in f32: an operation of the program on bf16 or f16 is an `Apply` in f32,
+and the rounding happens once, where the chain ends (a store, the operand of a dot).  XLA does the
+same.  A convert that the program itself writes from a wider type is kept.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from hlotune.hlo.contractions import numbers
+from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
+from hlotune.hlo.index_maps import Index, reshape_index
+from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
+
+Shape = tuple[int, ...]
+Extents = Mapping[str, int]
+
+# fmt: off
+SAME_NAME = frozenset({
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder",
+    "and", "or", "xor", "not", "negate", "abs", "sign", "floor", "ceil",
+    "round_nearest_even", "exponential", "exponential_minus_one", "log", "log_plus_one",
+    "tanh", "logistic", "rsqrt", "sqrt", "cbrt", "sine", "cosine", "erf", "erfc", "select",
+    "clamp", "is_finite",
+})
+# fmt: on
+"""Operations of StableHLO and CHLO that an `Apply` names alike."""
+ELEMENTWISE = SAME_NAME | {"compare", "convert", "square"}
+VIEWS = frozenset({"reshape", "transpose", "broadcast_in_dim", "reverse", "slice"})
+OPERATIONS_LIMIT = 4096
+"""Expressions are trees: values used twice double them, and kernels of this size are not fast."""
+
+
+def short_name(op: Op) -> str:
+    """`add` of `stablehlo.add`."""
+    return op.name.partition(".")[2]
+
+
+def unsupported(op: Op) -> UnsupportedKernel:
+    return UnsupportedKernel(
+        f"expected a dot_general or convolution with elementwise operations around it, got "
+        f"{op.name}; the kernel stays with the default compiler"
+    )
+
+
+def widened(expr: Expr) -> Expr:
+    return converted(expr, accumulator(expr.dtype))
+
+
+def converted(expr: Expr, dtype: str) -> Expr:
+    """The expression in another type; a rounding that this would undo is kept."""
+    if expr.dtype == dtype:
+        return expr
+    if isinstance(expr, Const):
+        value = np.asarray(expr.value, numpy_dtype(expr.dtype)).astype(numpy_dtype(dtype))
+        return Const(value.astype(numpy_dtype(accumulator(dtype))).item(), dtype)
+    if dtype == "i1":
+        return Apply("compare_NE", (expr, Const(0, expr.dtype)), "i1")
+    return Apply("convert", (expr,), dtype)
+
+
+def narrowed(expr: Expr, dtype: str) -> Expr:
+    """A wide expression as a value of `dtype`; where it is one of these widened, that."""
+    if isinstance(expr, Apply) and expr == widened(expr.args[0]) and expr.args[0].dtype == dtype:
+        return expr.args[0]
+    return converted(expr, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that an earlier stage computes: at `index`, and nowhere else, it is `expr`."""
+
+    value: int
+    index: Index
+    expr: Expr
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads elements of a graph's values, at indices affine in axes of the given extents."""
+
+    graph: Graph
+    tensors: Mapping[int, str]
+    """Names of the tensors that hold the arguments."""
+    table: Callable[[Literal | int], str]
+    """Names a tensor that holds a constant, or the first n integers in i32."""
+    extents: Mapping[str, int]
+    known: Known | None = None
+    _producers: dict[int, Op] = field(init=False)
+    _memo: dict[tuple[int, Index], tuple[Expr, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._producers = {r: op for op in self.graph.ops for r in op.results}
+
+    def read(self, value: int, index: Index) -> Expr:
+        """The element at `index`, in f32 where the program's type is narrower.
+
+        Raises:
+            SplitAxis: an axis straddles a reshape.
+            UnsupportedKernel: an operation without an expression, or no affine index map.
+        """
+        return self._counted(value, index)[0]
+
+    def _counted(self, value: int, index: Index) -> tuple[Expr, int]:
+        """The element and the number of its operations."""
+        if (value, index) not in self._memo:
+            self._memo[value, index] = self._element(value, index)
+        return self._memo[value, index]
+
+    def _element(self, value: int, index: Index) -> tuple[Expr, int]:
+        if self.known and value == self.known.value:
+            return self._known_at(index), 0
+        if value in self.tensors:
+            load = Load(self.tensors[value], index, self.graph.types[value].dtype)
+            return widened(load), 0
+        op = self._producers[value]
+        name = short_name(op)
+        if name in VIEWS:
+            return self._counted(op.operands[0], self._through(op, index))
+        if name == "constant":
+            return self._constant(cast(Literal, op["value"]), index), 0
+        if name == "iota":
+            return self._iota(op, index), 0
+        if name not in ELEMENTWISE or op.regions:
+            raise unsupported(op)
+        return self._apply(op, name, index)
+
+    def _known_at(self, index: Index) -> Expr:
+        assert self.known
+        if index != self.known.index:
+            raise UnsupportedKernel(
+                f"expected every reader of the contraction to read [{_commas(self.known.index)}], "
+                f"got [{_commas(index)}]; the kernel stays with the default compiler"
+            )
+        return self.known.expr
+
+    def _through(self, op: Op, index: Index) -> Index:
+        """The index of the operand of a view, from the index of its result."""
+        shape, result = (self.graph.types[v].shape for v in (op.operands[0], op.results[0]))
+        return view_index(op, shape, result, index, self.extents)
+
+    def _constant(self, literal: Literal, index: Index) -> Expr:
+        dtype = accumulator(literal.type.dtype)
+        if literal.splat or literal.type.elements == 1:
+            first = np.frombuffer(literal.data, numpy_dtype(literal.type.dtype))[:1]
+            return Const(first.astype(numpy_dtype(dtype)).item(), dtype)
+        return Load(self.table(literal), index, dtype)
+
+    def _iota(self, op: Op, index: Index) -> Expr:
+        kind, dimension = self.graph.types[op.results[0]], cast(int, op["iota_dimension"])
+        load = Load(self.table(kind.shape[dimension]), (index[dimension],), "i32")
+        return widened(converted(load, kind.dtype))
+
+    def _apply(self, op: Op, name: str, index: Index) -> tuple[Expr, int]:
+        read = [self._counted(v, index if self.graph.types[v].shape else ()) for v in op.operands]
+        args = tuple(expr for expr, _ in read)
+        count = sum(n for _, n in read) + (name != "convert")
+        if count > OPERATIONS_LIMIT:
+            raise UnsupportedKernel(
+                f"expected at most {OPERATIONS_LIMIT} operations an element, got {count} up to "
+                f"{op.name}; cut a smaller kernel, or leave it to the default compiler"
+            )
+        result = self.graph.types[op.results[0]].dtype
+        if name == "convert":
+            return self._convert(args[0], self.graph.types[op.operands[0]].dtype, result), count
+        if name == "compare":
+            return Apply(f"compare_{_direction(op)}", args, "i1"), count
+        if name == "square":
+            return Apply("multiply", args * 2, accumulator(result)), count
+        return Apply(name, args, accumulator(result)), count
+
+    def _convert(self, arg: Expr, source: str, target: str) -> Expr:
+        if accumulator(source) == target == arg.dtype:
+            return arg
+        return arg if source == target else widened(converted(arg, target))
+
+
+def view_index(op: Op, shape: Shape, result: Shape, index: Index, extents: Extents) -> Index:
+    """Where the operand of a view, of `shape`, holds what the view has at `index`."""
+    name = short_name(op)
+    if name == "reshape":
+        return reshape_index(index, result, shape, extents)
+    if name == "transpose":
+        place = {p: index[d] for d, p in enumerate(numbers(op, "permutation"))}
+        return tuple(place[d] for d in range(len(shape)))
+    if name == "broadcast_in_dim":
+        targets = numbers(op, "broadcast_dimensions")
+        return tuple(index[t] if shape[d] == result[t] else Affine() for d, t in enumerate(targets))
+    if name == "reverse":
+        flipped = numbers(op, "dimensions")
+        return tuple(e * -1 + (shape[d] - 1) if d in flipped else e for d, e in enumerate(index))
+    starts, strides = numbers(op, "start_indices"), numbers(op, "strides")
+    return tuple(e * strides[d] + starts[d] for d, e in enumerate(index))
+
+
+def followed(graph: Graph, start: int, index: Index, extents: Extents) -> dict[int, Index]:
+    """The index of every value that is computed, element by element, from `start` at `index`."""
+    found = {start: index}
+    for op in graph.ops:
+        source = next((v for v in op.operands if v in found), None)
+        if source is not None:
+            shape, result = graph.types[source].shape, graph.types[op.results[0]].shape
+            found[op.results[0]] = _followed(op, shape, result, found[source], extents)
+    return found
+
+
+def _followed(op: Op, shape: Shape, result: Shape, index: Index, extents: Extents) -> Index:
+    name = short_name(op)
+    if name in ELEMENTWISE and shape == result:
+        return index
+    if name == "reshape":
+        return reshape_index(index, shape, result, extents)
+    if name == "transpose":
+        return tuple(index[p] for p in numbers(op, "permutation"))
+    if name == "reverse":
+        return view_index(op, shape, result, index, extents)
+    if name == "broadcast_in_dim":
+        targets = numbers(op, "broadcast_dimensions")
+        kept = dict(zip(targets, shape, strict=True))
+        if all(n == kept.get(d, 1) for d, n in enumerate(result)):
+            place = dict(zip(targets, index, strict=True))
+            return tuple(place.get(d, Affine()) for d in range(len(result)))
+    raise UnsupportedKernel(
+        f"expected elementwise operations and reshapes behind the contraction, got {op.name} from "
+        f"{shape} to {result}; the kernel stays with the default compiler"
+    )
+
+
+def _direction(op: Op) -> str:
+    if op["compare_type"] == "TOTALORDER":
+        raise UnsupportedKernel(
+            "expected a comparison of numbers, got one in total order; "
+            "the kernel stays with the default compiler"
+        )
+    return str(op["comparison_direction"])
+
+
+def _commas(index: Index) -> str:
+    return ", ".join(map(str, index))

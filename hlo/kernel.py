@@ -1,0 +1,25 @@
+"""A kernel: a small StableHLO function whose canonical text is its identity."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+CANONICAL_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The canonical text of a function `@kernel`; equal texts are the same kernel, everywhere and for ever."""
+
+    text: str
+
+    @property
+    def key(self) -> str:
+        """Hash of text and version of the canonical form: 32 hex digits; commands take any unique prefix."""
+        return hashlib.sha256(f"{CANONICAL_VERSION}\n{self.text}".encode()).hexdigest()[:32]
+
+    @property
+    def family(self) -> str:
+        """Hash of the text with extents erased: kernels that differ in shape alone share it."""
+        erased = re.sub(r"\d+", "_", self.text)
+        return hashlib.sha256(f"{CANONICAL_VERSION}\n{erased}".encode()).hexdigest()[:32]

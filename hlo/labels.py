@@ -1,0 +1,110 @@
+"""What a kernel is called where people read it: `conv2d 56x56x64->64 k3 s1 +scale+add+relu`."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import prod
+from typing import cast
+
+from hlotune.hlo.fusion import Group, Region
+from hlotune.hlo.graph import Literal, Op
+
+SHORT = {
+    "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",
+    "negate": "neg", "divide": "div", "subtract": "sub", "multiply": "mul",
+}  # fmt: skip
+LONGEST = 5
+"""Operations named in a label; of a longer chain the rest is counted."""
+
+
+def label(region: Region, group: Group) -> str:
+    op = region.graph.ops[group.anchor]
+    head = _dot(region, op) if op.name == "stablehlo.dot_general" else _convolution(region, op)
+    dtype = region.type(op.operands[0]).dtype
+    parts = [head] if dtype == "f32" else [head, dtype]
+    if group.before:
+        parts.append("".join(f"{name}+" for name in _chain(region, group.before)))
+    if group.after:
+        parts.append("".join(f"+{name}" for name in _chain(region, group.after)))
+    return " ".join(parts)
+
+
+def _ints(op: Op, name: str) -> tuple[int, ...]:
+    return cast(tuple[int, ...], op[name])
+
+
+def _dot(region: Region, op: Op) -> str:
+    """`dot 64x784x512`: rows, terms of each sum, columns; `dot 8*64x784x512` of a batch of 8."""
+    left, right = (region.type(v).shape for v in op.operands)
+    batch = prod(left[d] for d in _ints(op, "lhs_batching_dimensions"))
+    terms = prod(left[d] for d in _ints(op, "lhs_contracting_dimensions"))
+    rows, columns = (prod(s) // max(1, batch * terms) for s in (left, right))
+    return f"dot {f'{batch}*' if batch > 1 else ''}{rows}x{terms}x{columns}"
+
+
+def _convolution(region: Region, op: Op) -> str:
+    """`conv2d 8*56x56x64->128 k3 s2`: images, extents, channels in and out, window, stride."""
+    left, right = (region.type(v).shape for v in op.operands)
+    spatial = [left[d] for d in _ints(op, "input_spatial_dimensions")]
+    images = left[cast(int, op["input_batch_dimension"])]
+    channels = left[cast(int, op["input_feature_dimension"])]
+    features = right[cast(int, op["kernel_output_feature_dimension"])]
+    window = [right[d] for d in _ints(op, "kernel_spatial_dimensions")]
+    head = f"conv{len(spatial)}d {f'{images}*' if images > 1 else ''}"
+    extents = "x".join(map(str, [*spatial, channels]))
+    extras = [
+        _option("u", _ints(op, "lhs_dilation")),
+        _option("d", _ints(op, "rhs_dilation")),
+        _option("g", (cast(int, op["feature_group_count"]),)),
+        _option("bg", (cast(int, op["batch_group_count"]),)),
+    ]
+    sizes = [f"k{_equal(window)}", f"s{_equal(_ints(op, 'window_strides'))}", *filter(None, extras)]
+    return f"{head}{extents}->{features} {' '.join(sizes)}"
+
+
+def _equal(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes[:1] if len(set(sizes)) == 1 else sizes))
+
+
+def _option(letter: str, sizes: Sequence[int]) -> str:
+    return "" if set(sizes) <= {1} else f"{letter}{_equal(sizes)}"
+
+
+def _chain(region: Region, members: frozenset[int]) -> list[str]:
+    """Names of operations in order; neighbouring scales and biases of channels are one `scale`."""
+    names = [_name(region, region.graph.ops[m]) for m in sorted(members)]
+    merged: list[str] = []
+    for is_affine, run in groupby(names, lambda n: n in ("scale", "bias")):
+        several = list(run)
+        if is_affine:
+            merged.append("scale" if "scale" in several else "bias")
+        else:
+            merged.extend(several)
+    left_out = len(merged) - LONGEST
+    return merged if left_out < 2 else [*merged[:LONGEST], f"{left_out} more"]
+
+
+def _name(region: Region, op: Op) -> str:
+    name = op.name.partition(".")[2]
+    narrow = any(region.is_narrow(v) or _is_broadcast(region, v) for v in op.operands)
+    if name == "maximum" and any(_is_zero(region, v) for v in op.operands):
+        return "relu"
+    if name == "convert":
+        return region.type(op.results[0]).dtype
+    if narrow and name in ("add", "subtract"):
+        return "bias"
+    if narrow and name in ("multiply", "divide"):
+        return "scale"
+    return SHORT.get(name, name)
+
+
+def _is_broadcast(region: Region, value: int) -> bool:
+    op = region.producer(value)
+    return op is not None and op.name == "stablehlo.broadcast_in_dim"
+
+
+def _is_zero(region: Region, value: int) -> bool:
+    op = region.producer(value)
+    if op is not None and op.name == "stablehlo.broadcast_in_dim":
+        op = region.producer(op.operands[0])
+    literal = op["value"] if op is not None and op.name == "stablehlo.constant" else None
+    return isinstance(literal, Literal) and not literal.array().any()

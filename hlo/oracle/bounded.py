@@ -1,0 +1,163 @@
+"""Values with a bound of their rounding error, and the rounding of the element types."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.hlo.graph import numpy_dtype
+from hlotune.schedules.dtypes import is_float
+
+Float = NDArray[np.float64]
+Values = NDArray[Any]
+UNKNOWN = np.inf
+"""The bound of an element that hangs on a comparison inside its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    eps: float
+    """Distance from 1 to the next value: two units of rounding."""
+    underflow: float
+    """What may be lost below the normal range."""
+    flushed: float
+    """Results nearer to zero may be flushed to it."""
+    digits: int
+    """Integers up to 2**digits are exact."""
+    largest: float
+
+
+PRECISIONS = {
+    # NumPy computes in f64 too: its own error comes on top of the kernel's.
+    "f64": Precision(2.0**-51, 2.0**-1022, 2.0**-1022, 53, float(np.finfo(np.float64).max)),
+    "f32": Precision(2.0**-23, 2.0**-126, 2.0**-126, 24, float(np.finfo(np.float32).max)),
+    "bf16": Precision(2.0**-7, 2.0**-126, 2.0**-126, 8, (2 - 2.0**-7) * 2.0**127),
+    "f16": Precision(2.0**-10, 2.0**-24, 0.0, 11, 65504.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Values of type `dtype`: f64 for every floating type, NumPy's own type for integers and i1.
+
+    `bound` has the shape of `value`.  Of integers and i1 it is 0 (exact) or UNKNOWN.
+    """
+
+    value: Values
+    bound: Float
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def is_exact(self) -> bool:
+        """No element carries any error."""
+        return not self.bound.size or not (
+            self.bound.any() if any(self.bound.strides) else self.bound.flat[0]
+        )
+
+    def move(self, movement: Callable[[NDArray[Any]], NDArray[Any]]) -> "Bounded":
+        """Applies what only moves elements to values and bounds alike."""
+        return Bounded(movement(self.value), movement(self.bound), self.dtype)
+
+    def __getitem__(self, index: Any) -> "Bounded":
+        return Bounded(self.value[index], self.bound[index], self.dtype)
+
+
+def no_bound(shape: Sequence[int]) -> Float:
+    """Zeros that take no memory."""
+    return np.broadcast_to(np.float64(0), tuple(shape))
+
+
+def exact(values: Values, dtype: str) -> Bounded:
+    """Values as a program was given them; floating ones of any type become f64."""
+    array = np.asarray(values)
+    array = (
+        array.astype(np.float64)
+        if is_float(dtype)
+        else array.astype(numpy_dtype(dtype), copy=False)
+    )
+    return Bounded(array, no_bound(array.shape), dtype)
+
+
+def received(values: Values, dtype: str) -> Bounded:
+    """Arguments and constants: exact, but kernels may take subnormal values for zero."""
+    result = exact(values, dtype)
+    if not is_float(dtype):
+        return result
+    size = np.abs(result.value)
+    subnormal = (size > 0) & (size < PRECISIONS[dtype].flushed)
+    if not subnormal.any():
+        return result
+    return Bounded(result.value, np.where(subnormal, PRECISIONS[dtype].flushed, 0.0), dtype)
+
+
+def joined(
+    parts: Sequence[Bounded], join: Callable[[Sequence[NDArray[Any]]], NDArray[Any]]
+) -> Bounded:
+    """`concatenate` or `stack`, of values and bounds alike."""
+    bounds = (
+        no_bound(join([p.value for p in parts]).shape)
+        if all(p.is_exact for p in parts)
+        else join([p.bound for p in parts])
+    )
+    return Bounded(join([p.value for p in parts]), bounds, parts[0].dtype)
+
+
+def rounded(values: Values, dtype: str) -> Float:
+    """f64 values rounded to `dtype` by way of f32, as kernels do that compute in it."""
+    if dtype == "f64":
+        return values
+    single = np.asarray(values).astype(np.float32)
+    if dtype == "f32":
+        return single.astype(np.float64)
+    return single.astype(numpy_dtype(dtype)).astype(np.float64)
+
+
+def settle(
+    value: Values,
+    error: Values,
+    dtype: str,
+    ulps: float = 1.0,
+    *,
+    faithful: bool = True,
+    convert: bool = False,
+) -> Bounded:
+    """The result of an operation in the floating type `dtype`.
+
+    Args:
+        error: what the operands' errors make of the result.
+        ulps: accuracy of the operation, in units of eps.
+        faithful: any right kernel gives the exact result where the type holds it: sums do, exp
+            does not.
+        convert: round the value to its type, as narrow types always do.
+    """
+    precision = PRECISIONS[dtype]
+    held = rounded(value, dtype)
+    finite = np.isfinite(held)
+    own = np.where(finite, ulps * precision.eps * np.abs(value) + precision.underflow, 0.0)
+    if faithful:
+        lost = (held != value) | ((held != 0) & (np.abs(held) < precision.flushed))
+        own = np.where((error > 0) | (lost & finite), own, 0.0)
+    error = np.where(np.isnan(error), UNKNOWN, error + own)
+    error = np.where(finite & (np.abs(value) + error > precision.largest), UNKNOWN, error)
+    keep = dtype == "f32" and not convert
+    return Bounded(np.where(finite, value, held) if keep else held, error, dtype)
+
+
+def scaled(error: Float, factor: Values) -> Float:
+    """`error * |factor|`, nothing where there is no error (even of an infinite factor)."""
+    return np.where(error == 0, 0.0, error * np.abs(factor))
+
+
+def quantum(values: Float) -> float | None:
+    """A power of two that divides all values, or None where no coarse one does."""
+    for power in (1.0, 2.0**-4, 2.0**-8):
+        scaled_up = values / power
+        if np.array_equal(scaled_up, np.rint(scaled_up)):
+            return power
+    return None

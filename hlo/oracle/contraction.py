@@ -1,0 +1,285 @@
+"""dot_general and convolution: sums of products by f64 matrix products, their bound by another.
+
+A sum of K products whose factors carry errors ea and eb is off by at most
+`sum(ea |b| + |a| eb + ea eb) + eps sqrt(K) sum |a b|`, which is
+`(ea + eps sqrt(K) |a|) @ |b| + (|a| + ea) @ eb`.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.hlo.graph import numpy_dtype
+from hlotune.hlo.oracle.bounded import PRECISIONS, UNKNOWN, Bounded, quantum, settle
+from hlotune.hlo.oracle.boxes import Run, assemble, covering, extents, run, slabs
+from hlotune.hlo.oracle.request import Request
+from hlotune.schedules.dtypes import accumulator, is_float
+
+SLAB_ELEMENTS = 1 << 22
+"""Of an operand, that are looked at together."""
+
+
+class Products:
+    """A sum of products `(batch, rows, terms) @ (batch, terms, columns)`, gathered in pieces."""
+
+    def __init__(self, shape: tuple[int, ...], terms: int, dtype: str) -> None:
+        """`terms` is how many products the whole of each sum has."""
+        self.dtype, self.floating = dtype, is_float(dtype)
+        self.value: NDArray[Any] = np.zeros(shape, np.float64 if self.floating else np.int64)
+        self.bound = np.zeros(shape)
+        eps = PRECISIONS[accumulator(dtype)].eps if self.floating else 0.0
+        self.growth = eps * sqrt(max(terms, 1))
+        self.grid: float | None = 1.0
+
+    def add(self, a: Bounded, b: Bounded, place: tuple[slice, ...] = ()) -> None:
+        """Adds a product to the rows named by `place`."""
+        shape = self.value[place].shape
+        self.value[place] += self._product(a.value, b.value).reshape(shape)
+        if not self.floating:
+            known = a.is_exact and b.is_exact
+            self.bound[place] += 0.0 if known else UNKNOWN
+            return
+        left, right = _magnitude(a.value), _magnitude(b.value)
+        weight = self.growth * left if a.is_exact else self.growth * left + a.bound
+        spread = _matmul(weight, right)
+        if not b.is_exact:
+            spread = spread + _matmul(left + a.bound, b.bound)
+        self.bound[place] += np.nan_to_num(spread, nan=UNKNOWN, posinf=UNKNOWN).reshape(shape)
+        self._watch_exactness(a, b)
+
+    def _product(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        if self.floating:
+            return _matmul(a, b)
+        reach = float(np.abs(a.astype(np.float64)).max(initial=0)) * float(
+            np.abs(b.astype(np.float64)).max(initial=0)
+        )
+        if reach * a.shape[-1] < 2**53:
+            return _matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
+        return _matmul(a.astype(np.int64), b.astype(np.int64))
+
+    def _watch_exactness(self, a: Bounded, b: Bounded) -> None:
+        """Keeps a power of two of which all products so far are multiples, while there is one."""
+        if self.grid is None or not (a.is_exact and b.is_exact):
+            self.grid = None
+            return
+        left, right = quantum(a.value), quantum(b.value)
+        self.grid = None if left is None or right is None else min(self.grid, left * right)
+
+    def finish(self) -> Bounded:
+        """The sums, in the type of the result."""
+        if not self.floating:
+            value = self.value if self.dtype != "i1" else self.value != 0
+            return Bounded(value.astype(numpy_dtype(self.dtype)), self.bound, self.dtype)
+        bound = self.bound
+        if self.grid is not None:
+            digits = PRECISIONS[accumulator(self.dtype)].digits
+            bound = np.where(bound <= self.growth * self.grid * 2.0**digits, 0.0, bound)
+        return settle(self.value, bound, self.dtype)
+
+
+def _magnitude(values: NDArray[Any]) -> NDArray[Any]:
+    """Infinities count nothing: what they make of a sum is certain."""
+    magnitude: NDArray[Any] = np.nan_to_num(np.abs(values), nan=0.0, posinf=0.0)
+    return magnitude
+
+
+def _matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    product: NDArray[Any] = np.multiply(a, b) if a.shape[-1] == 1 else np.matmul(a, b)
+    return product
+
+
+def dot_general(request: Request) -> tuple[Bounded, ...]:
+    left_batch, right_batch = (
+        request.ints("lhs_batching_dimensions"),
+        request.ints("rhs_batching_dimensions"),
+    )
+    left_terms, right_terms = (
+        request.ints("lhs_contracting_dimensions"),
+        request.ints("rhs_contracting_dimensions"),
+    )
+    left_shape, right_shape = request.type(0).shape, request.type(1).shape
+    left_free = [d for d in range(len(left_shape)) if d not in left_batch + left_terms]
+    right_free = [d for d in range(len(right_shape)) if d not in right_batch + right_terms]
+    batch = request.box[: len(left_batch)]
+    rows = request.box[len(batch) : len(batch) + len(left_free)]
+    columns = request.box[len(batch) + len(left_free) :]
+    sizes = tuple(prod(extents(b)) for b in (batch, rows, columns))
+    sums = Products(sizes, prod(left_shape[d] for d in left_terms), request.result.dtype)
+    line = max(sizes[0] * sizes[1], sizes[0] * sizes[2], 1)
+    for terms in slabs(tuple(left_shape[d] for d in left_terms), SLAB_ELEMENTS // line):
+        left_box = assemble(
+            len(left_shape), (left_batch, batch), (left_free, rows), (left_terms, terms)
+        )
+        right_box = assemble(
+            len(right_shape), (right_batch, batch), (right_free, columns), (right_terms, terms)
+        )
+        count = prod(extents(terms))
+        left_order, right_order = (
+            (*left_batch, *left_free, *left_terms),
+            (*right_batch, *right_terms, *right_free),
+        )
+        a = _arranged(request.operand(0, left_box), left_order, (sizes[0], sizes[1], count))
+        b = _arranged(request.operand(1, right_box), right_order, (sizes[0], count, sizes[2]))
+        sums.add(a, b)
+    return (sums.finish().move(lambda x: x.reshape(request.shape)),)
+
+
+def _arranged(x: Bounded, order: tuple[int, ...], shape: tuple[int, ...]) -> Bounded:
+    return x.move(lambda a: a.transpose(order).reshape(shape))
+
+
+class Convolution:
+    """One box of a convolution, in the order (group, batch, spatial..., feature).
+
+    Feature groups split input features, output features and the kernel's outputs; batch groups
+    split the input's batch instead.  Either way each group is a convolution of its own.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        number = request.number
+        self.inputs = (
+            number("input_batch_dimension"),
+            *request.ints("input_spatial_dimensions"),
+            number("input_feature_dimension"),
+        )
+        self.kernel = (
+            *request.ints("kernel_spatial_dimensions"),
+            number("kernel_input_feature_dimension"),
+            number("kernel_output_feature_dimension"),
+        )
+        self.outputs = (
+            number("output_batch_dimension"),
+            *request.ints("output_spatial_dimensions"),
+            number("output_feature_dimension"),
+        )
+        self.feature_groups, self.batch_groups = (
+            number("feature_group_count"),
+            number("batch_group_count"),
+        )
+        groups = self.feature_groups * self.batch_groups
+        kernel_shape, box = request.type(1).shape, request.box
+        self.spatial = tuple(box[d] for d in self.outputs[1:-1])
+        self.batch = box[self.outputs[0]]
+        self.window = tuple(kernel_shape[d] for d in self.kernel[:-2])
+        self.channels = kernel_shape[self.kernel[-2]]
+        self.per_group = kernel_shape[self.kernel[-1]] // groups
+        low, high = box[self.outputs[-1]]
+        self.features = (low, high)
+        self.groups = (low // self.per_group, -(-high // self.per_group)) if groups > 1 else (0, 1)
+
+    def runs(self) -> list[list[Run | None]]:
+        """For each spatial dimension and tap, the outputs that read a real input."""
+        strides, padding = self.request.ints("window_strides"), self.request.pairs("padding")
+        holes, spread = self.request.ints("lhs_dilation"), self.request.ints("rhs_dilation")
+        shape = self.request.type(0).shape
+        return [
+            [
+                run(
+                    low,
+                    high,
+                    strides[d],
+                    tap * spread[d] - padding[d][0],
+                    holes[d],
+                    shape[self.inputs[d + 1]],
+                )
+                for tap in range(self.window[d])
+            ]
+            for d, (low, high) in enumerate(self.spatial)
+        ]
+
+    def weights(self) -> Bounded:
+        """(taps..., group, 1, channels, features), with the window reversed where it is."""
+        first, last = self.groups
+        grouped = self.feature_groups * self.batch_groups > 1
+        features = (first * self.per_group, last * self.per_group) if grouped else self.features
+        shape = self.request.type(1).shape
+        box: list[tuple[int, int]] = [(0, n) for n in shape]
+        box[self.kernel[-1]] = features
+        reversal = self.request.ints("window_reversal")
+        flipped = tuple(d for d, back in enumerate(reversal) if back)
+
+        def arrange(x: NDArray[Any]) -> NDArray[Any]:
+            x = np.flip(x.transpose(self.kernel), flipped)
+            x = x.reshape(*self.window, self.channels, last - first, x.shape[-1] // (last - first))
+            return np.moveaxis(x, -2, -3)[..., None, :, :]
+
+        return self.request.operand(1, tuple(box)).move(arrange)
+
+    def patches(self, ranges: Sequence[tuple[int, int]]) -> Bounded:
+        """(group, batch, spatial..., channels) of the input, in the given spatial ranges."""
+        first, last = self.groups
+        shape = self.request.type(0).shape
+        box: list[tuple[int, int]] = [(0, n) for n in shape]
+        box[self.inputs[0]] = self.batch if self.batch_groups == 1 else (0, shape[self.inputs[0]])
+        box[self.inputs[-1]] = (first * self.channels, last * self.channels)
+        if self.batch_groups > 1:
+            box[self.inputs[-1]] = (0, self.channels)
+        for d, r in zip(self.inputs[1:-1], ranges, strict=True):
+            box[d] = r
+        sizes = [high - low for low, high in ranges]
+
+        def arrange(x: NDArray[Any]) -> NDArray[Any]:
+            x = x.transpose(self.inputs)
+            if self.batch_groups > 1:
+                x = x.reshape(
+                    self.batch_groups, x.shape[0] // self.batch_groups, *sizes, self.channels
+                )
+                return x[first:last, slice(*self.batch)]
+            x = x.reshape(*x.shape[:-1], last - first, self.channels)
+            return np.moveaxis(x, -2, 0)
+
+        return self.request.operand(0, tuple(box)).move(arrange)
+
+    def evaluate(self) -> Bounded:
+        runs, weights = self.runs(), self.weights()
+        ranges = [covering(line) for line in runs]
+        sizes = (
+            self.groups[1] - self.groups[0],
+            self.batch[1] - self.batch[0],
+            *extents(self.spatial),
+        )
+        sums = Products(
+            (*sizes, weights.shape[-1]),
+            prod(self.window) * self.channels,
+            self.request.result.dtype,
+        )
+        patches = self.patches(ranges) if all(low < high for low, high in ranges) else None
+        for tap in product(*(range(n) for n in self.window)):
+            here = [line[t] for line, t in zip(runs, tap, strict=True)]
+            real = [r for r in here if r is not None]
+            if patches is not None and len(real) == len(here):
+                sources = tuple(r.inputs(low) for r, (low, _) in zip(real, ranges, strict=True))
+                rows = patches[(slice(None), slice(None), *sources)].move(_flat_rows)
+                place = (slice(None), slice(None), *(r.outputs for r in real))
+                sums.add(rows, weights[tap].move(lambda x: x[:, 0]), place)
+        return self.arranged(sums.finish())
+
+    def arranged(self, result: Bounded) -> Bounded:
+        """From (group, batch, spatial..., feature) to the box that was asked for."""
+        first = self.groups[0] * self.per_group
+        low, high = self.features
+        columns = (
+            slice(low - first, high - first)
+            if self.feature_groups * self.batch_groups > 1
+            else slice(None)
+        )
+
+        def arrange(x: NDArray[Any]) -> NDArray[Any]:
+            x = np.moveaxis(x, 0, -2)
+            x = x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[..., columns]
+            return x.transpose(np.argsort(self.outputs))
+
+        return result.move(arrange)
+
+
+def _flat_rows(x: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(x).reshape(x.shape[0], prod(x.shape[1:-1]), x.shape[-1])
+
+
+def convolution(request: Request) -> tuple[Bounded, ...]:
+    return (Convolution(request).evaluate(),)

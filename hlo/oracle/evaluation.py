@@ -1,0 +1,203 @@
+"""Evaluates graphs: whole and in order, or backwards from a box of a result."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.oracle import elementwise
+from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded, received
+from hlotune.hlo.oracle.boxes import Box, elements, slices, whole
+from hlotune.hlo.oracle.comparison import Reference, reference
+from hlotune.hlo.oracle.contraction import convolution, dot_general
+from hlotune.hlo.oracle.indexed import INDEXED
+from hlotune.hlo.oracle.movement import MOVEMENT
+from hlotune.hlo.oracle.regions import regions_to_check
+from hlotune.hlo.oracle.request import Request, Rule, unsupported
+from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
+
+SMALL_ELEMENTS = 4096
+"""Intermediate values up to this size are evaluated whole, once."""
+MEMORY_BYTES = 256 << 20
+"""Intermediate boxes that are kept for a second use."""
+LONG_GRAPH = 200
+"""Above as many operations a graph is evaluated whole: walking back would recurse too deep."""
+
+
+def mapped(request: Request) -> tuple[Bounded, ...]:
+    region = request.op.regions[0]
+    operands = [request.operand(i, request.box) for i in range(len(request.op.operands))]
+    results = elementwise.fold(region, operands, captured(request, region))
+    return tuple(r.move(lambda x: np.broadcast_to(x, request.shape)) for r in results)
+
+
+def while_(request: Request) -> tuple[Bounded, ...]:
+    condition, body = request.op.regions
+    state = request.operands()
+    known = True
+    while True:
+        (more,) = run(condition, state, captured(request, condition))
+        known = known and more.is_exact
+        if not more.value:
+            return state if known else unknown(state)
+        state = run(body, state, captured(request, body))
+
+
+def branch(request: Request) -> tuple[Bounded, ...]:
+    """`if` and `case`: an index out of range means the last branch."""
+    selector, regions = request.operand(0), request.op.regions
+    index = int(selector.value)
+    if request.op.name == "stablehlo.if":
+        index = 1 - index
+    chosen = regions[index] if 0 <= index < len(regions) else regions[-1]
+    results = run(chosen, (), captured(request, chosen))
+    return results if selector.is_exact else unknown(results)
+
+
+def unknown(values: Sequence[Bounded]) -> tuple[Bounded, ...]:
+    return tuple(Bounded(x.value, np.full(x.shape, UNKNOWN), x.dtype) for x in values)
+
+
+def unchanged(request: Request) -> tuple[Bounded, ...]:
+    return request.operands()
+
+
+BY_BOX: dict[str, Rule] = {
+    **MOVEMENT,
+    "stablehlo.dot_general": dot_general,
+    "stablehlo.convolution": convolution,
+    "stablehlo.reduce": reduce,
+    "stablehlo.reduce_window": reduce_window,
+    "stablehlo.map": mapped,
+}
+WHOLE: dict[str, Rule] = {
+    **INDEXED,
+    "stablehlo.select_and_scatter": select_and_scatter,
+    "stablehlo.while": while_,
+    "stablehlo.if": branch,
+    "stablehlo.case": branch,
+    "stablehlo.optimization_barrier": unchanged,
+}
+
+
+def rule(op: Op) -> Rule:
+    """Raises UnsupportedKernel for an operation that the oracle does not know."""
+    found = BY_BOX.get(op.name) or WHOLE.get(op.name)
+    if found is None and elementwise.is_elementwise(op):
+        found = elementwise.rule
+    if found is None:
+        raise unsupported("an operation that the oracle knows", op.name)
+    return found
+
+
+def run(
+    graph: Graph, arguments: Sequence[Bounded], outer: Mapping[int, Bounded]
+) -> tuple[Bounded, ...]:
+    """All results of a graph, in order of its operations; values go after their last use."""
+    held = dict(zip(graph.arguments, arguments, strict=True))
+    held |= {here: outer[there] for here, there in graph.captures}
+    last = _last_uses(graph)
+
+    def value(number: int, box: Box) -> Bounded:
+        return held[number][slices(box)]
+
+    for position, op in enumerate(graph.ops):
+        box = whole(graph.types[op.results[0]].shape) if op.results else ()
+        results = rule(op)(Request(graph, op, box, value))
+        held |= dict(zip(op.results, results, strict=True))
+        for v in last.get(position, ()):
+            del held[v]
+    return tuple(held[v] for v in graph.results)
+
+
+def _last_uses(graph: Graph) -> dict[int, list[int]]:
+    """Values that no operation after a position, and no result, needs."""
+    last: dict[int, int] = {}
+    for position, op in enumerate(graph.ops):
+        captures = (outside for region in op.regions for _, outside in region.captures)
+        for v in (*op.results, *op.operands, *captures):
+            last[v] = position
+    dead: dict[int, list[int]] = {}
+    for v, position in last.items():
+        if v not in graph.results:
+            dead.setdefault(position, []).append(v)
+    return dead
+
+
+def evaluate(graph: Graph, arguments: Sequence[NDArray[Any]]) -> tuple[Reference, ...]:
+    """All results of a function, whole.
+
+    Raises:
+        UnsupportedKernel: the graph holds an operation that the oracle does not know.
+    """
+    with np.errstate(all="ignore"):
+        given = [received(a, t.dtype) for a, t in zip(arguments, graph.argument_types, strict=True)]
+        return tuple(reference(r) for r in run(graph, given, {}))
+
+
+class Oracle:
+    """Evaluates boxes of results, asking every operation only for what the box needs."""
+
+    def __init__(self, graph: Graph, arguments: Sequence[NDArray[Any]]) -> None:
+        self.graph = graph
+        self.arguments = dict(zip(graph.arguments, arguments, strict=True))
+        self.producers = {v: op for op in graph.ops for v in op.results}
+        self.kept: OrderedDict[tuple[int, Box], tuple[Bounded, ...]] = OrderedDict()
+        self.kept_bytes = 0
+        self.whole: tuple[Reference, ...] | None = None
+
+    def region(self, result: int, box: Box) -> Reference:
+        """The box of a result, by the result's position.
+
+        Raises:
+            UnsupportedKernel: the graph holds an operation that the oracle does not know.
+        """
+        if len(self.graph.ops) > LONG_GRAPH:
+            return self._cut(result, box)
+        with np.errstate(all="ignore"):
+            return reference(self._value(self.graph.results[result], box))
+
+    def regions_to_check(self, result: int, rng: Generator, limit_elements: int) -> list[Box]:
+        """The whole of a result when it is small, else its corners, borders and random blocks."""
+        return regions_to_check(self.graph.result_types[result].shape, rng, limit_elements)
+
+    def _cut(self, result: int, box: Box) -> Reference:
+        if self.whole is None:
+            self.whole = evaluate(self.graph, list(self.arguments.values()))
+        full, cut = self.whole[result], slices(box)
+        return Reference(
+            full.value[cut], None if full.bound is None else full.bound[cut], full.exact
+        )
+
+    def _value(self, value: int, box: Box) -> Bounded:
+        shape, dtype = self.graph.types[value].shape, self.graph.types[value].dtype
+        if value in self.arguments:
+            return received(np.asarray(self.arguments[value])[slices(box)], dtype)
+        op = self.producers[value]
+        full = whole(shape)
+        wide = full if op.name in WHOLE or elements(full) <= SMALL_ELEMENTS else box
+        found = self._results(op, wide)[op.results.index(value)]
+        return found if wide == box else found[slices(box, wide)]
+
+    def _results(self, op: Op, box: Box) -> tuple[Bounded, ...]:
+        asked = () if op.name in WHOLE else box
+        key = (op.results[0], asked)
+        if key in self.kept:
+            self.kept.move_to_end(key)
+            return self.kept[key]
+        results = rule(op)(Request(self.graph, op, box, self._value))
+        self.kept[key] = results
+        self.kept_bytes += _bytes(results)
+        while self.kept_bytes > MEMORY_BYTES:
+            self.kept_bytes -= _bytes(self.kept.popitem(last=False)[1])
+        return results
+
+
+def _bytes(values: Sequence[Bounded]) -> int:
+    return sum(
+        int(x.value.nbytes) + (x.bound.nbytes if any(x.bound.strides) else 0) for x in values
+    )

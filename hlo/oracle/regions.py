@@ -1,0 +1,62 @@
+"""Which boxes of a large result to look at: where kernels go wrong, and a few at random."""
+
+from itertools import product
+from math import prod
+
+from numpy.random import Generator
+
+from hlotune.hlo.oracle.boxes import Box, whole
+
+RANDOM_BLOCKS = 8
+MOST_CORNERS = 32
+
+
+def regions_to_check(shape: tuple[int, ...], rng: Generator, limit_elements: int) -> list[Box]:
+    """Boxes of about `limit_elements` elements together: corners, borders and random blocks.
+
+    A small result is one box; of a result of many dimensions only some corners are taken.
+    """
+    if prod(shape) <= limit_elements:
+        return [whole(shape)]
+    long = [d for d, n in enumerate(shape) if n > 1]
+    corners = list(product((False, True), repeat=len(long)))
+    if len(corners) > MOST_CORNERS:
+        corners = [corners[i] for i in rng.choice(len(corners), MOST_CORNERS, replace=False)]
+    each = max(1, limit_elements // (len(corners) + 2 * len(long) + RANDOM_BLOCKS))
+    sides = block(shape, each)
+    boxes = [_corner(shape, sides, dict(zip(long, ends, strict=True))) for ends in corners]
+    boxes += [_border(shape, each, d, end, rng) for d in long for end in (False, True)]
+    boxes += [_placed(shape, sides, rng) for _ in range(RANDOM_BLOCKS)]
+    return list(dict.fromkeys(boxes))
+
+
+def block(shape: tuple[int, ...], limit: int) -> tuple[int, ...]:
+    """The largest block, as near to a cube as the shape allows, of at most `limit` elements."""
+    side = 1
+    while side < max(shape, default=1) and prod(min(n, side + 1) for n in shape) <= limit:
+        side += 1
+    return tuple(min(n, side) for n in shape)
+
+
+def _corner(shape: tuple[int, ...], sides: tuple[int, ...], ends: dict[int, bool]) -> Box:
+    return tuple(
+        (n - side, n) if ends.get(d, False) else (0, side)
+        for d, (n, side) in enumerate(zip(shape, sides, strict=True))
+    )
+
+
+def _placed(shape: tuple[int, ...], sides: tuple[int, ...], rng: Generator) -> Box:
+    lows = [int(rng.integers(0, n - side + 1)) for n, side in zip(shape, sides, strict=True)]
+    return tuple((low, low + side) for low, side in zip(lows, sides, strict=True))
+
+
+def _border(shape: tuple[int, ...], limit: int, dimension: int, end: bool, rng: Generator) -> Box:
+    """One element thick, and as long as it may be along the longest other dimension."""
+    sides = [1] * len(shape)
+    for d in sorted(range(len(shape)), key=lambda d: -shape[d]):
+        if d != dimension:
+            sides[d] = max(1, min(shape[d], limit // prod(sides)))
+    box = list(_placed(shape, tuple(sides), rng))
+    place = shape[dimension] - 1 if end else 0
+    box[dimension] = (place, place + 1)
+    return tuple(box)

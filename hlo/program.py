@@ -1,0 +1,201 @@
+"""Programs: from a JAX function or a file to a module in normal form.  Start at `load`."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hlotune.hlo import mlir, rewrite
+from hlotune.hlo.canonical import fingerprint
+from hlotune.hlo.graph import Graph, TensorType
+from hlotune.schedules.errors import ProgramError
+
+FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo")
+JAX_DTYPES = {
+    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16", "i1": "bool",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A StableHLO module in normal form, whose only function is `@main`."""
+
+    name: str
+    source: str
+    """Where it came from: `path.py:name`, a file, or the qualified name of a function."""
+    bytecode: bytes
+    graph: Graph
+    in_tree: Any = None
+    """Pytree of `(args, kwargs)`; None where the program takes flat arrays."""
+    out_tree: Any = None
+    example_args: tuple[Any, ...] | None = None
+    """What the program was loaded with: arrays, or shapes only."""
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the canonical text, values of constants included: 32 hex digits."""
+        return fingerprint(self.graph)
+
+
+def load(
+    source: Callable[..., Any] | str | Path, *example_args: Any, argument_types: Sequence[str] = ()
+) -> Program:
+    """Reads a program.
+
+    `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
+    that takes nothing and returns `(function, example_args)`, or a function when arguments are
+    given here; or the path of a StableHLO file (text, bytecode or portable artifact).  Arguments
+    are `example_args`, or `argument_types` like `f32[8,784]`.
+
+    Raises:
+        ProgramError: the source is no program, or one that hlotune does not take.
+    """
+    arguments = example_args or tuple(argument(t) for t in argument_types)
+    if callable(source):
+        return _from_function(source, arguments, _qualified_name(source))
+    text = str(source)
+    path = Path(text)
+    if path.suffix in FILES or (":" not in text and path.is_file()):
+        return _from_file(path)
+    where, _, name = text.rpartition(":")
+    if not where or not name:
+        raise ProgramError(
+            f"expected a function, path.py:name, package.module:name or a file {' '.join(FILES)}, "
+            f"got {text!r}; "
+            "name the function after a colon, or check the path"
+        )
+    found = _attribute(_module(where), where, name)
+    function, arguments = (found, arguments) if arguments else _call_factory(found, text)
+    return _from_function(function, arguments, text)
+
+
+def argument(text: str) -> jax.ShapeDtypeStruct:
+    """The argument that `f32[8,784]` describes."""
+    dtype, bracket, rest = text.strip().partition("[")
+    sizes = [s.strip() for s in rest.removesuffix("]").split(",") if s.strip()]
+    well_formed = bracket and rest.endswith("]") and all(s.isdecimal() for s in sizes)
+    if dtype not in JAX_DTYPES or not well_formed:
+        raise ProgramError(
+            f"expected an argument type like f32[8,784], got {text!r}; element types are "
+            f"{', '.join(JAX_DTYPES)}"
+        )
+    return shape_of(TensorType(tuple(map(int, sizes)), dtype))
+
+
+def shape_of(kind: TensorType) -> jax.ShapeDtypeStruct:
+    """JAX's description of a tensor type."""
+    dtype = jnp.dtype(JAX_DTYPES[kind.dtype])
+    return jax.ShapeDtypeStruct(kind.shape, dtype)  # type: ignore[no-untyped-call]
+
+
+def _qualified_name(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", None) or "?"
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{module}:{name}"
+
+
+def _from_function(
+    function: Callable[..., Any], arguments: tuple[Any, ...], source: str
+) -> Program:
+    try:
+        # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
+        lowered = jax.jit(function, keep_unused=True).trace(*arguments).lower()
+    except Exception as error:  # the user's code runs here, and may raise anything
+        reason = f"{type(error).__name__}: {str(error)[:500]}"
+        raise ProgramError(
+            f"expected a function that JAX can trace with {len(arguments)} arguments, got "
+            f"{reason}; "
+            "check the function and its example arguments"
+        ) from error
+    bytecode = mlir.bytecode_of(lowered.compiler_ir("stablehlo"))
+    program = _normal_form(source.rpartition(":")[2], source, bytecode)
+    return Program(
+        program.name, source, program.bytecode, program.graph,
+        lowered.in_tree, lowered.out_tree, arguments,
+    )  # fmt: skip
+
+
+def _from_file(path: Path) -> Program:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProgramError(
+            f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
+        ) from error
+    return _normal_form(path.stem, str(path), data)
+
+
+def _normal_form(name: str, source: str, data: bytes) -> Program:
+    module = mlir.parse(data)
+    rewrite.normalise(module)
+    return Program(name, source, module.bytecode(), mlir.graph(module))
+
+
+def _module(where: str) -> ModuleType:
+    """Imports `path.py` or `package.module`."""
+    try:
+        if not where.endswith(".py"):
+            return importlib.import_module(where)
+        return _run_file(Path(where).resolve())
+    except Exception as error:  # the user's module runs here, and may raise anything
+        raise ProgramError(
+            f"expected {where} to be importable, got {type(error).__name__}: {error}; check the "
+            "path and the module"
+        ) from error
+
+
+def _run_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))  # files may import their neighbours, as scripts do
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _attribute(module: ModuleType, where: str, name: str) -> Callable[..., Any]:
+    found = getattr(module, name, None)
+    if not callable(found):
+        names = sorted(
+            n for n, f in vars(module).items()
+            if callable(f) and getattr(f, "__module__", None) == module.__name__ and n[0] != "_"
+        )  # fmt: skip
+        raise ProgramError(
+            f"expected a function {name!r} in {where}, got none; it has "
+            f"{', '.join(names) or 'no functions'}"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _call_factory(
+    factory: Callable[..., Any], source: str
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    try:
+        made = factory()
+    except Exception as error:  # the user's factory runs here, and may raise anything
+        raise ProgramError(
+            f"expected {source} to be a factory without arguments, got {type(error).__name__}: "
+            f"{error}; "
+            "give argument types if it is the function itself"
+        ) from error
+    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
+        raise ProgramError(
+            f"expected {source}() to return (function, example_args), got {type(made).__name__}; "
+            "return both, or give argument types if it is the function itself"
+        )
+    function, arguments = made
+    return function, tuple(arguments)

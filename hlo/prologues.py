@@ -1,0 +1,98 @@
+"""Expressions moved between domains: into stages of their own, or to a contraction's places."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from hlotune.hlo.contractions import Place
+from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load, loads, map_loads, operations
+
+# fmt: off
+ZERO_AT_ZERO = frozenset({
+    "negate", "abs", "sign", "floor", "ceil", "round_nearest_even", "exponential_minus_one",
+    "log_plus_one", "tanh", "sqrt", "cbrt", "sine", "erf", "convert",
+})
+# fmt: on
+"""Functions of one argument that are 0 at 0."""
+FOLDED: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / b if b else math.nan,
+    "maximum": max,
+    "minimum": min,
+    "clamp": lambda low, x, high: min(max(x, low), high),
+}
+"""Functions whose value at zeros and constants is worth knowing."""
+
+
+def varying(expr: Expr) -> frozenset[str]:
+    """The axes along which an expression varies."""
+    return frozenset(a for load in loads(expr) for e in load.index for a, _ in e.terms)
+
+
+def hoisted(expr: Expr, axes: frozenset[str], save: Callable[[Expr, frozenset[str]], Load]) -> Expr:
+    """The expression with every part that varies along some of `axes` only saved, and loaded.
+
+    Parts without arithmetic stay, and so do parts that vary along no axis at all.
+    """
+    if not isinstance(expr, Apply):
+        return expr
+    used = varying(expr) & axes
+    if used and used != axes and operations(expr):
+        return save(expr, used)
+    return Apply(expr.op, tuple(hoisted(a, axes, save) for a in expr.args), expr.dtype)
+
+
+def vanishes(expr: Expr, padded: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the value is 0 wherever an axis of `padded` leaves its extent.
+
+    A load is when each of these axes alone walks through a whole dimension of its tensor.
+    """
+
+    def outside(load: Load) -> float | None:
+        walked = dict(zip(load.index, shapes[load.tensor], strict=True))
+        return 0.0 if all(walked.get(Affine.axis(a)) == n for a, n in padded.items()) else None
+
+    return _known(expr, outside) == 0
+
+
+def _known(expr: Expr, known: Callable[[Load], float | None]) -> float | None:
+    """The value of an expression where that is certain from the loads of known value."""
+    if isinstance(expr, Const):
+        return float(expr.value)
+    if isinstance(expr, Load):
+        return known(expr)
+    args = [_known(a, known) for a in expr.args]
+    if expr.op in ("multiply", "and") and 0 in args:
+        return 0.0
+    if expr.op == "select":
+        return args[1] if args[1] == args[2] else None
+    certain = [a for a in args if a is not None]
+    if len(certain) < len(args):
+        return None
+    if expr.op in ZERO_AT_ZERO:
+        return 0.0 if certain[0] == 0 else None
+    return FOLDED[expr.op](*certain) if expr.op in FOLDED else None
+
+
+def walks_alone(expr: Expr, axis: str) -> bool:
+    """Whether every load that depends on the axis has it as the whole index of one dimension."""
+    return all(
+        e == Affine.axis(axis) for load in loads(expr) for e in load.index if axis in e.coefficients
+    )
+
+
+def placed(expr: Expr, places: Mapping[str, Place]) -> Expr:
+    """The expression with every axis put at its place."""
+    affine = {axis: place.index for axis, place in places.items()}
+
+    def moved(load: Load) -> Load:
+        divisors = tuple(places[e.terms[0][0]].divisor if e.terms else 1 for e in load.index)
+        return Load(
+            load.tensor,
+            tuple(e.substitute(affine) for e in load.index),
+            load.dtype,
+            divisors if any(d > 1 for d in divisors) else (),
+        )
+
+    return map_loads(expr, {load: moved(load) for load in loads(expr)})

@@ -1,0 +1,270 @@
+"""Rewriting of MLIR modules: the normal form, and functions put in the place of groups of
+operations.
+
+Together with `mlir.py` the only place that touches jaxlib's MLIR bindings.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import stablehlo
+
+from hlotune.hlo.mlir import CONSTANT_MARK, Module
+from hlotune.schedules.errors import ProgramError
+
+KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")
+"""Operations with a meaning of their own: one operation until code generation, and in XLA."""
+
+_STAND_IN = "hlotune.kept."
+_MODULE_ATTRIBUTES = ("mhlo.num_partitions", "mhlo.num_replicas")
+
+
+def normalise(module: Module, entry: str = "main") -> None:
+    """Brings a module to normal form, in place: one function, no calls, no noise, simplified.
+
+    Raises:
+        ProgramError: the module has no function `entry`, or calls itself, or is made for several
+        devices.
+    """
+    with module.op.context, ir.Location.unknown():
+        main = module.function(entry)
+        _strip(module, main)
+        inline_calls(module, main)
+        for name, function in module.functions().items():
+            if name != entry:
+                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        module.run("symbol-dce")
+        _decompose(module, main)
+        module.run("canonicalize", "cse", "symbol-dce")
+
+
+def _strip(module: Module, main: Any) -> None:
+    """Leaves out names, shardings and donation; of attributes only marks of constants stay."""
+    attributes = module.op.operation.attributes
+    for name in _MODULE_ATTRIBUTES:
+        if name in attributes and ir.IntegerAttr(attributes[name]).value != 1:
+            raise ProgramError(
+                f"expected a program for one device, got {name} = {attributes[name]}; lower it "
+                "without sharding"
+            )
+    for name in list(attributes):
+        if name not in _MODULE_ATTRIBUTES and name != "sym_name":
+            del attributes[name]
+    if "arg_attrs" in main.attributes:
+        marks = [
+            CONSTANT_MARK in ir.DictAttr(a) for a in ir.ArrayAttr(main.attributes["arg_attrs"])
+        ]
+        main.attributes["arg_attrs"] = _argument_marks(marks)
+    if "res_attrs" in main.attributes:
+        del main.attributes["res_attrs"]
+
+
+def _argument_marks(marks: Iterable[bool]) -> Any:
+    unit = ir.UnitAttr.get()
+    return ir.ArrayAttr.get([ir.DictAttr.get({CONSTANT_MARK: unit} if m else {}) for m in marks])
+
+
+def _operations(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
+    """The operations inside `root` whose name is wanted, in order."""
+    found: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if wanted(operation.name):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found
+
+
+CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+"""Operations that name a function, and the attribute that does."""
+
+
+def inline_calls(module: Module, function: Any) -> None:
+    """Puts the bodies of called functions and of composites in their places.
+
+    jaxlib's own `inline` pass leaves every `func.call` alone.
+
+    Raises:
+        ProgramError: a function calls itself, or has no body of one block.
+    """
+    functions = module.functions()
+    _check_callees(functions, function, (), set())
+    while calls := _operations(function, lambda name: name in CALLS):
+        for call in calls:
+            _inline(call, functions)
+
+
+def _check_callees(
+    functions: dict[str, Any], caller: Any, stack: tuple[str, ...], checked: set[str]
+) -> None:
+    """Inlining takes for granted what this raises about."""
+    name = str(ir.StringAttr(caller.attributes["sym_name"]).value)
+    if name in stack:
+        raise ProgramError(
+            f"expected calls without recursion, got {' -> '.join((*stack, name))}; write loops as "
+            "stablehlo.while"
+        )
+    if len(caller.regions[0].blocks) != 1:
+        raise ProgramError(
+            f"expected @{name} to have a body of one block, got {len(caller.regions[0].blocks)} "
+            "blocks; "
+            "define it, and lower control flow to stablehlo.while, if or case"
+        )
+    for callee in {_callee(call) for call in _operations(caller, lambda n: n in CALLS)}:
+        if callee not in checked:
+            _check_callees(functions, functions[callee], (*stack, name), checked)
+    checked.add(name)
+
+
+def _callee(call: Any) -> str:
+    return str(ir.FlatSymbolRefAttr(call.attributes[CALLS[call.name]]).value)
+
+
+def _inline(call: Any, functions: dict[str, Any]) -> None:
+    with ir.InsertionPoint(call), call.location:
+        kept = _kept_composite(call)
+        if kept is not None:
+            values = list(kept.results)
+        else:
+            callee = functions[_callee(call)]
+            values = _jax_mlir_ext.inlined_func_call(callee, list(call.operands))
+    _replace([call], list(call.results), values)
+
+
+def _kept_composite(call: Any) -> Any:
+    """`chlo.erf` for `stablehlo.composite "chlo.erf"`, the form in which jax.export writes it."""
+    if call.name != "stablehlo.composite":
+        return None
+    name = ir.StringAttr(call.attributes["name"]).value
+    if name not in KEPT:
+        return None
+    attributes: dict[str, Any] = {}
+    if "composite_attributes" in call.attributes:
+        options: Any = ir.DictAttr(call.attributes["composite_attributes"])
+        attributes = {option.name: option.attr for option in options}
+    if "largest" in attributes and not ir.BoolAttr(attributes.pop("largest")).value:
+        return None
+    return ir.Operation.create(
+        name, [r.type for r in call.results], list(call.operands), attributes
+    )
+
+
+def _replace(operations: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> None:
+    for before, after in zip(old, new, strict=True):
+        before.replace_all_uses_with(after)
+    for operation in reversed(operations):
+        # erasing what is still read would leave a dangling pointer, not an error
+        assert not any(True for result in operation.results for _ in result.uses)
+        operation.erase()
+
+
+def _decompose(module: Module, main: Any) -> None:
+    """Expands chlo and deprecated operations; stand-ins hide the kept ones from the pass."""
+    held: dict[str, Any] = {}
+    for i, operation in enumerate(_operations(main, lambda n: n in KEPT)):
+        target = f"{_STAND_IN}{i}"
+        held[target] = (operation.name, {n: operation.attributes[n] for n in operation.attributes})
+        with ir.InsertionPoint(operation), operation.location:
+            types = [r.type for r in operation.results]
+            operands = list(operation.operands)
+            stand_in = stablehlo.CustomCallOp(types, operands, call_target_name=target)
+        _replace([operation], list(operation.results), list(stand_in.results))
+    module.run("func.func(chlo-legalize-to-stablehlo,stablehlo-legalize-deprecated-ops)")
+    for call in _operations(main, lambda n: n == "stablehlo.custom_call"):
+        target = ir.StringAttr(call.attributes["call_target_name"]).value
+        if target in held:
+            name, attributes = held[target]
+            with ir.InsertionPoint(call), call.location:
+                types = [r.type for r in call.results]
+                back = ir.Operation.create(name, types, list(call.operands), attributes)
+            _replace([call], list(call.results), list(back.results))
+
+
+def parse_beside(module: Module, text: str) -> tuple[Module, Any]:
+    """A module in the same context, whose functions can be copied here, and its inlined @main."""
+    with module.op.context, ir.Location.unknown():
+        try:
+            other = Module(ir.Module.parse(text))
+        except ir.MLIRError as error:
+            reason = " ".join(str(error).split())[:500]
+            raise ProgramError(
+                f"expected a replacement that MLIR reads, got: {reason}; mend its text"
+            ) from error
+        main = other.function("main")
+        inline_calls(other, main)
+        return other, main
+
+
+def signature(function: Any) -> tuple[list[Any], list[Any]]:
+    """Argument and result types of a function."""
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    return list(kind.inputs), list(kind.results)
+
+
+def add_arguments(function: Any, types: Sequence[Any]) -> list[Any]:
+    """Appends arguments to a function."""
+    with function.context, ir.Location.unknown() as location:
+        inputs, results = signature(function)
+        kind = ir.FunctionType.get([*inputs, *types], results)
+        function.attributes["function_type"] = ir.TypeAttr.get(kind)
+        if "arg_attrs" in function.attributes:
+            old = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+            new = [ir.DictAttr.get({}) for _ in types]
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get([*old, *new])
+        block = function.regions[0].blocks[0]
+        return [block.add_argument(t, location) for t in types]
+
+
+def replace_group(
+    operations: Sequence[Any], results: Sequence[Any], function: Any, arguments: Sequence[Any]
+) -> list[Any]:
+    """Puts a function's body in the place of a group of operations of one block; gives the new
+    results.
+
+    The block may be left in an order that is not topological: `sort_block` mends it.
+    """
+    with function.context, ir.Location.unknown(), ir.InsertionPoint(operations[-1]):
+        new = list(_jax_mlir_ext.inlined_func_call(function, list(arguments)))
+    _replace(operations, results, new)
+    return new
+
+
+def sort_block(block: Any) -> None:
+    """Orders a block so that values come before their uses; what need not move stays in order."""
+    operations = [o.operation for o in block.operations]
+    place = {o: i for i, o in enumerate(operations)}
+    waiting = [0] * len(operations)
+    users: list[list[int]] = [[] for _ in operations]
+    for i, operation in enumerate(operations):
+        for j in {place[d] for d in _dependences(operation) if d in place}:
+            users[j].append(i)
+            waiting[i] += 1
+    ready = [i for i, n in enumerate(waiting) if n == 0]
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(i)
+        for user in users[i]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, user)
+    if len(order) != len(operations):
+        raise ProgramError(
+            "expected sites that do not wait for each other, got a cycle; choose fewer of them"
+        )
+    for previous, following in pairwise(order):
+        operations[following].move_after(operations[previous])
+
+
+def _dependences(operation: Any) -> Iterable[Any]:
+    """The operations whose results an operation reads, also from inside its regions."""
+    for inner in _operations(operation, lambda name: True):
+        for value in inner.operands:
+            if not isinstance(value.owner, ir.Block):
+                yield value.owner.operation

@@ -1,0 +1,98 @@
+"""Putting replacements in the places of sites."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hlotune.hlo import mlir, rewrite
+from hlotune.hlo.program import Program
+from hlotune.hlo.sites import Site
+from hlotune.schedules.errors import ProgramError
+
+
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """A program with replacements in it.
+
+    `hidden` are its further arguments, after those of the program: (site, position among the hidden
+    ones).  The replacement's own further arguments follow each other in their order.
+    """
+
+    bytecode: bytes
+    hidden: tuple[tuple[Site, int], ...]
+
+
+def splice(program: Program, replacements: Mapping[Site, str]) -> Spliced:
+    """The program with each site replaced by the text of a module.
+
+    Its `@main` takes the site's arguments, and maybe more: those become hidden arguments of the
+    program.
+
+    Raises:
+        ProgramError: sites share operations, or a replacement does not have its site's types.
+    """
+    _check_disjoint(list(replacements))
+    module = mlir.parse(program.bytecode)
+    places = mlir.numbered(module, "main")
+    entry = module.function("main")
+    held = []  # modules whose functions are copied have to live until then
+    hidden: list[tuple[Site, int]] = []
+    blocks = {site.path: places[site.path].block for site in replacements}
+    for site, text in replacements.items():
+        other, function = rewrite.parse_beside(module, text)
+        held.append(other)
+        extra = rewrite.add_arguments(entry, _extra_types(site, places[site.path], function))
+        hidden += [(site, len(hidden) + i) for i in range(len(extra))]
+        _replace(site, places, function, extra)
+    for block in blocks.values():
+        rewrite.sort_block(block)
+    module.check("the program after splicing")
+    module.run("canonicalize", "cse", "symbol-dce")
+    return Spliced(module.bytecode(), tuple(hidden))
+
+
+def _check_disjoint(sites: Sequence[Site]) -> None:
+    owners: dict[tuple[tuple[int, ...], int], Site] = {}
+    for site in sites:
+        for op in site.ops:
+            other = owners.setdefault((site.path, op), site)
+            if other is not site:
+                raise ProgramError(
+                    f"expected sites that share no operation, got {other.name} and {site.name}; "
+                    "take a disjoint set, as choose() does"
+                )
+
+
+def _extra_types(site: Site, place: mlir.Numbered, function: Any) -> list[Any]:
+    """Types of the arguments that a replacement has beyond those of its site."""
+    takes, gives = rewrite.signature(function)
+    wanted = [place.values[v].type for v in site.arguments]
+    wanted_results = [place.values[v].type for v in site.results]
+    if takes[: len(wanted)] != wanted or gives != wanted_results:
+        raise ProgramError(
+            f"expected a replacement of {site.name} with the types ({_join(wanted)}) -> "
+            f"({_join(wanted_results)}), "
+            f"got ({_join(takes)}) -> ({_join(gives)}); arguments of its own come after those of "
+            "the site"
+        )
+    return takes[len(wanted) :]
+
+
+def _join(types: Sequence[Any]) -> str:
+    return ", ".join(map(str, types))
+
+
+def _replace(
+    site: Site,
+    places: Mapping[tuple[int, ...], mlir.Numbered],
+    function: Any,
+    extra: Sequence[Any],
+) -> None:
+    place = places[site.path]
+    group = [place.operations[i] for i in sorted(site.ops)]
+    arguments = [place.values[v] for v in site.arguments]
+    old = [place.values[v] for v in site.results]
+    new = rewrite.replace_group(group, old, function, [*arguments, *extra])
+    for other in places.values():
+        for before, after in zip(old, new, strict=True):
+            other.substitute(before, after)
