@@ -1,0 +1,439 @@
+"""Loads and stores of a stage: addresses, borders, tails.
+
+Borders are checked by choosing a pointer, once per loop in which the check varies, between the tensor and a page of
+zeros; what is inside is then read without masks.  Where every position is known while emitting, a load outside its
+tensor is a constant and costs nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hlotune.codegen.text import Function
+from hlotune.codegen.values import (
+    STORED,
+    Value,
+    from_memory,
+    literal,
+    splat,
+    suffix,
+    to_memory,
+    vector,
+)
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.nest import Layout, strides
+
+ZERO_PAGE_BYTES = 1 << 16
+ZEROS = "@zeros"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Elements `low .. min(low + size, extent)` of a root; `extent` None where nothing is cut off."""
+
+    low: Affine
+    size: int
+    extent: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The vectorized root, the lanes of a vector, and how many of them are in use."""
+
+    root: str
+    lanes: int
+    active: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a statement is executed: the span left of each root, the lanes, checks that the loops have made."""
+
+    spans: Mapping[str, Span]
+    lane: Lane | None = None
+    discharged: frozenset[tuple[Load, int]] = frozenset()
+
+    @property
+    def positions(self) -> dict[str, Affine]:
+        return {root: span.low for root, span in self.spans.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor in memory: pointer, the index of its first element, layout."""
+
+    base: str
+    depth: int
+    shape: tuple[int, ...]
+    """Extents of what is stored there."""
+    dtype: str
+    origin: tuple[Affine, ...]
+    layout: Layout = ()
+    checked: bool = False
+    """Whether loads may lie outside (arguments of the kernel), or are inside by construction."""
+    constant: bool = False
+    """Whether nothing writes there while the kernel runs."""
+    strides: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(base: str, shape: tuple[int, ...], dtype: str, **rest: object) -> "Place":
+        layout: Layout = rest.pop("layout", ())  # type: ignore[assignment]
+        origin = rest.pop("origin", tuple(Affine() for _ in shape))
+        depth = rest.pop("depth", 0)
+        return Place(
+            base, depth, shape, dtype, origin, layout, strides=strides(layout, shape), **rest
+        )  # type: ignore[arg-type]
+
+
+def load(f: Function, place: Place, x: Load, point: Point) -> Value:
+    """The value of a load: one lane where it does not vary along the vector, else all."""
+    index = [e.substitute(point.positions) for e in x.index]
+    steps = _lane_steps(x.index, point.lane)
+    checks = _checks(f, place, x, index, steps, point)
+    if checks is None:
+        return literal(x.outside, x.dtype, 1)
+    if point.lane is None or not any(steps):
+        return _straight(f, place, x, index, checks, None)
+    across = [d for d, c in enumerate(steps) if c]
+    if all(x.divisor(d) == 1 for d in across) and _lane_stride(place, steps, point.lane) == 1:
+        masked = [d for d in across if d in checks]
+        if not masked:
+            return _straight(f, place, x, index, checks, point.lane)
+        if masked == checks and x.outside == 0:
+            return _masked_run(f, place, index, steps, masked, point.lane)
+    return _gather(f, place, x, index, steps, point.lane)
+
+
+def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, point: Point) -> None:
+    where = [e.substitute(point.positions) for e in index]
+    steps = _lane_steps(index, point.lane)
+    if point.lane is None:
+        pointer = _pointer(f, place, where)
+        f.emit(
+            f"store {_memory(value)} {to_memory(f, value)}, ptr {pointer}, align {BYTES[value.dtype]}"
+        )
+        return
+    value = splat(f, value, point.lane.lanes)
+    name, memory = to_memory(f, value), _memory(value)
+    if _lane_stride(place, steps, point.lane) == 1:
+        pointer = _pointer(f, place, where)
+        if point.lane.active == point.lane.lanes:
+            f.emit(f"store {memory} {name}, ptr {pointer}, align {BYTES[value.dtype]}")
+        else:
+            _masked_store(f, "store", memory, name, "ptr", pointer, point.lane, value.dtype)
+        return
+    pointers = _lane_pointers(
+        f, place, _lane_indices(f, where, steps, (1,) * len(where), point.lane), point.lane
+    )
+    _masked_store(
+        f,
+        "scatter",
+        memory,
+        name,
+        vector("ptr", point.lane.lanes),
+        pointers,
+        point.lane,
+        value.dtype,
+    )
+
+
+def _memory(value: Value) -> str:
+    return vector(STORED[value.dtype], value.lanes)
+
+
+def _lane_steps(index: tuple[Affine, ...], lane: Lane | None) -> list[int]:
+    return [e.coefficients.get(lane.root, 0) if lane else 0 for e in index]
+
+
+def _lane_stride(place: Place, steps: list[int], lane: Lane) -> int:
+    """Elements of memory between neighbouring lanes."""
+    blocks = {d: b for d, b in place.layout if b > 1}
+    for d, c in enumerate(steps):
+        if c and d in blocks and (c != 1 or blocks[d] % lane.lanes):
+            raise BuildError(
+                f"vectors of {lane.lanes} do not lie inside blocks of {blocks[d]}: pack whole vectors"
+            )
+    return sum(c * place.strides[d, 1] for d, c in enumerate(steps) if c)
+
+
+def _checks(
+    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], point: Point
+) -> list[int] | None:
+    """Dimensions that need a check here; None when the load is outside for certain."""
+    if not place.checked:
+        return []
+    result = []
+    for d, e in enumerate(index):
+        low, high = f.bounds(e)
+        if steps[d] and point.lane:
+            low, high = (
+                low + min(0, steps[d] * (point.lane.active - 1)),
+                high + max(0, steps[d] * (point.lane.active - 1)),
+            )
+        divisor = x.divisor(d)
+        if high < 0 or low >= place.shape[d] * divisor:
+            return None
+        if low == high and low % divisor:
+            return None
+        inside = low >= 0 and high < place.shape[d] * divisor and (divisor == 1 or low == high)
+        if not inside and (x, d) not in point.discharged:
+            result.append(d)
+    return result
+
+
+def _straight(
+    f: Function, place: Place, x: Load, index: list[Affine], checks: list[int], lane: Lane | None
+) -> Value:
+    """A scalar, or neighbouring elements in one vector."""
+    condition, depth = _condition(f, place, x, index, checks)
+    index = [_quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
+    lanes = lane.lanes if lane else 1
+    size = BYTES[place.dtype]
+    if not condition:
+        pointer = _pointer(f, place, index)
+    else:
+        pointer = _chosen_pointer(f, place, index, checks, condition, depth, lanes * size)
+    value = _read(f, place, pointer, lane)
+    if condition and x.outside != 0:
+        outside = literal(x.outside, x.dtype, lanes)
+        return Value(
+            f.op(f"select i1 {condition}, {value.type} {value.name}, {value.type} {outside.name}"),
+            x.dtype,
+            lanes,
+        )
+    return value
+
+
+def _masked_run(
+    f: Function, place: Place, index: list[Affine], steps: list[int], masked: list[int], lane: Lane
+) -> Value:
+    """Neighbouring elements of which some lie outside: these lanes are zero."""
+    mask, wide = _mask(lane), vector("i64", lane.lanes)
+    for d in masked:
+        numbers = _lane_indices(f, [index[d]], [steps[d]], (1,), lane)[0]
+        inside = f.op(f"icmp ult {wide} {numbers}, {literal(place.shape[d], 'i64', lane.lanes).name}")
+        mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {inside}")
+    memory = vector(STORED[place.dtype], lane.lanes)
+    name = _masked_load(f, "load", memory, "ptr", _pointer(f, place, index), lane, place.dtype, mask)
+    return from_memory(f, name, place.dtype, lane.lanes)
+
+
+def _read(f: Function, place: Place, pointer: str, lane: Lane | None) -> Value:
+    lanes, size = (lane.lanes if lane else 1), BYTES[place.dtype]
+    memory = vector(STORED[place.dtype], lanes)
+    if lane and lane.active < lane.lanes:
+        name = _masked_load(f, "load", memory, "ptr", pointer, lane, place.dtype)
+    else:
+        text = f"load {memory}, ptr {pointer}, align {size}"
+        name = f.once(text) if place.constant else f.op(text)
+    return from_memory(f, name, place.dtype, lanes)
+
+
+def _condition(
+    f: Function, place: Place, x: Load, index: list[Affine], checks: list[int]
+) -> tuple[str, int]:
+    """SSA name of "this element is real", at the depth at which it is known."""
+    condition, depth = "", 0
+    for d in checks:
+        e, divisor = index[d], x.divisor(d)
+        at = f.depth_of(e)
+        inside = f.hoisted(at, f"icmp ult i64 {f.integer(e)}, {place.shape[d] * divisor}")
+        if divisor > 1:
+            rest = f.hoisted(at, f"urem i64 {f.integer(e)}, {divisor}")
+            whole = f.hoisted(at, f"icmp eq i64 {rest}, 0")
+            inside = f.hoisted(at, f"and i1 {inside}, {whole}")
+        depth = max(depth, at)
+        condition = f.hoisted(depth, f"and i1 {condition}, {inside}") if condition else inside
+    return condition, depth
+
+
+def _quotient(f: Function, e: Affine, divisor: int) -> Affine:
+    if divisor == 1:
+        return e
+    if not e.terms:
+        return Affine((), e.constant // divisor)
+    low, high = f.bounds(e)
+    name = f.hoisted(f.depth_of(e), f"sdiv i64 {f.integer(e)}, {divisor}")
+    return f.variable(name, (low // divisor, high // divisor), depth=f.depth_of(e))
+
+
+def _elements(f: Function, place: Place, index: list[Affine]) -> Affine:
+    """Elements between the start of a buffer and an element of it."""
+    total = Affine()
+    blocks = {d: b for d, b in place.layout if b > 1}
+    for d, e in enumerate(index):
+        local = e + place.origin[d] * -1
+        block = blocks.get(d)
+        if block is None:
+            total = total + local * place.strides[d, 1]
+        elif f.multiple_of(local, block):
+            constant = (
+                local.constant // block * place.strides[d, block]
+                + local.constant % block * place.strides[d, 1]
+            )
+            whole = Affine(local.terms) * (place.strides[d, block] // block)
+            total = total + whole + constant
+        else:
+            total = total + _blocked(f, local, block, place.strides[d, block], place.strides[d, 1])
+    return total
+
+
+def _blocked(f: Function, local: Affine, block: int, outer: int, inner: int) -> Affine:
+    depth, (_, high) = f.depth_of(local), f.bounds(local)
+    text = f.integer(local)
+    number = f.variable(
+        f.hoisted(depth, f"udiv i64 {text}, {block}"), (0, high // block), depth=depth
+    )
+    rest = f.variable(f.hoisted(depth, f"urem i64 {text}, {block}"), (0, block - 1), depth=depth)
+    return number * outer + rest * inner
+
+
+def _pointer(f: Function, place: Place, index: list[Affine]) -> str:
+    offset = _elements(f, place, index) * BYTES[place.dtype]
+    pointer, _ = f.pointer(place.base, place.depth, offset)
+    return _plus(f, pointer, offset.constant)
+
+
+def _plus(f: Function, pointer: str, constant: int) -> str:
+    return (
+        f.once(f"getelementptr inbounds i8, ptr {pointer}, i64 {constant}") if constant else pointer
+    )
+
+
+def _chosen_pointer(
+    f: Function,
+    place: Place,
+    index: list[Affine],
+    checks: list[int],
+    condition: str,
+    depth: int,
+    size: int,
+) -> str:
+    """The element where the condition holds, else a zero; chosen outside the loops the condition does not hang on."""
+    scale = BYTES[place.dtype]
+    before, after = Affine(), Affine()
+    for d, e in enumerate(index):
+        part = (
+            _elements(f, place, [x if k == d else place.origin[k] for k, x in enumerate(index)])
+            * scale
+        )
+        outer = {
+            n: c for n, c in part.terms if d in checks or f.variables[n].depth <= depth or c < 0
+        }
+        inner = {n: c for n, c in part.terms if n not in outer}
+        free = d not in checks and part.constant >= 0
+        before = before + Affine.of(outer, 0 if free else part.constant)
+        after = after + Affine.of(inner, part.constant if free else 0)
+    low, high = f.bounds(after)
+    if low < 0 or high + size > ZERO_PAGE_BYTES:
+        before, after = before + after, Affine()
+    f.module.declare(
+        ZEROS, f"{ZEROS} = internal global [{ZERO_PAGE_BYTES} x i8] zeroinitializer, align 64"
+    )
+    pointer, at = f.pointer(place.base, place.depth, before)
+    at = max(at, depth)
+    if before.constant:
+        pointer = f.hoisted(at, f"getelementptr i8, ptr {pointer}, i64 {before.constant}")
+    chosen = f.hoisted(at, f"select i1 {condition}, ptr {pointer}, ptr {ZEROS}")
+    pointer, _ = f.pointer(chosen, at, after)
+    return _plus(f, pointer, after.constant)
+
+
+# lanes that are not neighbours, or that are checked one by one ----------------------------------------------------
+
+
+def _gather(
+    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], lane: Lane
+) -> Value:
+    divisors = tuple(x.divisor(d) for d in range(len(index)))
+    raw = _lane_indices(f, index, steps, (1,) * len(index), lane)
+    mask = _mask(lane)
+    wide = vector("i64", lane.lanes)
+    if place.checked:
+        for d, name in enumerate(raw):
+            limit = literal(place.shape[d] * divisors[d], "i64", lane.lanes).name
+            mask = f.op(
+                f"and {vector('i1', lane.lanes)} {mask}, {f.op(f'icmp ult {wide} {name}, {limit}')}"
+            )
+            if divisors[d] > 1:
+                rest = f.op(f"urem {wide} {name}, {literal(divisors[d], 'i64', lane.lanes).name}")
+                whole = f.op(f"icmp eq {wide} {rest}, zeroinitializer")
+                mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {whole}")
+    pointers = _lane_pointers(f, place, _lane_indices(f, index, steps, divisors, lane), lane)
+    memory = vector(STORED[place.dtype], lane.lanes)
+    name = _masked_load(
+        f, "gather", memory, vector("ptr", lane.lanes), pointers, lane, place.dtype, mask
+    )
+    value = from_memory(f, name, place.dtype, lane.lanes)
+    if x.outside == 0:
+        return value
+    outside = literal(x.outside, x.dtype, lane.lanes)
+    chosen = f.op(
+        f"select {vector('i1', lane.lanes)} {mask}, {value.type} {value.name}, {value.type} {outside.name}"
+    )
+    return Value(chosen, x.dtype, lane.lanes)
+
+
+def _lane_indices(
+    f: Function, index: list[Affine], steps: list[int], divisors: tuple[int, ...], lane: Lane
+) -> list[str]:
+    """For each dimension the vector of element indices."""
+    wide, result = vector("i64", lane.lanes), []
+    for e, step, divisor in zip(index, steps, divisors, strict=True):
+        name = splat(f, Value(f.integer(e), "i64", 1), lane.lanes).name
+        if step:
+            offsets = ", ".join(f"i64 {step * k}" for k in range(lane.lanes))
+            name = f.op(f"add {wide} {name}, <{offsets}>")
+        if divisor > 1:
+            name = f.op(f"sdiv {wide} {name}, {literal(divisor, 'i64', lane.lanes).name}")
+        result.append(name)
+    return result
+
+
+def _lane_pointers(f: Function, place: Place, indices: list[str], lane: Lane) -> str:
+    if any(b > 1 for _, b in place.layout):
+        raise BuildError(
+            "elements of a blocked buffer can only be read in whole vectors: pack along the vector"
+        )
+    wide = vector("i64", lane.lanes)
+    total = "zeroinitializer"
+    for d, name in enumerate(indices):
+        origin = splat(f, Value(f.integer(place.origin[d]), "i64", 1), lane.lanes).name
+        local = f.op(f"sub {wide} {name}, {origin}")
+        scale = literal(place.strides[d, 1] * BYTES[place.dtype], "i64", lane.lanes).name
+        total = f.op(f"add {wide} {total}, {f.op(f'mul {wide} {local}, {scale}')}")
+    return f.op(f"getelementptr i8, ptr {place.base}, {wide} {total}")
+
+
+def _mask(lane: Lane) -> str:
+    return f"<{', '.join(f'i1 {str(k < lane.active).lower()}' for k in range(lane.lanes))}>"
+
+
+def _masked_load(
+    f: Function,
+    how: str,
+    memory: str,
+    kind: str,
+    pointer: str,
+    lane: Lane,
+    dtype: str,
+    mask: str = "",
+) -> str:
+    ending = "p0" if how == "load" else f"v{lane.lanes}p0"
+    name = f"llvm.masked.{how}.{suffix(STORED[dtype], lane.lanes)}.{ending}"
+    arguments = (
+        (kind, pointer),
+        ("i32", str(BYTES[dtype])),
+        (vector("i1", lane.lanes), mask or _mask(lane)),
+    )
+    return f.intrinsic(name, memory, *arguments, (memory, "zeroinitializer"))
+
+
+def _masked_store(
+    f: Function, how: str, memory: str, value: str, kind: str, pointer: str, lane: Lane, dtype: str
+) -> None:
+    ending = "p0" if how == "store" else f"v{lane.lanes}p0"
+    name = f"llvm.masked.{how}.{suffix(STORED[dtype], lane.lanes)}.{ending}"
+    arguments = ((memory, value), (kind, pointer), ("i32", str(BYTES[dtype])))
+    f.intrinsic(name, "void", *arguments, (vector("i1", lane.lanes), _mask(lane)))

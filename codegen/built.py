@@ -1,0 +1,73 @@
+"""A kernel as machine code, with what a caller must know to run it.
+
+It is data: it crosses from the process that builds to the one that measures, and is stored.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+from hlotune.schedules.errors import BuildError
+
+_MAGIC = b"hlotune.built.1"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A constant argument that the kernel takes in a packed form of `bytes` bytes.
+
+    `entry` names the function that packs: `args[0]` the values, `results[0]` the packed form.
+    """
+
+    argument: int
+    bytes: int
+    entry: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """An object file: function `kernel` runs the kernel, `packed[i].entry` packs a constant."""
+
+    object: bytes
+    scratch_bytes: int
+    packed: tuple[Packed, ...]
+    flops: int
+    """Floating-point operations that one call executes, padding included."""
+    threads: int
+    """Slots for which scratch is laid out: a host may run at most so many bodies at once."""
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the machine code: 32 hex digits."""
+        return hashlib.sha256(self.object).hexdigest()[:32]
+
+    def to_bytes(self) -> bytes:
+        """Three parts, a line each but the last: magic, JSON of all but the object, the object."""
+        header = {
+            "scratch_bytes": self.scratch_bytes,
+            "packed": [asdict(p) for p in self.packed],
+            "flops": self.flops,
+            "threads": self.threads,
+            "object_bytes": len(self.object),
+        }
+        return b"\n".join((_MAGIC, json.dumps(header).encode(), self.object))
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Built":
+        """Raises BuildError where the bytes are not those of `to_bytes`, or were cut short."""
+        magic, _, rest = data.partition(b"\n")
+        header, _, machine_code = rest.partition(b"\n")
+        try:
+            if magic != _MAGIC:
+                raise ValueError(f"it starts with {data[:16]!r}")
+            values = json.loads(header)
+            if values.pop("object_bytes") != len(machine_code):
+                raise ValueError(f"its object has {len(machine_code)} bytes")
+            packed = tuple(Packed(**p) for p in values.pop("packed"))
+            return Built(object=machine_code, packed=packed, **values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise BuildError(
+                f"expected a kernel stored by this version ({_MAGIC.decode()}), "
+                f"got {len(data)} bytes that are none ({error}); build the kernel again"
+            ) from error

@@ -1,0 +1,87 @@
+"""LLVM text to object files, for this machine and others.
+
+Only the code generator runs, at its level 2.  The pipeline of IR passes is left out on purpose:
+the text already has the loops that are wanted, and the pipeline unrolls good register tiles into
+spills.
+"""
+
+from functools import cache, lru_cache
+from typing import Any, Literal, cast
+
+import llvmlite.binding as llvm
+
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.target import Target
+
+Level = Literal[0, 1, 2, 3]
+
+
+def compile_object(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> bytes:
+    """Position-independent object file of a module of LLVM text.
+
+    Args:
+        llvm_text: the module; its triple and data layout are set to the target's.
+        target: what to compile for, which need not be this machine.
+        name: what error messages call the module.
+        level: effort of the code generator.
+
+    Raises:
+        BuildError: LLVM does not accept the text, or does not know the triple.
+    """
+    machine = _machine(target.triple, target.isa, _flags(target), level)
+    return cast(bytes, machine.emit_object(_module(llvm_text, machine, name)))
+
+
+def assembly(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> str:
+    """What `compile_object` makes, as assembly text."""
+    machine = _machine(target.triple, target.isa, _flags(target), level)
+    return cast(str, machine.emit_assembly(_module(llvm_text, machine, name)))
+
+
+def compile_for_process(llvm_text: str, name: str) -> bytes:
+    """Object file of support code for this process: baseline instructions of its triple."""
+    machine = _machine(llvm.get_process_triple(), "", "", 2)
+    return cast(bytes, machine.emit_object(_module(llvm_text, machine, name)))
+
+
+def _flags(target: Target) -> str:
+    return ",".join(f"+{feature}" for feature in target.features)
+
+
+@lru_cache(maxsize=64)
+def _machine(triple: str, isa: str, features: str, level: Level) -> Any:
+    _initialise()
+    try:
+        found = llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise BuildError(
+            f"expected an LLVM triple such as x86_64-unknown-linux-gnu, got {triple!r} ({error}); "
+            f"correct the target"
+        ) from error
+    return found.create_target_machine(
+        cpu=isa, features=features, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def _module(llvm_text: str, machine: Any, name: str) -> Any:
+    _initialise()
+    try:
+        module = llvm.parse_assembly(llvm_text)
+        module.name = name
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        version = ".".join(map(str, llvm.llvm_version_info))
+        raise BuildError(
+            f"expected valid LLVM text for {name!r}, got what LLVM {version} refuses; "
+            f"mend what emitted it:\n{str(error).strip()}"
+        ) from error
+    return module
+
+
+@cache
+def _initialise() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()

@@ -1,0 +1,461 @@
+; The one custom call that XLA makes: `hlotune_call`, a typed-FFI handler of two stages.
+;
+; Instantiate, once for each call site when a program is loaded, finds the slot of the site's key and keeps it as the
+; site's state.  Execute gathers the addresses of operands and results, and calls what is bound to the slot.
+; Structs and numbers are those of xla/ffi/api/c_api.h, API 0.3; a test compares them with the header.
+
+; ---- XLA's structs (all begin with their size and a list of extensions)
+
+%CallFrame = type { i64, ptr, ptr, ptr, i32, %Buffers, %Buffers, %Attributes, ptr } ; api, ctx, stage, args, rets, attrs
+%Buffers = type { i64, ptr, i64, ptr, ptr }                                         ; size, types, buffers
+%Attributes = type { i64, ptr, i64, ptr, ptr, ptr }                                 ; size, types, names, values
+%Buffer = type { i64, ptr, i32, ptr, i64, ptr }                                     ; dtype, data, rank, dims
+%Span = type { ptr, i64 }                                                           ; bytes, length
+%Scalar = type { i32, ptr }                                                         ; dtype, value
+%Extension = type { i64, i32, ptr, ptr }                                            ; type, next, metadata
+%Version = type { i64, ptr, i32, i32 }                                              ; major, minor
+%Metadata = type { i64, %Version, i32 }                                             ; version, traits
+%Api = type { i64, ptr, %Version, ptr, [18 x ptr] }                                 ; version, internal, functions
+; functions: 0 Error_Create, 2 Error_Destroy, 7 State_Set, 8 State_Get, 11 ThreadPool_Schedule, 12 ThreadPool_NumThreads
+%ErrorCreate = type { i64, ptr, ptr, i32 }                                          ; message, code
+%ErrorDestroy = type { i64, ptr, ptr }                                              ; error
+%State = type { i64, ptr, ptr, i32, ptr, ptr }                                      ; ctx, stage, type id, state
+%Schedule = type { i64, ptr, ptr, ptr, ptr }                                        ; ctx, task, data
+%NumThreads = type { i64, ptr, ptr, ptr }                                           ; ctx, where to write
+%TypeInfo = type { i64, ptr, ptr }                                                  ; deleter
+
+; ---- ours (Slot, Binding and Packed are laid out by dispatcher.py)
+
+%Slot = type { ptr, ptr, i64, ptr, i64 }              ; next slot, binding, calls running now, key, its length
+%Binding = type { ptr, i64, i64, ptr, i64 }           ; kernel, threads, scratch bytes, packed arguments, how many
+%Packed = type { i64, i64 }                           ; argument, bytes
+%Instance = type { ptr, i64 }                         ; slot, bytes of the scratch result (0: there is none)
+%Call = type { ptr, ptr, ptr, ptr }                   ; args, results, scratch, host
+%Host = type { ptr, i32, ptr, ptr }                   ; parallel_for, threads; XLA's api and context
+
+@slots = internal global ptr null                     ; list of all slots; they are never freed
+@hlotune_state_type = global i64 0                    ; XLA writes the id of our state's type here
+@hlotune_state_info = global %TypeInfo { i64 24, ptr null, ptr @free }
+
+@name_key = internal constant [3 x i8] c"key"
+@name_scratch = internal constant [13 x i8] c"scratch_bytes"
+; dispatcher.py adds the messages @no_key ... @bad_status, @pause for the processor, and pool.ll
+
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i32 @memcmp(ptr, ptr, i64)
+declare i32 @snprintf(ptr, i64, ptr, ...)
+
+; ---- the handshake: XLA asks each handler once for the version of the API it was made for
+
+define internal i1 @handshake(ptr %frame) {           ; true: this was the question, now answered
+  %extension_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 1
+  %extension = load ptr, ptr %extension_at
+  %some = icmp ne ptr %extension, null
+  br i1 %some, label %look, label %no
+look:
+  %type_at = getelementptr %Extension, ptr %extension, i32 0, i32 1
+  %type = load i32, ptr %type_at
+  %asks = icmp eq i32 %type, 1                        ; XLA_FFI_Extension_Metadata
+  br i1 %asks, label %answer, label %no
+answer:
+  %metadata_at = getelementptr %Extension, ptr %extension, i32 0, i32 3
+  %metadata = load ptr, ptr %metadata_at
+  %major_at = getelementptr %Metadata, ptr %metadata, i32 0, i32 1, i32 2
+  %minor_at = getelementptr %Metadata, ptr %metadata, i32 0, i32 1, i32 3
+  %traits_at = getelementptr %Metadata, ptr %metadata, i32 0, i32 2
+  store i32 0, ptr %major_at
+  store i32 3, ptr %minor_at
+  store i32 0, ptr %traits_at
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; ---- calls into XLA
+
+define internal ptr @function(ptr %frame, i64 %which) {
+  %api_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 2
+  %api = load ptr, ptr %api_at
+  %function = call ptr @api_function(ptr %api, i64 %which)
+  ret ptr %function
+}
+
+define internal ptr @api_function(ptr %api, i64 %which) {
+  %function_at = getelementptr %Api, ptr %api, i32 0, i32 4, i64 %which
+  %function = load ptr, ptr %function_at
+  ret ptr %function
+}
+
+define internal ptr @context(ptr %frame) {
+  %context_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 3
+  %context = load ptr, ptr %context_at
+  ret ptr %context
+}
+
+; An error of XLA: the format gets the key, then two numbers.
+define internal ptr @fail(ptr %frame, i32 %code, ptr %format, ptr %key, i64 %length, i64 %first, i64 %second) {
+  %message = alloca [1024 x i8]
+  %arguments = alloca %ErrorCreate
+  %precision = trunc i64 %length to i32
+  %n = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %message, i64 1024, ptr %format,
+                                               i32 %precision, ptr %key, i64 %first, i64 %second)
+  %message_at = getelementptr %ErrorCreate, ptr %arguments, i32 0, i32 2
+  %code_at = getelementptr %ErrorCreate, ptr %arguments, i32 0, i32 3
+  store %ErrorCreate { i64 28, ptr null, ptr null, i32 0 }, ptr %arguments
+  store ptr %message, ptr %message_at
+  store i32 %code, ptr %code_at
+  %create = call ptr @function(ptr %frame, i64 0)
+  %error = call ptr %create(ptr %arguments)
+  ret ptr %error
+}
+
+define internal ptr @fail_slot(ptr %frame, i32 %code, ptr %format, ptr %slot, i64 %first, i64 %second) {
+  %key_at = getelementptr %Slot, ptr %slot, i32 0, i32 3
+  %length_at = getelementptr %Slot, ptr %slot, i32 0, i32 4
+  %key = load ptr, ptr %key_at
+  %length = load i64, ptr %length_at
+  %error = call ptr @fail(ptr %frame, i32 %code, ptr %format, ptr %key, i64 %length, i64 %first, i64 %second)
+  ret ptr %error
+}
+
+define internal void @discard(ptr %api, ptr %error) {
+  %arguments = alloca %ErrorDestroy
+  store %ErrorDestroy { i64 24, ptr null, ptr null }, ptr %arguments
+  %error_at = getelementptr %ErrorDestroy, ptr %arguments, i32 0, i32 2
+  store ptr %error, ptr %error_at
+  %destroy = call ptr @api_function(ptr %api, i64 2)
+  call void %destroy(ptr %arguments)
+  ret void
+}
+
+; ---- slots
+
+define void @hlotune_link(ptr %slot) {                ; adds to the list; callers take turns
+  %first = load ptr, ptr @slots
+  store ptr %first, ptr %slot
+  store atomic ptr %slot, ptr @slots release, align 8
+  ret void
+}
+
+; Binds, and returns how many calls of the slot run now.  When none does, none can still use what was bound before:
+; a call announces itself before it reads the binding.
+define i64 @hlotune_swap(ptr %slot, ptr %binding) {
+  %binding_at = getelementptr %Slot, ptr %slot, i32 0, i32 1
+  %running_at = getelementptr %Slot, ptr %slot, i32 0, i32 2
+  %old = atomicrmw xchg ptr %binding_at, ptr %binding seq_cst
+  %running = load atomic i64, ptr %running_at seq_cst, align 8
+  ret i64 %running
+}
+
+define internal ptr @find(ptr %key, i64 %length) {    ; the slot, or null
+entry:
+  %first = load atomic ptr, ptr @slots acquire, align 8
+  br label %check
+check:
+  %slot = phi ptr [ %first, %entry ], [ %next, %other ], [ %next_same, %compare ]
+  %some = icmp ne ptr %slot, null
+  br i1 %some, label %look, label %found
+look:
+  %length_at = getelementptr %Slot, ptr %slot, i32 0, i32 4
+  %its_length = load i64, ptr %length_at
+  %as_long = icmp eq i64 %its_length, %length
+  br i1 %as_long, label %compare, label %other
+compare:
+  %key_at = getelementptr %Slot, ptr %slot, i32 0, i32 3
+  %its_key = load ptr, ptr %key_at
+  %differs = call i32 @memcmp(ptr %its_key, ptr %key, i64 %length)
+  %next_same = load ptr, ptr %slot
+  %same = icmp eq i32 %differs, 0
+  br i1 %same, label %found, label %check
+other:
+  %next = load ptr, ptr %slot
+  br label %check
+found:
+  ret ptr %slot
+}
+
+define i32 @hlotune_empty(ptr %call) {                ; the kernel that does nothing: what a call costs
+  ret i32 0
+}
+
+; ---- instantiate
+
+; The value of a call's attribute, or null where there is none of this name and type.
+define internal ptr @attribute(ptr %frame, ptr %name, i64 %length, i32 %type) {
+entry:
+  %size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 7, i32 2
+  %types_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 7, i32 3
+  %names_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 7, i32 4
+  %values_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 7, i32 5
+  %size = load i64, ptr %size_at
+  %types = load ptr, ptr %types_at
+  %names = load ptr, ptr %names_at
+  %values = load ptr, ptr %values_at
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %again ]
+  %more = icmp slt i64 %i, %size
+  br i1 %more, label %look, label %none
+look:
+  %span_at = getelementptr ptr, ptr %names, i64 %i
+  %span = load ptr, ptr %span_at
+  %text = load ptr, ptr %span
+  %its_length_at = getelementptr %Span, ptr %span, i32 0, i32 1
+  %its_length = load i64, ptr %its_length_at
+  %its_type_at = getelementptr i32, ptr %types, i64 %i
+  %its_type = load i32, ptr %its_type_at
+  %as_long = icmp eq i64 %its_length, %length
+  %of_type = icmp eq i32 %its_type, %type
+  %fits = and i1 %as_long, %of_type
+  br i1 %fits, label %compare, label %again
+compare:
+  %differs = call i32 @memcmp(ptr %text, ptr %name, i64 %length)
+  %same = icmp eq i32 %differs, 0
+  br i1 %same, label %found, label %again
+again:
+  %next = add i64 %i, 1
+  br label %check
+found:
+  %value_at = getelementptr ptr, ptr %values, i64 %i
+  %value = load ptr, ptr %value_at
+  ret ptr %value
+none:
+  ret ptr null
+}
+
+define internal i64 @scratch_bytes(ptr %frame) {
+  %scalar = call ptr @attribute(ptr %frame, ptr @name_scratch, i64 13, i32 3)  ; XLA_FFI_AttrType_SCALAR
+  %some = icmp ne ptr %scalar, null
+  br i1 %some, label %read, label %none
+read:
+  %value_at = getelementptr %Scalar, ptr %scalar, i32 0, i32 1
+  %value = load ptr, ptr %value_at
+  %bytes = load i64, ptr %value
+  ret i64 %bytes
+none:
+  ret i64 0
+}
+
+define internal ptr @keep(ptr %frame, ptr %instance) { ; makes the instance the state of this call site
+  %arguments = alloca %State
+  %context = call ptr @context(ptr %frame)
+  store %State { i64 48, ptr null, ptr null, i32 0, ptr @hlotune_state_type, ptr null }, ptr %arguments
+  %context_at = getelementptr %State, ptr %arguments, i32 0, i32 2
+  %state_at = getelementptr %State, ptr %arguments, i32 0, i32 5
+  store ptr %context, ptr %context_at
+  store ptr %instance, ptr %state_at
+  %set = call ptr @function(ptr %frame, i64 7)
+  %error = call ptr %set(ptr %arguments)
+  ret ptr %error
+}
+
+define ptr @hlotune_instantiate(ptr %frame) {
+  %asked = call i1 @handshake(ptr %frame)
+  br i1 %asked, label %answered, label %begin
+answered:
+  ret ptr null
+begin:
+  %span = call ptr @attribute(ptr %frame, ptr @name_key, i64 3, i32 4)         ; XLA_FFI_AttrType_STRING
+  %some = icmp ne ptr %span, null
+  br i1 %some, label %resolve, label %no_key
+no_key:
+  %invalid = call ptr @fail(ptr %frame, i32 3, ptr @no_key, ptr null, i64 0, i64 0, i64 0)
+  ret ptr %invalid
+resolve:
+  %key = load ptr, ptr %span
+  %length_at = getelementptr %Span, ptr %span, i32 0, i32 1
+  %length = load i64, ptr %length_at
+  %slot = call ptr @find(ptr %key, i64 %length)
+  %known = icmp ne ptr %slot, null
+  br i1 %known, label %make, label %unknown
+unknown:
+  %not_found = call ptr @fail(ptr %frame, i32 5, ptr @not_loaded, ptr %key, i64 %length, i64 0, i64 0)
+  ret ptr %not_found
+make:
+  %bytes = call i64 @scratch_bytes(ptr %frame)
+  %instance = call ptr @malloc(i64 16)                 ; XLA frees it with the program: hlotune_state_info
+  store ptr %slot, ptr %instance
+  %bytes_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
+  store i64 %bytes, ptr %bytes_at
+  %error = call ptr @keep(ptr %frame, ptr %instance)
+  ret ptr %error
+}
+
+; ---- execute
+
+define ptr @hlotune_execute(ptr %frame) {
+  %asked = call i1 @handshake(ptr %frame)
+  br i1 %asked, label %answered, label %begin
+answered:
+  ret ptr null
+begin:
+  %arguments = alloca %State
+  %context = call ptr @context(ptr %frame)
+  store %State { i64 48, ptr null, ptr null, i32 0, ptr @hlotune_state_type, ptr null }, ptr %arguments
+  %context_at = getelementptr %State, ptr %arguments, i32 0, i32 2
+  store ptr %context, ptr %context_at
+  %get = call ptr @function(ptr %frame, i64 8)
+  %failed = call ptr %get(ptr %arguments)
+  %bad = icmp ne ptr %failed, null
+  br i1 %bad, label %no_state, label %run
+no_state:
+  ret ptr %failed
+run:
+  %instance_at = getelementptr %State, ptr %arguments, i32 0, i32 5
+  %instance = load ptr, ptr %instance_at
+  %slot = load ptr, ptr %instance
+  %running_at = getelementptr %Slot, ptr %slot, i32 0, i32 2
+  %binding_at = getelementptr %Slot, ptr %slot, i32 0, i32 1
+  %before = atomicrmw add ptr %running_at, i64 1 seq_cst
+  %binding = load atomic ptr, ptr %binding_at seq_cst, align 8
+  %error = call ptr @run_binding(ptr %frame, ptr %instance, ptr %slot, ptr %binding)
+  %after = atomicrmw sub ptr %running_at, i64 1 seq_cst
+  ret ptr %error
+}
+
+define internal ptr @run_binding(ptr %frame, ptr %instance, ptr %slot, ptr %binding) {
+  %bound = icmp ne ptr %binding, null
+  br i1 %bound, label %check_scratch, label %unbound
+unbound:
+  %precondition = call ptr @fail_slot(ptr %frame, i32 9, ptr @not_bound, ptr %slot, i64 0, i64 0)
+  ret ptr %precondition
+check_scratch:
+  %given_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
+  %given = load i64, ptr %given_at
+  %needed_at = getelementptr %Binding, ptr %binding, i32 0, i32 2
+  %needed = load i64, ptr %needed_at
+  %enough = icmp sge i64 %given, %needed
+  br i1 %enough, label %check_packed, label %too_few
+too_few:
+  %few = call ptr @fail_slot(ptr %frame, i32 9, ptr @few_scratch, ptr %slot, i64 %needed, i64 %given)
+  ret ptr %few
+check_packed:
+  %packed_error = call ptr @check_packed(ptr %frame, ptr %slot, ptr %binding)
+  %packed_bad = icmp ne ptr %packed_error, null
+  br i1 %packed_bad, label %badly_packed, label %call
+badly_packed:
+  ret ptr %packed_error
+call:
+  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given)
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %done, label %failed
+failed:
+  %wide = sext i32 %status to i64
+  %internal = call ptr @fail_slot(ptr %frame, i32 13, ptr @bad_status, ptr %slot, i64 %wide, i64 0)
+  ret ptr %internal
+done:
+  ret ptr null
+}
+
+; A kernel that reads an argument in packed form must get it so: bytes, and as many as it reads.
+define internal ptr @check_packed(ptr %frame, ptr %slot, ptr %binding) {
+entry:
+  %packed_at = getelementptr %Binding, ptr %binding, i32 0, i32 3
+  %count_at = getelementptr %Binding, ptr %binding, i32 0, i32 4
+  %packed = load ptr, ptr %packed_at
+  %count = load i64, ptr %count_at
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %look ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %fine
+look:
+  %argument_at = getelementptr %Packed, ptr %packed, i64 %i, i32 0
+  %bytes_at = getelementptr %Packed, ptr %packed, i64 %i, i32 1
+  %argument = load i64, ptr %argument_at
+  %bytes = load i64, ptr %bytes_at
+  %good = call i1 @holds(ptr %frame, i64 %argument, i64 %bytes)
+  %next = add i64 %i, 1
+  br i1 %good, label %check, label %bad
+bad:
+  %error = call ptr @fail_slot(ptr %frame, i32 9, ptr @not_packed, ptr %slot, i64 %argument, i64 %bytes)
+  ret ptr %error
+fine:
+  ret ptr null
+}
+
+define internal i1 @holds(ptr %frame, i64 %argument, i64 %bytes) { ; is the argument a ui8 vector of so many bytes
+  %size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
+  %size = load i64, ptr %size_at
+  %given = icmp slt i64 %argument, %size
+  br i1 %given, label %check_type, label %no
+check_type:
+  %buffers_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
+  %buffers = load ptr, ptr %buffers_at
+  %buffer_at = getelementptr ptr, ptr %buffers, i64 %argument
+  %buffer = load ptr, ptr %buffer_at
+  %dtype_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 2
+  %rank_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 4
+  %dtype = load i32, ptr %dtype_at
+  %rank = load i64, ptr %rank_at
+  %is_u8 = icmp eq i32 %dtype, 6                      ; XLA_FFI_DataType_U8
+  %is_vector = icmp eq i64 %rank, 1
+  %is_bytes = and i1 %is_u8, %is_vector
+  br i1 %is_bytes, label %check_size, label %no
+check_size:
+  %dims_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 5
+  %dims = load ptr, ptr %dims_at
+  %length = load i64, ptr %dims
+  %enough = icmp sge i64 %length, %bytes
+  ret i1 %enough
+no:
+  ret i1 false
+}
+
+define internal void @gather(ptr %buffers, i64 %size, ptr %addresses) {
+entry:
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %copy ]
+  %more = icmp slt i64 %i, %size
+  br i1 %more, label %copy, label %done
+copy:
+  %buffer_at = getelementptr ptr, ptr %buffers, i64 %i
+  %buffer = load ptr, ptr %buffer_at
+  %data_at = getelementptr %Buffer, ptr %buffer, i32 0, i32 3
+  %data = load ptr, ptr %data_at
+  %address_at = getelementptr ptr, ptr %addresses, i64 %i
+  store ptr %data, ptr %address_at
+  %next = add i64 %i, 1
+  br label %check
+done:
+  ret void
+}
+
+define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes) {
+  %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
+  %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
+  %args_size = load i64, ptr %args_size_at
+  %args = load ptr, ptr %args_at
+  %results_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 6, i32 2
+  %results_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 6, i32 4
+  %results_size = load i64, ptr %results_size_at
+  %results = load ptr, ptr %results_at
+  %arg_addresses = alloca ptr, i64 %args_size
+  call void @gather(ptr %args, i64 %args_size, ptr %arg_addresses)
+  %result_addresses = alloca ptr, i64 %results_size
+  call void @gather(ptr %results, i64 %results_size, ptr %result_addresses)
+  %call = alloca %Call
+  %host = alloca %Host
+  call void @fill_host(ptr %frame, ptr %binding, ptr %host)
+  %scratch_at = getelementptr %Call, ptr %call, i32 0, i32 2
+  %host_at = getelementptr %Call, ptr %call, i32 0, i32 3
+  store %Call zeroinitializer, ptr %call
+  %call_results_at = getelementptr %Call, ptr %call, i32 0, i32 1
+  store ptr %arg_addresses, ptr %call
+  store ptr %result_addresses, ptr %call_results_at
+  store ptr %host, ptr %host_at
+  %has_scratch = icmp sgt i64 %scratch_bytes, 0
+  br i1 %has_scratch, label %take_scratch, label %run
+take_scratch:                                         ; the last result
+  %last = add i64 %results_size, -1
+  %last_at = getelementptr ptr, ptr %result_addresses, i64 %last
+  %scratch = load ptr, ptr %last_at
+  store ptr %scratch, ptr %scratch_at
+  br label %run
+run:
+  %kernel = load ptr, ptr %binding
+  %status = call i32 %kernel(ptr %call)
+  ret i32 %status
+}

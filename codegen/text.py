@@ -1,0 +1,246 @@
+"""LLVM text of one function, with what is computed hoisted to the loop that it varies in.
+
+LLVM's IR passes are not run on kernels (they undo good register tiles), so addresses and conditions must be placed
+well here: `hoisted` puts an instruction at the head of the innermost loop whose variable it reads, once.  Integer
+values are `Affine` expressions over SSA names, whose ranges are known.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from hlotune.schedules.expr import Affine
+
+Lines = list["str | Lines"]
+
+
+@dataclass(slots=True)
+class Variable:
+    """An integer SSA value: the loop depth at which it is defined, its inclusive range, what it is a multiple of."""
+
+    depth: int
+    range: tuple[int, int]
+    multiple: int = 1
+
+
+@dataclass(slots=True)
+class Register:
+    value: str
+    type: str
+
+
+@dataclass(slots=True)
+class Module:
+    """What functions of one module share: declarations and globals."""
+
+    declarations: dict[str, str] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+
+    def declare(self, name: str, text: str) -> None:
+        self.declarations[name] = text
+
+    def __str__(self) -> str:
+        return "\n\n".join(["\n".join(self.declarations.values()), *self.functions]) + "\n"
+
+
+class Function:
+    """A function being written: the current block, open loops, registers that loops must carry."""
+
+    def __init__(self, module: Module, header: str) -> None:
+        self.module = module
+        self.header = header
+        self.count = 0
+        self.block = "entry"
+        self.variables: dict[str, Variable] = {}
+        self.registers: dict[object, Register] = {}
+        self.local: dict[object, str] = {}
+        """Values that may be used again in this block only."""
+        self._body: Lines = []
+        self._out = self._body
+        self._heads: list[tuple[Lines, dict[str, str]]] = []
+        self._open_head()
+
+    # text ---------------------------------------------------------------------------------------------------------
+
+    def name(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def emit(self, line: str) -> None:
+        self._out.append(f"  {line}")
+
+    def op(self, text: str) -> str:
+        result = self.name()
+        self.emit(f"{result} = {text}")
+        return result
+
+    def once(self, text: str) -> str:
+        """The value of an instruction without side effects, written once in a block."""
+        if text not in self.local:
+            self.local[text] = self.op(text)
+        return self.local[text]
+
+    def hoisted(self, depth: int, text: str) -> str:
+        """The value of an instruction whose operands are known at loop depth `depth`."""
+        lines, memo = self._heads[depth]
+        if text not in memo:
+            memo[text] = self.name()
+            lines.append(f"  {memo[text]} = {text}")
+        return memo[text]
+
+    def intrinsic(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
+        types = ", ".join(t for t, _ in arguments)
+        self.module.declare(name, f"declare {result} @{name}({types})")
+        call = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        if result == "void":
+            self.emit(call)
+            return ""
+        return self.op(call)
+
+    def finish(self, result: str = "ret void") -> None:
+        self.emit(result)
+        body = "\n".join(_flat(self._body))
+        self.module.functions.append(f"{self.header} {{\nentry:\n{body}\n}}")
+
+    # integers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        return len(self._heads) - 1
+
+    def variable(
+        self, name: str, range_: tuple[int, int], *, multiple: int = 1, depth: int | None = None
+    ) -> Affine:
+        at = self.depth if depth is None else depth
+        self.variables[name] = Variable(at, range_, multiple)
+        return Affine.axis(name)
+
+    def bounds(self, value: Affine) -> tuple[int, int]:
+        return value.bounds({n: self.variables[n].range for n, _ in value.terms})
+
+    def depth_of(self, value: Affine) -> int:
+        return max((self.variables[n].depth for n, _ in value.terms), default=0)
+
+    def multiple_of(self, value: Affine, factor: int) -> bool:
+        """Whether the variable part of a value is known to be a multiple of `factor`."""
+        return all(c * self.variables[n].multiple % factor == 0 for n, c in value.terms)
+
+    def integer(self, value: Affine) -> str:
+        """An i64 operand: a literal, or the SSA name of the sum."""
+        total, depth = "", 0
+        for name, c in self._by_depth(value):
+            depth = max(depth, self.variables[name].depth)
+            term = (
+                name
+                if c == 1
+                else self.hoisted(self.variables[name].depth, f"mul nsw i64 {name}, {c}")
+            )
+            total = self.hoisted(depth, f"add nsw i64 {total}, {term}") if total else term
+        if not total:
+            return str(value.constant)
+        return (
+            self.hoisted(depth, f"add nsw i64 {total}, {value.constant}")
+            if value.constant
+            else total
+        )
+
+    def pointer(self, base: str, base_depth: int, offset: Affine) -> tuple[str, int]:
+        """Base plus a byte offset, the constant part left out: (pointer, depth)."""
+        pointer, depth = base, base_depth
+        for name, c in self._by_depth(offset):
+            depth = max(depth, self.variables[name].depth)
+            step = (
+                name
+                if c == 1
+                else self.hoisted(self.variables[name].depth, f"mul nsw i64 {name}, {c}")
+            )
+            pointer = self.hoisted(depth, f"getelementptr inbounds i8, ptr {pointer}, i64 {step}")
+        return pointer, depth
+
+    def _by_depth(self, value: Affine) -> list[tuple[str, int]]:
+        return sorted(value.terms, key=lambda t: (self.variables[t[0]].depth, t[0]))
+
+    # control ------------------------------------------------------------------------------------------------------
+
+    def loop(
+        self,
+        low: str,
+        high: str,
+        step: int,
+        range_: tuple[int, int],
+        body: Callable[[Affine], None],
+        *,
+        nonempty: bool,
+        multiple: int = 1,
+    ) -> None:
+        """`for v in low..high step`; registers alive before it are carried around it as phis."""
+        before, head, exit_ = self.block, self._label("loop"), self._label("done")
+        if nonempty:
+            self.emit(f"br label %{head}")
+        else:
+            enter = self.op(f"icmp slt i64 {low}, {high}")
+            self.emit(f"br i1 {enter}, label %{head}, label %{exit_}")
+        start = dict(self.registers)
+        self._start(head)
+        phis: Lines = []
+        self._out.append(phis)
+        variable = self.name()
+        carried = {key: Register(self.name(), r.type) for key, r in start.items()}
+        self.registers = dict(carried)
+        self._open_head()
+        body(self.variable(variable, range_, multiple=multiple))
+        following = self.op(f"add nsw i64 {variable}, {step}")
+        again = self.op(f"icmp slt i64 {following}, {high}")
+        latch, end = self.block, {key: self.registers[key] for key in start}
+        self.emit(f"br i1 {again}, label %{head}, label %{exit_}")
+        self._heads.pop()
+        phis.append(f"  {variable} = phi i64 [ {low}, %{before} ], [ {following}, %{latch} ]")
+        for key, r in start.items():
+            value = f"[ {r.value}, %{before} ], [ {end[key].value}, %{latch} ]"
+            phis.append(f"  {carried[key].value} = phi {r.type} {value}")
+        self._start(exit_)
+        self.registers = end if nonempty else self._merge(start, before, end, latch)
+
+    def when(self, condition: str, body: Callable[[], None]) -> None:
+        """Runs the body where the condition holds; registers made inside end with it, those from outside go on."""
+        inside, exit_ = self._label("when"), self._label("end")
+        outer, before = dict(self.registers), self.block
+        self.emit(f"br i1 {condition}, label %{inside}, label %{exit_}")
+        self._start(inside)
+        body()
+        changed, last = {key: self.registers[key] for key in outer}, self.block
+        self.emit(f"br label %{exit_}")
+        self._start(exit_)
+        self.registers = self._merge(outer, before, changed, last)
+
+    def _merge(
+        self, start: dict[object, Register], before: str, end: dict[object, Register], latch: str
+    ) -> dict[object, Register]:
+        return {
+            key: Register(
+                self.op(f"phi {r.type} [ {r.value}, %{before} ], [ {end[key].value}, %{latch} ]"),
+                r.type,
+            )
+            for key, r in start.items()
+        }
+
+    def _label(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def _start(self, label: str) -> None:
+        self._out.append(f"{label}:")
+        self.block = label
+        self.local = {}
+
+    def _open_head(self) -> None:
+        lines: Lines = []
+        self._out.append(lines)
+        self._heads.append((lines, {}))
+
+
+def _flat(lines: Lines) -> Iterator[str]:
+    for line in lines:
+        if isinstance(line, str):
+            yield line
+        else:
+            yield from _flat(line)

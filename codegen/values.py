@@ -1,0 +1,280 @@
+"""Scalar and vector values in LLVM text: types, constants, conversions, arithmetic.
+
+A value of type bf16 or f16 is held as a float that has been rounded to it; in memory it has its own width.  A value
+has one lane or as many as the vectors of its stage.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from hlotune.codegen.text import Function
+from hlotune.schedules.dtypes import is_float, is_unsigned
+from hlotune.schedules.errors import UnsupportedKernel
+
+HELD = {
+    "f64": "double", "f32": "float", "bf16": "float", "f16": "float", "i1": "i1", "i8": "i8", "ui8": "i8",
+    "i16": "i16", "ui16": "i16", "i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64",
+}  # fmt: skip
+STORED = HELD | {"bf16": "i16", "f16": "half", "i1": "i8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`name` is an SSA name or a literal; `known` its number where that is known while emitting."""
+
+    name: str
+    dtype: str
+    lanes: int
+    known: float | int | None = None
+
+    @property
+    def type(self) -> str:
+        return vector(HELD[self.dtype], self.lanes)
+
+
+def vector(element: str, lanes: int) -> str:
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def suffix(element: str, lanes: int) -> str:
+    """How intrinsics name a type: `v16f32`."""
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
+    return short if lanes == 1 else f"v{lanes}{short}"
+
+
+def literal(number: float | int | bool, dtype: str, lanes: int) -> Value:
+    element = HELD[dtype]
+    if is_float(dtype):
+        rounded = (
+            float(number)
+            if dtype == "f64"
+            else struct.unpack("f", struct.pack("f", _single(number)))[0]
+        )
+        text = f"0x{struct.unpack('Q', struct.pack('d', rounded))[0]:016X}"
+    else:
+        text = str(int(number))
+        number = int(number)
+    if lanes > 1:
+        text = "zeroinitializer" if number == 0 else f"splat ({element} {text})"
+    return Value(text, dtype, lanes, number)
+
+
+def _single(number: float | int) -> float:
+    """The number, or infinity where it lies beyond f32."""
+    value = float(number)
+    return (
+        value
+        if abs(value) <= 3.4028235e38 or value != value
+        else float("inf") * (1 if value > 0 else -1)
+    )
+
+
+def splat(f: Function, value: Value, lanes: int) -> Value:
+    if value.lanes == lanes:
+        return value
+    if value.known is not None:
+        return literal(value.known, value.dtype, lanes)
+    wide = vector(HELD[value.dtype], lanes)
+    one = f.once(f"insertelement {wide} poison, {value.type} {value.name}, i32 0")
+    many = f.once(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer")
+    return Value(many, value.dtype, lanes)
+
+
+def from_memory(f: Function, name: str, dtype: str, lanes: int) -> Value:
+    """What a load of the stored type gives, as a held value."""
+    if dtype == "bf16":
+        wide = f.op(f"zext {vector('i16', lanes)} {name} to {vector('i32', lanes)}")
+        high = f.op(f"shl {vector('i32', lanes)} {wide}, {_integer(16, 'i32', lanes)}")
+        name = f.op(f"bitcast {vector('i32', lanes)} {high} to {vector('float', lanes)}")
+    elif dtype == "f16":
+        name = f.op(f"fpext {vector('half', lanes)} {name} to {vector('float', lanes)}")
+    elif dtype == "i1":
+        name = f.op(f"icmp ne {vector('i8', lanes)} {name}, {_integer(0, 'i8', lanes)}")
+    return Value(name, dtype, lanes)
+
+
+def to_memory(f: Function, value: Value) -> str:
+    """A held value in its stored type; bf16 and f16 were rounded when they were made."""
+    wide, lanes = value.type, value.lanes
+    if value.dtype == "bf16":
+        bits = f.op(f"bitcast {wide} {value.name} to {vector('i32', lanes)}")
+        high = f.op(f"lshr {vector('i32', lanes)} {bits}, {_integer(16, 'i32', lanes)}")
+        return f.op(f"trunc {vector('i32', lanes)} {high} to {vector('i16', lanes)}")
+    if value.dtype == "f16":
+        return f.op(f"fptrunc {wide} {value.name} to {vector('half', lanes)}")
+    if value.dtype == "i1":
+        return f.op(f"zext {wide} {value.name} to {vector('i8', lanes)}")
+    return value.name
+
+
+def _integer(number: int, element: str, lanes: int) -> str:
+    return str(number) if lanes == 1 else f"splat ({element} {number})"
+
+
+def convert(f: Function, value: Value, dtype: str) -> Value:
+    """StableHLO's convert."""
+    if value.dtype == dtype:
+        return value
+    source, wide = HELD[value.dtype], vector(HELD[dtype], value.lanes)
+    if is_float(value.dtype) and is_float(dtype):
+        name = value.name
+        if source != HELD[dtype]:
+            name = f.op(f"{'fpext' if dtype == 'f64' else 'fptrunc'} {value.type} {name} to {wide}")
+        return rounded(f, Value(name, dtype, value.lanes))
+    if is_float(dtype):
+        how = "uitofp" if is_unsigned(value.dtype) else "sitofp"
+        return rounded(
+            f, Value(f.op(f"{how} {value.type} {value.name} to {wide}"), dtype, value.lanes)
+        )
+    if dtype == "i1":
+        if is_float(value.dtype):
+            return compare(f, "NE", value, literal(0, value.dtype, value.lanes))
+        return Value(
+            f.op(f"icmp ne {value.type} {value.name}, {literal(0, value.dtype, value.lanes).name}"),
+            "i1",
+            value.lanes,
+        )
+    if is_float(value.dtype):
+        how = "fptoui" if is_unsigned(dtype) else "fptosi"
+        kind = f"llvm.{how}.sat.{suffix(HELD[dtype], value.lanes)}.{suffix(source, value.lanes)}"
+        return Value(f.intrinsic(kind, wide, (value.type, value.name)), dtype, value.lanes)
+    return Value(_resize(f, value, HELD[dtype]), dtype, value.lanes)
+
+
+def _resize(f: Function, value: Value, element: str) -> str:
+    bits, wanted = int(HELD[value.dtype][1:]), int(element[1:])
+    if bits == wanted:
+        return value.name
+    how = "trunc" if wanted < bits else ("zext" if is_unsigned(value.dtype) else "sext")
+    return f.op(f"{how} {value.type} {value.name} to {vector(element, value.lanes)}")
+
+
+def rounded(f: Function, value: Value) -> Value:
+    """A float rounded to bf16 or f16 (nearest, ties to even), still held as a float."""
+    lanes, wide = value.lanes, vector("i32", value.lanes)
+    if value.dtype == "f16":
+        half = vector("half", lanes)
+        narrow = f.op(f"fptrunc {value.type} {value.name} to {half}")
+        return Value(f.op(f"fpext {half} {narrow} to {value.type}"), "f16", lanes)
+    if value.dtype != "bf16":
+        return value
+    bits = f.op(f"bitcast {value.type} {value.name} to {wide}")
+    odd = f.op(f"lshr {wide} {bits}, {_integer(16, 'i32', lanes)}")
+    odd = f.op(f"and {wide} {odd}, {_integer(1, 'i32', lanes)}")
+    up = f.op(f"add {wide} {bits}, {_integer(0x7FFF, 'i32', lanes)}")
+    up = f.op(f"add {wide} {up}, {odd}")
+    high = f.op(f"and {wide} {up}, {_integer(-65536, 'i32', lanes)}")
+    finite = f.op(f"bitcast {wide} {high} to {value.type}")
+    nan = f.op(f"fcmp uno {value.type} {value.name}, {value.name}")
+    quiet = literal(float("nan"), "f32", lanes).name
+    chosen = f.op(
+        f"select {vector('i1', lanes)} {nan}, {value.type} {quiet}, {value.type} {finite}"
+    )
+    return Value(chosen, "bf16", lanes)
+
+
+def compare(f: Function, direction: str, a: Value, b: Value) -> Value:
+    if is_float(a.dtype):
+        how = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}[
+            direction
+        ]
+        return Value(f.op(f"fcmp {how} {a.type} {a.name}, {b.name}"), "i1", a.lanes)
+    sign = "" if direction in ("EQ", "NE") else ("u" if is_unsigned(a.dtype) else "s")
+    return Value(f.op(f"icmp {sign}{direction.lower()} {a.type} {a.name}, {b.name}"), "i1", a.lanes)
+
+
+FLOAT_BINARY = {
+    "add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv", "remainder": "frem",
+}  # fmt: skip
+INTEGER_BINARY = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+FLOAT_INTRINSIC = {
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_nearest_even": "roundeven",
+    "maximum": "maximum", "minimum": "minimum",
+}  # fmt: skip
+
+
+def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
+    """One elementwise operation on values of equal lanes.  Raises UnsupportedKernel for one that has no code yet."""
+    if op == "convert":
+        return convert(f, args[0], dtype)
+    if op.startswith("compare_"):
+        return compare(f, op[8:], args[0], args[1])
+    if op == "select":
+        p, a, b = args
+        return Value(
+            f.op(f"select {p.type} {p.name}, {a.type} {a.name}, {b.type} {b.name}"), dtype, a.lanes
+        )
+    if op == "clamp":
+        low, x, high = args
+        return apply(f, "minimum", (apply(f, "maximum", (low, x), dtype), high), dtype)
+    if is_float(args[0].dtype):
+        return rounded(f, _float(f, op, args, dtype))
+    return _integers(f, op, args, dtype)
+
+
+def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
+    a, lanes = args[0], args[0].lanes
+    if op in FLOAT_BINARY:
+        name = f.op(f"{FLOAT_BINARY[op]} contract {a.type} {a.name}, {args[1].name}")
+        return Value(name, dtype, lanes)
+    if op == "negate":
+        return Value(f.op(f"fneg {a.type} {a.name}"), dtype, lanes)
+    if op in FLOAT_INTRINSIC:
+        kind = f"llvm.{FLOAT_INTRINSIC[op]}.{suffix(HELD[a.dtype], lanes)}"
+        return Value(f.intrinsic(kind, a.type, *((x.type, x.name) for x in args)), dtype, lanes)
+    if op == "is_finite":
+        size = apply(f, "abs", (a,), a.dtype)
+        return compare(f, "LT", size, literal(float("inf"), a.dtype, lanes))
+    if op == "sign":
+        one = literal(1, a.dtype, lanes)
+        kind = f"llvm.copysign.{suffix(HELD[a.dtype], lanes)}"
+        signed = f.intrinsic(kind, a.type, (a.type, one.name), (a.type, a.name))
+        zero = f.op(f"fcmp ueq {a.type} {a.name}, {literal(0, a.dtype, lanes).name}")
+        return Value(
+            f.op(f"select {vector('i1', lanes)} {zero}, {a.type} {a.name}, {a.type} {signed}"),
+            dtype,
+            lanes,
+        )
+    from hlotune.codegen.functions import function
+
+    return function(f, op, args, dtype)
+
+
+def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
+    a, lanes = args[0], args[0].lanes
+    if op in INTEGER_BINARY:
+        op_name = INTEGER_BINARY[op]
+        if a.dtype == "i1" and op in ("add", "multiply"):
+            op_name = "or" if op == "add" else "and"
+        return Value(f.op(f"{op_name} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
+    if op in ("maximum", "minimum"):
+        kind = f"llvm.{'u' if is_unsigned(a.dtype) else 's'}{op[:3]}.{suffix(HELD[a.dtype], lanes)}"
+        return Value(
+            f.intrinsic(kind, a.type, (a.type, a.name), (a.type, args[1].name)), dtype, lanes
+        )
+    if op == "negate":
+        return Value(
+            f.op(f"sub {a.type} {literal(0, a.dtype, lanes).name}, {a.name}"), dtype, lanes
+        )
+    if op == "not":
+        return Value(
+            f.op(f"xor {a.type} {a.name}, {literal(-1, a.dtype, lanes).name}"), dtype, lanes
+        )
+    if op == "abs":
+        if is_unsigned(a.dtype):
+            return a
+        negative = apply(f, "negate", (a,), dtype)
+        return apply(f, "maximum", (a, negative), dtype)
+    if op == "sign" and not is_unsigned(a.dtype):
+        low = apply(f, "maximum", (a, literal(-1, dtype, lanes)), dtype)
+        return apply(f, "minimum", (low, literal(1, dtype, lanes)), dtype)
+    raise UnsupportedKernel(
+        f"no code for {op} on {a.dtype} yet: the kernel stays with the default compiler"
+    )
