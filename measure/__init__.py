@@ -1,0 +1,1 @@
+"""Targets, builders, runners, verification and timing.  Start at `trial.py`."""

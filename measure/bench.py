@@ -1,0 +1,228 @@
+"""One kernel on the device: its default and its candidates, as subjects to be timed alike.
+
+A candidate is called as XLA calls it inside a program: through the one custom call, on XLA's
+buffers and pool.  The program is compiled once for each *form* of call (scratch size class,
+packed operands); candidates take turns in its slot, and so does the empty kernel that shows what
+the call itself costs.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count, repeat
+from pathlib import Path
+from string import Template
+
+import jax
+import numpy as np
+
+from hlotune.codegen.built import Built
+from hlotune.codegen.compile import compile_object
+from hlotune.codegen.dispatcher import bind, bind_empty, replacement
+from hlotune.codegen.hosts import serial
+from hlotune.codegen.loader import Loaded, load
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.graph import Graph, TensorType
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.inputs import Array, draw
+from hlotune.measure.peaks import compute_text, multiply_add_loop
+from hlotune.measure.prepacking import prepack
+from hlotune.measure.rotation import arena, copies
+from hlotune.measure.timing import Clock, Subject
+from hlotune.measure.trial import CacheMode
+from hlotune.measure.xla import Program, baked_text, compiled, default_text, on_device
+from hlotune.schedules.target import Target
+
+MOST_BAKED_BYTES = 64 << 20
+"""The default is tried with constants in its text up to this size: compiling takes long beyond."""
+
+_MOST_READ_BYTES = 2 << 20
+_PROBE_TRIPS = 1 << 13
+_SMALLEST_SCRATCH = 4096
+_keys = count()
+
+Form = tuple[int, tuple[tuple[int, int], ...]]
+"""What a program is compiled for: bytes of scratch, (argument, bytes) of packed operands."""
+
+
+@dataclass(eq=False)
+class Bench:
+    """What belongs to one kernel on the device: made once, used for all of its candidates."""
+
+    kernel: Kernel
+    target: Target
+    cache: CacheMode
+    graph: Graph = field(init=False)
+    values: tuple[Array, ...] = field(init=False)
+    _arrays: list[jax.Array] = field(init=False)
+    _forms: dict[Form, tuple[str, Program]] = field(default_factory=dict)
+    last: list[jax.Array] = field(default_factory=list)
+    """Results of the last call: the next call gets their memory."""
+    _between: Program | None = None
+    _rings: dict[str, Iterator[list[jax.Array]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.graph = graph_of(self.kernel)
+        self.values = draw(self.graph, "normal", np.random.default_rng(0))
+        self._arrays = [on_device(v) for v in self.values]
+        if self.cache == "model":
+            self._between = _reader(self.graph.result_types, self.target)
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Positions of the arguments whose values are known when a program is loaded."""
+        return tuple(i for i, a in enumerate(self.graph.arguments) if a in self.graph.constants)
+
+    def candidate(self, built: Built, place: str = "candidate") -> Subject:
+        """A built kernel.  Subjects that are timed in turns need places of their own."""
+        loaded = load(built)
+        scratch = size_class(built.scratch_bytes)
+        form = scratch, tuple(sorted((p.argument, p.bytes) for p in built.packed))
+        key, program = self._program(form)
+        operands = self._operands(loaded, place)
+        call = self._clock(program, operands, lambda: bind(key, loaded))
+        return Subject(call, self._clock(program, operands, lambda: bind_empty(key)))
+
+    def default(self, place: str = "default") -> tuple[Subject, ...]:
+        """XLA's own kernel in its forms: constants as operands, constants in its text."""
+        key, program = self._program((0, ()))
+        operands = self._cold(self.constants, [self.values[i] for i in self.constants], place)
+        empty = self._clock(program, operands, lambda: bind_empty(key))
+        own = compiled(default_text(self.kernel))
+        subjects = [Subject(self._clock(own, operands, _nothing), empty)]
+        baked = self._baked()
+        return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
+
+    def _baked(self) -> Clock | None:
+        """The default with its constants in its text, or None where there is nothing to bake."""
+        types = [self.graph.argument_types[i] for i in self.constants]
+        size = sum(t.bytes for t in types)
+        if not types or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
+            return None
+        program = compiled(baked_text(self.kernel, self.graph, self.values))
+        others = [a for i, a in enumerate(self._arrays) if i not in self.constants]
+        return self._clock(program, repeat(others), self._eviction(others) or _nothing)
+
+    def _eviction(self, others: Sequence[jax.Array]) -> Callable[[], None] | None:
+        """What makes constants in a program's text cold, and its other operands warm again."""
+        if self.cache == "warm":
+            return None
+        flood = on_device(np.zeros(2 * self.target.l3_bytes, np.uint8))
+        types = [t for i, t in enumerate(self.graph.argument_types) if i not in self.constants]
+        evict = _reader((TensorType(flood.shape, "ui8"),), self.target, most_bytes=flood.size)
+        warm = _reader(types, self.target, most_bytes=self.target.l2_bytes) if types else None
+
+        def run() -> None:
+            _wait(evict([flood]))
+            if warm is not None:
+                _wait(warm(others))
+
+        return run
+
+    def _program(self, form: Form) -> tuple[str, Program]:
+        if form not in self._forms:
+            key = f"measure.{next(_keys)}"
+            scratch, packed = form
+            types = self.graph.argument_types
+            text = replacement(key, types, self.graph.result_types, scratch, dict(packed))
+            bind_empty(key)
+            self._forms[form] = key, compiled(text)
+        return self._forms[form]
+
+    def _operands(self, loaded: Loaded, place: str) -> Iterator[list[jax.Array]]:
+        """Operands of one call after another: arguments, then packed constants by position."""
+        packed = dict(sorted(prepack(loaded, self.values, serial()).items()))
+        raw = [i for i in self.constants if i not in packed]
+        if not packed:
+            place = "default"  # the same constants as the default's: one ring serves both
+        extra = range(len(self._arrays), len(self._arrays) + len(packed))
+        constants = [self.values[i] for i in raw] + list(packed.values())
+        return self._cold((*raw, *extra), constants, place)
+
+    def _cold(
+        self, positions: Sequence[int], constants: Sequence[Array], place: str
+    ) -> Iterator[list[jax.Array]]:
+        """All operands; in the mode `model` those at `positions` are rotated through copies."""
+        total = sum(c.nbytes for c in constants)
+        number = copies(total, self.target.l3_bytes) if self.cache == "model" else 1
+        if place != "default" or place not in self._rings:
+            self._rings[place] = arena(place).ring(constants, number)
+        ring = self._rings[place]
+        missing = max(positions, default=-1) + 1 - len(self._arrays)
+        operands = self._arrays + self._arrays[:1] * missing
+        while True:
+            for position, constant in zip(positions, next(ring), strict=True):
+                operands[position] = constant
+            yield operands
+
+    def _clock(
+        self, program: Program, operands: Iterator[list[jax.Array]], prepare: Callable[[], None]
+    ) -> Clock:
+        def clock() -> float:
+            arguments = next(operands)
+            prepare()
+            if self._between is not None and self.last:
+                _wait(self._between(self.last))
+            self.last.clear()  # the next results take their memory
+            start = time.perf_counter()
+            results = program(arguments)
+            for result in results:
+                result.block_until_ready()
+            seconds = time.perf_counter() - start
+            self.last.extend(results)
+            return seconds
+
+        return clock
+
+
+def probe(target: Target) -> Clock:
+    """Fixed arithmetic on all threads of XLA's pool: its time changes when the machine does."""
+    loop = multiply_add_loop("f32", target)
+    text = compute_text(loop, _PROBE_TRIPS, target.threads)
+    sink = TensorType((64 * loop.chains * target.threads,), "ui8")
+    operand = on_device(np.full(4096, 0x38, np.uint8))
+    program = _support(text, [TensorType((4096,), "ui8")], [sink], target)
+
+    def clock() -> float:
+        start = time.perf_counter()
+        _wait(program([operand]))
+        return time.perf_counter() - start
+
+    return clock
+
+
+def _reader(
+    types: Sequence[TensorType], target: Target, most_bytes: int = _MOST_READ_BYTES
+) -> Program:
+    """A program that reads its operands, up to so many bytes of each, in every thread."""
+    sizes = [max(1, min(t.bytes, most_bytes)) for t in types]
+    template = Template(Path(__file__).with_name("reader.ll").read_text(encoding="utf-8"))
+    text = template.substitute(
+        count=len(sizes), bytes=", ".join(f"i64 {s}" for s in sizes), threads=target.threads
+    )
+    return _support(text, types, [TensorType((64,), "ui8")], target)
+
+
+def _support(
+    text: str, arguments: Sequence[TensorType], results: Sequence[TensorType], target: Target
+) -> Program:
+    """A kernel of our own, written by hand, as a program."""
+    key = f"measure.{next(_keys)}"
+    bind(key, load(Built(compile_object(text, target, "measure"), 0, (), 0, target.threads)))
+    return compiled(replacement(key, arguments, results, 0, {}))
+
+
+def size_class(scratch_bytes: int) -> int:
+    """The next power of two, so that few programs serve all candidates; nothing stays nothing."""
+    if scratch_bytes == 0:
+        return 0
+    return max(_SMALLEST_SCRATCH, 1 << (scratch_bytes - 1).bit_length())
+
+
+def _wait(results: Sequence[jax.Array]) -> None:
+    for result in results:
+        result.block_until_ready()
+
+
+def _nothing() -> None:
+    pass

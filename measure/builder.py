@@ -1,0 +1,87 @@
+"""Candidates to machine code, in processes of their own: whatever LLVM does, the run goes on."""
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self, cast
+
+from hlotune.codegen.built import Built
+from hlotune.measure.channel import Channel, Message
+from hlotune.measure.trial import Candidate, Failure
+from hlotune.measure.wire import from_candidate, from_target, to_outcome
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.schedule import XLA
+from hlotune.schedules.target import Target
+
+BUILD_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "build")
+
+
+class ProcessBuilder:
+    """Builds for one target.  Processes start with the first batch and stay until `close`."""
+
+    def __init__(
+        self,
+        target: Target,
+        processes: int = 2,
+        timeout_s: float = 10.0,
+        command: Sequence[str] = BUILD_WORKER,
+    ) -> None:
+        self._target = target
+        self._timeout_s = timeout_s
+        self._all = [Channel(command) for _ in range(processes)]
+        self._idle: SimpleQueue[Channel] = SimpleQueue()
+        for channel in self._all:
+            self._idle.put(channel)
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        """One outcome a candidate, in their order."""
+        with ThreadPoolExecutor(len(self._all)) as threads:
+            try:
+                return list(threads.map(self._one, candidates))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self.close()
+                raise
+
+    def close(self) -> None:
+        for channel in self._all:
+            channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _one(self, candidate: Candidate) -> Built | Failure:
+        if candidate.schedule.algorithm == XLA:
+            return Failure(
+                "schedule", "the default compiler's kernel is not built; the runner times it"
+            )
+        request = {
+            "do": "build",
+            "target": from_target(self._target),
+            "candidate": from_candidate(candidate),
+        }
+        channel = self._idle.get()
+        try:
+            reply = channel.request(Message(request), self._timeout_s)
+        finally:
+            self._idle.put(channel)
+        return reply if isinstance(reply, Failure) else _outcome(reply)
+
+
+def _outcome(reply: Message) -> Built | Failure:
+    if reply.header["is"] != "built":
+        return cast(Failure, to_outcome(dict(reply.header)))
+    try:
+        return Built.from_bytes(reply.blob)
+    except BuildError as error:
+        return Failure("build", str(error))

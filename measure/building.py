@@ -1,0 +1,31 @@
+"""The builder's side of a worker process: schedules in, machine code out."""
+
+from collections.abc import Mapping
+
+from hlotune.codegen.build import build
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.channel import Message
+from hlotune.measure.trial import Failure
+from hlotune.measure.wire import from_outcome, to_candidate, to_target
+from hlotune.measure.worker import Handler
+from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
+
+
+def handlers() -> Mapping[str, Handler]:
+    return {"build": _build}
+
+
+def _build(request: Message) -> Message:
+    target = to_target(request.header["target"])
+    try:
+        candidate = to_candidate(request.header["candidate"])
+        compute = compute_of(graph_of(candidate.kernel))
+        return Message({"is": "built"}, build(compute, candidate.schedule, target).to_bytes())
+    except (ScheduleError, UnsupportedKernel) as error:
+        return Message(from_outcome(Failure("schedule", str(error))))
+    except BuildError as error:
+        return Message(from_outcome(Failure("build", str(error))))
+    except Exception as error:  # a fault of ours in one schedule must not cost the others a worker
+        message = f"code generation failed: {type(error).__name__}: {error}"
+        return Message(from_outcome(Failure("build", message)))

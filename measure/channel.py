@@ -1,0 +1,168 @@
+"""A worker process seen from outside: requests and replies over its standard streams.
+
+A frame is two little-endian integers (bytes of the header, bytes of the blob), the header in
+JSON, the blob.  Nothing that comes from a worker is ever executed or unpickled.
+"""
+
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from hlotune.measure.trial import Failure
+
+Header = Mapping[str, Any]
+_SIZES = struct.Struct("<IQ")
+_MOST_BYTES = 1 << 32
+_START_S = 120.0
+"""A worker that has not said that it is ready by then never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    header: Header
+    blob: bytes = b""
+
+
+def pack(message: Message) -> bytes:
+    header = json.dumps(message.header).encode()
+    return _SIZES.pack(len(header), len(message.blob)) + header + message.blob
+
+
+def read_message(stream: IO[bytes]) -> Message | None:
+    """The next message of a blocking stream; None where the stream ends."""
+    sizes = stream.read(_SIZES.size)
+    if len(sizes) < _SIZES.size:
+        return None
+    header_bytes, blob_bytes = _SIZES.unpack(sizes)
+    header, blob = stream.read(header_bytes), stream.read(blob_bytes)
+    if len(header) + len(blob) < header_bytes + blob_bytes:
+        return None
+    return Message(json.loads(header), blob)
+
+
+class Ended(Exception):
+    """The other end of the channel is gone."""
+
+
+class Late(Exception):
+    """No answer came in time."""
+
+
+@dataclass
+class Channel:
+    """Requests to a process: started on demand, killed when late, started anew when dead.
+
+    Not for use by several threads at once.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = None
+    _log: IO[bytes] | None = None
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        """The worker's answer, or why there is none: `timeout` or `crash`."""
+        try:
+            self._started()
+            deadline = time.monotonic() + timeout_s
+            self._write(pack(message), deadline)
+            return self._read(deadline)
+        except Late:
+            self.close()
+            return Failure("timeout", f"no answer within {timeout_s:g} s; the worker was stopped")
+        except (ValueError, OSError) as error:
+            self.close()  # a candidate may have written nonsense over everything
+            return Failure("crash", f"the worker's answer made no sense ({error})")
+        except Ended:
+            return Failure("crash", self._epitaph())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the process, if there is one.  The next request starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _started(self) -> None:
+        if self._process is not None:
+            return
+        paths = [os.path.abspath(p or ".") for p in sys.path]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self.environment}
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self._process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            bufsize=0,
+        )
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+        self._read(time.monotonic() + _START_S)
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        view, end = memoryview(data), self._process.stdin.fileno()
+        while view:
+            if not select.select([], [end], [], max(0.0, deadline - time.monotonic()))[1]:
+                raise Late
+            try:
+                view = view[os.write(end, view[: 1 << 20]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise Ended from None
+
+    def _read(self, deadline: float) -> Message:
+        sizes = _SIZES.unpack(self._read_exactly(_SIZES.size, deadline))
+        if max(sizes) > _MOST_BYTES:
+            raise ValueError(f"expected a frame of at most {_MOST_BYTES} bytes, got {sizes}")
+        header, blob = (self._read_exactly(n, deadline) for n in sizes)
+        return Message(json.loads(header), blob)
+
+    def _read_exactly(self, count: int, deadline: float) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        end, parts, missing = self._process.stdout.fileno(), list[bytes](), count
+        while missing:
+            if not select.select([end], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise Late
+            part = os.read(end, min(missing, 1 << 20))
+            if not part:
+                raise Ended
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def _epitaph(self) -> str:
+        """How the process ended, and the last thing that it said."""
+        assert self._process is not None and self._log is not None
+        try:
+            code = self._process.wait(timeout=5.0)
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        except subprocess.TimeoutExpired:
+            how = "it closed its streams"
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - 500))
+        said = [x for x in self._log.read().decode(errors="replace").splitlines() if x.strip()]
+        self.close()
+        return f"the worker died ({how})" + (f": {said[-1]}" if said else "")

@@ -1,0 +1,90 @@
+"""Who is faster: paired samples of the default and of candidates, and what they prove.
+
+The samples of one round are taken one after another, so a slow minute of the machine is in all of
+them.  Each round gives a ratio, default over candidate.  The interval is the sign test's: order
+statistics of the ratios, which hold the true median with at least the stated confidence whatever
+the distribution of the noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, inf
+from statistics import median
+
+from hlotune.measure.trial import Failure, Measurement
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Time of the default over time of a candidate: above 1 the candidate is faster."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the interval excludes "not faster"."""
+        return self.low > 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The default and candidates, timed in turns.  Sample i of each is of the same round."""
+
+    default: Measurement
+    candidates: tuple[Measurement | Failure, ...]
+    probe_s: tuple[float, ...] = ()
+    """A fixed piece of work timed in each round: it changes only when the machine does."""
+
+    @property
+    def ratios(self) -> tuple[Ratio | None, ...]:
+        """One for each candidate; None where it failed."""
+        return tuple(
+            None if isinstance(c, Failure) else ratio(self.default.samples_s, c.samples_s)
+            for c in self.candidates
+        )
+
+    @property
+    def winner(self) -> int | None:
+        """The candidate that is to replace the default; None where none is proven faster.
+
+        Among those that are, a later one must be proven faster than an earlier one to take its
+        place: callers put the simpler schedule first.
+        """
+        best: int | None = None
+        samples = self.default.samples_s
+        for number, candidate in enumerate(self.candidates):
+            if isinstance(candidate, Measurement) and ratio(samples, candidate.samples_s).is_faster:
+                best, samples = number, candidate.samples_s
+        return best
+
+    @property
+    def drift(self) -> float:
+        """Slowest over fastest probe; near 1 on a steady machine."""
+        return max(self.probe_s) / min(self.probe_s) if self.probe_s else 1.0
+
+
+def ratio(
+    default_s: Sequence[float], candidate_s: Sequence[float], confidence: float = CONFIDENCE
+) -> Ratio:
+    """The ratio of paired times with its interval: `[0, inf]` where there are too few pairs."""
+    ratios = sorted(d / c for d, c in zip(default_s, candidate_s, strict=True))
+    rank = interval_rank(len(ratios), confidence)
+    if rank == 0:
+        return Ratio(median(ratios), 0.0, inf)
+    return Ratio(median(ratios), ratios[rank - 1], ratios[-rank])
+
+
+def interval_rank(pairs: int, confidence: float) -> int:
+    """The largest r such that the r-th smallest and largest of `pairs` values enclose the median.
+
+    0 where no such pair of values has that confidence: below 6 pairs at 95 %.
+    """
+    tail, rank = 0.0, 0
+    while tail + comb(pairs, rank) / 2**pairs <= (1 - confidence) / 2:
+        tail += comb(pairs, rank) / 2**pairs
+        rank += 1
+    return rank

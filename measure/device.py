@@ -1,0 +1,158 @@
+"""The runner's side of a worker process: it alone holds jax, verifies kernels and times them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache, lru_cache, wraps
+from typing import Any
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.bench import Bench, probe
+from hlotune.measure.channel import Message
+from hlotune.measure.peaks import host_properties
+from hlotune.measure.references import References
+from hlotune.measure.targets import host_target
+from hlotune.measure.timing import Clock, Subject, interleaved, sampled
+from hlotune.measure.trial import CacheMode, Failure, Measurement
+from hlotune.measure.verify import verify
+from hlotune.measure.wire import from_outcome, to_target
+from hlotune.measure.worker import Handler
+from hlotune.schedules.target import Target
+
+Json = Mapping[str, Any]
+
+
+def handlers() -> Mapping[str, Handler]:
+    return {
+        "properties": _properties,
+        "verify": _total(_verify),
+        "measure": _total(_measure),
+        "default": _total(_default),
+        "compare": _total(_compare),
+    }
+
+
+def _total(handler: Handler) -> Handler:
+    """XLA may refuse anything for any reason; the worker lives on."""
+
+    @wraps(handler)
+    def answer(request: Message) -> Message:
+        try:
+            return handler(request)
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            return Message(from_outcome(Failure("device", said[:1000])))
+
+    return answer
+
+
+def _properties(request: Message) -> Message:
+    target = _settled(request.header)
+    return Message(asdict(host_properties(target)))
+
+
+def _verify(request: Message) -> Message:
+    header = request.header
+    _settled(header)
+    kernel, built = Kernel(header["kernel"]), Built.from_bytes(request.blob)
+    verdict = verify(
+        kernel,
+        built,
+        numerics=header["numerics"],
+        thorough=header["thorough"],
+        reorders=header["reorders"],
+        references=_references(kernel),
+    )
+    if isinstance(verdict, Failure):
+        return Message(from_outcome(verdict))
+    return Message({"is": "verdict", "error": verdict.error, "numerics": verdict.numerics})
+
+
+def _measure(request: Message) -> Message:
+    """Verifies, then times."""
+    header = request.header
+    target = _settled(header)
+    checked = _verify(Message({**header, "thorough": False}, request.blob))
+    if checked.header["is"] == "failure":
+        return checked
+    bench = _bench(Kernel(header["kernel"]), target, header["cache"])
+    subject = bench.candidate(Built.from_bytes(request.blob))
+    found = Measurement(
+        samples_s=sampled(subject, clock=header["clock"], best_s=header["best_s"]),
+        clock=header["clock"],
+        cache=header["cache"],
+        numerics=checked.header["numerics"],
+        error=checked.header["error"],
+    )
+    return Message({**from_outcome(found), "probe_s": _probe(target)()})
+
+
+def _default(request: Message) -> Message:
+    header = request.header
+    bench = _bench(Kernel(header["kernel"]), _settled(header), header["cache"])
+    forms = [sampled(form, clock=header["clock"]) for form in bench.default()]
+    samples = min(forms, key=lambda s: sorted(s)[len(s) // 2])
+    found = Measurement(
+        samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
+    )
+    return Message(from_outcome(found))
+
+
+def _compare(request: Message) -> Message:
+    """Samples of the default, of each candidate, and of the probe, in rounds."""
+    header = request.header
+    target = _settled(header)
+    bench = _bench(Kernel(header["kernel"]), target, header["cache"])
+    subjects = [_better(bench.default()), *_candidates(bench, header["sizes"], request.blob)]
+    subjects.append(Subject(_probe(target), lambda: 0.0))
+    samples = interleaved(
+        subjects, pairs=header["pairs"], limit_s=header["limit_s"], clock=header["clock"]
+    )
+    return Message({"is": "comparison", "samples_s": samples})
+
+
+def _better(forms: tuple[Subject, ...]) -> Subject:
+    """The default's form with the least median, by a few calls in turns."""
+    if len(forms) == 1:
+        return forms[0]
+    samples = interleaved(forms, pairs=7, limit_s=0.3)
+    return forms[min(range(len(forms)), key=lambda i: sorted(samples[i])[len(samples[i]) // 2])]
+
+
+def _candidates(bench: Bench, sizes: list[int], blob: bytes) -> list[Subject]:
+    subjects, start = [], 0
+    for number, size in enumerate(sizes):
+        built = Built.from_bytes(blob[start : start + size])
+        subjects.append(bench.candidate(built, place=f"candidate.{number}"))
+        start += size
+    return subjects
+
+
+def _settled(header: Json) -> Target:
+    """The request's target.  Binds the process to its processors before threads start."""
+    target = to_target(header["target"])
+    _bind_to_processors(target.threads)
+    return target
+
+
+@cache
+def _bind_to_processors(threads: int) -> None:
+    host_target(threads)  # raises where there are not so many
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+@lru_cache(maxsize=2)
+def _bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench:
+    return Bench(kernel, target, cache)
+
+
+@lru_cache(maxsize=4)
+def _references(kernel: Kernel) -> References:
+    return References(kernel)
+
+
+@cache
+def _probe(target: Target) -> Clock:
+    return probe(target)

@@ -1,0 +1,171 @@
+"""Inputs for the arguments of a kernel, suited to what the kernel does with them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
+from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
+
+Array = NDArray[np.generic]
+InputKind = Literal["integers", "normal", "special"]
+
+_POSITIVE_OPERAND = {
+    "stablehlo.log": 0, "stablehlo.rsqrt": 0, "stablehlo.sqrt": 0, "stablehlo.power": 0,
+    "stablehlo.divide": 1, "stablehlo.remainder": 1, "stablehlo.batch_norm_inference": 4,
+}  # fmt: skip
+"""Operations with an operand that had better be above zero, and which it is."""
+
+_KEEPS_SIGN = {
+    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.broadcast_in_dim",
+    "stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert", "stablehlo.slice",
+    "stablehlo.sqrt", "stablehlo.rsqrt", "stablehlo.concatenate", "stablehlo.reduce",
+    "stablehlo.reverse",
+}  # fmt: skip
+"""Operations that give positive values for positive operands."""
+
+_MOVES = _KEEPS_SIGN - {
+    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.sqrt", "stablehlo.rsqrt",
+    "stablehlo.reduce",
+}  # fmt: skip
+_SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-6, -1e-6)
+_SUBNORMAL_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What values an argument may take: above zero, and below a limit where it is an index."""
+
+    positive: bool = False
+    below: int | None = None
+
+
+def domains(graph: Graph) -> tuple[Domain, ...]:
+    """The domain of each argument, found by following operands back to it."""
+    producers = {r: op for op in graph.ops for r in op.results}
+    found = {a: Domain() for a in graph.arguments}
+    for op in graph.ops:
+        for value in _positive_operands(op):
+            for source in _sources(value, producers, _KEEPS_SIGN):
+                if source in found:
+                    found[source] = replace(found[source], positive=True)
+        for value, below in _limits(op, graph):
+            for source in _sources(value, producers, _MOVES):
+                if source in found:
+                    known = found[source].below
+                    least = below if known is None else min(known, below)
+                    found[source] = replace(found[source], below=least)
+    return tuple(found[a] for a in graph.arguments)
+
+
+def _positive_operands(op: Op) -> Iterable[int]:
+    position = _POSITIVE_OPERAND.get(op.name)
+    return () if position is None else (op.operands[position],)
+
+
+def _limits(op: Op, graph: Graph) -> Iterable[tuple[int, int]]:
+    """(value, limit) for the operands of an operation that are indices or distances."""
+    types = [graph.types[v] for v in op.operands]
+    if op.name.startswith("stablehlo.shift_"):
+        yield op.operands[1], 8 * BYTES[types[1].dtype]
+    elif op.name == "stablehlo.gather":
+        sizes = cast(tuple[int, ...], op["slice_sizes"])
+        mapped = cast(tuple[int, ...], op["start_index_map"])
+        yield op.operands[1], min((types[0].shape[d] - sizes[d] + 1 for d in mapped), default=1)
+    elif op.name == "stablehlo.scatter":
+        mapped = cast(tuple[int, ...], op["scatter_dims_to_operand_dims"])
+        indices = op.operands[len(op.operands) // 2]
+        yield indices, min((types[0].shape[d] for d in mapped), default=1)
+    elif op.name in ("stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"):
+        is_slice = op.name == "stablehlo.dynamic_slice"
+        sizes = cast(tuple[int, ...], op["slice_sizes"]) if is_slice else types[1].shape
+        for value, extent, size in zip(
+            op.operands[1 if is_slice else 2 :], types[0].shape, sizes, strict=True
+        ):
+            yield value, extent - size + 1
+
+
+def _sources(value: int, producers: dict[int, Op], through: set[str]) -> set[int]:
+    """The values from which `value` is made by operations of those names alone."""
+    seen, waiting = set[int](), [value]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        op = producers.get(current)
+        squares = op is not None and op.name == "stablehlo.multiply" and len(set(op.operands)) == 1
+        if op is not None and op.name in through and not squares:
+            waiting.extend(op.operands)
+    return seen
+
+
+def draw(
+    graph: Graph, kind: InputKind, rng: np.random.Generator, scale: float = 1.0
+) -> tuple[Array, ...]:
+    """One array an argument.  `scale` is the size of typical values: less tames overflow."""
+    pairs = zip(graph.argument_types, domains(graph), strict=True)
+    return tuple(_argument(tensor, domain, kind, rng, scale) for tensor, domain in pairs)
+
+
+def _argument(
+    tensor: TensorType, domain: Domain, kind: InputKind, rng: np.random.Generator, scale: float
+) -> Array:
+    dtype = numpy_dtype(tensor.dtype)
+    if not is_float(tensor.dtype):
+        return np.asarray(_whole_numbers(tensor, domain, kind, rng)).astype(dtype)
+    if kind == "integers":
+        return np.asarray(_whole_floats(tensor, domain, rng, scale)).astype(dtype)
+    values = np.asarray(rng.standard_normal(tensor.shape, dtype=np.float32)) * np.float32(scale)
+    if domain.positive:
+        values = np.abs(values) + np.float32(0.5)
+    elif kind == "special":
+        values = _with_specials(values, tensor.dtype, rng, scale)
+    return np.asarray(values).astype(dtype)
+
+
+def _whole_floats(
+    tensor: TensorType, domain: Domain, rng: np.random.Generator, scale: float
+) -> NDArray[np.int64]:
+    """Integers up to `scale`; below 1 the share of the elements that are not the least one."""
+    largest = max(1, int(scale))
+    values = rng.integers(1 if domain.positive else -largest, largest + 1, tensor.shape)
+    if scale >= 1:
+        return values
+    return np.where(rng.random(tensor.shape) < scale, values, int(domain.positive))
+
+
+def _whole_numbers(
+    tensor: TensorType, domain: Domain, kind: InputKind, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Small integers; with `special` extremes of the type among them, so that sums wrap."""
+    if tensor.dtype == "i1":
+        return rng.integers(0, 2, tensor.shape)
+    if domain.below is not None:
+        return rng.integers(0, max(1, min(domain.below, 127)), tensor.shape)
+    least = 1 if domain.positive else 0 if is_unsigned(tensor.dtype) else -4
+    values = np.asarray(rng.integers(least, 5, tensor.shape))
+    if kind == "special" and not domain.positive:
+        bits = 8 * BYTES[tensor.dtype] - (not is_unsigned(tensor.dtype))
+        largest = min(2**bits - 1, 2**62)
+        extremes = np.array([0 if is_unsigned(tensor.dtype) else -largest, largest])
+        chosen = extremes[rng.integers(0, 2, tensor.shape)]
+        values = np.where(rng.random(tensor.shape) < 0.1, chosen, values)
+    return values
+
+
+def _with_specials(
+    values: NDArray[np.float32], dtype: str, rng: np.random.Generator, scale: float
+) -> NDArray[np.float32]:
+    """A tenth zeros, ones, large and tiny; some subnormal."""
+    kinds = np.array(_SPECIAL) * np.array([1, 1, 1, 1, scale, scale, 1, 1])
+    if dtype == "f16":
+        kinds = np.clip(kinds, -100.0, 100.0)
+    chosen = kinds[rng.integers(0, len(kinds), values.shape)]
+    mixed = np.where(rng.random(values.shape) < 0.1, chosen, values)
+    tiny = 1e-7 if dtype == "f16" else 1e-40
+    small = np.where(rng.random(values.shape) < _SUBNORMAL_SHARE, np.sign(values) * tiny, mixed)
+    return small.astype(np.float32)

@@ -1,0 +1,211 @@
+"""Multiply-add peaks, clock and bandwidth of this machine, measured by kernels of our own.
+
+Every measure is `peaks.ll` with another loop body: independent chains of full vectors, long
+enough that starting threads does not matter.  The best of a few runs counts: a peak is what the
+machine can do.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from string import Template
+
+import numpy as np
+
+from hlotune.codegen.built import Built
+from hlotune.codegen.compile import compile_object
+from hlotune.codegen.hosts import serial, threaded
+from hlotune.codegen.loader import KERNEL, Host, load
+from hlotune.measure.buffers import guarded
+from hlotune.measure.targets import require_host
+from hlotune.schedules.target import Properties, Target
+
+CHAINS = 12
+"""Independent chains: more than latency times units, and with operands fewer than 16 registers."""
+
+_RUN_S = 0.02
+_RUNS = 4
+_LLVM_TYPES = {"f64": "double", "f32": "float"}
+_BITS = {"f64": 64, "f32": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop body of `peaks.ll`: what goes round in it, and how much work one trip is."""
+
+    vector: str
+    operands: int
+    """Vectors read once, before the loop."""
+    chains: int
+    step: Callable[[int], str]
+    """Text that makes `%next.<i>` of `%chain.<i>`."""
+    work: int
+    """Operations, cycles or bytes of a trip."""
+    declarations: str = ""
+
+
+@cache
+def host_properties(target: Target) -> Properties:
+    """Measures once in a process, in under two seconds.
+
+    Raises TargetError where the target is not this machine.
+    """
+    require_host(target.fingerprint)
+    hosts = threaded(target.threads) if target.threads > 1 else serial()
+    flops = {dtype: _rate(multiply_add_loop(dtype, target), target, hosts) for dtype in _LLVM_TYPES}
+    if "avx512bf16" in target.features:
+        flops["bf16"] = _rate(_bfloat_dots(), target, hosts)
+    one = _rate(_dependent_adds(), target, serial(), tasks=1)
+    return Properties(flops_per_s=flops, read_bytes_per_s=_read_rate(target, hosts), clock_hz=one)
+
+
+def compute_text(loop: Loop, trips: int, tasks: int) -> str:
+    """A kernel that runs a loop `trips` times in each of `tasks` tasks, and stores its chains."""
+    ids = range(loop.chains)
+    before = [
+        f"  %operand.{i}.at = getelementptr i8, ptr %in, i64 {64 * i}\n"
+        f"  %operand.{i} = load {loop.vector}, ptr %operand.{i}.at, align 8"
+        for i in range(loop.operands)
+    ]
+    phis = [
+        f"  %chain.{i} = phi {loop.vector} [ %operand.0, %tasks ], [ %next.{i}, %loop ]"
+        for i in ids
+    ]
+    after = [
+        f"  %sink.{i} = getelementptr i8, ptr %sink, i64 {64 * i}\n"
+        f"  store {loop.vector} %next.{i}, ptr %sink.{i}, align 8"
+        for i in ids
+    ]
+    return _module(
+        declarations=loop.declarations,
+        before="\n".join(before),
+        phis="\n".join(phis),
+        body="\n".join(loop.step(i) for i in ids),
+        after="\n".join(after),
+        trips=trips,
+        tasks=tasks,
+        task_bytes=0,
+        sink_bytes=64 * loop.chains,
+    )
+
+
+def read_text(task_bytes: int, tasks: int, vector_bytes: int) -> str:
+    """A kernel that reads `tasks` times `task_bytes` bytes, eight vectors a trip."""
+    vector, ids = f"<{vector_bytes // 8} x i64>", range(8)
+    loads = [
+        f"  %offset.{i} = add i64 %position, {vector_bytes * i}\n"
+        f"  %at.{i} = getelementptr i8, ptr %source, i64 %offset.{i}\n"
+        f"  %value.{i} = load {vector}, ptr %at.{i}, align 8\n"
+        f"  %next.{i} = or {vector} %chain.{i}, %value.{i}"
+        for i in ids
+    ]
+    stores = [
+        f"  %sink.{i} = getelementptr i8, ptr %sink, i64 {64 * i}\n"
+        f"  store {vector} %next.{i}, ptr %sink.{i}, align 8"
+        for i in ids
+    ]
+    phis = [
+        f"  %chain.{i} = phi {vector} [ zeroinitializer, %tasks ], [ %next.{i}, %loop ]"
+        for i in ids
+    ]
+    return _module(
+        declarations="",
+        before="",
+        phis="\n".join(phis),
+        body="\n".join([f"  %position = mul i64 %trip, {8 * vector_bytes}", *loads]),
+        after="\n".join(stores),
+        trips=task_bytes // (8 * vector_bytes),
+        tasks=tasks,
+        task_bytes=task_bytes,
+        sink_bytes=64 * 8,
+    )
+
+
+def _module(**values: str | int) -> str:
+    text = Path(__file__).with_name("peaks.ll").read_text(encoding="utf-8")
+    return Template(text).substitute(values)
+
+
+def multiply_add_loop(dtype: str, target: Target) -> Loop:
+    """Chains of multiply-adds on full vectors, fused where the processor can."""
+    lanes = 8 * target.vector_bytes // _BITS[dtype]
+    vector = f"<{lanes} x {_LLVM_TYPES[dtype]}>"
+    name = f"@llvm.fma.v{lanes}f{_BITS[dtype]}"
+    fused = "fma" in target.features or target.triple.startswith("aarch64")
+
+    def step(i: int) -> str:
+        if fused:
+            operands = f"{vector} %operand.1, {vector} %operand.2, {vector} %chain.{i}"
+            return f"  %next.{i} = call {vector} {name}({operands})"
+        product = f"  %product.{i} = fmul {vector} %chain.{i}, %operand.1"
+        return f"{product}\n  %next.{i} = fadd {vector} %product.{i}, %operand.2"
+
+    declared = f"declare {vector} {name}({vector}, {vector}, {vector})" if fused else ""
+    return Loop(vector, 3, CHAINS, step, 2 * CHAINS * lanes, declared)
+
+
+def _bfloat_dots() -> Loop:
+    """AVX-512's dot of pairs of bfloat16: 16 lanes, two multiply-adds each."""
+    name, vector = "@llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>"
+    pairs = "<32 x bfloat>"
+
+    def step(i: int) -> str:
+        casts = "\n".join(
+            f"  %pairs.{i}.{k} = bitcast {vector} %operand.{k} to {pairs}" for k in (1, 2)
+        )
+        operands = f"{vector} %chain.{i}, {pairs} %pairs.{i}.1, {pairs} %pairs.{i}.2"
+        return f"{casts}\n  %next.{i} = call {vector} {name}({operands})"
+
+    declared = f"declare {vector} {name}({vector}, {pairs}, {pairs})"
+    return Loop(vector, 3, CHAINS, step, 64 * CHAINS, declared)
+
+
+def _dependent_adds() -> Loop:
+    """One chain of 64 operations of a cycle each: additions and xors, so that nothing folds."""
+
+    def step(_: int) -> str:
+        names = ["chain.0", *(f"link.{k}" for k in range(63)), "next.0"]
+        return "\n".join(
+            f"  %{new} = {'xor' if k % 2 else 'add'} i64 %{old}, %operand.{1 + k % 2}"
+            for k, (old, new) in enumerate(pairwise(names))
+        )
+
+    return Loop("i64", 3, 1, step, 64)
+
+
+def _rate(loop: Loop, target: Target, host: Host, tasks: int = 0) -> float:
+    """Work a second, over all tasks: one a thread unless said otherwise."""
+    tasks = tasks or target.threads
+    trips = 1 << 10
+    while True:
+        seconds = _best_s(
+            compute_text(loop, trips, tasks), target, host, 4096, 64 * loop.chains * tasks
+        )
+        if seconds >= _RUN_S / 4 or trips >= 1 << 34:
+            return loop.work * trips * tasks / seconds
+        trips *= max(2, int(_RUN_S / max(seconds, 1e-7)))
+
+
+def _read_rate(target: Target, host: Host) -> float:
+    """Bytes a second from memory: twice the last-level cache, between 64 and 256 MB."""
+    total = min(max(64 << 20, 2 * target.l3_bytes), 256 << 20)
+    task_bytes = total // target.threads // 4096 * 4096
+    text = read_text(task_bytes, target.threads, target.vector_bytes)
+    seconds = _best_s(text, target, host, task_bytes * target.threads, 512 * target.threads)
+    return task_bytes * target.threads / seconds
+
+
+def _best_s(text: str, target: Target, host: Host, input_bytes: int, output_bytes: int) -> float:
+    """Least time of a few calls, on small positive numbers: no chain overflows."""
+    loaded = load(Built(compile_object(text, target, "peaks"), 0, (), 0, target.threads))
+    source, sink = guarded(input_bytes, "before"), guarded(output_bytes, "before")
+    source.data.view(np.uint8)[...] = 0x38  # 4.4e-5 as f32 and bf16, 7e-37 as f64
+    times = []
+    for _ in range(_RUNS):
+        start = time.perf_counter()
+        loaded.call(KERNEL, [source.address], [sink.address], 0, host)
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,88 @@
+"""What a kernel should give: inputs with the oracle's answers, made once for all candidates."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.graph import Graph
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.oracle import Oracle, Reference
+from hlotune.measure.inputs import Array, InputKind, draw
+
+MOST_ELEMENTS = 1 << 16
+"""Elements compared: all of a smaller result, else corners, borders and random blocks."""
+
+MOST_UNCOMPARED = 0.01
+_SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
+_WHOLE_SCALES = (4.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A box of a result and what belongs there."""
+
+    result: int
+    box: tuple[slice, ...]
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One input set with the oracle's answers."""
+
+    kind: InputKind
+    values: tuple[Array, ...]
+    expected: tuple[Expected, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every right order of the sums gives these very bits."""
+        return all(e.reference.exact for e in self.expected)
+
+    @property
+    def uncompared(self) -> float:
+        """Share of the elements that are not finite, or hang on a comparison inside its error."""
+        sizes = [e.reference.value.size for e in self.expected]
+        lost = [max(e.reference.uncompared, e.reference.nonfinite) for e in self.expected]
+        return sum(n * x for n, x in zip(sizes, lost, strict=True)) / max(1, sum(sizes))
+
+
+class References:
+    """The cases of one kernel.  Each is made on first use and kept."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self._cases: dict[tuple[InputKind, int], Case] = {}
+
+    @cached_property
+    def graph(self) -> Graph:
+        return graph_of(self.kernel)
+
+    def case(self, kind: InputKind, seed: int = 0) -> Case:
+        """Raises UnsupportedKernel where the oracle does not know an operation of the kernel."""
+        if (kind, seed) not in self._cases:
+            self._cases[kind, seed] = self._drawn(kind, seed)
+        return self._cases[kind, seed]
+
+    def _drawn(self, kind: InputKind, seed: int) -> Case:
+        """Draws smaller values until the results can be compared; the last try stands."""
+        whole = kind == "integers"
+        scales = _WHOLE_SCALES if whole else _SCALES
+        for scale in scales:
+            case = self._evaluated(kind, seed, scale)
+            if case.uncompared <= MOST_UNCOMPARED and (case.is_exact or not whole):
+                break
+        return case
+
+    def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Case:
+        rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
+        values = draw(self.graph, kind, rng, scale)
+        oracle = Oracle(self.graph, values)
+        expected = []
+        for result in range(len(self.graph.results)):
+            for box in oracle.regions_to_check(result, rng, MOST_ELEMENTS):
+                place = tuple(slice(low, high) for low, high in box)
+                expected.append(Expected(result, place, oracle.region(result, box)))
+        return Case(kind, values, tuple(expected))

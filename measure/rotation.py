@@ -1,0 +1,67 @@
+"""Operands as cold as weights inside a network: copies of the constants, taken in turn."""
+
+import mmap
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import cycle
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.measure.buffers import rounded
+from hlotune.measure.inputs import Array
+from hlotune.measure.xla import on_device
+
+MOST_BYTES = 256 << 20
+MOST_COPIES = 256
+"""Smaller constants than a 256th of the ring find their lines in the caches now and then."""
+
+_HUGE_PAGE = 2 << 20
+
+
+def copies(constant_bytes: int, cache_bytes: int) -> int:
+    """How many copies make a ring twice as large as the last-level cache."""
+    if constant_bytes == 0:
+        return 1
+    wanted = -(-2 * cache_bytes // constant_bytes)
+    return max(1, min(wanted, MOST_COPIES, MOST_BYTES // constant_bytes))
+
+
+class Arena:
+    """Memory in huge pages, kept while the process lives: candidates come without page faults."""
+
+    def __init__(self) -> None:
+        self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def ring(self, constants: Sequence[Array], count: int) -> Iterator[list[jax.Array]]:
+        """Endlessly, one copy of each constant after another.  The ring made before is lost."""
+        sizes = [rounded(c.nbytes) for c in constants]
+        start = self._reserve(count * sum(sizes))
+        turns: list[list[jax.Array]] = []
+        for _ in range(count):
+            turn = []
+            for constant, size in zip(constants, sizes, strict=True):
+                place = self._memory[start : start + constant.nbytes].view(constant.dtype)
+                place[...] = constant.reshape(-1)
+                turn.append(on_device(place.reshape(constant.shape)))
+                start += size
+            turns.append(turn)
+        return cycle(turns)
+
+    def _reserve(self, size: int) -> int:
+        """Makes room and gives the place of its first byte, which is aligned to a huge page."""
+        if self._memory.size < size + _HUGE_PAGE:
+            length = (-(-size // _HUGE_PAGE) + 1) * _HUGE_PAGE
+            region = mmap.mmap(-1, length)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                region.madvise(mmap.MADV_HUGEPAGE)
+            self._memory = np.frombuffer(region, dtype=np.uint8)
+        return -int(self._memory.ctypes.data) % _HUGE_PAGE
+
+
+@cache
+def arena(name: str) -> Arena:
+    """The arena of a purpose: what is in one does not move what is in another."""
+    assert name
+    return Arena()

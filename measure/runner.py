@@ -1,0 +1,316 @@
+"""Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, cast
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.channel import Channel, Message
+from hlotune.measure.comparison import Comparison
+from hlotune.measure.timing import RESOLUTION_S
+from hlotune.measure.trial import (
+    CacheMode,
+    Candidate,
+    Clock,
+    Failure,
+    Measurement,
+    Numerics,
+    Outcome,
+    Trial,
+)
+from hlotune.measure.verify import Verdict
+from hlotune.measure.wire import from_target, to_outcome
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.schedule import XLA
+from hlotune.schedules.target import Properties, Target
+
+DEVICE_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "device")
+
+DEVICE_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    # Else results are unmapped after every call and each write to a fresh page costs a fault: up
+    # to half of XLA's time for a small product.  Inside a network there are no such faults.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+}
+
+POSSIBLE = 0.93
+"""Below this share of FLOPs over peak a time cannot be true."""
+
+_LIMIT_S = 60.0
+
+
+class ProcessRunner:
+    """Measures on one target.  The worker starts with the first request and stays until `close`."""
+
+    def __init__(
+        self,
+        target: Target,
+        numerics: Numerics = "standard",
+        cache: CacheMode = "model",
+        clock: Clock = "kernel",
+    ) -> None:
+        self.target = target
+        self.numerics = numerics
+        self.cache = cache
+        self.clock = clock
+        self.probe_s: list[float] = []
+        """A fixed piece of work timed after each candidate: it shows drifts of the machine."""
+        self._channel = Channel(DEVICE_WORKER, DEVICE_ENVIRONMENT)
+        self._best_s: dict[tuple[str, CacheMode], float] = {}
+        self._properties: Properties | None = None
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        """One trial a candidate, in their order: first verified, then timed.
+
+        Failures of the builder pass through; of the schedule `xla` the default is timed, whatever
+        was built.
+
+        Args:
+            limit_s: seconds that one candidate may take in all before it is a failure `timeout`.
+        """
+        mode, limit = cache or self.cache, limit_s or _LIMIT_S
+        return [Trial(c, self._outcome(kernel, c, built, mode, limit)) for c, built in objects]
+
+    def default(self, kernel: Kernel, *, cache: CacheMode | None = None) -> Measurement:
+        """XLA's own time for the kernel alone, by the same clock.
+
+        With constants, of the better of two forms: constants as operands, or in the program's text.
+
+        Raises ProgramError where XLA does not compile or run the kernel.
+        """
+        mode = cache or self.cache
+        reply = self._ask("default", kernel, mode, timeout_s=_LIMIT_S)
+        outcome = reply if isinstance(reply, Failure) else _outcome(reply)
+        if isinstance(outcome, Failure):
+            raise ProgramError(
+                f"expected XLA to compile and run kernel {kernel.key[:12]}, got a {outcome.kind} "
+                f"({outcome.message}); leave this kernel out"
+            )
+        self._remember(kernel, outcome)
+        return outcome
+
+    def compare(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int = 21,
+        limit_s: float = 5.0,
+        cache: CacheMode | None = None,
+    ) -> Comparison:
+        """The default against candidates that may win: verified thoroughly, then timed in turns.
+
+        Args:
+            objects: the simplest first: a later one must be proven faster to take its place.
+            pairs: rounds; six is the least that proves anything.
+            limit_s: seconds of timing after which no further round starts.
+
+        Raises ProgramError where XLA does not compile or run the kernel.
+        """
+        mode = cache or self.cache
+        verdicts = [self._verified(kernel, candidate, built) for candidate, built in objects]
+        right = [
+            (built, verdict)
+            for (_, built), verdict in zip(objects, verdicts, strict=True)
+            if isinstance(built, Built) and isinstance(verdict, Verdict)
+        ]
+        reply = self._rounds(kernel, mode, [built for built, _ in right], pairs, limit_s)
+        if isinstance(reply, Failure):
+            failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
+            return Comparison(self.default(kernel, cache=mode), failed)
+        default_s, *candidates_s, probe_s = map(tuple, reply)
+        default = Measurement(samples_s=default_s, clock=self.clock, cache=mode, numerics="strict")
+        samples = iter(candidates_s)
+        outcomes = tuple(
+            v
+            if isinstance(v, Failure)
+            else replace(default, samples_s=next(samples), numerics=v.numerics, error=v.error)
+            for v in verdicts
+        )
+        return Comparison(default, outcomes, probe_s)
+
+    def _rounds(
+        self,
+        kernel: Kernel,
+        cache: CacheMode,
+        builts: Sequence[Built],
+        pairs: int,
+        limit_s: float,
+    ) -> list[list[float]] | Failure:
+        """Samples of the default, of each built kernel and of the probe."""
+        blobs = [built.to_bytes() for built in builts]
+        extra = {"sizes": [len(b) for b in blobs], "pairs": pairs, "limit_s": limit_s}
+        timeout_s = _LIMIT_S + 4 * limit_s
+        reply = self._ask("compare", kernel, cache, extra, b"".join(blobs), timeout_s=timeout_s)
+        if isinstance(reply, Failure):
+            return reply
+        return _failure(reply) or cast(list[list[float]], reply.header["samples_s"])
+
+    def properties(self) -> Properties:
+        """Peaks of the target, measured in the worker.  Raises ProgramError where that fails."""
+        if self._properties is None:
+            request = {"do": "properties", "target": from_target(self.target)}
+            reply = self._channel.request(Message(request), _LIMIT_S)
+            if isinstance(reply, Failure):
+                raise ProgramError(
+                    f"expected the peaks of {self.target.name}, got a {reply.kind} "
+                    f"({reply.message}); check that the target is this machine"
+                )
+            self._properties = Properties(**reply.header)
+        return self._properties
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _outcome(
+        self,
+        kernel: Kernel,
+        candidate: Candidate,
+        built: Built | Failure,
+        cache: CacheMode,
+        limit_s: float,
+    ) -> Outcome:
+        if candidate.schedule.algorithm == XLA:
+            try:
+                return self.default(kernel, cache=cache)
+            except ProgramError as error:
+                return Failure("device", str(error))
+        if isinstance(built, Failure):
+            return built
+        outcome = self._timed(kernel, candidate, built, cache, limit_s)
+        if self._impossible(kernel, built, outcome):
+            self._channel.close()
+            self._measure_peaks_again()
+            outcome = self._timed(kernel, candidate, built, cache, limit_s)
+            if self._impossible(kernel, built, outcome):
+                outcome = _too_fast(cast(Measurement, outcome), built, self._peak(kernel))
+        if isinstance(outcome, Measurement):
+            self._remember(kernel, outcome)
+        return outcome
+
+    def _timed(
+        self, kernel: Kernel, candidate: Candidate, built: Built, cache: CacheMode, limit_s: float
+    ) -> Outcome:
+        extra = {
+            "numerics": self.numerics,
+            "reorders": reorders(candidate),
+            "best_s": self._best_s.get((kernel.key, cache)),
+        }
+        reply = self._ask("measure", kernel, cache, extra, built.to_bytes(), timeout_s=limit_s)
+        if isinstance(reply, Failure):
+            return reply
+        if "probe_s" in reply.header:
+            self.probe_s.append(reply.header["probe_s"])
+        return _outcome(reply)
+
+    def _verified(
+        self, kernel: Kernel, candidate: Candidate, built: Built | Failure
+    ) -> Verdict | Failure:
+        if isinstance(built, Failure):
+            return built
+        extra = {
+            "numerics": self.numerics,
+            "reorders": reorders(candidate),
+            "thorough": True,
+        }
+        reply = self._ask("verify", kernel, self.cache, extra, built.to_bytes(), timeout_s=_LIMIT_S)
+        if isinstance(reply, Failure):
+            return reply
+        return _failure(reply) or Verdict(reply.header["error"], reply.header["numerics"])
+
+    def _ask(
+        self,
+        do: str,
+        kernel: Kernel,
+        cache: CacheMode,
+        extra: dict[str, Any] | None = None,
+        blob: bytes = b"",
+        *,
+        timeout_s: float,
+    ) -> Message | Failure:
+        header = {
+            "do": do,
+            "kernel": kernel.text,
+            "target": from_target(self.target),
+            "cache": cache,
+            "clock": self.clock,
+            **(extra or {}),
+        }
+        return self._channel.request(Message(header, blob), timeout_s)
+
+    def _remember(self, kernel: Kernel, found: Measurement) -> None:
+        place = kernel.key, found.cache
+        self._best_s[place] = min(found.time_s, self._best_s.get(place, found.time_s))
+
+    def _impossible(self, kernel: Kernel, built: Built, outcome: Outcome) -> bool:
+        if isinstance(outcome, Failure) or self.clock != "kernel" or not built.flops:
+            return False
+        peak = self._peak(kernel)
+        return peak is not None and outcome.time_s + RESOLUTION_S < POSSIBLE * built.flops / peak
+
+    def _peak(self, kernel: Kernel) -> float | None:
+        return peak_flops(kernel, self.target, self.properties())
+
+    def _measure_peaks_again(self) -> None:
+        """The peaks may have been measured in a bad minute: the larger ones count."""
+        before = self.properties()
+        self._properties = None
+        again = self.properties()
+        peaks = {k: max(v, again.flops_per_s[k]) for k, v in before.flops_per_s.items()}
+        self._properties = replace(again, flops_per_s=peaks)
+
+
+def reorders(candidate: Candidate) -> bool:
+    """Whether the algorithm sums the same terms as its definition, in whatever order."""
+    return not candidate.schedule.algorithm.startswith("winograd")
+
+
+def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
+    """The highest peak among the kernel's floating types; None where one has no known peak."""
+    peaks = dict(properties.flops_per_s)
+    peaks.setdefault("bf16", peaks["f32"])
+    if not {"avx512fp16", "fullfp16"} & set(target.features):
+        peaks["f16"] = peaks["f32"]
+    used = set(re.findall(r"x?(bf16|f16|f32|f64)>", kernel.text))
+    return max(peaks[t] for t in used) if used and used <= peaks.keys() else None
+
+
+def _too_fast(found: Measurement, built: Built, peak: float | None) -> Failure:
+    return Failure(
+        "device",
+        f"expected at least {built.flops / (peak or 1.0):.3g} s for {built.flops} operations at "
+        f"this machine's peak, got {found.time_s:.3g} s twice; the schedule leaves work out, or "
+        "counts operations that it does not do",
+    )
+
+
+def _outcome(reply: Message) -> Outcome:
+    return to_outcome({k: v for k, v in reply.header.items() if k != "probe_s"})
+
+
+def _failure(reply: Message) -> Failure | None:
+    outcome = _outcome(reply) if reply.header["is"] == "failure" else None
+    return outcome if isinstance(outcome, Failure) else None

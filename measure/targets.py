@@ -1,0 +1,151 @@
+"""Targets: this machine as it is found, and named machines for tests and cross builds."""
+
+import os
+import platform
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from hlotune.codegen.version import CODEGEN_VERSION
+from hlotune.schedules.errors import TargetError
+from hlotune.schedules.target import Target, Toolchain
+
+_SYSTEM = Path("/sys/devices/system/cpu")
+_UNKNOWN_CACHES = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}
+"""Bytes assumed, by level, where the system says nothing."""
+
+_AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse", "sse2")
+_AVX512 = (*_AVX2, "avx512bf16", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+
+def _named(name: str, triple: str, isa: str, features: tuple[str, ...]) -> Target:
+    return Target(
+        kind="cpu",
+        name=name,
+        triple=triple,
+        isa=isa,
+        features=tuple(sorted(features)),
+        cores=2,
+        threads=2,
+        l1_bytes=32 << 10,
+        l2_bytes=1 << 20,
+        l3_bytes=32 << 20,
+    )
+
+
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        _named("x86-64", "x86_64-unknown-linux-gnu", "x86-64", ("sse", "sse2")),
+        _named("x86-64-v3", "x86_64-unknown-linux-gnu", "x86-64-v3", _AVX2),
+        _named("znver4", "x86_64-unknown-linux-gnu", "znver4", _AVX512),
+        _named("aarch64", "aarch64-unknown-linux-gnu", "neoverse-n1", ("fullfp16", "neon")),
+    )
+}
+"""Fixed targets of two cores: what is built for them does not depend on the machine that builds."""
+
+
+def host_target(threads: int | None = None) -> Target:
+    """This machine.  `threads` defaults to the number of processors the process may use.
+
+    Raises TargetError where more threads are asked for than there are processors.
+    """
+    usable = _usable()
+    threads = len(usable) if threads is None else threads
+    if not 1 <= threads <= len(usable):
+        raise TargetError(
+            f"expected 1 to {len(usable)} threads, the processors that this process may use, "
+            f"got {threads}; ask for fewer, or widen the process's affinity"
+        )
+    return _host(threads, usable)
+
+
+@cache
+def _host(threads: int, usable: tuple[int, ...]) -> Target:
+    caches = _caches(usable[0])
+    isa = str(llvm.get_host_cpu_name())
+    return Target(
+        kind="cpu",
+        name=_model() or isa,
+        triple=str(llvm.get_process_triple()),
+        isa=isa,
+        features=tuple(sorted(k for k, on in llvm.get_host_cpu_features().items() if on)),
+        cores=_cores(usable[:threads]),
+        threads=threads,
+        l1_bytes=caches[1],
+        l2_bytes=caches[2],
+        l3_bytes=caches[3],
+    )
+
+
+def require_host(fingerprint: str) -> Target:
+    """The target of this machine with that fingerprint, whatever its number of threads.
+
+    Raises TargetError where the fingerprint is that of another machine.
+    """
+    hosts = [host_target(threads) for threads in range(1, len(_usable()) + 1)]
+    found = next((t for t in hosts if t.fingerprint == fingerprint), None)
+    if found is None:
+        known = next(
+            (t.name for t in TARGETS.values() if t.fingerprint == fingerprint), fingerprint
+        )
+        raise TargetError(
+            f"expected a target of this machine ({hosts[-1].name}, fingerprint "
+            f"{hosts[-1].fingerprint} with {hosts[-1].threads} threads), got {known}; "
+            "measure on the machine that has it"
+        )
+    return found
+
+
+def toolchain() -> Toolchain:
+    """The versions that decide what a schedule compiles to, in this process."""
+    return Toolchain(
+        jaxlib=version("jaxlib"),
+        llvm=".".join(map(str, llvm.llvm_version_info)),
+        codegen=CODEGEN_VERSION,
+        xla_flags=os.environ.get("XLA_FLAGS", ""),
+    )
+
+
+def _usable() -> tuple[int, ...]:
+    """Numbers of the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _cores(usable: tuple[int, ...]) -> int:
+    """Physical cores among the processors: two hardware threads of a core count once."""
+    places = {
+        (_read(p / "physical_package_id") or "0", _read(p / "core_id") or str(n))
+        for n, p in ((n, _SYSTEM / f"cpu{n}" / "topology") for n in usable)
+    }
+    return len(places)
+
+
+def _model() -> str:
+    """The vendor's name of the processor; empty where the system does not tell."""
+    for line in _read(Path("/proc/cpuinfo")).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model"):
+            return value.strip()
+    return platform.processor()
+
+
+def _caches(processor: int) -> dict[int, int]:
+    """Bytes of the data caches that serve one processor, by level."""
+    sizes = dict(_UNKNOWN_CACHES)
+    for index in sorted((_SYSTEM / f"cpu{processor}" / "cache").glob("index[0-9]*")):
+        level, size = _read(index / "level"), _read(index / "size")
+        if _read(index / "type") != "Instruction" and level in "123" and size.endswith("K"):
+            sizes[int(level)] = int(size[:-1]) << 10
+    return sizes
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

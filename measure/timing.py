@@ -1,0 +1,134 @@
+"""When and how often to time: samples by the two clocks, and how many are worth their while.
+
+A `Clock` makes one blocking call and gives its seconds; caches and thread pool are put into their
+state before it, outside of what it times.  The *call* clock is that.  The *kernel* clock takes
+off the call of an empty kernel with the same operands, measured beside it: a sample is the median
+of a few calls less the median of as many empty ones.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from statistics import median
+
+from hlotune.measure.trial import Clock as ClockName
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is timed, and what it costs to call something empty in its place."""
+
+    call: Clock
+    empty: Clock
+
+
+_LEAST_EMPTY = 3
+"""Empty calls a sample: one alone may meet an interrupt."""
+
+_CHEAP_S = 2e-3
+"""Below this a candidate that looks hopeless gets a second look: the machine may have hiccuped."""
+
+_NOISE_S = 20e-6
+"""What short kernels may be off by on a busy machine; sampling them costs nothing."""
+
+RESOLUTION_S = 5e-7
+"""Least time of a kernel: what is faster is lost in the noise of the call that is taken off.
+
+So all kernels below it count as equally fast, and none of them wins by noise.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much time a candidate gets."""
+
+    least_samples: int = 5
+    most_samples: int = 15
+    sample_s: float = 50e-6
+    """Kernels shorter than this are called several times a sample."""
+    budget_s: float = 0.05
+    """No further sample after this, once there are enough."""
+    most_calls: int = 32
+    """Calls a sample."""
+    hopeless: float = 3.0
+    """A candidate whose first sample is so many times the best gets no other."""
+
+
+DEFAULT_EFFORT = Effort()
+
+
+def sampled(
+    subject: Subject,
+    *,
+    clock: ClockName = "kernel",
+    best_s: float | None = None,
+    effort: Effort = DEFAULT_EFFORT,
+) -> tuple[float, ...]:
+    """Samples of one subject.  The first call warms up and is not counted.
+
+    Args:
+        best_s: the best time known for the kernel, by the same clock.
+    """
+    start = time.perf_counter()
+    warm_s = subject.call()
+    subject.empty()
+    calls = calls_a_sample(min(warm_s, subject.call()), effort)
+    samples = [one_sample(subject, calls, clock)]
+    limit_s = inf if best_s is None else effort.hopeless * best_s + _NOISE_S
+    if limit_s < samples[0] < _CHEAP_S:
+        samples.append(one_sample(subject, calls, clock))
+    if min(samples) > limit_s:
+        return tuple(samples)
+    while len(samples) < effort.most_samples:
+        spent = time.perf_counter() - start
+        enough = effort.least_samples if spent < 8 * effort.budget_s else 3
+        if spent > effort.budget_s and len(samples) >= enough:
+            break
+        samples.append(one_sample(subject, calls, clock))
+    return tuple(samples)
+
+
+def interleaved(
+    subjects: Sequence[Subject],
+    *,
+    pairs: int,
+    limit_s: float,
+    clock: ClockName = "kernel",
+    effort: Effort = DEFAULT_EFFORT,
+) -> tuple[tuple[float, ...], ...]:
+    """Samples of several subjects, round by round; every other round goes through them backwards.
+
+    Stops after `pairs` rounds, or at `limit_s` seconds once there are six, the least that prove
+    anything.
+    """
+    start = time.perf_counter()
+    for subject in subjects:
+        subject.call()
+        subject.empty()
+    calls = [calls_a_sample(subject.call(), effort) for subject in subjects]
+    rounds: list[dict[int, float]] = []
+    while len(rounds) < pairs:
+        if time.perf_counter() - start > limit_s and len(rounds) >= 6:
+            break
+        order = range(len(subjects)) if len(rounds) % 2 == 0 else reversed(range(len(subjects)))
+        rounds.append({i: one_sample(subjects[i], calls[i], clock) for i in order})
+    return tuple(tuple(r[i] for r in rounds) for i in range(len(subjects)))
+
+
+def calls_a_sample(call_s: float, effort: Effort = DEFAULT_EFFORT) -> int:
+    return max(1, min(effort.most_calls, ceil(effort.sample_s / max(call_s, RESOLUTION_S))))
+
+
+def one_sample(subject: Subject, calls: int, clock: ClockName = "kernel") -> float:
+    """Seconds by the named clock; empty calls are spread among those of the subject."""
+    times, empties = [], []
+    for _ in range(calls):
+        times.append(subject.call())
+        if clock == "kernel":
+            empties += [subject.empty() for _ in range(ceil(_LEAST_EMPTY / calls))]
+    if clock == "call":
+        return median(times)
+    return max(RESOLUTION_S, median(times) - median(empties))

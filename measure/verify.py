@@ -1,0 +1,192 @@
+"""Whether a built kernel does what its text says, and with what error.
+
+The kernel is called directly, on buffers of ours with guard pages, outputs and scratch poisoned.
+It may be wrong in any way: what reads or writes outside of its buffers is seen or ends the
+process, and the parent reports the crash.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.codegen.built import Built
+from hlotune.codegen.hosts import serial, shuffled, threaded
+from hlotune.codegen.loader import KERNEL, Host, Loaded, load
+from hlotune.hlo.graph import Graph, numpy_dtype
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.oracle import compare
+from hlotune.measure.buffers import Guarded, Placement, guarded, rounded
+from hlotune.measure.inputs import InputKind
+from hlotune.measure.prepacking import prepack
+from hlotune.measure.references import Case, References
+from hlotune.measure.trial import Failure, Numerics
+from hlotune.schedules.dtypes import BYTES, is_float
+from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult
+
+TOLERANCE: dict[Numerics, float] = {"strict": 1.0, "standard": 8.0, "fast": 64.0}
+"""How many times the oracle's bound an element may be off."""
+
+_SHUFFLE_SEED = 20_240_229
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The kernel is right."""
+
+    error: float
+    """Largest deviation from the oracle, in units of the tolerance of `standard`."""
+    numerics: Numerics
+    """The least setting under which it is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Inputs, where the guards touch, and hosts: all must give the bits of the first."""
+
+    kind: InputKind
+    seed: int
+    placement: Placement
+    hosts: tuple[Host, ...]
+
+
+def verify(
+    kernel: Kernel,
+    built: Built,
+    *,
+    numerics: Numerics = "standard",
+    thorough: bool = False,
+    reorders: bool = True,
+    references: References | None = None,
+) -> Verdict | Failure:
+    """Holds what a kernel makes of two input sets, with `thorough` of five, against the oracle.
+
+    Args:
+        numerics: the setting under which the kernel is to be right. thorough: for winners: more
+        sets, extreme values, one thread, shuffled tasks, guards at both ends. reorders: the
+        algorithm sums the same terms in whatever order, so it owes the exact bits where sums are
+        exact. references: those of the kernel, when they are at hand.
+    """
+    references = references or References(kernel)
+    worst = 0.0
+    try:
+        loaded = load(built)
+        for round_ in _rounds(built.threads, thorough):
+            case = references.case(round_.kind, round_.seed)
+            results = _results(loaded, case, references.graph, round_)
+            worst = max(worst, _error(case, results, TOLERANCE[numerics], exactly=reorders))
+    except BuildError as error:
+        return Failure("build", str(error))
+    except (UnsupportedKernel, WrongResult) as error:
+        return Failure("wrong_result", str(error))
+    least: Numerics = "strict" if worst <= 1 else "standard" if worst <= 8 else "fast"
+    return Verdict(worst / TOLERANCE["standard"], least)
+
+
+def _rounds(threads: int, thorough: bool) -> Iterator[_Round]:
+    mixed = shuffled(_SHUFFLE_SEED, threads)
+    yield _Round("integers", 0, "behind", (serial(),))
+    yield _Round("normal", 0, "before", (threaded(threads), mixed))
+    if thorough:
+        every = serial(), mixed, threaded(threads)
+        yield _Round("normal", 1, "behind", every)
+        yield _Round("special", 2, "before", every)
+        yield _Round("integers", 3, "behind", every)
+
+
+def _results(loaded: Loaded, case: Case, graph: Graph, round_: _Round) -> list[NDArray[np.generic]]:
+    """What all hosts give.  Raises WrongResult where they differ, or a buffer is damaged."""
+    contents = _contents(loaded, case, round_.placement)
+    arguments = [_copied(c, round_.placement) for c in contents]
+    first: list[Guarded] | None = None
+    for host in round_.hosts:
+        outputs = _called(loaded, arguments, graph, round_.placement, host)
+        if first is None:
+            first = outputs
+        elif any(not np.array_equal(a.data, b.data) for a, b in zip(first, outputs, strict=True)):
+            raise WrongResult(
+                "expected the same bits for every number of threads and order of tasks, got others "
+                f"with {round_.kind} inputs; tasks of this schedule share memory, or sum in their "
+                "own order"
+            )
+    assert first is not None, "a round has a host"
+    for position, (buffer, content) in enumerate(zip(arguments, contents, strict=True)):
+        if not np.array_equal(buffer.data, content):
+            raise WrongResult(f"expected argument {position} to be left alone, got it changed")
+    types = graph.result_types
+    return [o.array(t.shape, numpy_dtype(t.dtype)) for o, t in zip(first, types, strict=True)]
+
+
+def _contents(loaded: Loaded, case: Case, placement: Placement) -> list[NDArray[np.uint8]]:
+    """The bytes of the arguments; of a packed one, its packed form."""
+    packed = prepack(loaded, case.values, serial(), placement)
+    plain = [np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in case.values]
+    return [packed.get(position, data) for position, data in enumerate(plain)]
+
+
+def _copied(content: NDArray[np.uint8], placement: Placement) -> Guarded:
+    buffer = guarded(content.size, placement)
+    buffer.data[...] = content
+    return buffer
+
+
+def _called(
+    loaded: Loaded, arguments: Sequence[Guarded], graph: Graph, placement: Placement, host: Host
+) -> list[Guarded]:
+    """The results of one call.
+
+    Raises WrongResult for a bad status, a write beside a buffer, or an element left unwritten.
+    """
+    outputs = [guarded(t.bytes, placement) for t in graph.result_types]
+    scratch = guarded(rounded(loaded.built.scratch_bytes), placement)
+    status = loaded.call(
+        KERNEL, [a.address for a in arguments], [o.address for o in outputs], scratch.address, host
+    )
+    if status:
+        raise WrongResult(f"expected status 0, got {status}; the kernel gave up")
+    for what, buffers in ("argument", arguments), ("result", outputs), ("scratch", [scratch]):
+        for number, buffer in enumerate(buffers):
+            if not buffer.intact:
+                raise WrongResult(
+                    f"expected no write outside of {what} {number} ({buffer.bytes} bytes), "
+                    "got one beside it"
+                )
+    for number, (output, tensor) in enumerate(zip(outputs, graph.result_types, strict=True)):
+        if is_float(tensor.dtype):
+            _check_written(output, number, BYTES[tensor.dtype])
+    return outputs
+
+
+def _check_written(output: Guarded, number: int, element_bytes: int) -> None:
+    """The poison is a NaN that no arithmetic makes."""
+    elements = output.data.view(f"u{element_bytes}")
+    left = int(np.count_nonzero(elements == np.iinfo(elements.dtype).max))
+    if left:
+        raise WrongResult(
+            f"expected every element of result {number} to be written with a number, "
+            f"got {left} of {elements.size} unwritten or made of unwritten scratch"
+        )
+
+
+def _error(
+    case: Case, results: Sequence[NDArray[np.generic]], factor: float, *, exactly: bool
+) -> float:
+    """Largest deviation in units of the oracle's bound.  Raises WrongResult where it is over
+    `factor`.
+    """
+    worst = 0.0
+    for expected in case.expected:
+        actual = results[expected.result][expected.box]
+        exact = exactly and expected.reference.exact
+        wrong = compare(expected.reference, actual, factor=factor, exact=exact)
+        if wrong is not None:
+            start = tuple(s.start for s in expected.box)
+            demanded = "exact bits" if exact else f"at most {factor:g} bounds of error"
+            raise WrongResult(
+                f"result {expected.result}, {case.kind} inputs, {demanded} demanded, "
+                f"in the box that starts at {start}: {wrong}"
+            )
+        off = compare(expected.reference, actual, factor=0.0, exact=False)
+        worst = max(worst, 0.0 if off is None else off.error)
+    return worst

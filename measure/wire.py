@@ -1,0 +1,39 @@
+"""Values of this room as JSON and back, for the channel between processes."""
+
+from dataclasses import asdict
+from typing import Any
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.target import Target
+
+Json = dict[str, Any]
+
+
+def from_candidate(candidate: Candidate) -> Json:
+    return {"kernel": candidate.kernel.text, "schedule": candidate.schedule.to_json()}
+
+
+def to_candidate(data: Json) -> Candidate:
+    return Candidate(Kernel(data["kernel"]), Schedule.from_json(data["schedule"]))
+
+
+def from_target(target: Target) -> Json:
+    return asdict(target)
+
+
+def to_target(data: Json) -> Target:
+    return Target(**{**data, "features": tuple(data["features"])})
+
+
+def from_outcome(outcome: Outcome) -> Json:
+    kind = "failure" if isinstance(outcome, Failure) else "measurement"
+    return {"is": kind, **asdict(outcome)}
+
+
+def to_outcome(data: Json) -> Outcome:
+    values = {k: v for k, v in data.items() if k != "is"}
+    if data["is"] == "failure":
+        return Failure(**values)
+    return Measurement(**{**values, "samples_s": tuple(values["samples_s"])})
