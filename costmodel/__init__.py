@@ -1,0 +1,1 @@
+"""Learned models that rank schedules, and how well they do it.  Start at `model.py`."""

@@ -1,0 +1,53 @@
+"""How well predictions rank measured scores; larger is faster in both.
+
+Where a figure is not defined, it is that of chance.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Values = NDArray[np.float32] | NDArray[np.float64]
+
+
+def pairwise_accuracy(scores: Values, predictions: Values) -> float:
+    """Share of pairs of different scores that are put in order; a tie of predictions is half."""
+    truth = np.sign(scores[:, None] - scores[None, :])
+    guess = np.sign(predictions[:, None] - predictions[None, :])
+    differ = np.triu(truth != 0, k=1)
+    if not differ.any():
+        return 0.5
+    return float(np.mean((1 + truth[differ] * guess[differ]) / 2))
+
+
+def spearman(scores: Values, predictions: Values) -> float:
+    """Correlation of ranks in -1 .. 1."""
+    if _flat(scores) or _flat(predictions):
+        return 0.0
+    return float(stats.spearmanr(scores, predictions)[0])
+
+
+def kendall(scores: Values, predictions: Values) -> float:
+    """Kendall's tau-b in -1 .. 1."""
+    if _flat(scores) or _flat(predictions):
+        return 0.0
+    return float(stats.kendalltau(scores, predictions)[0])
+
+
+def recall_at(k: int, scores: Values, predictions: Values) -> float:
+    """Share of the k best by score that are among the k best by prediction."""
+    k = min(k, len(scores))
+    if k == 0:
+        return 0.0
+    best = set(np.argsort(-scores, kind="stable")[:k].tolist())
+    return len(best & set(np.argsort(-predictions, kind="stable")[:k].tolist())) / k
+
+
+def top1_regret(scores: Values, predictions: Values) -> float:
+    """How much slower the first choice is than the best: 0.25 is 25 % more time, inf a failure."""
+    chosen = float(scores[int(np.argmax(predictions))])
+    return float(np.max(scores)) / chosen - 1 if chosen > 0 else float("inf")
+
+
+def _flat(values: Values) -> bool:
+    return len(values) < 2 or bool(np.ptp(values) == 0)

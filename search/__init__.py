@@ -1,0 +1,1 @@
+"""Annealing and its rivals, the tuner, the budget shared among kernels.  Start at `tune.py`."""

@@ -1,0 +1,201 @@
+"""Sharing a budget among the kernels of a program: which one gets the next batch, and how large.
+
+Pure functions over what has been recorded, so that a run that is taken up again makes the same
+choices.  All kernels get one batch first, the costliest first; then each batch goes where it
+promises to save most of the program's time.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isinf
+
+BATCH = 64
+SMALLEST = 8
+"""Below this a batch is not worth its fixed costs, except for the last trials of a kernel."""
+HOPE = 0.1
+"""Share that the batch after the first is expected to gain; each idle batch halves it."""
+WINDOW = 3
+"""Batches over which the recent gain of a kernel is averaged."""
+WORTHWHILE = 0.01
+"""A kernel that promises to gain less than this share of its own time gets no more batches."""
+UNKNOWN_TRIAL_S = 0.25
+"""Assumed cost of a trial before the first batch: high, so that a short budget is not overdrawn."""
+FINALS_SHARE = 0.15
+"""Share of a budget in seconds that is kept for finals, at most."""
+FINAL_S = 2.0
+"""Expected time of the final of a kernel: building, thorough verification, timing in turns."""
+WHOLE_SHARE = 0.03
+"""Share of a budget for timing the whole program at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A kernel as the budget sees it: time of the default, and how often it runs in the program."""
+
+    default_s: float
+    weight: float
+    known_best_s: float = float("inf")
+    """Best time recorded before the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A batch that was measured; `best_s` is the best time of the kernel after it."""
+
+    item: int
+    trials: int
+    wall_s: float
+    best_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """At most one of the two is None."""
+
+    seconds: float | None = None
+    """Wall-clock for batches of all kernels together."""
+    trials: int | None = None
+    """Trials of each kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    item: int
+    trials: int
+
+
+def next_batch(
+    items: Sequence[Item],
+    spent: Sequence[Spent],
+    limits: Limits,
+    elapsed_s: float,
+    exhausted: frozenset[int] = frozenset(),
+) -> Choice | None:
+    """The batch to measure now, or None when the budget is used up or nothing is worth it.
+
+    Args:
+        elapsed_s: seconds since the first batch was chosen; read only where seconds are limited.
+        exhausted: kernels whose space has nothing new to offer.
+    """
+    ready = [k for k in range(len(items)) if k not in exhausted and trials_left(k, spent, limits)]
+    begun = {s.item for s in spent}
+    fresh = [k for k in ready if k not in begun]
+    if fresh:
+        chosen = max(fresh, key=lambda k: (items[k].default_s * items[k].weight, -k))
+    else:
+        if limits.trials is None:
+            ready = [k for k in ready if promised_share(k, items, spent) > WORTHWHILE]
+        if not ready:
+            return None
+        chosen = max(ready, key=lambda k: (promise_s(k, items, spent), -k))
+    size = batch_size(chosen, len(fresh), spent, limits, elapsed_s)
+    return Choice(chosen, size) if size else None
+
+
+def trials_left(item: int, spent: Sequence[Spent], limits: Limits) -> int:
+    if limits.trials is None:
+        return BATCH
+    return max(0, limits.trials - sum(s.trials for s in spent if s.item == item))
+
+
+def batch_size(
+    item: int, fresh: int, spent: Sequence[Spent], limits: Limits, elapsed_s: float
+) -> int:
+    """A full batch where there is room; 0 where there is none for the smallest.
+
+    While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left.
+    """
+    size = min(BATCH, trials_left(item, spent, limits))
+    if limits.seconds is None:
+        return size
+    share_s = (limits.seconds - elapsed_s) / max(1, fresh)
+    affordable = int(share_s / trial_s(item, spent))
+    smallest = min(SMALLEST, size)
+    if affordable < smallest and fresh > 1:
+        # Too many kernels for the seconds: the costliest get the smallest batch, others none.
+        affordable = int((limits.seconds - elapsed_s) / trial_s(item, spent))
+        size = min(size, smallest)
+    return min(size, affordable) if affordable >= smallest else 0
+
+
+def trial_s(item: int, spent: Sequence[Spent]) -> float:
+    """Expected seconds of a trial: of the kernel's last batch, else of all batches."""
+    own = [s for s in spent if s.item == item and s.trials][-1:]
+    known = own or [s for s in spent if s.trials]
+    if not known:
+        return UNKNOWN_TRIAL_S
+    return max(1e-6, sum(s.wall_s for s in known) / sum(s.trials for s in known))
+
+
+def best_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
+    """What the kernel takes now: its default counts, for it may be kept."""
+    found = [s.best_s for s in spent if s.item == item]
+    return min(items[item].default_s, items[item].known_best_s, *found)
+
+
+def promised_share(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
+    """Share of the kernel's time that its next batch is expected to gain.
+
+    The mean gain of its recent batches, or what is hoped of a young search, whichever is more.  The
+    gain of the first batch, from the default to anything searched, says nothing about the next.
+    """
+    bests = [s.best_s for s in spent if s.item == item]
+    gains = [gain(before, after) for before, after in pairwise(bests)]
+    idle = 0
+    for x in reversed(gains):
+        if x > 0:
+            break
+        idle += 1
+    recent = gains[-WINDOW:]
+    slope = sum(recent) / len(recent) if recent else 0.0
+    return max(slope, HOPE * 0.5**idle)
+
+
+def gain(before_s: float, after_s: float) -> float:
+    """Share of the time that was gained; all of it where there was no time before."""
+    if isinf(before_s):
+        return 0.0 if isinf(after_s) else 1.0
+    return 1 - after_s / before_s
+
+
+def promise_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
+    """Seconds of one run of the program that the kernel's next batch is expected to save."""
+    share = promised_share(item, items, spent)
+    return items[item].weight * best_s(item, items, spent) * share
+
+
+def for_batches(limits: Limits, kernels: int, passed_s: float) -> Limits:
+    """What is left for batches after preparing, which took `passed_s`, and without the finals."""
+    if limits.seconds is None:
+        return limits
+    finals_s = FINAL_S * (1 + kernels) + WHOLE_SHARE * limits.seconds
+    reserved_s = min(finals_s, FINALS_SHARE * limits.seconds)
+    return Limits(seconds=max(0.0, limits.seconds - reserved_s - passed_s))
+
+
+def finishing(item: int, spent: Sequence[Spent], limits: Limits, elapsed_s: float) -> bool:
+    """Whether a kernel is in the last tenth of its trials, or the run in that of its seconds."""
+    if limits.trials is not None:
+        return trials_left(item, spent, limits) <= limits.trials / 10
+    return limits.seconds is not None and elapsed_s >= 0.9 * limits.seconds
+
+
+def seconds(budget: str | float) -> float:
+    """`"90"`, `"90s"`, `"2m"`, `"1h30m"` or a number, in seconds; ValueError for all else."""
+    text = str(budget).strip()
+    parts = re.fullmatch(r"(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s?)?", text)
+    try:
+        if not text or parts is None:
+            raise ValueError
+        total = sum(
+            float(p) * unit for p, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if p
+        )
+        if not 0 < total < float("inf"):
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f"expected a budget like 90s, 2m or 1h30m, longer than nothing, got {text!r}"
+        ) from None
+    return total

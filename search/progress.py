@@ -1,0 +1,79 @@
+"""What a tuning run tells its caller while it goes: one frozen value an event."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """Kernels are known, and how many of their trials the database had already."""
+
+    kernels: int
+    known_trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelStarted:
+    label: str
+    index: int
+    """From 1 to `count`."""
+    count: int
+    default_s: float
+    known_trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSkipped:
+    """A kernel that stays with the default compiler without a search, and why."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch of one kernel was measured, recorded and learned from."""
+
+    label: str
+    kernels_begun: int
+    kernels: int
+    trials: int
+    """Of the whole run, all kernels."""
+    failures: int
+    best_s: float | None
+    """Best of the kernel; None as long as everything failed."""
+    default_s: float
+    gflops: float | None
+    """Of the best, padding counted."""
+    peak_share: float | None
+    """Of the target's measured peak for the kernel's type."""
+    rank_correlation: float
+    """Of the model's prediction with what this batch then measured, -1 .. 1."""
+    elapsed_s: float
+    remaining_s: float | None
+    """Seconds of the budget that are left; None where trials are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalising:
+    """Champions are now compared with their defaults."""
+
+    kernels: int
+    interrupted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    trials: int
+    won: int
+    kernels: int
+    speedup: float | None
+    wall_s: float
+
+
+Event = Started | KernelStarted | KernelSkipped | Batch | Finalising | Finished
+Progress = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """For callers who do not want to know."""

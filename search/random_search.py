@@ -1,0 +1,59 @@
+"""The honest rival: distinct legal configs at random, the heuristic and the seeds first."""
+
+import numpy as np
+
+from hlotune.costmodel.model import CostModel
+from hlotune.schedules.space import Configs, Space
+from hlotune.search.history import History, Times
+from hlotune.search.memory import packed, unpacked
+
+ATTEMPTS = 8
+"""Draws of a sample before a space counts as exhausted."""
+
+
+class RandomSearch:
+    """Takes the model for the sake of the role, and does not ask it."""
+
+    def __init__(
+        self, space: Space, model: CostModel, entropy: tuple[int, ...], seeds: Configs
+    ) -> None:
+        self._space, self._entropy = space, entropy
+        self._first = first_configs(space, seeds)
+        self.history = History(space)
+
+    def propose(self, n: int) -> Configs:
+        rng = batch_rng(self._entropy, len(self.history))
+        return filled(self._space, self.history, self._first, n, rng)
+
+    def observe(self, configs: Configs, times_s: Times) -> None:
+        self.history.add(configs, times_s)
+
+    def state(self) -> bytes:
+        return packed(self.history.arrays())
+
+    def restore(self, state: bytes) -> None:
+        self.history = History.of(self._space, unpacked(state))
+
+
+def batch_rng(entropy: tuple[int, ...], observed: int) -> np.random.Generator:
+    """The random numbers of a batch hang on seed, kernel, and how many were observed before."""
+    return np.random.default_rng(np.random.SeedSequence([*entropy, observed]))
+
+
+def first_configs(space: Space, seeds: Configs) -> Configs:
+    """What is measured before anything is searched: the heuristic, then seeds, where legal."""
+    rows = np.concatenate([space.heuristic()[None, :], seeds]).astype(np.int32)
+    return rows[space.legal(rows)]
+
+
+def filled(
+    space: Space, history: History, rows: Configs, n: int, rng: np.random.Generator
+) -> Configs:
+    """The first n of `rows` that are new, and random ones where they do not suffice."""
+    rows = rows[history.unseen(rows)]
+    for _ in range(ATTEMPTS):
+        if len(rows) >= n:
+            break
+        rows = np.concatenate([rows, space.sample(n, rng)])
+        rows = rows[history.unseen(rows)]
+    return rows[:n]

@@ -1,0 +1,68 @@
+"""What a tuning run gives back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hlotune.schedules.schedule import Schedule
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.render import render
+from hlotune.tuning_logs.report import report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelResult:
+    """One kernel: its champion against the default compiler, timed in turns."""
+
+    label: str
+    key: str
+    weight: float
+    """How often the kernel runs in one run of the program."""
+    trials: int
+    """Measured in this run."""
+    failures: int
+    default_s: float
+    best_s: float | None
+    """Time of the champion; None where no schedule of ours worked."""
+    ratio: float = 1.0
+    """Median of default / champion over paired samples; 1 where there was nothing to compare."""
+    ratio_low: float = 1.0
+    ratio_high: float = 1.0
+    """Bounds of the ratio with 95 % confidence."""
+    won: bool = False
+    """The champion was proven faster and right, and takes the place of the default."""
+    schedule: Schedule | None = None
+    """The champion's, also where it lost."""
+
+    @property
+    def tuned_s(self) -> float:
+        """What the kernel takes in the tuned program: the default's time unless ours won."""
+        return self.default_s / self.ratio if self.won else self.default_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneResult:
+    program_name: str
+    database: Path
+    run: str
+    """Id of the run in the database."""
+    kernels: tuple[KernelResult, ...]
+    trials: int
+    known_trials: int
+    """Recorded by earlier runs under the same conditions, and not measured again."""
+    wall_s: float
+    speedup: float | None = None
+    """Whole program, default / tuned; None where it was not measured."""
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    interrupted: bool = False
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Label and reason of kernels that stayed with the default compiler without a search."""
+
+    @property
+    def won(self) -> tuple[KernelResult, ...]:
+        return tuple(k for k in self.kernels if k.won)
+
+    def report(self) -> str:
+        """The report of the run, from the database alone.  Raises DatabaseError if it is gone."""
+        with Database(self.database, create=False) as database:
+            return render(report(database, self.run))

@@ -1,0 +1,42 @@
+"""The role of a searcher: which schedules of one kernel to measure next."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from hlotune.costmodel.model import CostModel
+from hlotune.schedules.space import Configs, Space
+from hlotune.search.annealing import Annealing
+from hlotune.search.descent import Descent
+from hlotune.search.history import Times
+from hlotune.search.random_search import RandomSearch
+
+
+class Searcher(Protocol):
+    """Proposes configs that were not measured yet, and is told what came of them.
+
+    Given the same seed, the same calls of `observe` and the same model, the proposals are the same.
+    """
+
+    def propose(self, n: int) -> Configs:
+        """Up to n legal configs, distinct and not observed; fewer where the space is exhausted."""
+        ...
+
+    def observe(self, configs: Configs, times_s: Times) -> None:
+        """Takes times in seconds, nan for failures.  The model has not been fitted to them yet."""
+        ...
+
+    def state(self) -> bytes:
+        """Everything the next proposal depends on, but for the model."""
+        ...
+
+    def restore(self, state: bytes) -> None: ...
+
+
+Make = Callable[[Space, CostModel, tuple[int, ...], Configs], Searcher]
+"""(space, model, entropy of all random numbers, configs to measure first)."""
+
+SEARCHERS: dict[str, Make] = {
+    "annealing": Annealing,
+    "descent": Descent,
+    "random": RandomSearch,
+}

@@ -1,0 +1,239 @@
+"""One tuning run: contests between searches and defaults, the budget, the finals, the result."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.schedule import DEFAULT, XLA
+from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.target import Properties
+from hlotune.search.budget import Limits, for_batches
+from hlotune.search.descent import Descent
+from hlotune.search.finals import FEWEST_PAIRS, PAIRS, Referee, final
+from hlotune.search.progress import (
+    Finalising,
+    Finished,
+    KernelSkipped,
+    Progress,
+    Started,
+)
+from hlotune.search.result import KernelResult, TuneResult
+from hlotune.search.searcher import Make
+from hlotune.search.spending import Contest, Spending
+from hlotune.search.tasks import Skipped, Task
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
+from hlotune.tuning_logs.database import Conditions, Database
+from hlotune.tuning_logs.finals import Final, Paired, Summary
+
+HOPELESS = 1.25
+"""A champion so many times slower than the default by the search's own times gets few pairs."""
+
+
+class Device(Runner, Referee, Protocol):
+    """A runner: times candidates, the default, and both in turns."""
+
+    def default(self, kernel: Kernel) -> Measurement:
+        """Raises ProgramError where the default compiler does not take the kernel."""
+        ...
+
+
+@dataclass
+class Session:
+    """What all kernels of a run share."""
+
+    database: Database
+    run: str
+    under: Conditions
+    properties: Properties
+    builder: Builder
+    runner: Device
+    experience: Experience
+    make: Make
+    seed: int
+    numerics: Numerics
+    progress: Progress
+    start_s: float
+    """Of `time.monotonic()`, when the run was asked for."""
+    interrupted: bool = False
+
+    def tuned(
+        self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped], limits: Limits
+    ) -> TuneResult:
+        """Searches and compares; the whole program is not measured yet."""
+        for skip in skipped:
+            self.progress(KernelSkipped(label=skip.label, reason=skip.reason))
+        contests, failed = self._contests(tasks)
+        left = for_batches(limits, len(contests), time.monotonic() - self.start_s)
+        spending = Spending(contests, left, self.progress, self.properties)
+        if not self.interrupted:
+            spending.run()
+            self.interrupted = spending.interrupted
+        finals = self._finals(contests, limits)
+        return TuneResult(
+            program_name=name,
+            database=self.database.path,
+            run=self.run,
+            kernels=tuple(
+                kernel_result(c, finals[n], spending.trials(n), spending.failed(n))
+                for n, c in enumerate(contests)
+            ),
+            trials=spending.trials(),
+            known_trials=sum(c.known_trials for c in contests),
+            wall_s=time.monotonic() - self.start_s,
+            interrupted=self.interrupted,
+            skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
+        )
+
+    def finished(
+        self, result: TuneResult, compare_whole: Callable[[], Paired | None]
+    ) -> TuneResult:
+        """Compares the whole program where anything was won, and closes the run.
+
+        An interrupted run stays open and is not measured any further.
+        """
+        if not self.interrupted:
+            whole = compare_whole() if result.won else None
+            wall_s = time.monotonic() - self.start_s
+            self.database.finish_run(self.run, Summary(wall_s=wall_s, whole=whole))
+            result = replace(result, wall_s=wall_s)
+            if whole:
+                result = replace(
+                    result,
+                    speedup=whole.speedup,
+                    speedup_low=whole.low,
+                    speedup_high=whole.high,
+                )
+        self.progress(
+            Finished(
+                trials=result.trials,
+                won=len(result.won),
+                kernels=len(result.kernels),
+                speedup=result.speedup,
+                wall_s=result.wall_s,
+            )
+        )
+        return result
+
+    def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], list[Skipped]]:
+        """Times the default of each kernel; Ctrl-C leaves the rest out."""
+        contests: list[Contest] = []
+        failed: list[Skipped] = []
+        recorded = [self._recorded(t.kernel) for t in tasks]
+        self.progress(Started(kernels=len(tasks), known_trials=sum(map(len, recorded))))
+        try:
+            for group, (task, known) in enumerate(zip(tasks, recorded, strict=True)):
+                contest = self._contest(group, task, known)
+                if isinstance(contest, Skipped):
+                    failed.append(contest)
+                    self.progress(KernelSkipped(label=contest.label, reason=contest.reason))
+                else:
+                    contests.append(contest)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self.experience.learn()
+        return contests, failed
+
+    def _recorded(self, kernel: Kernel) -> list[Trial]:
+        """Trials of ours under the same conditions; the default is timed anew in each run."""
+        trials = self.database.trials(kernel.key, **self.under)
+        return [t for t in trials if t.candidate.schedule.algorithm != XLA]
+
+    def _contest(self, group: int, task: Task, recorded: Sequence[Trial]) -> Contest | Skipped:
+        try:
+            default = self.runner.default(task.kernel)
+        except ProgramError as error:
+            return Skipped(task.label, str(error))
+        trial = Trial(Candidate(task.kernel, DEFAULT), default)
+        self.database.add(self.run, task.kernel, [trial], batch=0)
+        tuner = self._tuner(group, task)
+        known = tuner.know(recorded)
+        return Contest(task, tuner, default.time_s, known)
+
+    def _tuner(self, group: int, task: Task) -> KernelTuner:
+        kernel, space, model = task.kernel, task.space, self.experience.model
+        entropy = (self.seed, int(kernel.key, 16))
+        seeds = self._seeds(kernel, space)
+
+        def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
+            self.database.add(self.run, kernel, trials, batch=batch, state=state)
+
+        return KernelTuner(
+            kernel,
+            space,
+            searcher=self.make(space, model, entropy, seeds),
+            finisher=Descent(space, model, entropy, seeds),
+            experience=self.experience,
+            group=group,
+            builder=self.builder,
+            runner=self.runner,
+            record=record,
+            cache=self.under["cache"],
+            numerics=self.numerics,
+        )
+
+    def _seeds(self, kernel: Kernel, space: Space) -> Configs:
+        """Schedules from other conditions and kin of the kernel, as configs of this space."""
+        schedules = self.database.seeds(kernel, **self.under)
+        located = [c for s in schedules if (c := space.locate(s)) is not None]
+        width = len(space.heuristic())
+        return np.array(located, np.int32).reshape(len(located), width)
+
+    def _finals(self, contests: Sequence[Contest], limits: Limits) -> list[Final | None]:
+        """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""
+        decided: list[Final | None] = [None] * len(contests)
+        ready = [n for n, c in enumerate(contests) if c.tuner.champions(1)]
+        self.progress(Finalising(kernels=len(ready), interrupted=self.interrupted))
+
+        def gain_s(n: int) -> float:
+            contest = contests[n]
+            return contest.task.weight * (contest.default_s - contest.tuner.best_s)
+
+        try:
+            for n in sorted(ready, key=gain_s, reverse=True):
+                if pairs := self._pairs(contests[n], limits):
+                    decided[n] = final(contests[n], self.builder, self.runner, pairs)
+                if found := decided[n]:
+                    self.database.record_final(self.run, contests[n].task.kernel, found)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return decided
+
+    def _pairs(self, contest: Contest, limits: Limits) -> int:
+        """Of samples in the final; 0 for a champion without hope when there is no time for it."""
+        late = limits.seconds is not None and time.monotonic() - self.start_s > limits.seconds
+        hopeless = contest.tuner.best_s > HOPELESS * contest.default_s
+        if late or self.interrupted:
+            return 0 if hopeless else FEWEST_PAIRS
+        return FEWEST_PAIRS if hopeless else PAIRS
+
+
+def kernel_result(
+    contest: Contest, found: Final | None, trials: int, failures: int
+) -> KernelResult:
+    result = KernelResult(
+        label=contest.task.label,
+        key=contest.task.kernel.key,
+        weight=contest.task.weight,
+        trials=trials,
+        failures=failures,
+        default_s=contest.default_s,
+        best_s=None,
+    )
+    if found is None:
+        return result
+    return replace(
+        result,
+        default_s=float(np.median(found.paired.default_s)),
+        best_s=float(np.median(found.paired.tuned_s)),
+        ratio=found.paired.speedup,
+        ratio_low=found.paired.low,
+        ratio_high=found.paired.high,
+        won=found.won,
+        schedule=found.schedule,
+    )

@@ -1,0 +1,114 @@
+"""Spending the budget of a run: batch after batch, each on the kernel that promises most."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+from hlotune.schedules.target import Properties
+from hlotune.search.budget import Choice, Item, Limits, Spent, finishing, next_batch
+from hlotune.search.progress import Batch, KernelStarted, Progress
+from hlotune.search.tasks import Task
+from hlotune.search.tuner import KernelTuner, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A task with what stands against each other in it: the default's time, and the search."""
+
+    task: Task
+    tuner: KernelTuner
+    default_s: float
+    known_trials: int
+
+    @property
+    def item(self) -> Item:
+        return Item(self.default_s, self.task.weight, self.tuner.best_s)
+
+
+@dataclass
+class Spending:
+    """Runs batches and keeps account of what they cost and brought."""
+
+    contests: Sequence[Contest]
+    limits: Limits
+    progress: Progress
+    properties: Properties | None = None
+    """For the share of the peak in what is told."""
+    now: Callable[[], float] = time.monotonic
+    spent: list[Spent] = field(default_factory=list)
+    failures: list[int] = field(default_factory=list)
+    """Of each batch in `spent`."""
+    interrupted: bool = False
+
+    def run(self) -> None:
+        """Spends until the budget is used up or nothing promises to be worth it.
+
+        Ctrl-C ends it at once: the batch in flight is lost.
+        """
+        items = [c.item for c in self.contests]
+        exhausted: frozenset[int] = frozenset()
+        start_s = self.now()
+        try:
+            while choice := next_batch(
+                items, self.spent, self.limits, self.now() - start_s, exhausted
+            ):
+                step = self._batch(choice, self.now() - start_s)
+                if step is None:
+                    exhausted |= {choice.item}
+                else:
+                    self._tell(choice.item, step, self.now() - start_s)
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def trials(self, item: int | None = None) -> int:
+        """Trials of one kernel, or of all."""
+        return sum(s.trials for s in self.spent if item in (None, s.item))
+
+    def failed(self, item: int | None = None) -> int:
+        pairs = zip(self.spent, self.failures, strict=True)
+        return sum(failures for s, failures in pairs if item in (None, s.item))
+
+    def _batch(self, choice: Choice, elapsed_s: float) -> Step | None:
+        contest = self.contests[choice.item]
+        begun = {s.item for s in self.spent}
+        if choice.item not in begun:
+            self.progress(
+                KernelStarted(
+                    label=contest.task.label,
+                    index=len(begun) + 1,
+                    count=len(self.contests),
+                    default_s=contest.default_s,
+                    known_trials=contest.known_trials,
+                )
+            )
+        last = finishing(choice.item, self.spent, self.limits, elapsed_s)
+        step = contest.tuner.step(choice.trials, finishing=last)
+        if step is not None:
+            self.spent.append(Spent(choice.item, len(step.trials), step.wall_s, step.best_s))
+            self.failures.append(step.failures)
+        return step
+
+    def _tell(self, item: int, step: Step, elapsed_s: float) -> None:
+        contest = self.contests[item]
+        best_s = step.best_s if isfinite(step.best_s) else None
+        rate = contest.task.flops / best_s if best_s else None
+        peaks = self.properties.flops_per_s if self.properties else {}
+        peak = peaks.get(contest.task.dtype)
+        limit_s = self.limits.seconds
+        self.progress(
+            Batch(
+                label=contest.task.label,
+                kernels_begun=len({s.item for s in self.spent}),
+                kernels=len(self.contests),
+                trials=self.trials(),
+                failures=self.failed(),
+                best_s=best_s,
+                default_s=contest.default_s,
+                gflops=rate / 1e9 if rate else None,
+                peak_share=rate / peak if rate and peak else None,
+                rank_correlation=step.rank_correlation,
+                elapsed_s=elapsed_s,
+                remaining_s=None if limit_s is None else max(0.0, limit_s - elapsed_s),
+            )
+        )

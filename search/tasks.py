@@ -1,0 +1,87 @@
+"""What there is to tune in a program: its distinct kernels, each with a search space."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.sites import Site
+from hlotune.hlo.to_compute import compute_of
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.cpu import space_of
+from hlotune.schedules.errors import TargetError, UnsupportedKernel
+from hlotune.schedules.space import Space
+from hlotune.schedules.target import Kind, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    kernel: Kernel
+    label: str
+    weight: float
+    """How often the kernel runs in one run of the program, at all its sites together."""
+    compute: Compute
+    space: Space
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic of one run of the kernel; padding is counted."""
+        return sum(s.flops for s in self.compute.stages)
+
+    @property
+    def dtype(self) -> str:
+        """The element type of the stage that does most of the arithmetic, as it is loaded."""
+        stage = max(self.compute.stages, key=lambda s: s.flops)
+        loaded = [load.dtype for load in stage.loads]
+        return loaded[0] if loaded else self.compute.results[0].dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    label: str
+    reason: str
+
+
+SPACES: dict[Kind, Callable[[Compute, Target], Space]] = {"cpu": space_of}
+
+
+def tasks(places: Sequence[Site], target: Target) -> tuple[tuple[Task, ...], tuple[Skipped, ...]]:
+    """For each anchor its largest fused kernel that has a space; equal kernels are one task.
+
+    Raises TargetError for a kind of target that nothing is searched for.
+    """
+    if target.kind not in SPACES:
+        raise TargetError(
+            f"expected a target of kind {', '.join(SPACES)}, got {target.kind}; "
+            "nothing is tuned for it yet"
+        )
+    found: dict[str, Task] = {}
+    skipped: list[Skipped] = []
+    for alternatives in anchors(places):
+        task = _first_supported(alternatives, target)
+        if isinstance(task, Skipped):
+            skipped.append(task)
+            continue
+        before = found.get(task.kernel.key)
+        weight = task.weight + (before.weight if before else 0)
+        found[task.kernel.key] = Task(task.kernel, task.label, weight, task.compute, task.space)
+    return tuple(found.values()), tuple(skipped)
+
+
+def anchors(found: Sequence[Site]) -> Iterator[tuple[Site, ...]]:
+    """The alternatives of each anchor, the largest first."""
+    for _, alternatives in groupby(found, key=lambda s: (s.path, s.anchor)):
+        yield tuple(alternatives)
+
+
+def _first_supported(alternatives: Sequence[Site], target: Target) -> Task | Skipped:
+    reason = ""
+    for site in alternatives:
+        try:
+            compute = compute_of(graph_of(site.kernel))
+            space = SPACES[target.kind](compute, target)
+            return Task(site.kernel, site.label, site.weight, compute, space)
+        except UnsupportedKernel as error:
+            reason = reason or str(error)
+    return Skipped(alternatives[0].label, reason)

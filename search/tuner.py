@@ -1,0 +1,209 @@
+"""The only loop: propose, build, measure, record, learn; for one kernel, a batch at a time."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.codegen.built import Built
+from hlotune.costmodel.metrics import spearman
+from hlotune.costmodel.model import CostModel, Features
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Numerics, Trial
+from hlotune.schedules.schedule import XLA, Schedule
+from hlotune.schedules.space import Configs, Space
+from hlotune.search.history import Times, scores
+from hlotune.search.searcher import Searcher
+from hlotune.tuning_logs.database import NUMERICS
+
+
+class Builder(Protocol):
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        """One outcome a candidate, in their order."""
+        ...
+
+
+class Runner(Protocol):
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        """One trial an object, in their order; bad candidates are failures, never exceptions."""
+        ...
+
+
+LIMIT_S = 30.0
+"""Verifying and timing one candidate, once the kernel has a time, before it counts as hanging."""
+
+Record = Callable[[Sequence[Trial], int, bytes], None]
+"""Keeps trials, number of the batch, and the searcher's state after it: all or nothing."""
+
+
+class Experience:
+    """What was measured of all kernels of a run, as the model reads it."""
+
+    def __init__(self, model: CostModel) -> None:
+        self.model = model
+        self._features: list[Features] = []
+        self._times: list[Times] = []
+        self._groups: list[NDArray[np.int32]] = []
+
+    def add(self, group: int, features: Features, times_s: Times) -> None:
+        self._features.append(features)
+        self._times.append(times_s)
+        self._groups.append(np.full(len(times_s), group, np.int32))
+
+    def learn(self) -> None:
+        """Fits the model to everything; scores are relative to the best time of each kernel."""
+        if not self._times:
+            return
+        times, groups = np.concatenate(self._times), np.concatenate(self._groups)
+        score = np.zeros(len(times), np.float32)
+        for group in np.unique(groups):
+            score[groups == group] = scores(times[groups == group])
+        self.model.fit(np.concatenate(self._features), score, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one batch brought."""
+
+    trials: tuple[Trial, ...]
+    failures: int
+    best_s: float
+    """Best of the kernel after the batch; infinite as long as everything failed."""
+    rank_correlation: float
+    """Of what the model predicted with what was measured."""
+    wall_s: float
+
+
+class KernelTuner:
+    """Tunes one kernel; several share an experience, and with it the model.
+
+    Args:
+        searcher: proposes; its state is recorded with each batch.
+        finisher: proposes instead in the last tenth of a budget; has no state but what it observed.
+        group: number of the kernel in the experience.
+        numerics: candidates that need a laxer setting count as failed.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        space: Space,
+        *,
+        searcher: Searcher,
+        finisher: Searcher,
+        experience: Experience,
+        group: int,
+        builder: Builder,
+        runner: Runner,
+        record: Record,
+        cache: CacheMode = "model",
+        numerics: Numerics = "standard",
+    ) -> None:
+        self.kernel = kernel
+        self._space, self._searcher, self._finisher = space, searcher, finisher
+        self.experience, self._group = experience, group
+        self._builder, self._runner, self._record = builder, runner, record
+        self._cache, self._numerics = cache, numerics
+        self._usable: list[Trial] = []
+        self._batches = 0
+
+    @property
+    def best_s(self) -> float:
+        return min((t.time_s for t in self._usable if t.time_s), default=float("inf"))
+
+    def champions(self, n: int) -> tuple[Trial, ...]:
+        """The n fastest, fastest first; of equal times the shorter schedule."""
+
+        def rank(trial: Trial) -> tuple[float, int, str]:
+            text = trial.candidate.schedule.to_json()
+            return trial.time_s or float("inf"), len(text), text
+
+        best: dict[Schedule, Trial] = {}
+        for trial in sorted(self._usable, key=rank):
+            best.setdefault(trial.candidate.schedule, trial)
+        return tuple(best.values())[:n]
+
+    def resume(self, batches: int, state: bytes) -> None:
+        """Goes on after a recorded batch of an interrupted run; `know` its trials next."""
+        self._batches = batches
+        self._searcher.restore(state)
+
+    def know(self, trials: Sequence[Trial]) -> int:
+        """Takes recorded trials, of this kernel and under the same conditions, as known.
+
+        A schedule that today's space has no exact config for is not searched from, but may still be
+        champion.  Returns how many are known; the default's and mishaps of the device are not.
+        """
+        ours = [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
+        self._usable += [t for t in ours if self._is_usable(t)]
+        located = [(c, t) for t in ours if (c := self._exact(t.candidate.schedule)) is not None]
+        if located:
+            configs = np.stack([c for c, _ in located])
+            self._observe(configs, self._times([t for _, t in located]))
+        return len(ours)
+
+    def step(self, n: int = 64, *, finishing: bool = False) -> Step | None:
+        """One batch of up to n candidates; None where the space has nothing new to offer."""
+        start = time.perf_counter()
+        searcher = self._finisher if finishing else self._searcher
+        configs = searcher.propose(n)
+        if not len(configs):
+            return None
+        trials = self._measured(configs)
+        times = self._times(trials)
+        features = self._space.features(configs)
+        correlation = spearman(scores(times), self.experience.model.predict(features))
+        self._usable += [t for t in trials if self._is_usable(t)]
+        self._observe(configs, times)
+        self._batches += 1
+        self._record(trials, self._batches, self._searcher.state())
+        self.experience.learn()
+        failures = int(np.isnan(times).sum())
+        wall_s = time.perf_counter() - start
+        return Step(tuple(trials), failures, self.best_s, correlation, wall_s)
+
+    def _measured(self, configs: Configs) -> list[Trial]:
+        candidates = [Candidate(self.kernel, self._space.schedule(c)) for c in configs]
+        objects = list(zip(candidates, self._builder.build(candidates), strict=True))
+        # The first to be verified waits for the oracle, which may take longer.
+        limit_s = LIMIT_S if np.isfinite(self.best_s) else None
+        trials = self._runner.measure(self.kernel, objects, cache=self._cache, limit_s=limit_s)
+        if [t.candidate for t in trials] != candidates:
+            raise RuntimeError(
+                "expected a trial of each candidate in order, got others; the runner mixes them up"
+            )
+        return trials
+
+    def _observe(self, configs: Configs, times_s: Times) -> None:
+        self._searcher.observe(configs, times_s)
+        self._finisher.observe(configs, times_s)
+        self.experience.add(self._group, self._space.features(configs), times_s)
+
+    def _times(self, trials: Sequence[Trial]) -> Times:
+        return np.array([t.time_s if self._is_usable(t) else np.nan for t in trials], np.float64)
+
+    def _is_usable(self, trial: Trial) -> bool:
+        if isinstance(trial.outcome, Failure):
+            return False
+        return NUMERICS.index(trial.outcome.numerics) <= NUMERICS.index(self._numerics)
+
+    def _exact(self, schedule: Schedule) -> NDArray[np.int32] | None:
+        config = self._space.locate(schedule)
+        if config is None or not self._space.legal(config[None, :])[0]:
+            return None
+        return config if self._space.schedule(config) == schedule else None
+
+
+def is_mishap(trial: Trial) -> bool:
+    """Whether the device failed, and not the candidate: then it may be tried again."""
+    return isinstance(trial.outcome, Failure) and trial.outcome.kind == "device"
