@@ -1,0 +1,331 @@
+"""The tuning database: what was tried, where, and what came of it.
+
+One SQLite file that many processes may share.  Every write is one short transaction, so a process
+killed at any instant loses at most the batch in flight.  Ids are hashes of content or random,
+unique everywhere: merging and importing twice changes nothing.
+
+What the tuner and `apply` need are methods here.  All else are functions over it: `decisions`,
+`listing`, `merge`, `upkeep`, `records`, `report`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypedDict, Unpack
+
+import sqlite_utils
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import CacheMode, Clock, Numerics, Trial
+from hlotune.schedules.errors import NoRecord
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.target import Properties, Target, Toolchain
+from hlotune.tuning_logs import rows
+from hlotune.tuning_logs.connection import connect, errors_in_words
+from hlotune.tuning_logs.finals import Final, Summary
+from hlotune.tuning_logs.rows import Row
+
+NUMERICS: tuple[Numerics, ...] = ("strict", "standard", "fast")
+"""From the narrowest to the laxest: each allows what those before it allow."""
+
+
+class Conditions(TypedDict):
+    """Under which a kernel was timed.
+
+    Times are compared where all four are equal, and nowhere else.
+    """
+
+    fingerprint: str
+    toolchain_key: str
+    cache: CacheMode
+    threads: int
+
+
+def conditions(target: Target, toolchain: Toolchain, cache: CacheMode = "model") -> Conditions:
+    return Conditions(
+        fingerprint=target.fingerprint,
+        toolchain_key=toolchain.key,
+        cache=cache,
+        threads=target.threads,
+    )
+
+
+UNDER = """target = :fingerprint and toolchain = :toolchain_key
+    and cache = :cache and threads = :threads"""
+"""The conditions as SQL."""
+
+
+class ProgramIdentity(Protocol):
+    """What is kept of a program."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+class SiteIdentity(Protocol):
+    """What is kept of a site; `weight` is how often it runs in one run of the program."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def weight(self) -> float: ...
+
+
+class Database:
+    """One open file.  Belongs to the thread that opened it; others open their own.
+
+    Raises DatabaseError, here and in every method, where the file cannot be opened, read or
+    written.
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        self.path = Path(path)
+        self.sql: sqlite_utils.Database = connect(self.path, create=create)
+        self.unreadable = 0
+        """Rows skipped since opening, because what they hold does not parse (any more)."""
+
+    def close(self) -> None:
+        self.sql.close()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite_utils.Database]:
+        """One transaction; it takes the write lock at its start, and any exception undoes it."""
+        with errors_in_words(self.path):
+            self.sql.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.sql
+                self.sql.commit()
+            except BaseException:
+                self.sql.rollback()
+                raise
+
+    def query(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Row]:
+        with errors_in_words(self.path):
+            return list(self.sql.query(sql, dict(values or {})))
+
+    def start_run(
+        self,
+        program: ProgramIdentity | None,
+        target: Target,
+        toolchain: Toolchain,
+        *,
+        sites: Iterable[SiteIdentity] = (),
+        properties: Properties | None = None,
+        cache: CacheMode = "model",
+        numerics: Numerics = "standard",
+        options: Mapping[str, object] | None = None,
+        seed: int = 0,
+    ) -> str:
+        """Records what is going to be tuned, where and how; returns the id of the run.
+
+        `options` are free JSON.
+        """
+        run = {
+            "id": rows.new_id(),
+            "program": program.key if program else None,
+            "target": target.fingerprint,
+            "toolchain": toolchain.key,
+            "cache": cache,
+            "threads": target.threads,
+            "numerics": numerics,
+            "options": rows.dumps(dict(options or {})),
+            "seed": seed,
+            "started": rows.now(),
+        }
+        with self.writing():
+            self._put("targets", rows.target_row(target, properties))
+            self._put("toolchains", rows.toolchain_row(toolchain))
+            if program:
+                self._put_program(program, sites)
+            self._put("runs", run)
+        return str(run["id"])
+
+    def finish_run(self, run: str, summary: Summary | None = None) -> None:
+        """Marks the run as finished.  Raises NoRecord where there is no such run."""
+        text = None if summary is None else rows.dumps(asdict(summary))
+        with self.writing():
+            self._run(run)
+            self.sql.table("runs").update(run, {"finished": rows.now(), "summary": text})
+
+    def add(
+        self,
+        run: str,
+        kernel: Kernel,
+        trials: Sequence[Trial],
+        *,
+        batch: int,
+        state: bytes | None = None,
+    ) -> None:
+        """Records a batch of trials together with the searcher's state after it: both or neither.
+
+        Raises NoRecord where there is no such run, ValueError for a trial of another kernel.
+        """
+        if any(t.candidate.kernel != kernel for t in trials):
+            raise ValueError(f"expected trials of kernel {kernel.key[:8]}, got some of others")
+        with self.writing():
+            row = self._run(run)
+            first = self._trials_so_far(run)
+            self._put("kernels", rows.kernel_row(kernel))
+            self.sql.table("trials").insert_all(
+                rows.trial_row(t, row, batch, number) for number, t in enumerate(trials, first)
+            )
+            if state is not None:
+                self._put(
+                    "states", {"run": run, "kernel": kernel.key, "batch": batch, "state": state}
+                )
+
+    def record_final(self, run: str, kernel: Kernel, final: Final) -> None:
+        """Records a kernel's champion against its default, in place of what the run said before."""
+        with self.writing():
+            self._run(run)
+            self._put("kernels", rows.kernel_row(kernel))
+            self.sql.table("finals").upsert(
+                rows.final_row(run, kernel, final), pk=("run", "kernel")
+            )
+
+    def trials(self, kernel_key: str, **under: Unpack[Conditions]) -> list[Trial]:
+        """All that was tried under equal conditions, failures too, in the order of recording."""
+        found = self.query(
+            f"""select * from trials where kernel = :kernel and {UNDER}
+            order by recorded, number, id""",
+            {"kernel": kernel_key, **under},
+        )
+        return self._parsed(kernel_key, found)
+
+    def best(
+        self,
+        kernel_key: str,
+        *,
+        numerics: Numerics = "standard",
+        clock: Clock = "kernel",
+        **under: Unpack[Conditions],
+    ) -> Trial | None:
+        """The fastest trial that these numerics allow; of equal times the shorter schedule."""
+        found = self.query(
+            f"""select * from trials where kernel = :kernel and {UNDER}
+            and time_s is not null and clock = :clock
+            and numerics in ({allowed(numerics)})
+            order by time_s, length(schedule), schedule""",
+            {"kernel": kernel_key, "clock": clock, **under},
+        )
+        return next(iter(self._parsed(kernel_key, found, limit=1)), None)
+
+    def seeds(
+        self, kernel: Kernel, *, limit: int = 16, **under: Unpack[Conditions]
+    ) -> list[Schedule]:
+        """Schedules not yet tried under these conditions, best guess first.
+
+        They are to be located in today's space and timed.  Those of the kernel itself under other
+        conditions come before those of its family.  Times of different conditions are never
+        compared: the best of each go first, then the second best of each, and so on.
+        """
+        known = {
+            t["schedule"]
+            for t in self.query(
+                f"select schedule from trials where kernel = :kernel and {UNDER}",
+                {"kernel": kernel.key, **under},
+            )
+        }
+        found = self.query(
+            f"""select schedule from (
+                select schedule, kernel = :kernel as own, row_number() over (
+                    partition by kernel, target, toolchain, cache, threads, clock
+                    order by time_s, length(schedule), schedule
+                ) as place
+                from trials
+                where kernel in (select key from kernels where family = :family)
+                and time_s is not null and not (kernel = :kernel and {UNDER})
+            ) order by own desc, place, length(schedule), schedule""",
+            {"kernel": kernel.key, "family": kernel.family, **under},
+        )
+        fresh = dict.fromkeys(r["schedule"] for r in found if r["schedule"] not in known)
+        schedules = map(self._schedule, fresh)
+        return list(islice((s for s in schedules if s and s != DEFAULT), limit))
+
+    def checkpoint(self, run: str, kernel_key: str) -> tuple[int, bytes] | None:
+        """The last recorded batch of a kernel, and the searcher's state after it."""
+        found = self.query(
+            "select batch, state from states where run = :run and kernel = :kernel",
+            {"run": run, "kernel": kernel_key},
+        )
+        return (found[0]["batch"], found[0]["state"]) if found else None
+
+    def kernel(self, key: str) -> Kernel:
+        """Raises NoRecord where the kernel is not known."""
+        found = self.query("select text from kernels where key = :key", {"key": key})
+        if not found:
+            raise NoRecord(
+                f"expected the key of a recorded kernel, got {key!r}; `tune db ls` lists them"
+            )
+        return Kernel(found[0]["text"])
+
+    def _parsed(self, kernel_key: str, found: list[Row], limit: int | None = None) -> list[Trial]:
+        if not found:
+            return []
+        kernel, trials = self.kernel(kernel_key), list[Trial]()
+        for row in found:
+            try:
+                trials.append(rows.trial_of(row, kernel))
+            except ValueError:
+                self.unreadable += 1
+            if len(trials) == limit:
+                break
+        return trials
+
+    def _schedule(self, text: str) -> Schedule | None:
+        try:
+            return Schedule.from_json(text)
+        except ValueError:
+            self.unreadable += 1
+            return None
+
+    def _put(self, table: str, row: Row) -> None:
+        """Inserts a row, or fills in and renews what it knows of one that is there."""
+        known = {k: v for k, v in row.items() if v is not None}
+        self.sql.table(table).upsert(known, pk=self.sql.table(table).pks)
+
+    def _put_program(self, program: ProgramIdentity, sites: Iterable[SiteIdentity]) -> None:
+        self._put("programs", {"key": program.key, "name": program.name, "source": program.source})
+        for site in sites:
+            self._put("kernels", rows.kernel_row(site.kernel, site.label))
+            row = {"program": program.key, "name": site.name, "kernel": site.kernel.key}
+            self._put("sites", {**row, "label": site.label, "weight": site.weight})
+
+    def _run(self, run: str) -> Row:
+        found = self.query("select * from runs where id = :id", {"id": run})
+        if not found:
+            raise NoRecord(
+                f"expected the id of a recorded run, got {run!r}; `tune db stats` lists them"
+            )
+        return found[0]
+
+    def _trials_so_far(self, run: str) -> int:
+        found = self.query("select max(number) as last from trials where run = :id", {"id": run})
+        return 0 if found[0]["last"] is None else int(found[0]["last"]) + 1
+
+
+def allowed(numerics: Numerics) -> str:
+    """The settings that a setting allows, as a list in SQL."""
+    return ", ".join(f"'{n}'" for n in NUMERICS[: NUMERICS.index(numerics) + 1])

@@ -1,0 +1,109 @@
+"""What `apply` does with a kernel, and why: the schedule to use, or the reason for leaving it to
+XLA.
+"""
+
+from dataclasses import dataclass
+from typing import Unpack
+
+from hlotune.measure.trial import Numerics
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.tuning_logs import rows
+from hlotune.tuning_logs.database import NUMERICS, UNDER, Conditions, Database
+from hlotune.tuning_logs.finals import Final
+from hlotune.tuning_logs.rows import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    schedule: Schedule
+    """DEFAULT wherever no schedule of ours was proved faster."""
+    reason: str
+    """One sentence for `tune explain`."""
+    final: Final | None = None
+    """The comparison that decided; None for a miss."""
+
+
+def decision(
+    database: Database,
+    kernel_key: str,
+    *,
+    numerics: Numerics = "standard",
+    **under: Unpack[Conditions],
+) -> Decision:
+    """The newest comparison under these conditions decides, unless its winner is not allowed.
+
+    Comparisons of runs under a laxer setting go first, as far as it is allowed: a later `strict`
+    run that kept the default says nothing about what `standard` may use.
+    """
+    found = database.query(
+        f"""select finals.*, runs.numerics as setting
+        from finals join runs on runs.id = finals.run
+        where kernel = :kernel and {UNDER}
+        order by decided desc, finals.run""",
+        {"kernel": kernel_key, **under},
+    )
+    rank = NUMERICS.index(numerics)
+    usable = [row for row in found if row["decision"] != "tuned" or _rank(row["numerics"]) <= rank]
+    usable.sort(key=lambda row: -min(_rank(row["setting"]), rank))
+    for row in usable:
+        try:
+            return _decided(rows.final_of(row))
+        except ValueError:
+            database.unreadable += 1
+    reason = _why_not_usable(found, numerics) or _why_missing(database, kernel_key, under)
+    return Decision(schedule=DEFAULT, reason=reason)
+
+
+def _rank(numerics: Numerics) -> int:
+    return NUMERICS.index(numerics)
+
+
+def _decided(final: Final) -> Decision:
+    ratio = f"{final.paired.speedup:.2f}x ({final.paired.low:.2f} to {final.paired.high:.2f})"
+    if final.won:
+        return Decision(schedule=final.schedule, reason=f"tuned: {ratio}", final=final)
+    reason = f"kept default: the best candidate reached {ratio}, margin {final.margin:+.3f}"
+    return Decision(schedule=DEFAULT, reason=reason, final=final)
+
+
+def _why_not_usable(found: list[Row], numerics: Numerics) -> str | None:
+    if not found:
+        return None
+    needed = min((row["numerics"] for row in found), key=_rank)
+    if _rank(needed) <= _rank(numerics):
+        return "its recorded schedule does not parse in this version of hlotune: tune it again"
+    return f"its tuned schedule needs numerics {needed}, and {numerics} is allowed"
+
+
+def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
+    values = {"kernel": kernel_key, **under}
+    here = database.query(
+        f"""select count(*) as n, run, max(recorded)
+        from trials where kernel = :kernel and {UNDER}""",
+        values,
+    )[0]
+    if here["n"]:
+        return (
+            f"{here['n']} trials, but never compared with the default: "
+            f"finish the run (`tune resume {here['run'][:8]}`)"
+        )
+    elsewhere = database.query(
+        """select count(*) as n,
+            max(target = :fingerprint) as machine, max(toolchain = :toolchain_key) as toolchain,
+            max(cache = :cache) as cache, max(threads = :threads) as threads
+        from trials where kernel = :kernel""",
+        values,
+    )[0]
+    if not elsewhere["n"]:
+        return "never tuned"
+    words = {
+        "machine": "on this machine",
+        "toolchain": "with this toolchain",
+        "cache": f"in cache mode {under['cache']}",
+        "threads": f"on {under['threads']} threads",
+    }
+    never = [text for column, text in words.items() if not elsewhere[column]]
+    return (
+        f"{elsewhere['n']} trials under other conditions, "
+        f"none {', none '.join(never) or 'under all of these together'}"
+    )

@@ -1,0 +1,63 @@
+"""What a run ends with: each kernel's champion against the default, and the whole program's
+figures.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hlotune.measure.trial import Numerics
+from hlotune.schedules.schedule import XLA, Schedule
+
+Outcome = Literal["tuned", "kept default"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Default and tuned, timed in turns; all samples in seconds.
+
+    `low` and `high` bound the speedup with 95 % confidence, from the ratios of the pairs.
+    """
+
+    default_s: tuple[float, ...]
+    tuned_s: tuple[float, ...]
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """The last word of a run about a kernel, which is what `apply` follows."""
+
+    schedule: Schedule
+    """The champion, also where it lost; `Decision` then says to leave the kernel to XLA."""
+    numerics: Numerics
+    """The least setting that the champion needs."""
+    paired: Paired
+    outcome: Outcome
+    margin: float
+    """Lower bound of the speedup minus the bound that was asked for; negative where the default
+    was kept.
+    """
+    flops: int | None = None
+    """Arithmetic of the kernel without padding and inserted zeros, for GFLOP/s."""
+    dtype: str | None = None
+    """The element type in which most of it is done, for the share of the peak."""
+
+    @property
+    def won(self) -> bool:
+        """A schedule of ours was proved faster; to keep the default is no win."""
+        return self.outcome == "tuned" and self.schedule.algorithm != XLA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Of a whole run; parts that were not measured are None."""
+
+    wall_s: float
+    whole: Paired | None = None
+    """The whole program, default against tuned."""
+    error: float | None = None
+    """Largest deviation of the tuned program from the oracle, in units of the tolerance of
+    `standard`.
+    """

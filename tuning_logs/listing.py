@@ -1,0 +1,179 @@
+"""What is in a database, for people: kernels, counts, failures with an example, and finding by
+prefix.
+"""
+
+import json
+from dataclasses import dataclass
+
+from hlotune.measure.trial import CacheMode, Numerics
+from hlotune.schedules.errors import NoRecord
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.migrations import TABLES
+from hlotune.tuning_logs.rows import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLine:
+    """One kernel of `tune db ls`."""
+
+    key: str
+    family: str
+    label: str
+    trials: int
+    failures: int
+    targets: int
+    speedup: float | None
+    """Best proved speedup over the default, on any target; None where nothing was proved faster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureLine:
+    """One kind of failure, with the latest example."""
+
+    kind: str
+    count: int
+    kernel: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLine:
+    id: str
+    program: str
+    target: str
+    started: str
+    finished: str | None
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """All that a run was started with: what it takes to resume it."""
+
+    id: str
+    source: str
+    """Of its program; empty where kernels were tuned alone."""
+    program_key: str
+    fingerprint: str
+    toolchain_key: str
+    cache: CacheMode
+    threads: int
+    numerics: Numerics
+    seed: int
+    options: dict[str, object]
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    rows: dict[str, int]
+    """Rows of each table."""
+    failures: tuple[FailureLine, ...]
+    """Most frequent first."""
+    speedups: tuple[KernelLine, ...]
+    """The ten kernels that gained most."""
+    runs: tuple[RunLine, ...]
+    """Newest first."""
+
+
+def ls(database: Database) -> list[KernelLine]:
+    """All kernels, most tried first."""
+    found = database.query(
+        """select key, family, coalesce(label, '') as label,
+            (select max(speedup) from finals where kernel = key and decision = 'tuned') as speedup,
+            count(trials.id) as trials, count(failure_kind) as failures,
+            count(distinct target) as targets
+        from kernels left join trials on trials.kernel = key
+        group by key order by trials desc, key"""
+    )
+    return [KernelLine(**row) for row in found]
+
+
+def stats(database: Database) -> Stats:
+    won = [line for line in ls(database) if line.speedup is not None]
+    won.sort(key=lambda line: -(line.speedup or 0))
+    counts = {t: database.query(f"select count(*) as n from {t}")[0]["n"] for t in TABLES}
+    return Stats(
+        rows=counts,
+        failures=failures(database),
+        speedups=tuple(won[:10]),
+        runs=runs(database),
+    )
+
+
+def failures(database: Database, run: str | None = None) -> tuple[FailureLine, ...]:
+    """How many candidates failed in which way, of one run or of all."""
+    found = database.query(
+        """select failure_kind as kind, count(*) as count, kernel, failure_message as message,
+            max(recorded) as latest
+        from trials where failure_kind is not null and (:run is null or run = :run)
+        group by failure_kind order by count desc, kind""",
+        {"run": run},
+    )
+    return tuple(FailureLine(**{k: v for k, v in row.items() if k != "latest"}) for row in found)
+
+
+def runs(database: Database) -> tuple[RunLine, ...]:
+    found = database.query(
+        """select runs.id, coalesce(programs.name, '') as program, targets.name as target,
+            started, finished, (select count(*) from trials where run = runs.id) as trials
+        from runs join targets on targets.fingerprint = target
+        left join programs on programs.key = program
+        order by started desc, runs.id"""
+    )
+    return tuple(RunLine(**row) for row in found)
+
+
+def run_settings(database: Database, name: str) -> RunSettings:
+    """Of the run that `find_run` finds.  Raises NoRecord where there is none."""
+    row = database.query(
+        """select id, coalesce(source, '') as source, coalesce(program, '') as program_key,
+            target as fingerprint, toolchain as toolchain_key, cache, threads, numerics, seed,
+            options, finished is not null as finished
+        from runs left join programs on key = program where id = :id""",
+        {"id": find_run(database, name)},
+    )[0]
+    row |= {"options": json.loads(row["options"]), "finished": bool(row["finished"])}
+    return RunSettings(**row)
+
+
+def find_kernel(database: Database, name: str) -> str:
+    """The key of the kernel with this label or hash prefix.
+
+    Raises NoRecord where there is none, or more than one.
+    """
+    found = database.query(
+        """select key as id, coalesce(label, '') as about from kernels
+        where label = :name or substr(key, 1, length(:name)) = :name order by key""",
+        {"name": name},
+    )
+    return _only(found, name, "kernel", "tune db ls")
+
+
+def find_run(database: Database, name: str) -> str:
+    """The id of the run with this prefix, or of the newest run of a program by its name or key.
+
+    Raises NoRecord where there is none, or where a prefix fits more than one.
+    """
+    by_program = database.query(
+        """select runs.id from runs join programs on programs.key = program
+        where :name in (programs.name, programs.key) order by started desc limit 1""",
+        {"name": name},
+    )
+    found = by_program or database.query(
+        """select id, started as about from runs
+        where substr(id, 1, length(:name)) = :name order by id""",
+        {"name": name},
+    )
+    return _only(found, name, "run", "tune db stats")
+
+
+def _only(found: list[Row], name: str, what: str, where_listed: str) -> str:
+    if len(found) == 1:
+        return str(found[0]["id"])
+    if not found:
+        raise NoRecord(f"expected a recorded {what}, got {name!r}; `{where_listed}` lists them")
+    several = ", ".join(f"{row['id'][:12]} {row['about']}".strip() for row in found[:5])
+    raise NoRecord(
+        f"expected one {what}, got {name!r}, which fits {len(found)}: {several}; give more digits"
+    )

@@ -1,0 +1,166 @@
+"""The schema, as the ordered list of changes that made it.
+
+`PRAGMA user_version` of a file counts the migrations it has seen.  Each runs in one transaction
+together with the new count, so that a file is always at a version.  A migration is never edited
+once released: add the next one.
+"""
+
+from collections.abc import Callable, Sequence
+
+import sqlite_utils
+
+APPLICATION_ID = 0x484C4F54
+"""`HLOT`, in the header of each of our files: tells them from other programs' SQLite files."""
+
+Migration = Callable[[sqlite_utils.Database], None]
+
+
+def version_1(db: sqlite_utils.Database) -> None:
+    """Dates are ISO 8601 in UTC, JSON is text; a column named after a table holds its key."""
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    _things_of_their_own(db)
+    _runs(db)
+    _trials(db)
+    _finals(db)
+
+
+def _things_of_their_own(db: sqlite_utils.Database) -> None:
+    """Rows keyed by a hash of what they are: equal in every database."""
+    db.table("kernels").create(
+        {"key": str, "family": str, "text": str, "label": str},
+        pk="key",
+        not_null={"family", "text"},
+        strict=True,
+    ).create_index(["family"])
+    db.table("targets").create(
+        {"fingerprint": str, "name": str, "identity": str, "properties": str},
+        pk="fingerprint",
+        not_null={"name", "identity"},
+        strict=True,
+    )
+    db.table("toolchains").create(
+        {"key": str, "versions": str}, pk="key", not_null={"versions"}, strict=True
+    )
+    db.table("programs").create(
+        {"key": str, "name": str, "source": str}, pk="key", not_null={"name"}, strict=True
+    )
+    db.table("sites").create(
+        {"program": str, "name": str, "kernel": str, "label": str, "weight": float},
+        pk=("program", "name"),
+        not_null={"kernel", "label", "weight"},
+        foreign_keys=[("program", "programs", "key"), ("kernel", "kernels", "key")],
+        strict=True,
+    )
+
+
+def _runs(db: sqlite_utils.Database) -> None:
+    """`cache`, `threads`, `numerics`: the setting of the whole run.
+
+    `options`, `summary`: JSON objects.
+    """
+    db.table("runs").create(
+        {
+            "id": str, "program": str, "target": str, "toolchain": str,
+            "cache": str, "threads": int, "numerics": str,
+            "options": str, "seed": int, "started": str, "finished": str, "summary": str,
+        },
+        pk="id",
+        not_null={
+            "target", "toolchain", "cache", "threads", "numerics", "options", "seed", "started",
+        },
+        foreign_keys=[
+            ("program", "programs", "key"),
+            ("target", "targets", "fingerprint"),
+            ("toolchain", "toolchains", "key"),
+        ],
+        strict=True,
+    ).create_index(["program", "started"])  # fmt: skip
+
+
+def _trials(db: sqlite_utils.Database) -> None:
+    """Trials, and the searcher's state after the last batch.
+
+    Either the samples and what belongs to them are there, or the failure.  `time_s` is the median
+    of `samples_s`; `number` counts the trials of a run.
+    """
+    trials = db.table("trials").create(
+        {
+            "id": str, "run": str, "kernel": str,
+            "target": str, "toolchain": str, "cache": str, "threads": int,
+            "schedule": str, "samples_s": str, "time_s": float, "clock": str, "numerics": str,
+            "error": float, "build_s": float, "failure_kind": str, "failure_message": str,
+            "batch": int, "number": int, "recorded": str,
+        },
+        pk="id",
+        not_null={
+            "run", "kernel", "target", "toolchain", "cache", "threads",
+            "schedule", "batch", "number", "recorded",
+        },
+        foreign_keys=[
+            ("run", "runs", "id"),
+            ("kernel", "kernels", "key"),
+            ("target", "targets", "fingerprint"),
+            ("toolchain", "toolchains", "key"),
+        ],
+        strict=True,
+    )  # fmt: skip
+    trials.create_index(["kernel", "target", "toolchain", "cache", "threads"])
+    trials.create_index(["run", "number"])
+    db.table("states").create(
+        {"run": str, "kernel": str, "batch": int, "state": bytes},
+        pk=("run", "kernel"),
+        not_null={"batch", "state"},
+        foreign_keys=[("run", "runs", "id"), ("kernel", "kernels", "key")],
+        strict=True,
+    )
+
+
+def _finals(db: sqlite_utils.Database) -> None:
+    """Champion against default, one row a kernel and run; `numerics` is the least that the
+    schedule needs.
+    """
+    db.table("finals").create(
+        {
+            "run": str, "kernel": str, "schedule": str, "numerics": str,
+            "default_s": str, "tuned_s": str, "speedup": float, "low": float, "high": float,
+            "decision": str, "margin": float, "flops": int, "dtype": str, "decided": str,
+        },
+        pk=("run", "kernel"),
+        not_null={
+            "schedule", "numerics", "default_s", "tuned_s", "speedup", "low", "high",
+            "decision", "margin", "decided",
+        },
+        foreign_keys=[("run", "runs", "id"), ("kernel", "kernels", "key")],
+        strict=True,
+    ).create_index(["kernel"])  # fmt: skip
+
+
+MIGRATIONS: tuple[Migration, ...] = (version_1,)
+
+TABLES = (
+    "kernels", "targets", "toolchains", "programs", "sites", "runs", "trials", "states", "finals",
+)  # fmt: skip
+"""Parents before children: rows may be copied in this order without breaking a foreign key."""
+
+
+def version(db: sqlite_utils.Database) -> int:
+    """How many migrations the file has seen."""
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(db: sqlite_utils.Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Brings a file to the newest version.
+
+    Several processes may do so at once: each step is taken by one of them.
+    """
+    while version(db) < len(migrations):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            seen = version(db)
+            if seen < len(migrations):
+                migrations[seen](db)
+                db.execute(f"PRAGMA user_version = {seen + 1}")
+            db.commit()
+        except BaseException:
+            db.rollback()
+            raise

@@ -1,0 +1,313 @@
+"""JSON lines: the database as text.  Each line is one record, of a trial, a final or a run.
+
+A record is self-contained: it carries the kernel's text, the target's identity and the toolchain's
+versions, never only their hashes.  Any line alone, on any machine, says what was tried and what
+came of it.  Units stand in the names.  The states of searchers stay behind: `merge` carries them.
+"""
+
+import gzip
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any, TextIO, cast, get_args
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import CacheMode, Clock, FailureKind, Numerics
+from hlotune.schedules.errors import DatabaseError
+from hlotune.schedules.target import Properties
+from hlotune.tuning_logs import finals, rows
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.merge import CHUNK, absorb
+from hlotune.tuning_logs.migrations import TABLES
+from hlotune.tuning_logs.rows import Row
+
+FORMAT = 1
+"""Of the lines, as `"hlotune": 1`; a reader skips lines of a newer one."""
+
+RUN_COLUMNS = ("id", "cache", "threads", "numerics", "options", "seed", "started")
+"""What a record of a trial or final tells of its run."""
+
+JSON_COLUMNS = frozenset(
+    {"schedule", "samples_s", "default_s", "tuned_s", "options", "summary"}
+    | {"identity", "properties", "versions"}
+)
+
+RowsOf = list[tuple[str, Row]]
+"""(table, row)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    records: int
+    """Lines taken, known ones included."""
+    added: int
+    """New trials, finals and runs."""
+    broken: int
+    """Lines skipped."""
+    problems: tuple[str, ...]
+    """Line number and reason of the first five that were skipped."""
+
+
+def export_records(database: Database, path: str | Path) -> int:
+    """Writes all of a database, compressed if the name ends in `.gz`; returns the number of lines.
+
+    The file appears whole or not at all.  Raises DatabaseError where it cannot be written.
+    """
+    path, lines = Path(path), 0
+    part = path.with_name(f".{os.getpid()}.{path.name}")
+    with _file_errors(path):
+        try:
+            with _opened(part, "wt") as out:
+                for record in records(database):
+                    out.write(json.dumps(record, separators=(",", ":")) + "\n")
+                    lines += 1
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    return lines
+
+
+def import_records(database: Database, path: str | Path) -> Imported:
+    """Adds what the lines say; a line that cannot be used is skipped and counted, never fatal.
+
+    Importing twice changes nothing.  Raises DatabaseError where the file cannot be opened.
+    """
+    taken, added, problems = 0, 0, list[str]()
+    with _file_errors(Path(path)), _opened(Path(path), "rt") as source:
+        lines = _numbered(source, problems)
+        while chunk := list(islice(lines, CHUNK)):
+            with database.writing():
+                for number, line in chunk:
+                    try:
+                        added += _absorb_line(database, line)
+                        taken += 1
+                    except BROKEN as error:
+                        problems.append(f"line {number}: {type(error).__name__}: {error}"[:300])
+    return Imported(records=taken, added=added, broken=len(problems), problems=tuple(problems[:5]))
+
+
+BROKEN = (
+    AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError,
+    sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
+)  # fmt: skip
+"""What a line that is no record of ours can raise on its way into the tables, which are typed."""
+
+
+def records(database: Database) -> Iterator[dict[str, Any]]:
+    """The records of a database: runs, finals, then trials in the order of recording."""
+    for run in database.query("select * from runs order by started, id"):
+        yield _run_record(database, run)
+    parents = {t: _by_key(database, t) for t in ("kernels", "targets", "toolchains", "runs")}
+    for final in database.query("select * from finals order by decided, run, kernel"):
+        run = parents["runs"][final["run"]]
+        where = {"target": run["target"], "toolchain": run["toolchain"]}
+        yield _record("final", {**final, **where}, parents)
+    for trial in database.query("select * from trials order by recorded, number, id"):
+        yield _record("trial", trial, parents)
+
+
+def _by_key(database: Database, table: str) -> dict[str, Row]:
+    key = database.sql.table(table).pks[0]
+    return {row[key]: row for row in database.query(f"select * from {table}")}
+
+
+def _record(kind: str, row: Row, parents: dict[str, dict[str, Row]]) -> dict[str, Any]:
+    run = parents["runs"][row["run"]]
+    return {
+        "hlotune": FORMAT,
+        "record": kind,
+        **_decoded(row),
+        "kernel": _kernel_json(parents["kernels"][row["kernel"]]),
+        "target": _target_json(parents["targets"][row["target"]]),
+        "toolchain": json.loads(parents["toolchains"][row["toolchain"]]["versions"]),
+        "run": _decoded({column: run[column] for column in RUN_COLUMNS}),
+    }
+
+
+def _run_record(database: Database, run: Row) -> dict[str, Any]:
+    def one(table: str, key: str, value: str | None) -> Row | None:
+        found = database.query(f"select * from {table} where {key} = :key", {"key": value})
+        return found[0] if found else None
+
+    sites = database.query(
+        """select name, sites.label, weight, text, kernels.label as kernel_label
+        from sites join kernels on key = kernel where program = :program order by name""",
+        {"program": run["program"]},
+    )
+    for site in sites:
+        site["kernel"] = {"text": site.pop("text"), "label": site.pop("kernel_label")}
+    return {
+        "hlotune": FORMAT,
+        "record": "run",
+        **_decoded(run),
+        "program": one("programs", "key", run["program"]),
+        "target": _target_json(cast(Row, one("targets", "fingerprint", run["target"]))),
+        "toolchain": json.loads(cast(Row, one("toolchains", "key", run["toolchain"]))["versions"]),
+        "sites": sites,
+    }
+
+
+def _kernel_json(row: Row) -> dict[str, Any]:
+    return {"text": row["text"], "label": row["label"]}
+
+
+def _target_json(row: Row) -> dict[str, Any]:
+    return _decoded({"identity": row["identity"], "properties": row["properties"]})
+
+
+def _decoded(row: Row) -> dict[str, Any]:
+    """JSON columns as JSON; what does not parse stays text, and is for the reader to skip."""
+    return {k: _loaded(v) if k in JSON_COLUMNS and v is not None else v for k, v in row.items()}
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _absorb_line(database: Database, line: str) -> int:
+    """Adds one record, or nothing of it; returns 1 where it was new."""
+    record = json.loads(line)
+    if record["hlotune"] > FORMAT:
+        raise ValueError(f"expected format {FORMAT}, got {record['hlotune']}: upgrade hlotune")
+    parts = READERS[record["record"]](record)
+    parts.sort(key=lambda part: TABLES.index(part[0]))
+    with database.sql.atomic():
+        new = [absorb(database, table, [row]) for table, row in parts]
+    return new[-1]  # the record's own row: all others are what it refers to
+
+
+def _trial_rows(record: dict[str, Any]) -> RowsOf:
+    parents, keys = _parent_rows(record)
+    row = {**_columns(record, "id", "threads", "batch", "number", "recorded"), **keys}
+    row["schedule"] = _schedule_text(record)
+    row["cache"] = _one_of(record["cache"], CacheMode)
+    measured = record["samples_s"] is not None
+    if measured:
+        samples = rows.samples_of(rows.dumps(record["samples_s"]))
+        row |= {"samples_s": rows.dumps(samples), "time_s": median(samples)}
+        row |= {"clock": _one_of(record["clock"], Clock)}
+        row |= {"numerics": _one_of(record["numerics"], Numerics)}
+        row |= {"error": float(record["error"]), "build_s": float(record["build_s"])}
+    else:
+        row |= dict.fromkeys(("samples_s", "time_s", "clock", "numerics", "error", "build_s"))
+    failure = None if measured else _one_of(record["failure_kind"], FailureKind)
+    row |= {"failure_kind": failure, "failure_message": record["failure_message"]}
+    return [*parents, ("trials", row)]
+
+
+def _final_rows(record: dict[str, Any]) -> RowsOf:
+    parents, keys = _parent_rows(record)
+    row = _columns(record, "speedup", "low", "high", "margin", "flops", "dtype", "decided")
+    row |= {"run": keys["run"], "kernel": keys["kernel"], "schedule": _schedule_text(record)}
+    row["numerics"] = _one_of(record["numerics"], Numerics)
+    row["decision"] = _one_of(record["decision"], finals.Outcome)
+    for samples in ("default_s", "tuned_s"):
+        row[samples] = rows.dumps(rows.samples_of(rows.dumps(record[samples])))
+    return [*parents, ("finals", row)]
+
+
+def _run_rows(record: dict[str, Any]) -> RowsOf:
+    program = record["program"]
+    parts, keys = _place_rows(record)
+    row = _run_row(record, keys) | {"finished": record["finished"], "summary": None}
+    if record["summary"] is not None:
+        row["summary"] = rows.dumps(record["summary"])
+        rows.summary_of(row["summary"])
+    if program is not None:
+        row["program"] = program["key"]
+        parts.append(("programs", _columns(program, "key", "name", "source")))
+    for site in record["sites"]:
+        kernel = _kernel_row(site["kernel"])
+        columns = {**_columns(site, "name", "label", "weight"), "kernel": kernel["key"]}
+        parts += [("kernels", kernel), ("sites", {"program": program["key"], **columns})]
+    return [*parts, ("runs", row)]
+
+
+READERS: dict[str, Callable[[dict[str, Any]], RowsOf]] = {
+    "trial": _trial_rows,
+    "final": _final_rows,
+    "run": _run_rows,
+}
+
+
+def _parent_rows(record: dict[str, Any]) -> tuple[RowsOf, Row]:
+    parts, keys = _place_rows(record)
+    kernel, run = _kernel_row(record["kernel"]), _run_row(record["run"], keys)
+    parts += [("kernels", kernel), ("runs", {**run, "finished": None, "summary": None})]
+    return parts, {**keys, "kernel": kernel["key"], "run": run["id"]}
+
+
+def _place_rows(record: dict[str, Any]) -> tuple[RowsOf, Row]:
+    measured = record["target"]["properties"]
+    properties = None if measured is None else Properties(**measured)
+    target = rows.target_row(rows.target_of(record["target"]["identity"]), properties)
+    toolchain = rows.toolchain_row(rows.toolchain_of(record["toolchain"]))
+    keys = {"target": target["fingerprint"], "toolchain": toolchain["key"]}
+    return [("targets", target), ("toolchains", toolchain)], keys
+
+
+def _kernel_row(data: dict[str, Any]) -> Row:
+    return rows.kernel_row(Kernel(data["text"]), data["label"])
+
+
+def _run_row(data: dict[str, Any], keys: Row) -> Row:
+    row = _columns(data, *RUN_COLUMNS) | {"options": rows.dumps(data["options"]), "program": None}
+    row["cache"] = _one_of(data["cache"], CacheMode)
+    row["numerics"] = _one_of(data["numerics"], Numerics)
+    return row | keys
+
+
+def _schedule_text(record: dict[str, Any]) -> str:
+    """Kept as it came: another version of hlotune may read what this one cannot."""
+    value = record["schedule"]
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _columns(data: dict[str, Any], *names: str) -> Row:
+    return {name: data[name] for name in names}
+
+
+def _one_of(value: str, choices: Any) -> str:
+    if value not in get_args(choices):
+        raise ValueError(f"expected one of {', '.join(get_args(choices))}, got {value!r}")
+    return value
+
+
+def _numbered(source: Iterable[str], problems: list[str]) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank; a compressed file that ends too early is one more broken line."""
+    number = 0
+    try:
+        for number, line in enumerate(source, 1):
+            if line.strip():
+                yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        problems.append(f"line {number + 1}: the file cannot be read further ({error})")
+
+
+def _opened(path: Path, mode: str) -> TextIO:
+    """Bytes that are no UTF-8 become surrogates, which spoil their own line and no other."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    return cast(TextIO, opened(path, mode, encoding="utf-8", errors="surrogateescape"))
+
+
+@contextmanager
+def _file_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise DatabaseError(
+            f"records {path}: cannot be opened ({reason}); check the path"
+        ) from error

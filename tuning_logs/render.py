@@ -1,0 +1,141 @@
+"""A report as tables for a terminal; plain text elsewhere."""
+
+import io
+import sys
+from math import log10
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hlotune.tuning_logs.report import KernelReport, Report, Speedup
+
+WIDTH = 160
+"""Columns of the widest table: no figure is ever cut, not even in a narrow terminal."""
+
+LABEL = 32
+"""Characters of a kernel's label that are shown."""
+
+
+def render(report: Report, *, color: bool | None = None) -> str:
+    """The report as text, with colours where `color` says so, by default where stdout is a
+    terminal.
+    """
+    color = sys.stdout.isatty() if color is None else color
+    out = io.StringIO()
+    console = Console(
+        file=out, width=WIDTH, force_terminal=color, no_color=not color, highlight=False
+    )
+    console.print(_head(report), end="")
+    console.print(_kernel_table(report))
+    if report.failures:
+        console.print(_failure_table(report))
+    console.print(_whole(report), end="")
+    lines = out.getvalue().splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def time_text(seconds: float | None) -> str:
+    """Three significant digits, in the unit that suits: `231 us`, `4.10 ms`, `-` for None."""
+    if seconds is None:
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 0.9995:
+            return f"{_three_digits(seconds * scale)} {unit}"
+    return f"{_three_digits(seconds * 1e9)} ns"
+
+
+def _three_digits(value: float) -> str:
+    whole = int(log10(value)) + 1 if value >= 1 else 1
+    return f"{value:.{max(0, 3 - whole)}f}"
+
+
+def _head(report: Report) -> Text:
+    took = "unfinished" if report.wall_s is None else f"{report.wall_s:.1f} s"
+    versions = ", ".join(f"{k} {v}" for k, v in report.toolchain.items() if v)
+    return Text(
+        f"{report.program or 'kernels alone'} on {report.target}, {report.threads} threads, "
+        f"cache {report.cache}, numerics {report.numerics}\n"
+        f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
+        f"{report.trials} trials, {took}\n"
+        f"{versions}\n"
+    )
+
+
+def _kernel_table(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True, padding=(0, 1, 0, 0))
+    failed = sum(kernel.failures for kernel in report.kernels)
+    columns = {
+        "kernel": "all kernels", "key": "", "sites": "",
+        "trials": str(report.trials), "failed": str(failed),
+        "default": "", "used": "", "speedup": "", "best, 95 %": "", "GFLOP/s": "", "of peak": "",
+        "decision": "", "won": f"{report.won} of {len(report.kernels)}",
+    }  # fmt: skip
+    for name, footer in columns.items():
+        words = name in ("kernel", "key", "decision", "won")
+        table.add_column(name, footer, justify="left" if words else "right", no_wrap=True)
+    for kernel in report.kernels:
+        table.add_row(*map(Text, _kernel_cells(kernel)), style="green" if kernel.won else None)
+    return table
+
+
+def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
+    """`best, 95 %` is the interval of the best candidate's speedup, won or not."""
+    champion = kernel.champion
+    interval = f"{champion.speedup_low:.2f} to {champion.speedup_high:.2f}" if champion else "-"
+    rate, share = kernel.flop_per_s, kernel.share_of_peak
+    return (
+        kernel.label[:LABEL] or "-",
+        kernel.key[:8],
+        _sites(kernel),
+        str(kernel.trials),
+        str(kernel.failures),
+        time_text(champion.default_s if champion else None),
+        time_text(kernel.used_s),
+        f"{kernel.speedup:.2f}",
+        interval,
+        "-" if rate is None else f"{rate / 1e9:.1f}",
+        "-" if share is None else f"{share:.0%}",
+        kernel.decision,
+        "yes" if kernel.won else "no",
+    )
+
+
+def _sites(kernel: KernelReport) -> str:
+    """`3`, or `2 x 24` where a site runs more than once."""
+    if not kernel.sites or kernel.calls == kernel.sites:
+        return str(kernel.sites)
+    return f"{kernel.sites} x {kernel.calls / kernel.sites:.3g}"
+
+
+def _failure_table(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("failed candidates")
+    table.add_column("count", justify="right")
+    table.add_column("kernel of the example")
+    table.add_column("the latest message", max_width=80, overflow="fold")
+    for line in report.failures:
+        cells = (line.kind, str(line.count), line.kernel[:8], line.message.strip())
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _whole(report: Report) -> Text:
+    if report.whole is None:
+        return Text("whole program: not timed\n")
+    return Text(f"whole program: {_speedup_text(report.whole)}{_error(report)}\n")
+
+
+def _speedup_text(speedup: Speedup) -> str:
+    return (
+        f"default {time_text(speedup.default_s)}, tuned {time_text(speedup.tuned_s)}: "
+        f"{speedup.speedup:.2f}x (95 % interval {speedup.speedup_low:.2f} "
+        f"to {speedup.speedup_high:.2f})"
+    )
+
+
+def _error(report: Report) -> str:
+    if report.error_tolerances is None:
+        return ", not checked against the oracle"
+    return f", largest error {report.error_tolerances:.2g} of the tolerance"

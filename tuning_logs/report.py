@@ -1,0 +1,197 @@
+"""The report of a run, from records alone: what was won, what was kept, and how sure that is.
+
+A kernel that kept XLA's own code counts as 1.00 and as not won.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from statistics import median
+
+from hlotune.tuning_logs import rows
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Paired, Summary
+from hlotune.tuning_logs.listing import FailureLine, failures, find_run
+from hlotune.tuning_logs.rows import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """Default against tuned, timed in turns: medians, the ratio with its 95 % interval, samples."""
+
+    default_s: float
+    tuned_s: float
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    default_samples_s: tuple[float, ...]
+    tuned_samples_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelReport:
+    key: str
+    label: str
+    sites: int
+    """Places of the program where the kernel can stand."""
+    calls: float
+    """How often those run in one run of the program."""
+    trials: int
+    failures: int
+    decision: str
+    """`tuned`, `kept xla`, or `not compared` where the run ended before that."""
+    won: bool = False
+    champion: Speedup | None = None
+    """The best candidate against the default, whether it won or not."""
+    used_s: float | None = None
+    """Time of what `apply` uses: the champion's where it won, else the default's."""
+    speedup: float = 1.0
+    """Of what `apply` uses: 1 unless won."""
+    flop_per_s: float | None = None
+    """Of what `apply` uses; None where the arithmetic was not recorded."""
+    share_of_peak: float | None = None
+    """Of the measured multiply-add peak of its element type, all threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    run: str
+    program: str
+    source: str
+    target: str
+    fingerprint: str
+    toolchain: dict[str, str]
+    cache: str
+    threads: int
+    numerics: str
+    seed: int
+    started: str
+    finished: str | None
+    wall_s: float | None
+    trials: int
+    failures: tuple[FailureLine, ...]
+    kernels: tuple[KernelReport, ...]
+    """Most time in the default program first."""
+    whole: Speedup | None
+    """The whole program; None where it was not timed."""
+    error_tolerances: float | None
+    """Largest deviation of the tuned program from the oracle, in tolerances of `standard`."""
+
+    @property
+    def won(self) -> int:
+        return sum(kernel.won for kernel in self.kernels)
+
+
+def report(database: Database, name: str) -> Report:
+    """The report of a run (an id or its prefix), or of the newest run of a program (name or key).
+
+    Raises NoRecord where there is none.
+    """
+    run = database.query(
+        """select runs.*, targets.name as device, properties, versions,
+            programs.name as program_name, source
+        from runs join targets on fingerprint = target join toolchains on toolchains.key = toolchain
+        left join programs on programs.key = program where runs.id = :id""",
+        {"id": find_run(database, name)},
+    )[0]
+    kernels = sorted(_kernels(database, run), key=_default_share)
+    summary = rows.summary_of(run["summary"])
+    return Report(
+        run=run["id"],
+        program=run["program_name"] or "",
+        source=run["source"] or "",
+        target=run["device"],
+        fingerprint=run["target"],
+        toolchain=json.loads(run["versions"]),
+        cache=run["cache"],
+        threads=run["threads"],
+        numerics=run["numerics"],
+        seed=run["seed"],
+        started=run["started"],
+        finished=run["finished"],
+        wall_s=_wall_s(run, summary),
+        trials=sum(kernel.trials for kernel in kernels),
+        failures=failures(database, run["id"]),
+        kernels=tuple(kernels),
+        whole=_speedup(summary.whole) if summary and summary.whole else None,
+        error_tolerances=summary.error if summary else None,
+    )
+
+
+def to_json(report: Report) -> str:
+    """The report as JSON, by `report.schema.json`: units stand in the names."""
+    return json.dumps({"version": 1, "won": report.won, **asdict(report)}, indent=2)
+
+
+def _kernels(database: Database, run: Row) -> list[KernelReport]:
+    """Those that the run tried or compared."""
+    found = database.query(
+        """select key, coalesce(kernels.label, '') as label,
+            (select count(*) from sites where kernel = key and program = :program) as sites,
+            (select coalesce(sum(weight), 0) from sites
+                where kernel = key and program = :program) as calls,
+            (select count(*) from trials where kernel = key and run = :id) as trials,
+            (select count(failure_kind) from trials where kernel = key and run = :id) as failures
+        from kernels where key in (select kernel from trials where run = :id
+            union select kernel from finals where run = :id)""",
+        {"id": run["id"], "program": run["program"]},
+    )
+    finals = {f["kernel"]: f for f in database.query("select * from finals where run = :id", run)}
+    peaks = json.loads(run["properties"] or "{}").get("flops_per_s", {})
+    return [_kernel(database, row, finals.get(row["key"]), peaks) for row in found]
+
+
+def _kernel(
+    database: Database, counts: Row, final_row: Row | None, peaks: dict[str, float]
+) -> KernelReport:
+    final = _readable(database, final_row)
+    if final is None:
+        return KernelReport(**counts, decision="not compared")
+    champion = _speedup(final.paired)
+    used_s = champion.tuned_s if final.won else champion.default_s
+    flop_per_s = final.flops / used_s if final.flops else None
+    peak = peaks.get(final.dtype or "")
+    return KernelReport(
+        **counts,
+        decision="tuned" if final.won else "kept xla",
+        won=final.won,
+        champion=champion,
+        used_s=used_s,
+        speedup=champion.speedup if final.won else 1.0,
+        flop_per_s=flop_per_s,
+        share_of_peak=flop_per_s / peak if flop_per_s and peak else None,
+    )
+
+
+def _readable(database: Database, row: Row | None) -> Final | None:
+    try:
+        return None if row is None else rows.final_of(row)
+    except ValueError:
+        database.unreadable += 1
+        return None
+
+
+def _speedup(paired: Paired) -> Speedup:
+    return Speedup(
+        default_s=median(paired.default_s),
+        tuned_s=median(paired.tuned_s),
+        speedup=paired.speedup,
+        speedup_low=paired.low,
+        speedup_high=paired.high,
+        default_samples_s=paired.default_s,
+        tuned_samples_s=paired.tuned_s,
+    )
+
+
+def _default_share(kernel: KernelReport) -> tuple[float, str]:
+    default_s = kernel.champion.default_s if kernel.champion else 0.0
+    return -default_s * max(kernel.calls, 1.0), kernel.key
+
+
+def _wall_s(run: Row, summary: Summary | None) -> float | None:
+    if summary:
+        return summary.wall_s
+    if run["finished"] is None:
+        return None
+    span = datetime.fromisoformat(run["finished"]) - datetime.fromisoformat(run["started"])
+    return span.total_seconds()

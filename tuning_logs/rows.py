@@ -1,0 +1,197 @@
+"""Values to rows of the database and back.
+
+JSON columns are compact, keys sorted, so that equal values are equal text.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import uuid4
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import (
+    CacheMode,
+    Candidate,
+    Clock,
+    Failure,
+    FailureKind,
+    Measurement,
+    Numerics,
+    Outcome,
+    Trial,
+)
+from hlotune.schedules import target as targets
+from hlotune.schedules.schedule import Schedule
+from hlotune.tuning_logs import finals
+
+Row = dict[str, Any]
+"""Column to value, as SQLite takes and gives them."""
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def new_id() -> str:
+    return uuid4().hex
+
+
+def dumps(value: object) -> str:
+    """JSON with full precision.
+
+    Raises ValueError for NaN and infinities, which no other reader would take.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def kernel_row(kernel: Kernel, label: str | None = None) -> Row:
+    return {"key": kernel.key, "family": kernel.family, "text": kernel.text, "label": label}
+
+
+def target_row(target: targets.Target, properties: targets.Properties | None = None) -> Row:
+    return {
+        "fingerprint": target.fingerprint,
+        "name": target.name,
+        "identity": dumps(asdict(target)),
+        "properties": None if properties is None else dumps(asdict(properties)),
+    }
+
+
+def target_of(identity: Mapping[str, Any]) -> targets.Target:
+    """Raises TypeError where a field is missing or unknown."""
+    return targets.Target(**{**identity, "features": tuple(identity["features"])})
+
+
+def toolchain_row(toolchain: targets.Toolchain) -> Row:
+    return {"key": toolchain.key, "versions": dumps(asdict(toolchain))}
+
+
+def toolchain_of(versions: Mapping[str, Any]) -> targets.Toolchain:
+    """Raises TypeError where a field is missing or unknown."""
+    return targets.Toolchain(**versions)
+
+
+def trial_row(trial: Trial, run: Row, batch: int, number: int) -> Row:
+    """A new row of `trials`, under the run's target and toolchain; a failure takes the run's
+    cache mode.
+    """
+    return {
+        "id": new_id(),
+        "run": run["id"],
+        "kernel": trial.candidate.kernel.key,
+        "target": run["target"],
+        "toolchain": run["toolchain"],
+        "threads": run["threads"],
+        "schedule": trial.candidate.schedule.to_json(),
+        "batch": batch,
+        "number": number,
+        "recorded": now(),
+        **_outcome_columns(trial.outcome, run["cache"]),
+    }
+
+
+def _outcome_columns(outcome: Outcome, cache: CacheMode) -> Row:
+    measured = ("samples_s", "time_s", "clock", "numerics", "error", "build_s")
+    if isinstance(outcome, Failure):
+        failure = {"failure_kind": outcome.kind, "failure_message": outcome.message}
+        return {"cache": cache, **dict.fromkeys(measured), **failure}
+    values = (
+        dumps(outcome.samples_s),
+        outcome.time_s,
+        outcome.clock,
+        outcome.numerics,
+        outcome.error,
+        outcome.build_s,
+    )
+    return {
+        "cache": outcome.cache,
+        **dict(zip(measured, values, strict=True)),
+        "failure_kind": None,
+        "failure_message": None,
+    }
+
+
+def trial_of(row: Row, kernel: Kernel) -> Trial:
+    """Raises ValueError (ScheduleError is one) where schedule or samples do not parse any more."""
+    candidate = Candidate(kernel, Schedule.from_json(row["schedule"]))
+    if row["failure_kind"] is not None:
+        kind = cast(FailureKind, row["failure_kind"])
+        return Trial(candidate, Failure(kind, row["failure_message"] or ""))
+    return Trial(
+        candidate,
+        Measurement(
+            samples_s=samples_of(row["samples_s"]),
+            clock=cast(Clock, row["clock"]),
+            cache=cast(CacheMode, row["cache"]),
+            numerics=cast(Numerics, row["numerics"]),
+            error=row["error"],
+            build_s=row["build_s"],
+        ),
+    )
+
+
+def samples_of(text: str | None) -> tuple[float, ...]:
+    """Raises ValueError unless the text is a JSON array of one or more finite positive numbers."""
+    values = json.loads(text or "null")
+    if not isinstance(values, list) or not values or not all(map(_is_time, values)):
+        raise ValueError(f"expected samples in seconds, a JSON array of numbers, got {text!r:.80}")
+    return tuple(map(float, values))
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+
+
+def final_row(run: str, kernel: Kernel, final: finals.Final) -> Row:
+    return {
+        "run": run,
+        "kernel": kernel.key,
+        "schedule": final.schedule.to_json(),
+        "numerics": final.numerics,
+        "default_s": dumps(final.paired.default_s),
+        "tuned_s": dumps(final.paired.tuned_s),
+        "speedup": final.paired.speedup,
+        "low": final.paired.low,
+        "high": final.paired.high,
+        "decision": final.outcome,
+        "margin": final.margin,
+        "flops": final.flops,
+        "dtype": final.dtype,
+        "decided": now(),
+    }
+
+
+def final_of(row: Row) -> finals.Final:
+    """Raises ValueError where schedule or samples do not parse any more."""
+    return finals.Final(
+        schedule=Schedule.from_json(row["schedule"]),
+        numerics=cast(Numerics, row["numerics"]),
+        paired=finals.Paired(
+            default_s=samples_of(row["default_s"]),
+            tuned_s=samples_of(row["tuned_s"]),
+            speedup=row["speedup"],
+            low=row["low"],
+            high=row["high"],
+        ),
+        outcome=cast(finals.Outcome, row["decision"]),
+        margin=row["margin"],
+        flops=row["flops"],
+        dtype=row["dtype"],
+    )
+
+
+def summary_of(text: str | None) -> finals.Summary | None:
+    """Raises TypeError or ValueError where the JSON is no summary."""
+    if text is None:
+        return None
+    data = json.loads(text)
+    whole = data.pop("whole", None)
+    return finals.Summary(whole=None if whole is None else _paired_of(whole), **data)
+
+
+def _paired_of(data: Mapping[str, Any]) -> finals.Paired:
+    samples = {name: tuple(data[name]) for name in ("default_s", "tuned_s")}
+    return finals.Paired(**{**data, **samples})
