@@ -1,0 +1,1 @@
+"""The `tune` command: each sub-command parses, calls, prints.  Start at `main.py`."""

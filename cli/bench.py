@@ -1,0 +1,94 @@
+"""`tune bench`: the whole program, default against tuned."""
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program, database_path
+from hlotune.cli.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from hlotune.deploy.accuracy import Accuracy
+    from hlotune.deploy.apply import Explanation
+    from hlotune.deploy.bench import BenchResult
+
+EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
+
+
+def bench(
+    program: Program,
+    database: Database = None,
+    numerics: Numerics = "standard",
+    pairs: Annotated[int, typer.Option(min=6, help="Pairs of samples, default and tuned.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
+    arg: ArgumentTypes = None,
+    json: Json = False,
+) -> None:
+    """Checks the tuned program, then times it against the default."""
+    from hlotune.deploy.apply import apply
+    from hlotune.deploy.bench import bench as measured
+    from hlotune.hlo.program import load
+    from hlotune.schedules.errors import NoRecord
+
+    path = database_path(database)
+    loaded = load(program, argument_types=arg or ())
+    tuned = apply(loaded, database=path, numerics=numerics)
+    if all(e.status == "no record" for e in tuned.explain()):
+        raise NoRecord(
+            f"program {loaded.name}: expected records of its kernels in {path}, found none that "
+            "hold here; `tune run` makes them, `tune explain` says what is missing"
+        )
+    result = measured(loaded, tuned, pairs=pairs, seed=seed)
+    if json:
+        return print_json(result.to_json())
+    return print_result(result)
+
+
+def print_result(result: "BenchResult") -> None:
+    from statistics import median
+
+    from hlotune.tuning_logs.render import time_text
+
+    default, tuned = time_text(median(result.default_s)), time_text(median(result.tuned_s))
+    ratio = result.speedup
+    high = f"{ratio.high:.2f}" if math.isfinite(ratio.high) else "unknown"
+    replaced = sum(e.status == "tuned" for e in result.kernels)
+    print(
+        f"{result.program}: default {default}, tuned {tuned} a call, {replaced} kernels replaced\n"
+        f"speedup {ratio.median:.2f}x, 95 % interval {ratio.low:.2f} to {high}, "
+        f"{len(result.default_s)} pairs of {result.calls_per_sample} calls"
+    )
+    print()
+    columns = ["site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", "status"]
+    recorded = [e for e in result.kernels if e.status != "no record"]
+    print_table(columns, map(kernel_cells, recorded))
+    print(f"{len(result.kernels) - len(recorded)} more sites have no record\n")
+    columns = ["inputs", ">result", ">error of tuned", ">of default"]
+    print_table(columns, map(accuracy_cells, result.accuracy))
+    if result.shortfalls:
+        print()
+    for part in result.shortfalls:
+        promised, gained = time_text(part.promised_s), f"{part.gained_s * 1e6:.1f} us"
+        print(f"{', '.join(part.sites)}: records promise {promised} less, measured {gained}")
+
+
+def kernel_cells(e: "Explanation") -> tuple[str, ...]:
+    """Times are those of the records that decided, by the clock of the search."""
+    from statistics import median
+
+    from hlotune.tuning_logs.render import time_text
+
+    name = (e.site.name, e.site.kernel.key[:8], e.site.label, f"{e.site.weight:g}")
+    if e.paired is None:
+        return (*name, "-", "-", "-", e.status)
+    times = (time_text(median(e.paired.default_s)), time_text(median(e.paired.tuned_s)))
+    interval = f"{e.paired.speedup:.2f} [{e.paired.low:.2f}, {e.paired.high:.2f}]"
+    return (*name, *times, interval, e.status)
+
+
+def accuracy_cells(accuracy: "Accuracy") -> tuple[str, ...]:
+    """Relative root mean square errors."""
+    default = accuracy.default_error
+    of_default = "not known" if default is None else f"{default:.2g}"
+    return accuracy.inputs, str(accuracy.result), f"{accuracy.tuned_error:.2g}", of_default

@@ -1,0 +1,104 @@
+"""`tune db`: what a database holds, and its records as JSON lines."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hlotune.cli.options import Database, Json, database_path
+from hlotune.cli.printing import print_json, print_table, times
+
+EXAMPLE = "Example: tune db ls --database tuning.db"
+
+app = typer.Typer(help="Looks after the tuning database.", no_args_is_help=True)
+
+
+@app.command("ls", epilog=EXAMPLE)
+def ls(database: Database = None, json: Json = False) -> None:
+    """Lists the kernels recorded, most tried first."""
+    from hlotune.schedules.errors import NoRecord
+    from hlotune.tuning_logs import listing
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    path = database_path(database)
+    with TuningDatabase(path, create=False) as opened:
+        lines = listing.ls(opened)
+    if not lines:
+        raise NoRecord(f"database {path}: expected kernels, found none; `tune run` records them")
+    if json:
+        return print_json([asdict(line) for line in lines])
+    rows = [
+        (x.key[:8], x.label, str(x.trials), str(x.failures), str(x.targets), times(x.speedup))
+        for x in lines
+    ]
+    columns = ["kernel", "label", ">trials", ">failed", ">targets", ">best speedup"]
+    return print_table(columns, rows)
+
+
+@app.command("stats", epilog="Example: tune db stats --database tuning.db --json")
+def stats(database: Database = None, json: Json = False) -> None:
+    """Counts what is recorded: runs, trials, failures by kind, the largest speedups."""
+    from hlotune.tuning_logs import listing
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    with TuningDatabase(database_path(database), create=False) as opened:
+        found = listing.stats(opened)
+    if json:
+        return print_json(asdict(found))
+    print_table(["table", ">rows"], [(name, str(n)) for name, n in found.rows.items()])
+    if found.runs:
+        runs = [
+            (r.id[:8], r.program, r.started[:16], "yes" if r.finished else "no", str(r.trials))
+            for r in found.runs
+        ]
+        print()
+        print_table(["run", "program", "started (UTC)", "finished", ">trials"], runs)
+    if found.failures:
+        failures = [(f.kind, str(f.count), f.kernel[:8], f.message) for f in found.failures]
+        print()
+        print_table(["failure", ">count", "kernel", "latest message"], failures)
+    if found.speedups:
+        won = [(x.key[:8], x.label, times(x.speedup)) for x in found.speedups]
+        print()
+        print_table(["kernel", "label", ">speedup"], won)
+    return None
+
+
+@app.command("export", epilog="Example: tune db export records.jsonl --database tuning.db")
+def export(
+    file: Annotated[Path, typer.Argument(help="JSON lines to write.", show_default=False)],
+    database: Database = None,
+    json: Json = False,
+) -> None:
+    """Writes all records as JSON lines, each complete in itself."""
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.records import export_records
+
+    with TuningDatabase(database_path(database), create=False) as opened:
+        written = export_records(opened, file)
+    if json:
+        return print_json({"file": str(file), "records": written})
+    return print(f"{written} records in {file}")
+
+
+@app.command("import", epilog="Example: tune db import records.jsonl --database tuning.db")
+def import_(
+    file: Annotated[Path, typer.Argument(help="JSON lines to read.", show_default=False)],
+    database: Database = None,
+    json: Json = False,
+) -> None:
+    """Reads records from JSON lines; what is known already stays, broken lines are counted."""
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.records import import_records
+
+    with TuningDatabase(database_path(database)) as opened:
+        taken = import_records(opened, file)
+    if json:
+        return print_json(asdict(taken))
+    print(
+        f"{taken.records} records, {taken.added} of them new, {taken.broken} broken lines skipped"
+    )
+    for problem in taken.problems:
+        print(f"  {problem}")
+    return None

@@ -1,0 +1,44 @@
+"""`tune explain`: what applying the database does with each kernel, and why."""
+
+from typing import TYPE_CHECKING, Any
+
+from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program, database_path
+from hlotune.cli.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from hlotune.deploy.apply import Explanation
+
+EXAMPLE = "Example: tune explain examples/mlp.py:model --database tuning.db"
+
+
+def explain(
+    program: Program,
+    database: Database = None,
+    numerics: Numerics = "standard",
+    arg: ArgumentTypes = None,
+    json: Json = False,
+) -> None:
+    """Says of every site whether a tuned kernel is used, and why."""
+    from hlotune.deploy.apply import apply
+    from hlotune.hlo.program import load
+    from hlotune.schedules.errors import NoRecord
+
+    loaded = load(program, argument_types=arg or ())
+    found = apply(loaded, database=database_path(database), numerics=numerics).explain()
+    if not found:
+        raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
+    if json:
+        return print_json({"program": loaded.name, "sites": [as_json(e) for e in found]})
+    rows = [(e.site.name, e.site.kernel.key[:8], e.site.label, e.status, e.reason) for e in found]
+    return print_table(["site", "kernel", "label", "status", "why"], rows)
+
+
+def as_json(e: "Explanation") -> dict[str, Any]:
+    return {
+        "site": e.site.name,
+        "kernel": e.site.kernel.key,
+        "label": e.site.label,
+        "status": e.status,
+        "reason": e.reason,
+        "speedup": None if e.paired is None else e.paired.speedup,
+    }

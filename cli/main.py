@@ -1,0 +1,56 @@
+"""`tune`: the table of sub-commands, and what becomes of errors.
+
+Modules of commands import only what parses and prints; the rooms that load jax, xgboost or torch
+are imported inside the functions, so that `tune --help` answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from hlotune.cli import bench, db, explain, kernels, report, run, show, targets
+from hlotune.schedules.errors import HlotuneError, NoRecord
+
+NOTHING_FOUND = 1
+MISUSE = 2
+
+app = typer.Typer(
+    name="tune",
+    help="Finds faster schedules for the kernels of a program, and proves it.",
+    epilog="Example: tune run examples/mlp.py:model --budget 60s",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help and one-line errors, the same in a terminal and a log
+)
+app.command("run", epilog=run.EXAMPLE)(run.run)
+app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
+app.command("kernels", epilog=kernels.EXAMPLE)(kernels.kernels)
+app.command("show", epilog=show.EXAMPLE)(show.show)
+app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("report", epilog=report.EXAMPLE)(report.report)
+app.command("targets", epilog=targets.EXAMPLE)(targets.targets)
+app.add_typer(db.app, name="db", epilog=db.EXAMPLE)
+
+
+def main() -> None:
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit code: 0, 1 nothing found, 2 misuse, 130 interrupted.
+
+    With `HLOTUNE_DEBUG` set, an error of ours shows its traceback as well.
+    """
+    try:
+        app(list(arguments))
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else MISUSE
+    except HlotuneError as error:
+        if os.environ.get("HLOTUNE_DEBUG"):
+            raise
+        print(f"tune: {' '.join(str(error).split())}", file=sys.stderr)
+        return NOTHING_FOUND if isinstance(error, NoRecord) else MISUSE
+    return 0

@@ -1,0 +1,50 @@
+"""What commands print: JSON or tables, numbers with units that suit their size."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+PIPED_WIDTH = 200
+"""Columns of a table that no terminal shows: lines are for grep, not for folding."""
+
+
+def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Indented JSON; numbers that are not finite are an error, since JSON has none."""
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A table whose columns stand right where their name starts with `>`."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if right else "left", no_wrap=right)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
+
+
+def size(count: float | None, unit: str, base: int = 1000) -> str:
+    """`1.23 GFLOP`, `32 KiB`: a count with the prefix that suits it."""
+    if count is None:
+        return "-"
+    prefixes = ("", "Ki", "Mi", "Gi", "Ti") if base == 1024 else ("", "k", "M", "G", "T")
+    for prefix in prefixes[:-1]:
+        if abs(count) < base * 0.9995:
+            return f"{count:.4g} {prefix}{unit}"
+        count /= base
+    return f"{count:.4g} {prefixes[-1]}{unit}"
+
+
+def times(ratio: float | None) -> str:
+    """`1.23x`, a dash where there is no ratio."""
+    return "-" if ratio is None else f"{ratio:.2f}x"

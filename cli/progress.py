@@ -1,0 +1,143 @@
+"""A tuning run while it goes, on stderr: a live table in a terminal, a line an event elsewhere."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hlotune.search.progress import (
+    Batch,
+    Event,
+    Finalising,
+    Finished,
+    KernelSkipped,
+    KernelStarted,
+    Progress,
+    Started,
+    silent,
+)
+from hlotune.tuning_logs.render import time_text
+
+VISIBLE_KERNELS = 20
+"""Rows of the live table: those tuned last, so that it fits a screen."""
+
+
+@contextmanager
+def watching(*, quiet: bool = False) -> Iterator[Progress]:
+    """What to give to `tune` as `progress`."""
+    if quiet:
+        yield silent
+        return
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda event: print(line(event), file=sys.stderr, flush=True)
+        return
+    view = View()
+    with Live(view, console=console, refresh_per_second=4, transient=True) as live:
+
+        def show(event: Event) -> None:
+            view.update(event)
+            if isinstance(event, KernelSkipped | Finalising | Finished):
+                live.console.print(line(event), markup=False)
+
+        yield show
+
+
+def line(event: Event) -> str:
+    """An event in words."""
+    match event:
+        case Started():
+            return f"{event.kernels} kernels, {event.known_trials} trials known"
+        case KernelStarted():
+            default = time_text(event.default_s)
+            return f"[{event.index}/{event.count}] {event.label}: default {default}"
+        case KernelSkipped():
+            return f"{event.label}: left to XLA, {event.reason}"
+        case Batch():
+            return batch_line(event)
+        case Finalising():
+            after = "interrupted: " if event.interrupted else ""
+            return f"{after}comparing {event.kernels} champions with their defaults"
+        case Finished():
+            whole = "" if event.speedup is None else f", whole program {event.speedup:.2f}x"
+            won = f"{event.won} of {event.kernels} kernels won{whole}"
+            return f"{event.trials} trials in {event.wall_s:.0f} s: {won}"
+
+
+def batch_line(event: Batch) -> str:
+    parts = [
+        f"{event.trials} trials",
+        f"{event.label}: best {time_text(event.best_s)} of {time_text(event.default_s)}",
+        *([] if event.gflops is None else [f"{event.gflops:.1f} GFLOP/s"]),
+        *([] if event.peak_share is None else [f"{event.peak_share:.0%} of peak"]),
+        *([] if event.remaining_s is None else [f"{event.remaining_s:.0f} s left"]),
+    ]
+    return ", ".join(parts)
+
+
+@dataclass
+class View:
+    """The state of the live table, a renderable of rich: what the latest events said."""
+
+    kernels: dict[str, KernelStarted | Batch] = field(default_factory=dict)
+    """The latest event of each kernel by label, the one tuned last at the end."""
+    latest: Batch | None = None
+    note: str = "finding kernels"
+
+    def update(self, event: Event) -> None:
+        match event:
+            case Started():
+                self.note = f"timing the defaults of {event.kernels} kernels"
+            case KernelStarted():
+                self.kernels[event.label] = event
+            case Batch():
+                self.kernels.pop(event.label, None)
+                self.kernels[event.label] = self.latest = event
+                self.note = ""
+            case Finalising() | Finished():
+                self.note = line(event)
+            case KernelSkipped():
+                pass
+
+    def __rich__(self) -> Group:
+        return Group(self.table(), Text(self.status()))
+
+    def status(self) -> str:
+        if self.note or self.latest is None:
+            return self.note
+        latest = self.latest
+        left = "" if latest.remaining_s is None else f", {latest.remaining_s:.0f} s left"
+        return (
+            f"{latest.kernels_begun} of {latest.kernels} kernels begun, {latest.trials} trials, "
+            f"{latest.failures} failed, {latest.elapsed_s:.0f} s{left}"
+        )
+
+    def table(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("kernel", max_width=40, no_wrap=True)
+        for name in ("default", "best", "speedup", "GFLOP/s", "of peak"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for event in list(self.kernels.values())[-VISIBLE_KERNELS:]:
+            table.add_row(*map(Text, cells(event)))
+        return table
+
+
+def cells(event: KernelStarted | Batch) -> tuple[str, ...]:
+    """A row of the live table.  The speedup is that of the search's own times: not proved yet."""
+    default = time_text(event.default_s)
+    if isinstance(event, KernelStarted) or event.best_s is None:
+        return event.label, default, "-", "-", "-", "-"
+    return (
+        event.label,
+        default,
+        time_text(event.best_s),
+        f"{event.default_s / event.best_s:.2f}x",
+        "-" if event.gflops is None else f"{event.gflops:.1f}",
+        "-" if event.peak_share is None else f"{event.peak_share:.0%}",
+    )

@@ -1,0 +1,88 @@
+"""`tune run`: searches, measures, records."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from hlotune.cli.options import (
+    ArgumentTypes,
+    Database,
+    Json,
+    Numerics,
+    Program,
+    database_path,
+    seconds,
+)
+
+EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning.db"
+
+Searcher = Literal["annealing", "descent", "random"]
+Model = Literal["trees", "random"]
+
+INTERRUPTED = 130
+
+
+def run(
+    program: Program,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TIME",
+            parser=seconds,
+            help="Time for all kernels together, as in 90s, 5m, 1h.  [default: 5m]",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Trials for each kernel, in place of a budget.", show_default=False
+        ),
+    ] = None,
+    database: Database = None,
+    searcher: Annotated[Searcher, typer.Option(help="How candidates are chosen.")] = "annealing",
+    model: Annotated[Model, typer.Option(help="What ranks candidates before they run.")] = "trees",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    numerics: Numerics = "standard",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FINGERPRINT",
+            help="Refuse to run unless this machine has that fingerprint (tune targets).",
+            show_default=False,
+        ),
+    ] = None,
+    arg: ArgumentTypes = None,
+    json: Json = False,
+) -> None:
+    """Searches for faster schedules and records every trial."""
+    if budget is not None and trials is not None:
+        raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
+    if target is not None:
+        from hlotune.measure.targets import require_host
+
+        require_host(target)
+    from hlotune.hlo.program import load
+
+    path = database_path(database)
+    loaded = load(program, argument_types=arg or ())
+    # After loading: what is wrong with a program shall not wait for xgboost and torch.
+    from hlotune.cli.progress import watching
+    from hlotune.cli.report import print_report
+    from hlotune.search.tune import tune
+
+    with watching(quiet=json) as progress:
+        result = tune(
+            loaded,
+            budget_s=budget,
+            trials=trials,
+            database=path,
+            searcher=searcher,
+            model=model,
+            seed=seed,
+            numerics=numerics,
+            progress=progress,
+        )
+    print_report(path, result.run, json=json)
+    if result.interrupted:
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,41 @@
+"""`tune targets`: this machine as the tuner sees it."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from hlotune.cli.options import Json
+from hlotune.cli.printing import print_json, print_table, size
+
+EXAMPLE = "Example: tune targets --threads 1"
+
+
+def targets(
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads to use.  [default: all processors]", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Shows this machine: identity, fingerprint, toolchain."""
+    from hlotune.measure.targets import host_target, toolchain
+
+    target, tools = host_target(threads), toolchain()
+    if json:
+        identity = {"fingerprint": target.fingerprint, **asdict(target)}
+        return print_json({"target": identity, "toolchain": {"key": tools.key, **asdict(tools)}})
+    rows: list[tuple[str, Any]] = [
+        ("fingerprint", target.fingerprint),
+        ("name", target.name),
+        ("instruction set", f"{target.isa}, {target.triple}"),
+        ("vectors", f"{target.vector_registers} of {target.vector_bytes} bytes"),
+        ("cores, threads", f"{target.cores}, {target.threads}"),
+        ("L1, L2, L3", ", ".join(size(b, "B", 1024) for b in _caches(target))),
+        ("toolchain", f"jaxlib {tools.jaxlib}, LLVM {tools.llvm}, codegen {tools.codegen}"),
+    ]
+    return print_table(["this machine", ""], rows)
+
+
+def _caches(target: Any) -> tuple[int, int, int]:
+    return target.l1_bytes, target.l2_bytes, target.l3_bytes

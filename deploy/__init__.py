@@ -1,0 +1,1 @@
+"""Tuned programs: applied, frozen, compared with the default.  Start at `apply.py`."""

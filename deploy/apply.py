@@ -1,0 +1,172 @@
+"""A program with the tuned kernels that the database has for it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from hlotune.deploy.freeze import freeze
+from hlotune.deploy.replacing import Replacement, assembled, replacement
+from hlotune.hlo.program import Program
+from hlotune.hlo.sites import Site, choose, sites
+from hlotune.measure.targets import host_target, require_host, toolchain
+from hlotune.measure.trial import Numerics
+from hlotune.schedules.errors import HlotuneError
+from hlotune.schedules.target import Target
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.decisions import Decision, decision
+from hlotune.tuning_logs.finals import Paired
+
+__all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
+
+Status = Literal["tuned", "kept default", "no record", "failed", "covered"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What was done with a site, and why.
+
+    `failed`: its schedule could not be used.  `covered`: another site that shares operations was
+    replaced instead.
+    """
+
+    site: Site
+    status: Status
+    reason: str
+    paired: Paired | None = None
+    """The recorded comparison with the default."""
+
+    @property
+    def promised_s(self) -> float:
+        """Seconds that the records promise to save in one run of the program."""
+        return gain_s(self.paired) * self.site.weight if self.paired else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.site.name}  {self.site.label}  {self.status}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedFunction:
+    """A jitted function of the original's signature, its kernels replaced where records say so."""
+
+    program: Program
+    replacements: tuple[Replacement, ...]
+    numerics: Numerics
+    _explanations: tuple[Explanation, ...]
+    _function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._function(*arguments, **named)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The replaced ones, in the order of the program."""
+        return tuple(r.site for r in self.replacements)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Memory that packed constants take beside the program's own constants."""
+        return sum(r.packed_bytes for r in self.replacements)
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """One line a site, alternatives included."""
+        return self._explanations
+
+
+def apply(
+    program: Program,
+    *,
+    database: str | Path | Database,
+    numerics: Numerics = "standard",
+    target: Target | None = None,
+) -> TunedFunction:
+    """The program with every kernel that was proved faster than its default on this machine.
+
+    A kernel whose schedule cannot be used any more stays with the default; `explain()` says why.
+
+    Raises:
+        DatabaseError: the database cannot be read.
+        TargetError: the target is another machine.
+    """
+    target = require_host(target.fingerprint) if target else host_target()
+    found = sites(program)
+    decisions = _decisions(found, database, numerics, target)
+    replacements, failures = _built(program, found, decisions, target)
+    explanations = tuple(
+        _explained(site, decisions[site.kernel.key], replacements, failures) for site in found
+    )
+    function = assembled(program, replacements)
+    return TunedFunction(program, tuple(replacements), numerics, explanations, function)
+
+
+def gain_s(paired: Paired) -> float:
+    return median(paired.default_s) - median(paired.tuned_s)
+
+
+def _decisions(
+    found: Sequence[Site], database: str | Path | Database, numerics: Numerics, target: Target
+) -> dict[str, Decision]:
+    under = conditions(target, toolchain())
+    with _opened(database) as records:
+        keys = dict.fromkeys(site.kernel.key for site in found)
+        return {key: decision(records, key, numerics=numerics, **under) for key in keys}
+
+
+def _opened(database: str | Path | Database) -> AbstractContextManager[Database]:
+    """A database of the caller's stays open."""
+    if isinstance(database, Database):
+        return nullcontext(database)
+    return Database(database, create=False)
+
+
+def _built(
+    program: Program, found: Sequence[Site], decisions: Mapping[str, Decision], target: Target
+) -> tuple[list[Replacement], dict[Site, str]]:
+    """Replacements for disjoint sites; where one fails, others are chosen without it."""
+    failures: dict[Site, str] = {}
+    made: dict[Site, Replacement] = {}
+    times = {
+        key: (median(d.final.paired.default_s), median(d.final.paired.tuned_s))
+        for key, d in decisions.items()
+        if d.final and d.final.won
+    }
+    while True:
+        chosen = choose([site for site in found if site not in failures], times)
+        waiting = [site for site in chosen if site not in made]
+        if not waiting:
+            return [made[site] for site in chosen], failures
+        for site in waiting:
+            try:
+                schedule = decisions[site.kernel.key].schedule
+                made[site] = replacement(program, site, schedule, target)
+            except HlotuneError as error:
+                failures[site] = f"{type(error).__name__}: {error}"
+
+
+def _explained(
+    site: Site,
+    decided: Decision,
+    replacements: Sequence[Replacement],
+    failures: Mapping[Site, str],
+) -> Explanation:
+    paired = decided.final.paired if decided.final else None
+
+    def explanation(status: Status, reason: str) -> Explanation:
+        return Explanation(site=site, status=status, reason=reason, paired=paired)
+
+    if site in failures:
+        return explanation("failed", failures[site])
+    if any(r.site is site for r in replacements):
+        return explanation("tuned", decided.reason)
+    if decided.final is None:
+        return explanation("no record", decided.reason)
+    other = next((r.site for r in replacements if _overlap(r.site, site)), None)
+    if decided.final.won and other is not None:
+        return explanation("covered", f"{other.name} saves more, and shares operations with it")
+    return explanation("kept default", decided.reason)
+
+
+def _overlap(a: Site, b: Site) -> bool:
+    return a.path == b.path and bool(a.ops & b.ops)

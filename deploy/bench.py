@@ -1,0 +1,219 @@
+"""The whole program, default against tuned: first whether it is right, then how fast it is."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+import jax
+
+from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inputs, random_inputs
+from hlotune.deploy.apply import Explanation, TunedFunction
+from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
+from hlotune.deploy.replacing import Replacement, assembled
+from hlotune.hlo.callable import jitted
+from hlotune.hlo.program import Program
+from hlotune.measure.comparison import Ratio, ratio
+from hlotune.schedules.errors import WrongResult
+
+WARM_CALLS = 3
+SAMPLE_S = 1e-3
+"""Calls shorter than this are timed several at a time."""
+FEWEST_PAIRS = 6
+"""Below, no interval has 95 % confidence."""
+BISECTION_PAIRS = 10
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchResult:
+    """Blocking calls of the whole program.  Sample i of both is of the same pair."""
+
+    program: str
+    default_s: tuple[float, ...]
+    tuned_s: tuple[float, ...]
+    calls_per_sample: int
+    accuracy: tuple[Accuracy, ...]
+    drawn_arguments: tuple[int, ...]
+    """Positions of arguments that were drawn at random, the example having no values there."""
+    kernels: tuple[Explanation, ...]
+    packed_bytes: int
+    shortfalls: tuple[Shortfall, ...] = ()
+
+    @property
+    def speedup(self) -> Ratio:
+        """Median of the paired ratios, default over tuned, with its 95 % interval."""
+        return ratio(self.default_s, self.tuned_s)
+
+    @property
+    def promised_s(self) -> float:
+        """What the records of the replaced kernels say that a run saves."""
+        return sum(e.promised_s for e in self.kernels if e.status == "tuned")
+
+    @property
+    def gained_s(self) -> float:
+        return median(a - b for a, b in zip(self.default_s, self.tuned_s, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values; units are in the names."""
+        speedup = self.speedup
+        finite = math.isfinite(speedup.high)
+        return {
+            "program": self.program,
+            "default_s": median(self.default_s),
+            "tuned_s": median(self.tuned_s),
+            "speedup": speedup.median,
+            "speedup_low": speedup.low,
+            "speedup_high": speedup.high if finite else None,
+            "won": speedup.is_faster and any(e.status == "tuned" for e in self.kernels),
+            "default_samples_s": list(self.default_s),
+            "tuned_samples_s": list(self.tuned_s),
+            "calls_per_sample": self.calls_per_sample,
+            "promised_s": self.promised_s,
+            "gained_s": self.gained_s,
+            "packed_bytes": self.packed_bytes,
+            "drawn_arguments": list(self.drawn_arguments),
+            "accuracy": [a.to_json() for a in self.accuracy],
+            "kernels": [_kernel_json(e) for e in self.kernels],
+            "shortfalls": [asdict(s) for s in self.shortfalls],
+        }
+
+
+def _kernel_json(e: Explanation) -> dict[str, Any]:
+    paired = e.paired
+    return {
+        "site": e.site.name,
+        "kernel": e.site.kernel.key,
+        "label": e.site.label,
+        "weight": e.site.weight,
+        "status": e.status,
+        "reason": e.reason,
+        "default_s": median(paired.default_s) if paired else None,
+        "tuned_s": median(paired.tuned_s) if paired else None,
+        "speedup": paired.speedup if paired else None,
+        "speedup_low": paired.low if paired else None,
+        "speedup_high": paired.high if paired else None,
+    }
+
+
+def bench(
+    program: Program,
+    tuned: TunedFunction,
+    *,
+    pairs: int = 30,
+    limit_s: float = 60.0,
+    seed: int = 0,
+) -> BenchResult:
+    """Times default and tuned in turns, after both have been held against the oracle.
+
+    `limit_s` limits the timing; the check before it takes as long as it takes.
+
+    Raises:
+        WrongResult: the tuned program is wrong; the message names the sites to blame.
+    """
+    default, inputs = jitted(program), example_inputs(program, seed)
+    accuracy = checked(program, tuned, default, [inputs, random_inputs(program, seed)])
+    timer = Timer(program, inputs, time.monotonic() + limit_s)
+    calls, default_s, tuned_s = timer.paired(default, tuned, pairs)
+    result = BenchResult(
+        program=program.name,
+        default_s=default_s,
+        tuned_s=tuned_s,
+        calls_per_sample=calls,
+        accuracy=accuracy,
+        drawn_arguments=inputs.drawn,
+        kernels=tuned.explain(),
+        packed_bytes=tuned.packed_bytes,
+    )
+    if result.gained_s >= SHORTFALL * result.promised_s:
+        return result
+    return replace(result, shortfalls=_shortfalls(result, tuned, default, timer))
+
+
+def checked(
+    program: Program, tuned: TunedFunction, default: Function, sets: Sequence[Inputs]
+) -> tuple[Accuracy, ...]:
+    """The errors of all results on all input sets.
+
+    Raises:
+        WrongResult: a tuned result is wrong; the message names the sites to blame.
+    """
+    found: list[Accuracy] = []
+    for inputs in sets:
+        judge = Judge.of(program, default, inputs)
+        verdicts = judge.judge(tuned, tuned.numerics)
+        wrong = next((v for v in verdicts if v.wrong), None)
+        if wrong:
+            raise _wrong_result(judge, tuned, wrong)
+        found += verdicts
+    return tuple(found)
+
+
+def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> WrongResult:
+    def is_wrong(part: Sequence[Replacement]) -> bool:
+        verdicts = judge.judge(assembled(judge.program, part), tuned.numerics)
+        return any(v.wrong for v in verdicts)
+
+    blamed = culprits(tuned.replacements, is_wrong)
+    names = ", ".join(f"{r.site.name} ({r.site.label})" for r in blamed) or "no site"
+    return WrongResult(
+        f"expected result {verdict.result} of {judge.program.name} on {verdict.inputs} inputs as "
+        f"the oracle has it, got {verdict.wrong}; to blame: {names}; tune these kernels again"
+    )
+
+
+def _shortfalls(
+    result: BenchResult, tuned: TunedFunction, default: Function, timer: "Timer"
+) -> tuple[Shortfall, ...]:
+    """The replacements behind a disappointing whole, as far as the time limit allows."""
+    promised = {e.site: e.promised_s for e in tuned.explain()}
+
+    def gained(part: Sequence[Replacement]) -> float | None:
+        if len(part) == len(tuned.replacements):
+            return result.gained_s
+        if timer.is_over:
+            return None
+        function = assembled(tuned.program, part)
+        _, default_s, tuned_s = timer.paired(default, function, BISECTION_PAIRS)
+        return median(a - b for a, b in zip(default_s, tuned_s, strict=True))
+
+    return shortfalls(tuned.replacements, lambda r: promised.get(r.site, 0.0), gained)
+
+
+class Timer:
+    """Times functions of one program on the same arguments, on the device, until a deadline."""
+
+    def __init__(self, program: Program, inputs: Inputs, deadline: float) -> None:
+        self.program, self.deadline = program, deadline
+        with jax.enable_x64(True):
+            self.values = [jax.device_put(v) for v in inputs.values]
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def paired(
+        self, default: Function, tuned: Function, pairs: int
+    ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+        """Calls a sample, and seconds a call of both, in the order ABBA: drift is in neither."""
+        both = default, tuned
+        warm_s = [self.sample(f, 1) for f in both for _ in range(WARM_CALLS)]
+        calls = max(1, math.ceil(SAMPLE_S / min(warm_s)))
+        samples: tuple[list[float], list[float]] = ([], [])
+        for pair in range(pairs):
+            if self.is_over and pair >= FEWEST_PAIRS:
+                break
+            for k in (0, 1) if pair % 2 == 0 else (1, 0):
+                samples[k].append(self.sample(both[k], calls))
+        return calls, tuple(samples[0]), tuple(samples[1])
+
+    def sample(self, function: Function, calls: int) -> float:
+        """Seconds of a blocking call, the mean of several."""
+        start = time.perf_counter()
+        for _ in range(calls):
+            for x in called(self.program, function, self.values):
+                x.block_until_ready()
+        return (time.perf_counter() - start) / calls

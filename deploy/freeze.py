@@ -1,0 +1,33 @@
+"""Binding parameters, so that their values are constants of the program."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from hlotune.schedules.errors import ProgramError
+
+
+def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
+    """The function of its remaining arguments, the leading ones bound to these values for good.
+
+    Bound values become constants of the program: kernels take them in packed forms made once, when
+    a tuned program is loaded.  Arrays that could change in place are copied.
+
+    Raises:
+        ProgramError: what is to be frozen is no function.
+    """
+    if not callable(function):
+        raise ProgramError(
+            f"expected a function, got {type(function).__name__}; give freeze(function, parameters)"
+        )
+    kept = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, bound)
+
+    @functools.wraps(function)
+    def frozen(*arguments: Any, **named: Any) -> Any:
+        return function(*kept, *arguments, **named)
+
+    del frozen.__wrapped__  # its signature has the bound arguments
+    return frozen

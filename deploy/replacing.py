@@ -1,0 +1,101 @@
+"""What stands in the place of a site: a call of a kernel of ours, with its packed constants."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.codegen import dispatcher
+from hlotune.codegen.build import build
+from hlotune.codegen.hosts import serial
+from hlotune.codegen.loader import Loaded, load
+from hlotune.hlo.callable import jitted
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.graph import Literal
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import Program
+from hlotune.hlo.sites import Site
+from hlotune.hlo.splice import splice
+from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.prepacking import prepack
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.target import Target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replacement:
+    """A module whose `@main` stands for a site; `packed` are its further arguments, in order."""
+
+    site: Site
+    text: str
+    packed: tuple[NDArray[np.uint8], ...] = ()
+
+    @property
+    def packed_bytes(self) -> int:
+        return sum(p.nbytes for p in self.packed)
+
+
+def replacement(program: Program, site: Site, schedule: Schedule, target: Target) -> Replacement:
+    """The kernel of a site under a schedule, built and bound in this process.
+
+    Raises:
+        HlotuneError: the kernel cannot be built, or packs a constant whose value is unknown.
+    """
+    loaded = bound(site.kernel, schedule, target)
+    graph, packed = graph_of(site.kernel), loaded.built.packed
+    positions = sorted(p.argument for p in packed)
+    values = [
+        constant(program, site, k) if k in positions else np.empty(0)
+        for k in range(len(graph.arguments))
+    ]
+    forms = prepack(loaded, values, serial())
+    text = dispatcher.replacement(
+        loaded.built.key,
+        graph.argument_types,
+        graph.result_types,
+        loaded.built.scratch_bytes,
+        {p.argument: p.bytes for p in packed},
+    )
+    return Replacement(site, text, tuple(forms[k].copy() for k in positions))
+
+
+@cache
+def bound(kernel: Kernel, schedule: Schedule, target: Target) -> Loaded:
+    """A kernel as machine code, which calls of its key run from now on; built once a process."""
+    loaded = load(build(compute_of(graph_of(kernel)), schedule, target))
+    dispatcher.bind(loaded.built.key, loaded)
+    return loaded
+
+
+def constant(program: Program, site: Site, position: int) -> NDArray[Any]:
+    """The value of a constant argument of a site.
+
+    Raises:
+        ProgramError: it is an argument of the program, which was loaded without values.
+    """
+    known = dict(site.constants).get(position)
+    if isinstance(known, Literal):
+        return known.array()
+    leaves = jax.tree.leaves(program.example_args or ())
+    place = program.graph.arguments.index(known) if known is not None else len(leaves)
+    if place >= len(leaves) or isinstance(leaves[place], jax.ShapeDtypeStruct):
+        raise ProgramError(
+            f"expected the value of constant argument {position} of {site.name}, got none; "
+            "freeze the parameters, or load the program with example arguments"
+        )
+    return np.asarray(leaves[place])
+
+
+def assembled(program: Program, replacements: Sequence[Replacement]) -> Callable[..., Any]:
+    """The program with these replacements as a jitted function of its own signature."""
+    if not replacements:
+        return jitted(program)
+    spliced = splice(program, {r.site: r.text for r in replacements})
+    waiting = {r.site: iter(r.packed) for r in replacements}
+    values = [next(waiting[site]) for site, _ in spliced.hidden]
+    return jitted(program, spliced.bytecode, hidden_values=values)

@@ -1,0 +1,55 @@
+"""Fixtures and settings of all tests: golden files, JAX on the CPU, few and repeatable examples."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ["JAX_PLATFORMS"] = "cpu"  # before anything imports jax
+
+# Machines that run tests are shared and slow by turns, so no test fails for the time it took.
+settings.register_profile(
+    "here", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what tests got into tests/golden/"
+    )
+
+
+class Recording(str):
+    """Equal to every text, and writes it to the golden file: what `--update-golden` hands out."""
+
+    path: Path
+
+    def __eq__(self, got: object) -> bool:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(str(got), encoding="utf-8")
+        return True
+
+    __hash__ = str.__hash__
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> str:
+    """The text that the test expects: `assert str(nest) == golden`.
+
+    It stands in `tests/golden/<test file>/<test name>.txt`; `pytest --update-golden` rewrites it.
+    """
+    name = re.sub(r"[^\w.=-]+", "_", request.node.name).strip("_")
+    path = GOLDEN / request.path.stem / f"{name}.txt"
+    if request.config.getoption("--update-golden"):
+        recording = Recording()
+        recording.path = path
+        return recording
+    if not path.exists():
+        pytest.fail(f"expected a golden file at {path}; make it with `pytest --update-golden`")
+    return path.read_text(encoding="utf-8")

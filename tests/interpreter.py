@@ -1,0 +1,88 @@
+"""A Compute run by NumPy, point by point as its definition reads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from hlotune.hlo.graph import numpy_dtype
+from hlotune.schedules.compute import Compute, Stage
+from hlotune.schedules.expr import Affine, Const, Expr, Load
+
+Array = NDArray[Any]
+
+FUNCTIONS: dict[str, Any] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
+    "maximum": np.maximum, "minimum": np.minimum, "power": np.power, "negate": np.negative,
+    "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "exponential": np.exp, "tanh": np.tanh, "log": np.log,
+    "logistic": special.expit, "erf": special.erf, "erfc": special.erfc, "select": np.where,
+    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
+    "clamp": lambda a, x, b: np.clip(x, a, b),
+    "compare_EQ": np.equal, "compare_NE": np.not_equal, "compare_LT": np.less,
+    "compare_LE": np.less_equal, "compare_GT": np.greater, "compare_GE": np.greater_equal,
+}  # fmt: skip
+
+
+def interpret(compute: Compute, arguments: Sequence[Array]) -> list[Array]:
+    """The results of a compute, in the shapes of its tensors."""
+    memory = {
+        t.name: np.asarray(a).reshape(t.shape)
+        for t, a in zip(compute.arguments, arguments, strict=True)
+    }
+    for t in compute.tensors:
+        if t.name not in memory:
+            poison = np.full(t.shape, 97, dtype=numpy_dtype(t.dtype))
+            memory[t.name] = poison
+    for stage in compute.stages:
+        run(stage, memory)
+    return [memory[t.name] for t in compute.results]
+
+
+def run(stage: Stage, memory: dict[str, Array]) -> None:
+    shape = tuple(a.extent for a in stage.axes)
+    grid = dict(zip((a.name for a in stage.axes), np.indices(shape), strict=True))
+    reduced = tuple(range(len(stage.parallel), len(shape)))
+    for store, expr in zip(stage.stores, stage.values, strict=True):
+        value = np.broadcast_to(evaluate(expr, grid, memory), shape)
+        assert stage.combine in (None, "sum")
+        if stage.combine:
+            value = value.sum(axis=reduced, dtype=value.dtype)
+        first = {a: g[(..., *(0,) * len(reduced))] for a, g in grid.items()}
+        at = tuple(np.broadcast_to(position(e, first), value.shape) for e in store.index)
+        assert all(
+            (i >= 0).all() and (i < n).all()
+            for i, n in zip(at, memory[store.tensor].shape, strict=True)
+        )
+        assert value.dtype == memory[store.tensor].dtype, (stage.name, value.dtype)
+        memory[store.tensor][at] = value if at else value.reshape(())
+
+
+def position(e: Affine, grid: Mapping[str, Array]) -> Array:
+    return np.asarray(sum((c * grid[a] for a, c in e.terms), start=np.asarray(e.constant)))
+
+
+def evaluate(expr: Expr, grid: Mapping[str, Array], memory: Mapping[str, Array]) -> Array:
+    if isinstance(expr, Const):
+        return np.asarray(expr.value, dtype=numpy_dtype(expr.dtype))
+    if isinstance(expr, Load):
+        return load(expr, grid, memory[expr.tensor])
+    args = [evaluate(a, grid, memory) for a in expr.args]
+    assert expr.op in ("convert", "select") or len({a.dtype for a in args}) == 1, str(expr)
+    result = args[0] if expr.op == "convert" else FUNCTIONS[expr.op](*args)
+    return np.asarray(result).astype(numpy_dtype(expr.dtype))
+
+
+def load(x: Load, grid: Mapping[str, Array], tensor: Array) -> Array:
+    assert numpy_dtype(x.dtype) == tensor.dtype
+    assert len(x.index) == tensor.ndim
+    real: Any = np.True_
+    at = []
+    for d, e in enumerate(x.index):
+        quotient, rest = np.divmod(position(e, grid), x.divisor(d))
+        real = real & (rest == 0) & (quotient >= 0) & (quotient < tensor.shape[d])
+        at.append(np.clip(quotient, 0, tensor.shape[d] - 1))
+    value = tensor[tuple(at)] if at else tensor
+    return np.where(real, value, np.asarray(x.outside, dtype=tensor.dtype))

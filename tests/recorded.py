@@ -1,0 +1,188 @@
+"""Made-up kernels, targets and trials, and databases filled with them."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import (
+    CacheMode,
+    Candidate,
+    Clock,
+    Failure,
+    FailureKind,
+    Measurement,
+    Numerics,
+    Trial,
+)
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps import Split, Unroll
+from hlotune.schedules.target import Properties, Target, Toolchain
+from hlotune.tuning_logs.database import Conditions, Database, conditions
+from hlotune.tuning_logs.finals import Final, Paired, Summary
+
+
+def kernel(extent: int = 8, op: str = "add") -> Kernel:
+    """Kernels of one `op` are a family."""
+    kind = f"tensor<{extent}xf32>"
+    return Kernel(
+        f"func.func @kernel(%0: {kind}) -> {kind} {{\n"
+        f"  %1 = stablehlo.{op} %0, %0 : {kind}\n  return %1 : {kind}\n}}"
+    )
+
+
+KERNEL = kernel()
+
+TARGET = Target(
+    kind="cpu",
+    name="Test CPU",
+    triple="x86_64-unknown-linux-gnu",
+    isa="znver4",
+    features=("avx", "avx2", "fma"),
+    cores=2,
+    threads=2,
+    l1_bytes=32768,
+    l2_bytes=1048576,
+    l3_bytes=33554432,
+)
+OTHER_TARGET = replace(TARGET, name="Other CPU", isa="znver5")
+TOOLCHAIN = Toolchain(jaxlib="0.10.2", llvm="20.1", codegen="1", xla_flags="")
+OTHER_TOOLCHAIN = replace(TOOLCHAIN, jaxlib="0.9.0")
+PROPERTIES = Properties(flops_per_s={"f32": 2e11}, read_bytes_per_s=3e10, clock_hz=3.7e9)
+HERE: Conditions = conditions(TARGET, TOOLCHAIN)
+
+
+@dataclass(frozen=True)
+class NamedProgram:
+    key: str
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class NamedSite:
+    name: str
+    kernel: Kernel
+    label: str
+    weight: float
+
+
+PROGRAM = NamedProgram(key="ab" * 16, name="mlp", source="examples/mlp.py:model")
+
+
+def schedule(number: int) -> Schedule:
+    return Schedule("direct", (Split("out", "i0", (2, number)), Unroll("out", "i0.1")))
+
+
+def measured(
+    time_s: float,
+    number: int = 1,
+    *,
+    of: Kernel = KERNEL,
+    numerics: Numerics = "standard",
+    cache: CacheMode = "model",
+    clock: Clock = "kernel",
+) -> Trial:
+    """Three samples, with their median at `time_s`."""
+    samples = (time_s * 1.25, time_s, time_s * 0.75)
+    outcome = Measurement(
+        samples_s=samples, numerics=numerics, cache=cache, clock=clock, error=0.25, build_s=0.01
+    )
+    return Trial(Candidate(of, schedule(number)), outcome)
+
+
+def failed(
+    kind: FailureKind = "crash",
+    message: str = "signal 11",
+    number: int = 99,
+    *,
+    of: Kernel = KERNEL,
+) -> Trial:
+    return Trial(Candidate(of, schedule(number)), Failure(kind, message))
+
+
+def default_trial(time_s: float, of: Kernel = KERNEL) -> Trial:
+    return Trial(Candidate(of, DEFAULT), Measurement(samples_s=(time_s,), numerics="strict"))
+
+
+def paired(speedup: float) -> Paired:
+    return Paired(
+        default_s=(speedup * 1e-3,) * 3,
+        tuned_s=(1e-3,) * 3,
+        speedup=speedup,
+        low=speedup * 0.98,
+        high=speedup * 1.02,
+    )
+
+
+def final(speedup: float = 2.0, number: int = 1, *, numerics: Numerics = "standard") -> Final:
+    """Tuned where the interval lies above 1, else the default is kept."""
+    low = speedup * 0.98
+    return Final(
+        schedule=schedule(number),
+        numerics=numerics,
+        paired=paired(speedup),
+        outcome="tuned" if low > 1 else "kept default",
+        margin=low - 1,
+        flops=40_000_000,
+        dtype="f32",
+    )
+
+
+def start(
+    database: Database,
+    *,
+    target: Target = TARGET,
+    toolchain: Toolchain = TOOLCHAIN,
+    cache: CacheMode = "model",
+    numerics: Numerics = "standard",
+) -> str:
+    """A run of kernels alone."""
+    return database.start_run(None, target, toolchain, cache=cache, numerics=numerics)
+
+
+def fill(database: Database) -> str:
+    """One finished run of a program: a kernel won, a kernel kept at XLA, a kernel not compared."""
+    won, kept, unfinished = KERNEL, kernel(op="multiply"), kernel(op="divide")
+    sites = [
+        NamedSite("s0", won, "add [8]", 1.0),
+        NamedSite("s1", won, "add [8]", 1.0),
+        NamedSite("s2", kept, "multiply [8]", 24.0),
+        NamedSite("s3", unfinished, "divide [8]", 1.0),
+    ]
+    run = database.start_run(
+        PROGRAM,
+        TARGET,
+        TOOLCHAIN,
+        sites=sites,
+        properties=PROPERTIES,
+        options={"trials": 4},
+        seed=7,
+    )
+    database.add(
+        run, won, [default_trial(2e-3), measured(1e-3), failed()], batch=0, state=b"after batch 0"
+    )
+    database.add(run, won, [measured(1.5e-3, 2)], batch=1, state=b"after batch 1")
+    slower = [default_trial(1e-3, kept), measured(1.02e-3, of=kept)]
+    database.add(run, kept, slower, batch=0)
+    wrong = failed("wrong_result", "[bold]3 of 8 elements[/bold]", of=unfinished)
+    database.add(run, unfinished, [wrong], batch=0)
+    database.record_final(run, won, final(2.0))
+    database.record_final(run, kept, final(0.98))
+    database.finish_run(run, Summary(wall_s=12.5, whole=paired(1.5), error=0.125))
+    return run
+
+
+def filled(path: Path) -> Database:
+    database = Database(path)
+    fill(database)
+    return database
+
+
+def contents(database: Database, *tables: str) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of the tables, sorted: equal for equal databases."""
+    return {
+        table: sorted(
+            (tuple(row.values()) for row in database.query(f"select * from {table}")), key=repr
+        )
+        for table in tables
+    }

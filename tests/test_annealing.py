@@ -1,0 +1,233 @@
+"""The annealer finds what the model likes, spreads its batches, and doubts a bad model."""
+
+import time
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hlotune.costmodel.random_model import RandomModel
+from hlotune.schedules.space import Configs
+from hlotune.search.annealing import (
+    APART,
+    EPSILON,
+    EPSILON_MOST,
+    Annealing,
+    apart,
+    best_distinct,
+    join_best,
+    metropolis,
+)
+from hlotune.search.history import History, row_hash, scores
+from hlotune.search.random_search import RandomSearch
+from tests.toy import ToySpace, TrueModel, no_seeds
+
+MILLION = (10,) * 6
+
+
+class Liar(TrueModel):
+    """Ranks everything the wrong way round."""
+
+    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        return -super().predict(features)
+
+
+def started(space: ToySpace, model: TrueModel, **sizes: int) -> Annealing:
+    """An annealer that has measured a first batch of eight."""
+    annealing = Annealing(space, model, (space.seed, 1), no_seeds(space), **sizes)
+    first = annealing.propose(8)
+    annealing.observe(first, space.times_s(first))
+    model.asked = 0
+    return annealing
+
+
+def finds_the_optimum(space: ToySpace) -> bool:
+    model = TrueModel(space)
+    found = space.times_s(started(space, model, chains=1024, steps=17).propose(64)).min()
+    assert model.asked <= 20_000
+    return bool(found == space.times_s(space.best[None, :])[0])
+
+
+def test_annealing_finds_the_best_of_a_million_by_20000_questions() -> None:
+    assert sum(finds_the_optimum(ToySpace(MILLION, seed)) for seed in range(10)) >= 9
+
+
+def test_random_search_does_not_find_it_in_20000_trials() -> None:
+    found = 0
+    for seed in range(10):
+        space = ToySpace(MILLION, seed)
+        search = RandomSearch(space, TrueModel(space), (seed, 1), no_seeds(space))
+        times = space.times_s(search.propose(20_000))
+        found += times.min() == space.times_s(space.best[None, :])[0]
+    assert found <= 3
+
+
+def test_one_proposal_scores_at_least_20000_configs() -> None:
+    space = ToySpace(MILLION)
+    model = TrueModel(space)
+    started(space, model).propose(64)
+    assert model.asked >= 20_000
+
+
+def test_a_proposal_takes_less_than_half_a_second() -> None:
+    space = ToySpace((8,) * 16)
+    annealing = started(space, TrueModel(space))
+    durations = []
+    for _ in range(3):
+        start = time.perf_counter()
+        annealing.propose(64)
+        durations.append(time.perf_counter() - start)
+    assert min(durations) < 0.5
+
+
+def test_chains_go_on_where_they_were_left() -> None:
+    """A little work a batch adds up: without persistence each proposal would begin at random."""
+    space = ToySpace((12,) * 8, seed=3)
+    annealing = started(space, TrueModel(space), chains=256, steps=4)
+    medians = []
+    for _ in range(8):
+        batch = annealing.propose(32)
+        medians.append(np.median(space.times_s(batch)[:16]))
+        annealing.observe(
+            batch[-2:], space.times_s(batch[-2:])
+        )  # the random ones: no help from measuring
+    assert medians[-1] < 0.8 * medians[0]
+
+
+def test_the_best_measured_configs_are_starting_points() -> None:
+    space = ToySpace((100,) * 8, seed=1)
+    annealing = Annealing(space, TrueModel(space), (0,), no_seeds(space), chains=64, steps=1)
+    known = space.best[None, :]
+    annealing.observe(known, space.times_s(known))
+    near = np.count_nonzero(annealing.propose(16) != known, axis=1)
+    assert near.min() <= 1 + APART
+
+
+def test_negative_scores_are_as_good_as_positive_ones() -> None:
+    """`TrueModel` predicts negative numbers only; a shift of all scores changes nothing."""
+
+    class Shifted(TrueModel):
+        def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+            return super().predict(features) * np.float32(1024) + np.float32(0.5)
+
+    space = ToySpace(MILLION)
+    times = [
+        space.times_s(started(space, model).propose(64)).min()
+        for model in (TrueModel(space), Shifted(space))
+    ]
+    assert times[0] == times[1]
+
+
+def test_a_batch_is_apart_while_there_is_a_choice() -> None:
+    space = ToySpace(MILLION)
+    batch = started(space, TrueModel(space)).propose(64)[:32]
+    differ = np.count_nonzero(batch[:, None] != batch[None], axis=2) + APART * np.eye(32, dtype=int)
+    assert differ.min() >= APART
+
+
+def test_the_random_share_grows_while_the_model_misleads_and_shrinks_again() -> None:
+    space = ToySpace(MILLION)
+    model = Liar(space)
+    annealing = started(space, model)
+    shares = [observed_share(annealing, space, seed) for seed in range(6)]
+    assert shares == sorted(shares)
+    assert shares[-1] == EPSILON_MOST
+    annealing._model = TrueModel(space)
+    assert observed_share(annealing, space, 9) < EPSILON_MOST
+
+
+def observed_share(annealing: Annealing, space: ToySpace, seed: int) -> float:
+    batch = space.sample(64, np.random.default_rng(seed))
+    annealing.observe(batch, space.times_s(batch))
+    return annealing.epsilon
+
+
+def test_a_good_model_keeps_the_random_share_small() -> None:
+    space = ToySpace(MILLION)
+    annealing = started(space, TrueModel(space))
+    assert observed_share(annealing, space, 1) == EPSILON
+
+
+def test_before_any_time_is_known_batches_are_random_and_the_model_is_not_asked() -> None:
+    space = ToySpace(MILLION)
+    model = TrueModel(space)
+    annealing = Annealing(space, model, (0,), no_seeds(space))
+    for _ in range(2):
+        batch = annealing.propose(16)
+        annealing.observe(batch, np.full(16, np.nan))
+    assert len(annealing.propose(16)) == 16
+    assert model.asked == 0
+
+
+def test_seeds_that_were_not_measured_are_proposed_even_when_times_are_known() -> None:
+    space = ToySpace(MILLION)
+    seeds = space.sample(3, np.random.default_rng(5))
+    annealing = Annealing(space, RandomModel(), (0,), seeds)
+    known = space.sample(4, np.random.default_rng(6))
+    annealing.observe(known, space.times_s(known))
+    np.testing.assert_array_equal(annealing.propose(16)[1:4], seeds)
+
+
+def test_configs_of_one_loop_nest_are_measured_once() -> None:
+    class Folded(ToySpace):
+        """The last knob does not change the nest."""
+
+        def digest(self, configs: Configs) -> NDArray[np.uint64]:
+            return row_hash(configs[:, :-1])
+
+    space = Folded((4, 4, 50))
+    annealing = Annealing(space, TrueModel(space), (0,), no_seeds(space), chains=64, steps=4)
+    measured = no_seeds(space)
+    for _ in range(4):
+        batch = annealing.propose(8)
+        annealing.observe(batch, space.times_s(batch))
+        measured = np.concatenate([measured, batch])
+    assert len(np.unique(measured[:, :-1], axis=0)) == len(measured) == 16
+
+
+def test_metropolis_takes_gains_always_and_losses_by_heat() -> None:
+    rng = np.random.default_rng(0)
+    gains = np.repeat(np.array([1.0, -1.0], np.float32), 4000)
+    assert metropolis(gains, 0.0, rng).sum() == 4000
+    taken = metropolis(gains, 1.0, rng)
+    assert taken[:4000].all()
+    assert taken[4000:].mean() == pytest.approx(np.exp(-1), abs=0.03)
+
+
+def test_the_worst_chains_join_the_best() -> None:
+    configs = np.arange(40, dtype=np.int32)[:, None]
+    values = np.arange(40, dtype=np.float32)
+    join_best(configs, values)
+    np.testing.assert_array_equal(configs[:2, 0], [38, 39])
+    np.testing.assert_array_equal(configs[2:, 0], np.arange(2, 40))
+
+
+def test_best_distinct_counts_a_row_once() -> None:
+    rows = np.array([[0, 1], [0, 2], [0, 1], [0, 3]], np.int32)
+    best = best_distinct(rows, np.array([5, 7, 5, 6], np.float32), 3)
+    np.testing.assert_array_equal(best, [[0, 2], [0, 3], [0, 1]])
+
+
+def test_apart_fills_up_with_near_rows_where_others_run_out() -> None:
+    rows = np.array([[0, 0, 0], [0, 0, 1], [0, 2, 2], [0, 2, 3]], np.int32)
+    np.testing.assert_array_equal(apart(rows, 2), rows[[0, 2]])
+    np.testing.assert_array_equal(apart(rows, 3), rows[[0, 2, 1]])
+    assert len(apart(rows, 9)) == 4
+
+
+def test_row_hashes_of_a_million_rows_are_distinct() -> None:
+    grid = np.stack(np.meshgrid(*[np.arange(10, dtype=np.int32)] * 6), axis=-1).reshape(-1, 6)
+    assert len(np.unique(row_hash(grid))) == len(grid)
+
+
+def test_scores_are_one_for_the_best_and_zero_for_failures() -> None:
+    np.testing.assert_allclose(scores(np.array([2.0, np.nan, 1.0])), [0.5, 0, 1])
+    assert not scores(np.array([np.nan, np.nan])).any()
+
+
+def test_a_history_keeps_the_first_time_of_a_config() -> None:
+    space = ToySpace((4, 4))
+    history = History(space)
+    history.add(space.heuristic()[None, :], np.array([1.0]))
+    history.add(space.heuristic()[None, :], np.array([0.5]))
+    assert history.times_s.tolist() == [1.0]

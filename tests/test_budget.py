@@ -1,0 +1,178 @@
+"""The budget goes where the program gains most, is kept, and is not spent in vain."""
+
+import pytest
+
+from hlotune.search.budget import (
+    BATCH,
+    SMALLEST,
+    Choice,
+    Item,
+    Limits,
+    Spent,
+    best_s,
+    finishing,
+    for_batches,
+    next_batch,
+    promise_s,
+    promised_share,
+    seconds,
+)
+
+ITEMS = (Item(1e-3, 1), Item(2e-3, 4), Item(5e-3, 1))
+"""Shares of the program: 1, 8 and 5 ms."""
+PLENTY = Limits(seconds=1e6)
+
+
+def spent(item: int, *bests: float, wall_s: float = 6.4) -> tuple[Spent, ...]:
+    """Full batches of one kernel, at 0.1 s a trial."""
+    return tuple(Spent(item, BATCH, wall_s, best) for best in bests)
+
+
+def chosen(*history: Spent, limits: Limits = PLENTY, elapsed_s: float = 0) -> int | None:
+    choice = next_batch(ITEMS, history, limits, elapsed_s)
+    return None if choice is None else choice.item
+
+
+def test_every_kernel_gets_a_first_batch_the_costliest_first() -> None:
+    history: tuple[Spent, ...] = ()
+    order = []
+    for _ in ITEMS:
+        order.append(chosen(*history))
+        history += spent(order[-1] or 0, 1e-3)
+    assert order == [1, 2, 0]
+
+
+def test_after_that_the_largest_expected_gain_of_the_program_decides() -> None:
+    first = spent(0, 1e-3) + spent(1, 2e-3) + spent(2, 5e-3)
+    assert chosen(*first) == 1
+    # Kernel 1 stops gaining, kernel 2 does not: 5 ms * 20 % against 8 ms * 2.5 %.
+    assert chosen(*first, *spent(1, 2e-3, 2e-3), *spent(2, 4e-3)) == 2
+
+
+def test_a_kernel_that_runs_more_often_is_worth_more() -> None:
+    items = (Item(1e-3, 1), Item(1e-3, 3))
+    history = spent(0, 1e-3) + spent(1, 1e-3)
+    assert promise_s(1, items, history) == pytest.approx(3 * promise_s(0, items, history))
+
+
+def test_the_default_counts_while_nothing_better_is_known() -> None:
+    assert best_s(0, ITEMS, spent(0, 4e-3)) == 1e-3
+    assert best_s(0, ITEMS, spent(0, 4e-3, 0.5e-3)) == 0.5e-3
+    assert best_s(0, (Item(1e-3, 1, known_best_s=0.2e-3),), ()) == 0.2e-3
+
+
+def test_a_promise_is_the_mean_of_the_recent_gains() -> None:
+    history = spent(0, 1.0, 0.5, 0.4, 0.32, 0.256)
+    assert promised_share(0, ITEMS, history) == pytest.approx(0.2)
+
+
+def test_a_promise_fades_with_idle_batches() -> None:
+    shares = [promised_share(0, ITEMS, spent(0, *[1e-3] * n)) for n in (1, 2, 3, 4)]
+    assert shares == pytest.approx([0.1, 0.05, 0.025, 0.0125])
+
+
+def test_a_kernel_whose_candidates_all_fail_fades_too() -> None:
+    inf = float("inf")
+    assert promised_share(0, ITEMS, spent(0, inf, inf)) == pytest.approx(0.05)
+    assert promised_share(0, ITEMS, spent(0, inf, 1e-3)) == pytest.approx(1.0)
+
+
+def test_the_run_stops_early_when_no_kernel_promises_more_than_a_hundredth() -> None:
+    idle = tuple(s for k in range(3) for s in spent(k, *[1e-3] * 5))
+    assert chosen(*idle) is None
+    assert chosen(*idle[:-1]) == 2
+
+
+def test_trials_are_counted_for_each_kernel_and_used_up() -> None:
+    limits = Limits(trials=100)
+    history: tuple[Spent, ...] = ()
+    while choice := next_batch(ITEMS, history, limits, 0):
+        history += (Spent(choice.item, choice.trials, 1.0, 1e-3),)
+    assert [sum(s.trials for s in history if s.item == k) for k in range(3)] == [100, 100, 100]
+    assert [s.trials for s in history[:3]] == [64, 64, 64]
+
+
+def test_a_handful_of_trials_is_a_legal_budget() -> None:
+    assert next_batch(ITEMS, (), Limits(trials=3), 0) == Choice(1, 3)
+
+
+def test_exhausted_kernels_get_nothing_more() -> None:
+    choice = next_batch(ITEMS, (), PLENTY, 0, exhausted=frozenset({1}))
+    assert choice is not None
+    assert choice.item == 2
+    assert next_batch(ITEMS, (), PLENTY, 0, exhausted=frozenset({0, 1, 2})) is None
+
+
+def test_a_short_budget_gives_every_kernel_a_smaller_first_batch() -> None:
+    first = next_batch(ITEMS, (), Limits(seconds=12), 0)
+    assert first == Choice(1, 16)  # 12 s, three kernels, a quarter of a second assumed for a trial
+    second = next_batch(ITEMS, (Spent(1, 16, 0.8, 1e-3),), Limits(seconds=5), 0.8)
+    assert second == Choice(2, 42)  # 4.2 s, two kernels, 0.05 s known
+
+
+def test_with_too_many_kernels_the_costliest_get_the_smallest_batch() -> None:
+    items = tuple(Item(1e-3 * (k + 1), 1) for k in range(50))
+    assert next_batch(items, (), Limits(seconds=20), 0) == Choice(49, SMALLEST)
+
+
+def test_the_last_batch_shrinks_to_what_is_left_and_then_nothing_is_chosen() -> None:
+    begun = spent(0, 1e-3) + spent(1, 1e-3) + spent(2, 1e-3)
+    limits = Limits(seconds=21)
+    assert next_batch(ITEMS, begun, limits, 19.0) == Choice(1, 20)
+    assert next_batch(ITEMS, begun, limits, 20.5) is None
+
+
+@pytest.mark.parametrize("budget_s", [5.0, 20.0, 60.0, 300.0])
+@pytest.mark.parametrize("trial_s", [0.02, 0.1, 0.24])
+def test_a_budget_in_seconds_is_kept(budget_s: float, trial_s: float) -> None:
+    """Batches take up to a third more or less than the last; gains never end."""
+    history: tuple[Spent, ...] = ()
+    elapsed_s, best = 0.0, 1e-3
+    while choice := next_batch(ITEMS, history, Limits(seconds=budget_s), elapsed_s):
+        best *= 0.9
+        wall_s = choice.trials * trial_s * (1 + 0.33 * (-1) ** len(history))
+        history += (Spent(choice.item, choice.trials, wall_s, best),)
+        elapsed_s += wall_s
+    assert elapsed_s < 1.05 * budget_s + 0.4 * BATCH * trial_s
+    assert elapsed_s > 0.95 * budget_s - SMALLEST * trial_s * 1.33
+
+
+def test_choices_replay() -> None:
+    history: tuple[Spent, ...] = ()
+    choices = []
+    for n in range(12):
+        choice = next_batch(ITEMS, history, PLENTY, 10.0 * n)
+        assert choice is not None
+        choices.append(choice)
+        history += (Spent(choice.item, choice.trials, 5.0, 1e-3 * 0.8**n),)
+    replayed = [next_batch(ITEMS, history[:n], PLENTY, 10.0 * n) for n in range(12)]
+    assert replayed == choices
+
+
+def test_finals_have_their_time_and_never_more_than_their_share() -> None:
+    assert for_batches(Limits(seconds=600), 1, passed_s=5).seconds == pytest.approx(573)
+    assert for_batches(Limits(seconds=100), 50, passed_s=5).seconds == pytest.approx(80)
+    assert for_batches(Limits(seconds=1), 1, passed_s=5).seconds == 0
+    assert for_batches(Limits(trials=9), 1, passed_s=5) == Limits(trials=9)
+
+
+def test_the_last_tenth_is_for_finishing() -> None:
+    history = spent(0, *[1e-3] * 14)  # 896 trials
+    assert not finishing(0, history, Limits(trials=1000), 0)
+    assert finishing(0, (*history, Spent(0, 4, 1, 1e-3)), Limits(trials=1000), 0)
+    assert not finishing(0, history, Limits(seconds=100), 89)
+    assert finishing(0, history, Limits(seconds=100), 90)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_s"),
+    [("90", 90), ("90s", 90), ("2m", 120), ("1h30m", 5400), ("1.5m", 90), (45, 45), (0.5, 0.5)],
+)
+def test_budgets_are_read(text: str | float, expected_s: float) -> None:
+    assert seconds(text) == expected_s
+
+
+@pytest.mark.parametrize("text", ["", "fast", "2x", "0", "-3s", "1.2.3m", "m", 0, "inf"])
+def test_other_budgets_are_refused(text: str | float) -> None:
+    with pytest.raises(ValueError, match="expected a budget like 90s, 2m or 1h30m"):
+        seconds(text)

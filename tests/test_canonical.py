@@ -1,0 +1,215 @@
+"""Equal programs have equal texts, and the texts are programs."""
+
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+
+from hlotune.hlo import mlir
+from hlotune.hlo.canonical import argument_order, canonical, fingerprint, graph_of
+from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import argument, load
+
+BINARY = ("add", "subtract", "multiply", "maximum")
+UNARY = ("tanh", "negate", "abs")
+T = "tensor<3x4xf32>"
+Statement = tuple[str, tuple[int, ...]]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[int, list[Statement]]:
+    """A number of arguments, and statements that each take earlier values."""
+    arguments = draw(st.integers(1, 3))
+    statements: list[Statement] = []
+    for i in range(draw(st.integers(1, 12))):
+        name = draw(st.sampled_from((*BINARY, *UNARY)))
+        values = st.integers(0, arguments + i - 1)
+        operands = tuple(draw(values) for _ in range(2 if name in BINARY else 1))
+        statements.append((name, operands))
+    return arguments, statements
+
+
+def text_of(arguments: int, statements: list[Statement], order: list[int], prefix: str) -> str:
+    """The program with its statements in this order, and its values under this name."""
+    lines = []
+    for i in order:
+        name, operands = statements[i]
+        values = ", ".join(f"%{prefix}{v}" for v in operands)
+        lines.append(f"%{prefix}{arguments + i} = stablehlo.{name} {values} : {T}")
+    signature = ", ".join(f"%{prefix}{i}: {T}" for i in range(arguments))
+    last = f"%{prefix}{arguments + len(statements) - 1}"
+    body = "\n".join(lines)
+    return f"func.func @main({signature}) -> {T} {{ {body}\n return {last} : {T} }}"
+
+
+def another_order(data: st.DataObject, arguments: int, statements: list[Statement]) -> list[int]:
+    """Any order in which values are defined before they are used."""
+    left, order = list(range(len(statements))), []
+    while left:
+        ready = [
+            i
+            for i in left
+            if all(v < arguments or v - arguments in order for v in statements[i][1])
+        ]
+        order.append(data.draw(st.sampled_from(ready)))
+        left.remove(order[-1])
+    return order
+
+
+@given(st.data())
+def test_names_and_the_order_of_statements_do_not_matter(data: st.DataObject) -> None:
+    arguments, statements = data.draw(programs())
+    straight = text_of(arguments, statements, list(range(len(statements))), "v")
+    shuffled = text_of(arguments, statements, another_order(data, arguments, statements), "other")
+    first, second = (canonical(mlir.graph(mlir.parse(t))) for t in (straight, shuffled))
+    assert first == second
+    assert canonical(graph_of(Kernel(first))) == first
+
+
+def every_kind(x: jax.Array, w: jax.Array, a: jax.Array, b: jax.Array) -> object:
+    y = lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    d = lax.dot_general(a, b, (((2,), (1,)), ((0,), (0,))), precision="highest")
+    moved = lax.rev(a, (0,)), lax.pad(a, 0.0, ((1, 1, 0), (0, 0, 1), (0, 0, 0))), a.T
+    picked = a[jnp.array([0, 1])], a.at[0].add(1.0), lax.dynamic_slice(a, (0, 0, 0), (1, 1, 2))
+    ordered = lax.sort(a, dimension=1), jnp.argmax(a, 1), lax.top_k(a, 2), jnp.cumsum(a, 0)
+    special = lax.erfc(a), jax.scipy.special.erf(a), lax.reduce_precision(a, 5, 10), jnp.isnan(a)
+    looped = lax.fori_loop(0, 3, lambda i, c: c + jnp.sin(a) * i, a)
+    branched = lax.cond(a[0, 0, 0] > 0, lambda: a, lambda: jnp.tanh(a * 2))
+    mixed = lax.clamp(0.1, a, 1.3e-8), lax.iota(jnp.uint8, 5), a.astype(jnp.bfloat16)
+    return y, d, moved, picked, ordered, special, looped, branched, mixed
+
+
+SHAPES = [argument(text) for text in ("f32[1,8,8,3]", "f32[3,3,3,4]", "f32[2,3,4]", "f32[2,4,5]")]
+
+
+def test_the_text_of_every_kind_of_operation_parses_and_is_its_own_canonical_text() -> None:
+    text = canonical(load(every_kind, *SHAPES).graph)
+    assert canonical(graph_of(Kernel(text))) == text
+
+
+def test_exporting_again_gives_the_same_text() -> None:
+    first, second = (canonical(load(every_kind, *SHAPES).graph) for _ in range(2))
+    assert first == second
+
+
+def test_gradients_of_grouped_and_dilated_convolutions_are_their_own_canonical_text() -> None:
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(x, w, (2,), [(2, 1)], (1,), (2,), feature_group_count=2)
+        return (y * y).sum()
+
+    shapes = [argument("f32[3,4,9]"), argument("f32[6,2,3]")]
+    text = canonical(load(jax.grad(loss, (0, 1)), *shapes).graph)
+    assert canonical(graph_of(Kernel(text))) == text
+    assert "feature_group_count = 2" in text
+
+
+def test_a_written_default_is_no_difference() -> None:
+    op = '"stablehlo.reduce_window"(%x, %z) <{window_dimensions = array<i64: 2>NOTE}>'
+    body = """({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %s : tensor<f32>
+      }) : (tensor<4xf32>, tensor<f32>) -> tensor<3xf32>"""
+    texts = set()
+    for note in ("", ", window_strides = array<i64: 1>, padding = dense<0> : tensor<1x2xi64>"):
+        text = f"""func.func @main(%x: tensor<4xf32>, %z: tensor<f32>) -> tensor<3xf32> {{
+          %y = {op.replace("NOTE", note)} {body}
+          return %y : tensor<3xf32> }}"""
+        texts.add(canonical(mlir.graph(mlir.parse(text))))
+    assert len(texts) == 1
+
+
+def test_operands_of_commutative_operations_keep_their_order() -> None:
+    def add(first: str, second: str) -> str:
+        return canonical(mlir.graph(mlir.parse(
+            f"""func.func @main(%a: {T}, %b: {T}) -> ({T}, {T}) {{
+              %t = stablehlo.tanh %a : {T}
+              %s = stablehlo.add {first}, {second} : {T}
+              return %t, %s : {T}, {T} }}"""
+        )))  # fmt: skip
+
+    assert add("%a", "%b") != add("%b", "%a")
+
+
+def test_arguments_stand_by_first_use_and_unused_ones_last() -> None:
+    program = load(lambda unused, a, b: jnp.tanh(b) - a, 1.0, 2.0, 3.0)
+    _, a, b = program.graph.arguments
+    assert argument_order(program.graph) == (b, a, program.graph.arguments[0])
+
+
+def test_marks_of_constants_are_part_of_the_text() -> None:
+    text = f"func.func @main(%a: {T} {{hlotune.constant}}) -> {T} {{ return %a : {T} }}"
+    marked = canonical(mlir.graph(mlir.parse(text)))
+    assert f"%arg0: {T} {{hlotune.constant}}" in marked
+    assert graph_of(Kernel(marked)).constants == {0}
+
+
+def test_operations_that_no_result_needs_are_left_out() -> None:
+    text = f"""func.func @main(%a: {T}) -> {T} {{
+      %unused = stablehlo.tanh %a : {T}
+      return %a : {T} }}"""
+    assert "tanh" not in canonical(mlir.graph(mlir.parse(text)))
+
+
+def test_a_chain_of_thousands_of_operations_is_no_problem() -> None:
+    kind = TensorType((2,), "f32")
+    ops = tuple(Op("stablehlo.tanh", (i,), (i + 1,)) for i in range(5000))
+    graph = Graph((kind,) * 5001, (0,), ops, (5000,))
+    assert canonical(graph).count("tanh") == 5000
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [("f32", 32), ("f64", 64), ("bf16", 16), ("f16", 16), ("i8", 8), ("ui64", 64)],
+)
+def test_every_bit_of_a_constant_survives(dtype: str, bits: int) -> None:
+    rng = np.random.default_rng(0)
+    special = [0, 1, 1 << (bits - 1), (1 << bits) - 1, 0x7F80 << (bits - 16) if bits > 8 else 3]
+    numbers = special + [int(x) >> (64 - bits) for x in rng.integers(0, 2**64, 40, np.uint64)]
+    data = b"".join(n.to_bytes(bits // 8, "little") for n in numbers)
+    literal = Literal(TensorType((5, 9), dtype), data, False)
+    op = Op("stablehlo.constant", (), (0,), (("value", literal),))
+    text = canonical(Graph((literal.type,), (), (op,), (0,)))
+    assert graph_of(Kernel(text)).ops[0]["value"] == literal
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 0), (2, 3, 1)])
+def test_constants_of_every_shape_survive(shape: tuple[int, ...]) -> None:
+    numbers = np.arange(int(np.prod(shape)), dtype=np.int32) + 1
+    splat = numbers.size == 1 and shape != ()
+    literal = Literal(TensorType(shape, "i32"), numbers.tobytes(), splat)
+    op = Op("stablehlo.constant", (), (0,), (("value", literal),))
+    text = canonical(Graph((literal.type,), (), (op,), (0,)))
+    assert graph_of(Kernel(text)).ops[0]["value"] == literal
+
+
+def test_shapes_alone_keep_the_family_and_change_the_key() -> None:
+    def kernel(rows: int) -> Kernel:
+        return Kernel(canonical(load(jnp.tanh, argument(f"f32[{rows},8]")).graph))
+
+    assert kernel(4).family == kernel(40).family
+    assert kernel(4).key != kernel(40).key
+
+
+def test_a_fingerprint_tells_large_constants_apart_without_spelling_them() -> None:
+    def graph(seed: int) -> Graph:
+        values = np.random.default_rng(seed).normal(size=1000)
+        literal = Literal(TensorType((1000,), "f64"), values.tobytes(), False)
+        op = Op("stablehlo.constant", (), (0,), (("value", literal),))
+        return Graph((literal.type,), (), (op,), (0,))
+
+    assert fingerprint(graph(0)) == fingerprint(graph(0)) != fingerprint(graph(1))
+
+
+def test_values_are_numbered_in_the_order_of_the_text() -> None:
+    text = canonical(load(every_kind, *SHAPES).graph)
+    outermost = re.findall(r"^  (?:%(\d+)(?::\d+)? = )", text, re.MULTILINE)
+    numbers = [int(n) for n in outermost]
+    assert all(a < b for a, b in itertools.pairwise(numbers))

@@ -1,0 +1,183 @@
+"""The command line from outside: help, exit codes, and one clear line for each misuse."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from hlotune.cli import printing
+from hlotune.cli.options import database_path
+from tests.tree import ROOT
+
+COMMANDS = [
+    "run",
+    "bench",
+    "kernels",
+    "show",
+    "explain",
+    "report",
+    "targets",
+    "db ls",
+    "db stats",
+    "db export",
+    "db import",
+]
+
+
+def tune(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HLOTUNE_")}
+    return subprocess.run(
+        [sys.executable, "-m", "hlotune", *arguments],
+        cwd=ROOT,
+        env=environment | {"JAX_PLATFORMS": "cpu"} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def refused(*arguments: str) -> str:
+    """What a misused command says: nothing on stdout, one line of error, no traceback."""
+    done = tune(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = [x for x in done.stderr.splitlines() if x.startswith(("tune: ", "Error: "))]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_help_lists_every_command() -> None:
+    done = tune("--help")
+    assert done.returncode == 0
+    for command in COMMANDS:
+        assert re.search(rf"^  {command.split()[0]} ", done.stdout, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_an_example_of_itself_and_json(command: str) -> None:
+    done = tune(*command.split(), "--help")
+    assert done.returncode == 0
+    assert f"Example: tune {command}" in " ".join(done.stdout.split())
+    assert "--json" in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_readme_names_every_command(command: str) -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8")
+    group, _, verb = command.partition(" ")
+    assert re.search(rf"`tune {group}.*\b{verb}\b", table)
+
+
+def test_no_arguments_is_misuse_and_shows_help() -> None:
+    done = tune()
+    assert done.returncode == 2
+    assert "Commands:" in done.stdout + done.stderr
+
+
+def test_run_refuses_a_budget_of_zero() -> None:
+    assert "longer than nothing" in refused("run", "examples/mlp.py:model", "--budget", "0s")
+
+
+def test_run_refuses_a_budget_together_with_trials() -> None:
+    message = refused("run", "examples/mlp.py:model", "--budget", "5s", "--trials", "3")
+    assert "--budget or --trials" in message
+
+
+def test_run_refuses_the_target_of_another_machine() -> None:
+    message = refused("run", "examples/mlp.py:model", "--target", "0123456789abcdef")
+    assert "target of this machine" in message and "0123456789abcdef" in message
+
+
+def test_run_refuses_a_file_that_is_not_there() -> None:
+    assert "missing.py" in refused("run", "missing.py:model", "--budget", "1s")
+
+
+def test_run_refuses_a_function_that_is_not_there(tmp_path: Path) -> None:
+    message = refused("run", "examples/mlp.py:other", "--db", str(tmp_path / "a.db"))
+    assert "other" in message
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "bench"])
+def test_a_database_that_is_a_folder_is_refused(command: str, tmp_path: Path) -> None:
+    message = refused(command, "examples/mlp.py:model", "--database", str(tmp_path))
+    assert "expected a file, got a folder" in message
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("not a database at all\n" * 100, encoding="utf-8")
+    assert "file of another kind" in refused("db", "ls", "--database", str(tmp_path / "notes.db"))
+
+
+def test_a_traceback_appears_when_debugging() -> None:
+    done = tune("run", "missing.py:model", HLOTUNE_DEBUG="1")
+    assert "Traceback" in done.stderr
+
+
+def test_targets_prints_the_fingerprint_that_run_accepts() -> None:
+    from hlotune.measure.targets import host_target
+
+    done = tune("targets", "--json")
+    data: dict[str, Any] = json.loads(done.stdout)
+    assert data["target"]["fingerprint"] == host_target().fingerprint
+    assert host_target().fingerprint in tune("targets").stdout
+
+
+def test_targets_refuses_more_threads_than_there_are() -> None:
+    assert "threads" in refused("targets", "--threads", "99999")
+
+
+def test_run_refuses_a_budget_that_is_no_time() -> None:
+    assert "expected a budget like 90s" in refused(
+        "run", "examples/mlp.py:model", "--budget", "soon"
+    )
+
+
+def test_run_refuses_an_argument_type_that_is_none(tmp_path: Path) -> None:
+    database = str(tmp_path / "a.db")
+    message = refused("run", "examples/mlp.py:forward", "--arg", "f32(8)", "--db", database)
+    assert "expected an argument type like f32[8,784]" in message
+
+
+def test_the_database_is_the_option_then_the_variable_then_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("HLOTUNE_DB", raising=False)
+    assert database_path(None) == tmp_path / "cache" / "hlotune" / "tuning.db"
+    monkeypatch.setenv("HLOTUNE_DB", str(tmp_path / "named.db"))
+    assert database_path(None) == tmp_path / "named.db"
+    assert database_path(Path("chosen.db")) == Path("chosen.db")
+
+
+def test_choices_are_those_that_the_rooms_offer() -> None:
+    from hlotune.cli.options import Numerics
+    from hlotune.cli.run import Model, Searcher
+    from hlotune.costmodel.model import MODELS
+    from hlotune.measure import trial
+    from hlotune.search.searcher import SEARCHERS
+
+    assert set(get_args(Searcher)) == set(SEARCHERS)
+    assert set(get_args(Model)) == set(MODELS)
+    assert get_args(get_args(Numerics)[0]) == get_args(trial.Numerics)
+
+
+@pytest.mark.parametrize(
+    ("count", "base", "text"),
+    [(1.234e9, 1000, "1.234 GB"), (32768, 1024, "32 KiB"), (7, 1000, "7 B")],
+)
+def test_sizes_are_printed_with_a_prefix_that_suits_them(
+    count: float, base: int, text: str
+) -> None:
+    assert printing.size(count, "B", base) == text
+
+
+def test_json_refuses_numbers_that_json_has_not() -> None:
+    with pytest.raises(ValueError, match="Out of range float"):
+        printing.print_json({"time_s": float("nan")})

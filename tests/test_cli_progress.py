@@ -1,0 +1,85 @@
+"""What a run shows while it goes."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from hlotune.cli.progress import View, line, watching
+from hlotune.search.progress import (
+    Batch,
+    Event,
+    Finalising,
+    Finished,
+    KernelSkipped,
+    KernelStarted,
+    Started,
+)
+
+BATCH = Batch(
+    label="dot 64x784x512",
+    kernels_begun=1,
+    kernels=3,
+    trials=64,
+    failures=2,
+    best_s=1e-4,
+    default_s=2e-4,
+    gflops=512.3,
+    peak_share=0.75,
+    rank_correlation=0.5,
+    elapsed_s=10.0,
+    remaining_s=50.0,
+)
+KERNEL = KernelStarted(label="dot 64x784x512", index=1, count=3, default_s=2e-4, known_trials=0)
+FINISHED = Finished(trials=64, won=1, kernels=3, speedup=1.25, wall_s=60.4)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Started(kernels=3, known_trials=7), "3 kernels, 7 trials known"),
+        (KERNEL, "[1/3] dot 64x784x512: default 200 us"),
+        (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
+        (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
+        (Finalising(kernels=3, interrupted=True), "interrupted: comparing 3 champions"),
+        (FINISHED, "64 trials in 60 s: 1 of 3 kernels won, whole program 1.25x"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_event_is_said_in_one_line(event: Event, words: str) -> None:
+    assert words in line(event)
+    assert "\n" not in line(event)
+
+
+def test_the_live_table_shows_the_latest_of_each_kernel() -> None:
+    view = View()
+    for event in (Started(kernels=3, known_trials=0), KERNEL, BATCH):
+        view.update(event)
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(view)
+    text = captured.get()
+    for part in ("dot 64x784x512", "200 us", "100 us", "2.00x", "512.3", "75%", "50 s left"):
+        assert part in text
+    assert text.count("dot 64x784x512") == 1
+
+
+def test_a_kernel_where_everything_failed_has_no_best() -> None:
+    view = View()
+    view.update(replace(BATCH, best_s=None, gflops=None, peak_share=None))
+    assert [str(cell) for cell in view.table().columns[2].cells] == ["-"]
+
+
+def test_without_a_terminal_each_event_is_a_line_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with watching() as progress:
+        progress(FINISHED)
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err == line(FINISHED) + "\n"
+
+
+def test_quiet_watching_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with watching(quiet=True) as progress:
+        progress(FINISHED)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,128 @@
+"""What `apply` is told for a kernel, and the reason for every miss."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hlotune.schedules.schedule import DEFAULT
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.decisions import decision
+from tests.recorded import (
+    HERE,
+    KERNEL,
+    OTHER_TARGET,
+    TARGET,
+    TOOLCHAIN,
+    failed,
+    final,
+    measured,
+    schedule,
+    start,
+)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as database:
+        yield database
+
+
+def test_a_kernel_that_won_gets_its_champion(database: Database) -> None:
+    database.record_final(start(database), KERNEL, final(2.0, 3))
+    decided = decision(database, KERNEL.key, **HERE)
+    assert decided.schedule == schedule(3)
+    assert decided.final == final(2.0, 3)
+    assert decided.reason == "tuned: 2.00x (1.96 to 2.04)"
+
+
+def test_a_kernel_that_kept_the_default_says_by_how_much(database: Database) -> None:
+    database.record_final(start(database), KERNEL, final(0.5))
+    decided = decision(database, KERNEL.key, **HERE)
+    assert decided.schedule == DEFAULT
+    assert decided.reason == (
+        "kept default: the best candidate reached 0.50x (0.49 to 0.51), margin -0.510"
+    )
+
+
+def test_the_newest_comparison_decides(database: Database) -> None:
+    database.record_final(start(database), KERNEL, final(2.0, 1))
+    database.record_final(start(database), KERNEL, final(0.9, 2))
+    assert decision(database, KERNEL.key, **HERE).schedule == DEFAULT
+
+
+def test_a_second_final_of_a_run_replaces_the_first(database: Database) -> None:
+    run = start(database)
+    database.record_final(run, KERNEL, final(0.9, 1))
+    database.record_final(run, KERNEL, final(1.5, 2))
+    assert decision(database, KERNEL.key, **HERE).schedule == schedule(2)
+
+
+def test_a_schedule_that_needs_laxer_numerics_is_not_used(database: Database) -> None:
+    run = start(database, numerics="fast")
+    database.record_final(run, KERNEL, final(2.0, numerics="fast"))
+    assert decision(database, KERNEL.key, numerics="fast", **HERE).schedule == schedule(1)
+    refused = decision(database, KERNEL.key, numerics="standard", **HERE)
+    assert refused.schedule == DEFAULT
+    assert refused.reason == "its tuned schedule needs numerics fast, and standard is allowed"
+
+
+def test_a_later_strict_run_says_nothing_about_what_standard_may_use(database: Database) -> None:
+    database.record_final(start(database, numerics="standard"), KERNEL, final(2.0))
+    kept = final(0.9, 2, numerics="strict")
+    database.record_final(start(database, numerics="strict"), KERNEL, kept)
+    assert decision(database, KERNEL.key, numerics="standard", **HERE).schedule == schedule(1)
+    assert decision(database, KERNEL.key, numerics="strict", **HERE).final == kept
+
+
+def test_a_champion_of_a_lax_run_that_needs_less_serves_a_stricter_one(database: Database) -> None:
+    run = start(database, numerics="fast")
+    database.record_final(run, KERNEL, final(2.0, 4, numerics="strict"))
+    assert decision(database, KERNEL.key, numerics="strict", **HERE).schedule == schedule(4)
+
+
+def test_a_lax_champion_that_lost_keeps_the_default_for_all(database: Database) -> None:
+    run = start(database, numerics="fast")
+    database.record_final(run, KERNEL, final(0.9, numerics="fast"))
+    assert decision(database, KERNEL.key, numerics="strict", **HERE).reason.startswith("kept")
+
+
+def test_a_champion_that_does_not_parse_falls_back_to_the_one_before(database: Database) -> None:
+    database.record_final(start(database), KERNEL, final(2.0, 1))
+    broken = start(database)
+    database.record_final(broken, KERNEL, final(3.0, 2))
+    with database.writing() as sql:
+        sql.execute("update finals set schedule = '?' where run = ?", [broken])
+    assert decision(database, KERNEL.key, **HERE).schedule == schedule(1)
+    with database.writing() as sql:
+        sql.execute("update finals set schedule = '?'")
+    assert "does not parse in this version" in decision(database, KERNEL.key, **HERE).reason
+
+
+def test_a_kernel_never_seen_is_never_tuned(database: Database) -> None:
+    decided = decision(database, KERNEL.key, **HERE)
+    assert (decided.schedule, decided.reason) == (DEFAULT, "never tuned")
+
+
+def test_a_run_that_did_not_finish_says_how_to_resume(database: Database) -> None:
+    run = start(database)
+    database.add(run, KERNEL, [measured(1e-3), failed()], batch=0)
+    assert decision(database, KERNEL.key, **HERE).reason == (
+        f"2 trials, but never compared with the default: finish the run (`tune resume {run[:8]}`)"
+    )
+
+
+def test_a_miss_names_the_conditions_that_differ(database: Database) -> None:
+    database.add(start(database), KERNEL, [measured(1e-3)], batch=0)
+    elsewhere = conditions(OTHER_TARGET, TOOLCHAIN, "warm")
+    assert decision(database, KERNEL.key, **elsewhere).reason == (
+        "1 trials under other conditions, none on this machine, none in cache mode warm"
+    )
+
+
+def test_a_miss_tells_when_only_the_combination_is_new(database: Database) -> None:
+    database.add(start(database, target=OTHER_TARGET), KERNEL, [measured(1e-3)], batch=0)
+    database.add(start(database, cache="warm"), KERNEL, [failed()], batch=0)
+    assert decision(database, KERNEL.key, **conditions(TARGET, TOOLCHAIN)).reason == (
+        "2 trials under other conditions, none under all of these together"
+    )

@@ -1,0 +1,99 @@
+"""Imports point one way, heavy packages stay where they belong, and the first import is cheap."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tree import ROOMS, ROOT, files, imports, module_name, modules
+
+TOUCH_JAXLIB = {Path("hlo/mlir.py"), Path("hlo/rewrite.py"), Path("measure/xla.py")}
+"""`mlir.py` and `rewrite.py` for MLIR modules, `xla.py` for compiling and running them."""
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_earlier_rooms(room: str) -> None:
+    later = ROOMS[ROOMS.index(room) + 1 :]
+    wrong = [
+        f"{file} imports {name}"
+        for file in modules(room)
+        for name in imports(file)
+        if name.startswith("hlotune.") and name.split(".")[1] in later
+    ]
+    assert wrong == []
+
+
+def test_schedules_import_no_jax() -> None:
+    assert packages_behind("schedules").isdisjoint({"jax", "jaxlib"})
+
+
+def test_deploying_needs_neither_the_search_nor_its_models() -> None:
+    assert packages_behind("deploy").isdisjoint({"xgboost", "torch"})
+    assert not [
+        m for m in reached("deploy") if m.startswith(("hlotune.search", "hlotune.costmodel"))
+    ]
+
+
+def test_only_named_modules_touch_jaxlib() -> None:
+    inner = ("jaxlib", "jax.extend", "jax._src")
+    touching = {
+        file
+        for room in ROOMS
+        for file in modules(room)
+        if any(name == i or name.startswith(f"{i}.") for name in imports(file) for i in inner)
+    }
+    assert touching <= TOUCH_JAXLIB
+
+
+def test_no_module_builds_ir_with_llvmlite() -> None:
+    """`llvmlite.ir` has no bfloat; LLVM text is written directly."""
+    assert not [f for f in files() if f.suffix == ".py" and "llvmlite.ir" in imports(f)]
+
+
+HELP = "from hlotune.cli.main import run_command; assert run_command(['--help']) == 0"
+
+
+@pytest.mark.parametrize("line", ["import hlotune", HELP], ids=["import", "help"])
+def test_the_first_contact_loads_nothing_heavy(line: str) -> None:
+    code = f"{line}\nimport sys; print(*{{m.split('.')[0] for m in sys.modules}})"
+    loaded = set(python("-c", code).stdout.split())
+    assert loaded.isdisjoint({"jax", "jaxlib", "xgboost", "torch", "numpy", "scipy", "llvmlite"})
+
+
+def test_help_appears_at_once() -> None:
+    """The aim is 0.5 s; the limit is twice that, for a machine that does something else as well."""
+
+    def duration_s() -> float:
+        start = time.perf_counter()
+        python("-m", "hlotune", "--help")
+        return time.perf_counter() - start
+
+    assert min(duration_s() for _ in range(3)) < 1.0
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+
+def reached(room: str) -> set[str]:
+    """Modules of ours that a room imports, and those that they import, and so on."""
+    by_name = {module_name(f): f for r in ROOMS for f in modules(r)}
+    todo = [module_name(f) for f in modules(room)]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            wanted = imports(by_name[name])
+            todo += [m for w in wanted for m in (w, w.rpartition(".")[0]) if m in by_name]
+    return seen
+
+
+def packages_behind(room: str) -> set[str]:
+    """Top-level packages that a room imports, itself or through others."""
+    by_name = {module_name(f): f for r in ROOMS for f in modules(r)}
+    return {w.split(".")[0] for name in reached(room) for w in imports(by_name[name])}

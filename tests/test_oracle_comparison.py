@@ -1,0 +1,126 @@
+"""What the oracle says of bounds, exactness and regions, and how it compares."""
+
+import resource
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hlotune.hlo.graph import Graph, Op, TensorType
+from hlotune.hlo.oracle import (
+    Mismatch,
+    Oracle,
+    Reference,
+    compare,
+    evaluate,
+    rms_error,
+)
+from hlotune.hlo.oracle.boxes import Box, contains, elements, whole
+from hlotune.schedules.errors import UnsupportedKernel
+from tests.oracle_cases import (
+    Array,
+    Function,
+    conv,
+    graph_of,
+    normal,
+)
+
+
+def test_rms_error_is_relative_to_the_size_of_the_values() -> None:
+    reference = Reference(np.array([3.0, 4.0, np.inf]), np.ones(3), False)
+    assert rms_error(reference, np.array([3.0, 4.5, 0.0], np.float32)) == pytest.approx(0.1)
+
+
+def test_sums_that_the_type_cannot_hold_are_not_called_exact() -> None:
+    x = np.full((4, 3), 2.0**23, np.float32)
+    (reference,) = evaluate(graph_of(lambda x: x.sum(1), [x]), [x])
+    assert not reference.exact
+
+
+def test_element_on_a_comparison_inside_its_error_is_not_compared() -> None:
+    def hung(a: Any, b: Any) -> Any:
+        return jnp.where(a @ b > 0, 1.0, 0.0)
+
+    a, b = np.array([[0.1, 0.2, -0.3]], np.float32), np.array([[1, 3], [1, 3], [1, 0]], np.float32)
+    (reference,) = evaluate(graph_of(hung, [a, b]), [a, b])
+    assert reference.bound is not None
+    assert np.isinf(reference.bound).tolist() == [[True, False]]
+    assert reference.uncompared == 0.5
+
+
+def test_bound_is_never_below_one_rounding() -> None:
+    x = normal(13, 50)
+    (reference,) = evaluate(graph_of(lambda x: -x, [x]), [x])
+    assert reference.bound is not None
+    np.testing.assert_array_equal(reference.bound, 2.0**-23 * np.abs(x.astype(np.float64)))
+
+
+def test_nan_agrees_with_nan_and_infinity_with_its_own_sign() -> None:
+    value = np.array([np.nan, np.inf, -np.inf, 0.0])
+    reference = Reference(value, np.zeros(4), False)
+    assert (
+        compare(reference, np.array([np.nan, np.inf, -np.inf, -0.0], "f4"), factor=1, exact=True)
+        is None
+    )
+    wrong = compare(reference, np.array([1, -np.inf, -np.inf, np.nan], "f4"), factor=1, exact=False)
+    assert wrong is not None and wrong.wrong == 3
+
+
+def test_mismatch_says_where_and_how_far() -> None:
+    reference = Reference(np.array([[1.0, 2.0]]), np.array([[0.5, 0.5]]), False)
+    wrong = compare(reference, np.array([[1.0, 4.0]], np.float32), factor=1, exact=False)
+    assert wrong == Mismatch((0, 1), 2.0, 4.0, 4.0, 1, 2, 0.0)
+    assert str(wrong) == (
+        "1 of 2 elements wrong, worst at (0, 1): expected 2, got 4, off by 4 times the bound "
+        "(0.0% not compared)"
+    )
+
+
+def test_compare_refuses_another_shape() -> None:
+    reference = Reference(np.zeros(3), np.zeros(3), True)
+    with pytest.raises(ValueError, match="expected an output of shape"):
+        compare(reference, np.zeros(4, np.float32), factor=1, exact=True)
+
+
+def test_unknown_operation_is_named() -> None:
+    kind = TensorType((2,), "f32")
+    graph = Graph((kind, kind), (0,), (Op("stablehlo.mystery", (0,), (1,)),), (1,))
+    with pytest.raises(UnsupportedKernel, match=r"got stablehlo\.mystery"):
+        evaluate(graph, [np.zeros(2, np.float32)])
+
+
+def test_regions_reach_all_corners_and_borders() -> None:
+    shape = (7, 40, 50)
+    graph = Graph((TensorType(shape, "f32"),), (0,), (), (0,))
+    oracle = Oracle(graph, [np.zeros(shape, np.float32)])
+    boxes = oracle.regions_to_check(0, np.random.default_rng(0), 2000)
+    corners: list[Box] = [
+        tuple((n - 1, n) if end else (0, 1) for n, end in zip(shape, ends, strict=True))
+        for ends in np.ndindex(2, 2, 2)
+    ]
+    assert all(any(contains(box, corner) for box in boxes) for corner in corners)
+    assert sum(elements(box) for box in boxes) <= 2000
+    assert all(contains(whole(shape), box) for box in boxes)
+    assert oracle.regions_to_check(0, np.random.default_rng(0), 14000) == [whole(shape)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["convolution", "dot", "softmax"])
+def test_boxes_of_large_kernels_take_little_time_and_memory(kind: str) -> None:
+    functions: dict[str, tuple[Function, list[Array]]] = {
+        "convolution": (conv, [normal(0, 1, 224, 224, 64), normal(1, 3, 3, 64, 64)]),
+        "dot": (lambda a, b: a @ b, [normal(0, 4096, 4096), normal(1, 4096, 4096)]),
+        "softmax": (jax.nn.softmax, [normal(0, 4096, 4096)]),
+    }
+    function, arguments = functions[kind]
+    oracle = Oracle(graph_of(function, arguments), arguments)
+    boxes = oracle.regions_to_check(0, np.random.default_rng(0), 65536)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    for box in boxes:
+        oracle.region(0, box)
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert (time.perf_counter() - start) / len(boxes) < 2
+    assert grown_kib < 1 << 20

@@ -1,0 +1,45 @@
+"""The wheel holds exactly the importable package: nothing lost behind links, nothing leaked."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tree import ROOMS, ROOT, files
+
+SHIPPED = {".py", ".ll", ".jsonl", ".json", ".ubj", ".typed"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_a_relative_link_to_the_top_level(room: str) -> None:
+    assert str((ROOT / "hlotune" / room).readlink()) == f"../{room}"
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(tmp_path: Path) -> None:
+    built = wheel(tmp_path)
+    packed = {n for n in zipfile.ZipFile(built).namelist() if ".dist-info/" not in n}
+    wanted = {package_name(f) for f in files() if f.suffix in SHIPPED} - {None}
+    assert packed == wanted
+
+
+def wheel(folder: Path) -> Path:
+    """Built from a copy: setuptools leaves build/ behind, and would pack what is stale in it."""
+    source = folder / "source"
+    for file in files():
+        copy = source / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, copy, follow_symlinks=False)
+    build = "from setuptools import build_meta; build_meta.build_wheel('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def package_name(file: Path) -> str | None:
+    """Where a file of the tree stands in the package; None where it does not."""
+    if file.parts[0] == "hlotune":
+        return str(file)
+    return f"hlotune/{file}" if file.parts[0] in ROOMS else None

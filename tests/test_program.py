@@ -1,0 +1,289 @@
+"""Programs come in as JAX functions and as files, and in normal form."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+from hlotune.hlo import mlir
+from hlotune.hlo.graph import Graph, Literal, TensorType
+from hlotune.hlo.program import Program, argument, load
+from hlotune.schedules.errors import ProgramError
+
+X = argument("f32[4,8]")
+MATMUL = """
+func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
+  %y = stablehlo.dot %x, %w : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}
+"""
+
+
+def names(program: Program) -> list[str]:
+    return [op.name for op in program.graph.ops]
+
+
+def module(arguments: str, results: str, body: str = "", head: str = "module") -> str:
+    """A module whose @main returns its first argument."""
+    first = arguments.partition(":")[0].strip()
+    text = f"func.func @main({arguments}) -> {results} {{ {body} return {first} : {results} }}"
+    return f"{head} {{ {text} }}"
+
+
+def load_text(folder: Path, text: str) -> Program:
+    path = folder / "program.mlir"
+    path.write_text(text)
+    return load(path)
+
+
+def test_a_function_keeps_its_pytrees_and_unused_arguments() -> None:
+    def scale(
+        params: dict[str, jax.Array], unused: jax.Array, x: jax.Array
+    ) -> dict[str, jax.Array]:
+        return {"y": x * params["w"]}
+
+    program = load(scale, {"w": X, "v": X}, X, X)
+    assert len(program.graph.arguments) == 4
+    assert program.in_tree == jax.tree.structure((({"w": 0, "v": 0}, 0, 0), {}))
+    assert program.out_tree == jax.tree.structure({"y": 0})
+    assert program.name.endswith("scale")
+    assert program.example_args is not None
+
+
+def test_calls_are_inlined_also_inside_loops() -> None:
+    def f(x: jax.Array) -> Any:
+        return lax.fori_loop(0, 3, lambda _, y: jax.nn.relu(jnp.cumsum(y)), x)
+
+    program = load(f, argument("f32[8]"))
+    assert "func.call" not in mlir.parse(program.bytecode).text()
+    assert list(mlir.parse(program.bytecode).functions()) == ["main"]
+
+
+def special(x: jax.Array) -> object:
+    return jax.scipy.special.erf(x), lax.erfc(x), lax.top_k(x, 2), jnp.square(x), jnp.sinh(x)
+
+
+def test_operations_with_a_meaning_of_their_own_are_kept_and_others_decomposed() -> None:
+    kept = {name for name in names(load(special, X)) if name.startswith("chlo")}
+    assert kept == {"chlo.erf", "chlo.erfc", "chlo.top_k"}
+
+
+def test_composites_that_export_writes_are_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "special.mlirbc"
+    path.write_bytes(export.export(jax.jit(special))(X).mlir_module_serialized)
+    program = load(path)
+    assert {"chlo.erf", "chlo.top_k"} <= set(names(program))
+    assert "stablehlo.composite" not in names(program)
+
+
+def test_text_bytecode_and_artifact_are_the_same_program(tmp_path: Path) -> None:
+    parsed = mlir.parse(MATMUL)
+    keys = set()
+    for i, data in enumerate((MATMUL.encode(), parsed.bytecode(), parsed.artifact())):
+        path = tmp_path / f"{i}.mlirbc"
+        path.write_bytes(data)
+        keys.add(load(path).key)
+    assert len(keys) == 1
+
+
+def test_a_legacy_dot_is_a_dot_general(tmp_path: Path) -> None:
+    [op] = load_text(tmp_path, MATMUL).graph.ops
+    assert op.name == "stablehlo.dot_general"
+    assert op["lhs_contracting_dimensions"] == (1,)
+    assert op["rhs_contracting_dimensions"] == (0,)
+    assert op["lhs_batching_dimensions"] == ()
+
+
+def test_large_constants_stay_and_their_values_are_part_of_the_key() -> None:
+    def program(seed: int) -> Program:
+        weights = np.random.default_rng(seed).normal(size=(300, 8)).astype(np.float32)
+        return load(lambda x: x @ weights, argument("f32[2,300]"))
+
+    literals = [op["value"] for op in program(0).graph.ops if op.name == "stablehlo.constant"]
+    expected = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    assert any(isinstance(v, Literal) and np.array_equal(v.array(), expected) for v in literals)
+    assert program(0).key == program(0).key != program(1).key
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"), [(5, "bf16"), (300, "bf16"), (5, "f16"), (300, "i8"), (70, "i1")]
+)
+def test_constants_of_every_type_are_read_exactly(numbers: int, dtype: str) -> None:
+    kind = TensorType((numbers,), dtype)
+    values = [i % 2 == 0 if dtype == "i1" else i % 100 for i in range(numbers)]
+    texts = [str(v).lower() if dtype[0] == "i" else f"{v}.5" for v in values]
+    text = f"""func.func @main() -> {kind} {{
+      %c = stablehlo.constant dense<[{", ".join(texts)}]> : {kind}
+      return %c : {kind} }}"""
+    literal = mlir.graph(mlir.parse(text)).ops[0]["value"]
+    assert isinstance(literal, Literal)
+    extra = 0 if dtype[0] == "i" else 0.5
+    assert literal.array().astype(np.float64).tolist() == [v + extra for v in values]
+
+
+def test_defaults_of_a_convolution_are_filled_in() -> None:
+    text = """func.func @main(%x: tensor<1x8x8x3xf32>, %w: tensor<3x3x3x4xf32>)
+        -> tensor<1x6x6x4xf32> {
+      %y = stablehlo.convolution(%x, %w)
+        dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {}
+        {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        : (tensor<1x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<1x6x6x4xf32>
+      return %y : tensor<1x6x6x4xf32> }"""
+    op = mlir.graph(mlir.parse(text)).ops[0]
+    assert op["window_strides"] == op["lhs_dilation"] == op["rhs_dilation"] == (1, 1)
+    assert op["padding"] == ((0, 0), (0, 0))
+    assert op["window_reversal"] == (False, False)
+    assert op["kernel_spatial_dimensions"] == (0, 1)
+
+
+def test_a_region_names_what_it_captures() -> None:
+    program = load(lambda p, x: lax.cond(p, lambda: x * 2, lambda: x), True, X)
+    case = next(op for op in program.graph.ops if op.name == "stablehlo.case")
+    captured = [outer for region in case.regions for _, outer in region.captures]
+    assert program.graph.arguments[1] in captured
+
+
+def test_marks_of_constants_are_read(tmp_path: Path) -> None:
+    marked = MATMUL.replace("%w: tensor<8x2xf32>", "%w: tensor<8x2xf32> {hlotune.constant}")
+    graph: Graph = load_text(tmp_path, marked).graph
+    assert graph.constants == {graph.arguments[1]}
+
+
+def test_a_path_and_a_name_call_a_factory(tmp_path: Path) -> None:
+    (tmp_path / "sizes.py").write_text("ROWS = 3\n")
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import jax.numpy as jnp\nfrom sizes import ROWS\n"
+        "def model():\n    return jnp.sin, (jnp.ones((ROWS, 2)),)\n"
+    )
+    program = load(f"{file}:model")
+    assert program.graph.argument_types == (TensorType((3, 2), "f32"),)
+    assert program.source == f"{file}:model"
+    assert program.name == "model"
+
+
+def test_a_name_and_argument_types_are_a_function() -> None:
+    program = load("jax.numpy:dot", argument_types=["f32[4,8]", "bf16[8]"])
+    assert program.graph.argument_types == (TensorType((4, 8), "f32"), TensorType((8,), "bf16"))
+
+
+def test_argument_reads_scalars() -> None:
+    assert argument("i32[]").shape == ()
+
+
+@pytest.mark.parametrize("text", ["f32", "f32[a]", "f33[2]", "f32[2", "f32[-1]"])
+def test_argument_rejects_what_is_no_type(text: str) -> None:
+    with pytest.raises(ProgramError, match="expected an argument type like f32"):
+        argument(text)
+
+
+TENSOR = "tensor<4xf32>"
+REFUSED = {
+    "dynamic": (module("%x: tensor<?xf32>", "tensor<?xf32>"), "expected static shapes"),
+    "complex": (module("%x: tensor<2xcomplex<f32>>", "tensor<2xcomplex<f32>>"), "complex<f32>"),
+    "fp8": (module("%x: tensor<2xf8E4M3FN>", "tensor<2xf8E4M3FN>"), "f8E4M3FN is not supported"),
+    "i4": (module("%x: tensor<2xi4>", "tensor<2xi4>"), "i4 is not supported"),
+    "tuple": (module(f"%x: tuple<{TENSOR}>", f"tuple<{TENSOR}>"), "expected values to be tensors"),
+    "token": (module("%x: !stablehlo.token", "!stablehlo.token"), "expected values to be tensors"),
+    "no main": (f"func.func @f(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}", "@main.*@f"),
+    "empty": ("module {}", "got one with none"),
+    "declaration": (f"func.func private @main({TENSOR}) -> {TENSOR}", "body of one block, got 0"),
+    "devices": (
+        module(f"%x: {TENSOR}", TENSOR, head="module attributes {mhlo.num_partitions = 2 : i32}"),
+        "expected a program for one device",
+    ),
+    "recursion": (
+        f"""func.func @main(%x: {TENSOR}) -> {TENSOR} {{
+              %y = call @main(%x) : ({TENSOR}) -> {TENSOR}
+              return %y : {TENSOR} }}""",
+        "recursion, got main -> main",
+    ),
+    "blocks": (
+        f"""func.func @main(%x: {TENSOR}) -> {TENSOR} {{
+              cf.br ^next
+            ^next:
+              cf.br ^last
+            ^last:
+              return %x : {TENSOR} }}""",
+        "got 3 blocks",
+    ),
+    "resource": (
+        module(
+            f"%x: {TENSOR}",
+            TENSOR,
+            f"""%c = stablehlo.constant dense_resource<r> : {TENSOR}
+                stablehlo.custom_call @f(%c) {{has_side_effect = true}} : ({TENSOR}) -> ()""",
+        ),
+        "expected constants to be dense elements",
+    ),
+    "no program": ("this is no program", "expected a StableHLO module"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_not_supported_is_refused_with_a_reason(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load_text(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"func.func private @main({TENSOR}) -> {TENSOR}", "got a declaration"),
+        (REFUSED["blocks"][0], "expected regions of one block"),
+    ],
+)
+def test_a_graph_is_made_of_one_block(text: str, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        mlir.graph(mlir.parse(text))
+
+
+def test_a_binary_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "noise.mlirbc"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ProgramError, match="expected a StableHLO module"):
+        load(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="No such file"):
+        load(tmp_path / "absent.mlir")
+
+
+def test_a_name_that_is_not_there_is_refused_and_others_are_offered(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("def small(): pass\n")
+    with pytest.raises(ProgramError, match=r"expected a function 'large' in .*it has small"):
+        load(f"{file}:large")
+
+
+def test_a_module_that_does_not_import_is_refused() -> None:
+    with pytest.raises(ProgramError, match="expected no_such_module to be importable"):
+        load("no_such_module:f")
+
+
+def test_a_source_without_a_name_is_refused() -> None:
+    with pytest.raises(ProgramError, match=r"expected a function, path\.py:name"):
+        load("resnet")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("def f(x): return x", "factory without arguments"), ("def f(): return 1", "to return")],
+)
+def test_a_factory_of_another_kind_is_refused(tmp_path: Path, code: str, message: str) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(code)
+    with pytest.raises(ProgramError, match=message):
+        load(f"{file}:f")
+
+
+def test_a_function_that_cannot_be_traced_is_refused() -> None:
+    with pytest.raises(ProgramError, match="expected a function that JAX can trace with 1 arg"):
+        load(lambda x: x if x > 0 else -x, argument("f32[]"))

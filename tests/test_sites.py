@@ -1,0 +1,352 @@
+"""Sites: which operations stand together, how often they run, and what kernels take."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+
+from hlotune.hlo import mlir
+from hlotune.hlo.canonical import canonical, graph_of
+from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.program import Program, argument, load
+from hlotune.hlo.sites import Site, choose, sites
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return argument(f"f32[{','.join(map(str, shape))}]")
+
+
+def sites_of(function: Callable[..., Any], *arguments: Any) -> tuple[Site, ...]:
+    return sites(load(function, *arguments))
+
+
+def first(function: Callable[..., Any], *arguments: Any) -> Site:
+    return sites_of(function, *arguments)[0]
+
+
+def operations(site: Site) -> list[str]:
+    return [op.name.partition(".")[2] for op in graph_of(site.kernel).ops]
+
+
+def convolve(x: jax.Array, w: jax.Array, stride: int = 1) -> jax.Array:
+    rank = x.ndim - 2
+    letters = "DHW"[3 - rank :]
+    numbers = (f"N{letters}C", f"{letters}IO", f"N{letters}C")
+    return lax.conv_general_dilated(x, w, (stride,) * rank, "SAME", dimension_numbers=numbers)
+
+
+def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return jax.nn.relu(x @ w + b)
+
+
+def normalised(x: jax.Array, w: jax.Array, mean: jax.Array, var: jax.Array, y: jax.Array) -> Any:
+    return jnp.maximum((convolve(x, w) - mean) * lax.rsqrt(var + 1e-5) + y, 0)
+
+
+IMAGE, WINDOW, CHANNELS = f32(1, 56, 56, 64), f32(3, 3, 64, 64), f32(64)
+
+
+def test_bias_and_activation_go_with_a_dot() -> None:
+    found = sites_of(layer, f32(64, 784), f32(784, 512), f32(512))
+    assert [s.name for s in found] == ["dot0", "dot0.bare"]
+    assert [s.label for s in found] == ["dot 64x784x512 +bias+relu", "dot 64x784x512"]
+    assert operations(found[1]) == ["dot_general"]
+    assert found[0].anchor == found[1].anchor
+
+
+def test_batch_norm_residual_and_activation_go_with_a_convolution() -> None:
+    site = first(normalised, IMAGE, WINDOW, CHANNELS, CHANNELS, IMAGE)
+    assert site.label == "conv2d 56x56x64->64 k3 s1 +scale+add+relu"
+    assert "rsqrt" in operations(site)
+    assert len(site.arguments) == 5
+    assert len(site.results) == 1
+
+
+def test_the_small_computations_of_channels_are_copied_not_replaced() -> None:
+    program = load(normalised, IMAGE, WINDOW, CHANNELS, CHANNELS, IMAGE)
+    replaced = {program.graph.ops[i].name for i in sites(program)[0].ops}
+    assert "stablehlo.rsqrt" not in replaced
+    assert "stablehlo.convolution" in replaced
+
+
+def test_what_stands_before_an_anchor_goes_with_it_when_nothing_else_uses_it() -> None:
+    found = sites_of(lambda x, w: jnp.tanh(x) @ w + 1, f32(256, 128), f32(128, 32))
+    assert [s.label for s in found] == [
+        "dot 256x128x32 tanh+ +bias",
+        "dot 256x128x32 +bias",
+        "dot 256x128x32",
+    ]
+
+
+def test_what_stands_before_and_is_used_elsewhere_stays_outside() -> None:
+    def f(x: jax.Array, w: jax.Array) -> Any:
+        y = jnp.tanh(x)
+        return y @ w, y
+
+    assert operations(first(f, f32(256, 128), f32(128, 32))) == ["dot_general"]
+
+
+def test_an_operation_between_two_anchors_belongs_to_the_producer() -> None:
+    found = sites_of(lambda x, v, w: jnp.tanh(x @ v) @ w, f32(64, 32), f32(32, 48), f32(48, 16))
+    assert [s.label for s in found] == ["dot 64x32x48 +tanh", "dot 64x32x48", "dot 64x48x16"]
+
+
+def test_where_two_anchors_meet_the_deeper_one_takes_what_follows() -> None:
+    def block(x: jax.Array, v: jax.Array, w: jax.Array, short: jax.Array) -> jax.Array:
+        return jax.nn.relu(jax.nn.relu(x @ v) @ w + x @ short)
+
+    found = sites_of(block, f32(64, 32), f32(32, 48), f32(48, 16), f32(32, 16))
+    labels = [s.label for s in found if "." not in s.name]
+    assert sorted(labels) == ["dot 64x32x16", "dot 64x32x48 +relu", "dot 64x48x16 +add+relu"]
+
+
+def test_a_value_used_outside_becomes_another_result_behind_the_deeper_one() -> None:
+    def f(x: jax.Array, w: jax.Array) -> Any:
+        y = x @ w
+        return y, jnp.tanh(y)
+
+    site = first(f, f32(64, 32), f32(32, 16))
+    ops = graph_of(site.kernel).ops
+    assert [op.name for op in ops] == ["stablehlo.dot_general", "stablehlo.tanh"]
+    assert graph_of(site.kernel).results == (ops[1].results[0], ops[0].results[0])
+
+
+def test_a_group_does_not_wait_for_itself_through_other_operations() -> None:
+    def f(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = x @ w
+        return jnp.exp(y - y.max(-1, keepdims=True))
+
+    assert first(f, f32(64, 32), f32(32, 16)).label == "dot 64x32x16"
+
+
+def test_normalising_by_statistics_of_the_result_stays_outside() -> None:
+    def f(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = convolve(x, w) * 2
+        return (y - y.mean((0, 1, 2))) * lax.rsqrt(y.var((0, 1, 2)) + 1e-5)
+
+    assert first(f, f32(2, 8, 8, 4), f32(3, 3, 4, 8)).label == "conv2d 2*8x8x4->8 k3 s1 +scale"
+
+
+def test_pooling_padding_slicing_and_reducing_stay_outside() -> None:
+    def f(x: jax.Array, w: jax.Array) -> Any:
+        y = lax.pad(convolve(x, w), 0.0, ((0, 0, 0), (1, 1, 0), (1, 1, 0), (0, 0, 0)))
+        return lax.reduce_window(y[:, 1:], 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+    assert operations(first(f, f32(1, 8, 8, 4), f32(3, 3, 4, 8))) == ["convolution"]
+
+
+def test_an_operation_that_enlarges_the_result_stays_outside() -> None:
+    site = first(lambda x, w, y: x @ w + y, f32(64, 32), f32(32, 16), f32(8, 64, 16))
+    assert site.label == "dot 64x32x16"
+
+
+def test_conversions_at_the_end_go_along() -> None:
+    site = first(lambda x, w: (x @ w).astype(jnp.bfloat16), f32(64, 32), f32(32, 16))
+    assert site.label == "dot 64x32x16 +bf16"
+
+
+def test_long_chains_have_short_labels() -> None:
+    site = first(lambda x, w: jax.nn.gelu(x @ w), f32(64, 32), f32(32, 16))
+    assert site.label.endswith("more")
+    assert "tanh" in operations(site)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "label"),
+    [
+        (((2, 9, 4), (3, 4, 8)), "conv1d 2*9x4->8 k3 s1"),
+        (((1, 9, 7, 4), (3, 1, 4, 8)), "conv2d 9x7x4->8 k3x1 s1"),
+        (((1, 5, 6, 7, 4), (3, 3, 3, 4, 8)), "conv3d 5x6x7x4->8 k3 s1"),
+    ],
+)
+def test_convolutions_of_any_rank_have_labels(shapes: Any, label: str) -> None:
+    assert first(convolve, *(f32(*s) for s in shapes)).label == label
+
+
+def test_labels_say_batch_groups_dilations_and_element_type() -> None:
+    x, w = argument("bf16[8,16,32]"), argument("bf16[8,32,4]")
+    assert first(jnp.matmul, x, w).label == "dot 8*16x32x4 bf16"
+    depthwise = first(
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (2, 2), "SAME", (1, 1), (2, 2), feature_group_count=6
+        ),
+        f32(1, 6, 16, 16),
+        f32(6, 1, 3, 3),
+    )
+    assert depthwise.label == "conv2d 16x16x6->6 k3 s2 d2 g6"
+
+
+def test_gradients_of_a_convolution_are_sites() -> None:
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        return (convolve(x, w, 2) ** 2).sum()
+
+    found = sites_of(jax.grad(loss, (0, 1)), f32(2, 9, 9, 4), f32(3, 3, 4, 8))
+    anchors = [s for s in found if "." not in s.name]
+    assert len(anchors) == 3
+    assert any(" u2" in s.label for s in anchors)
+    assert any(" d2" in s.label for s in anchors)
+
+
+def test_gradients_of_a_depthwise_convolution_have_groups_of_the_batch() -> None:
+    def loss(w: jax.Array, x: jax.Array) -> Any:
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=6)
+        return (y * y).sum()
+
+    found = sites_of(jax.grad(loss), f32(6, 1, 3, 3), f32(2, 6, 8, 8))
+    assert any(" bg6" in s.label for s in found)
+
+
+def test_a_dot_in_a_loop_weighs_as_often_as_it_runs() -> None:
+    def f(w: jax.Array, x: jax.Array) -> Any:
+        return lax.fori_loop(2, 9, lambda _, y: jnp.tanh(y @ w), x)
+
+    site = first(f, f32(16, 16), f32(4, 16))
+    assert site.weight == 7
+    assert len(site.path) == 2
+    assert site.label == "dot 4x16x16 +tanh"
+
+
+def test_loops_in_loops_multiply() -> None:
+    def step(x: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+        return lax.fori_loop(0, 3, lambda _, y: y @ w, x), None
+
+    site = first(lambda x, ws: lax.scan(step, x, ws)[0], f32(8, 8), f32(5, 8, 8))
+    assert site.weight == 15
+    assert len(site.path) == 4
+
+
+def test_loops_of_unknown_length_weigh_one() -> None:
+    def f(w: jax.Array, x: jax.Array) -> Any:
+        return lax.while_loop(lambda y: y.sum() < 1, lambda y: y @ w, x)
+
+    assert first(f, f32(16, 16), f32(4, 16)).weight == 1
+
+
+def test_branches_are_searched() -> None:
+    def f(p: jax.Array, x: jax.Array, w: jax.Array) -> Any:
+        return lax.cond(p, lambda: x @ w, lambda: x + 1)
+
+    assert len(sites_of(f, True, f32(8, 8), f32(8, 8))) == 1
+
+
+WEIGHTS = np.random.default_rng(0).normal(size=(128, 64)).astype(np.float32)
+BIAS = WEIGHTS[0]
+
+
+def test_large_constants_are_marked_arguments_and_small_ones_part_of_the_text() -> None:
+    program = load(lambda x: x @ WEIGHTS + BIAS, f32(32, 128))
+    site = sites(program)[0]
+    assert len(site.arguments) == 2
+    [(position, value)] = site.constants
+    assert isinstance(value, Literal)
+    assert np.array_equal(value.array(), WEIGHTS)
+    graph = graph_of(site.kernel)
+    assert graph.constants == {graph.arguments[position]}
+    assert "tensor<64xf32>" in site.kernel.text
+
+
+def test_a_constant_that_a_loop_carries_along_is_a_constant() -> None:
+    def f(x: jax.Array) -> Any:
+        return lax.fori_loop(0, 3, lambda _, y: (y @ WEIGHTS) @ WEIGHTS.T, x)
+
+    found = sites_of(f, f32(32, 128))
+    assert all(any(isinstance(v, Literal) for _, v in s.constants) for s in found)
+
+
+def test_an_argument_marked_as_constant_stays_one() -> None:
+    text = """func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x2xf32> {hlotune.constant})
+        -> tensor<4x2xf32> {
+      %y = stablehlo.dot %x, %w : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+      return %y : tensor<4x2xf32> }"""
+    module = mlir.parse(text)
+    graph = mlir.graph(module)
+    [site] = sites(Program("f", "f", module.bytecode(), graph))
+    assert site.constants == ((1, graph.arguments[1]),)
+
+
+def test_kernels_that_differ_in_place_alone_are_one_kernel() -> None:
+    def f(x: jax.Array, v: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(jnp.tanh(x @ v) @ w)
+
+    found = [s for s in sites_of(f, f32(8, 8), f32(8, 8), f32(8, 8)) if "." not in s.name]
+    assert len(found) == 2
+    assert len({s.kernel for s in found}) == 1
+
+
+def disjoint(found: Iterable[Site]) -> bool:
+    places = [(s.path, op) for s in found for op in s.ops]
+    return len(places) == len(set(places))
+
+
+def test_choose_takes_what_saves_most_and_nothing_twice() -> None:
+    found = sites_of(layer, f32(64, 784), f32(784, 512), f32(512))
+    whole, bare = found
+    times = {whole.kernel.key: (2.0, 1.0), bare.kernel.key: (1.5, 1.0)}
+    assert choose(found, times) == (whole,)
+    assert choose(found, {bare.kernel.key: (1.5, 1.0)}) == (bare,)
+
+
+def test_choose_leaves_what_is_not_faster() -> None:
+    found = sites_of(layer, f32(64, 784), f32(784, 512), f32(512))
+    assert choose(found, {s.kernel.key: (1.0, 1.0) for s in found}) == ()
+    assert choose(found, {}) == ()
+
+
+MATRIX = TensorType((4, 4), "f32")
+DOT = (
+    ("lhs_batching_dimensions", ()),
+    ("lhs_contracting_dimensions", (1,)),
+    ("rhs_batching_dimensions", ()),
+    ("rhs_contracting_dimensions", (0,)),
+)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Graphs of dots, elementwise operations and transposes on 4 x 4 matrices."""
+    ops: list[Op] = []
+    for i in range(draw(st.integers(1, 14))):
+        name = draw(st.sampled_from(("dot_general", "add", "tanh", "transpose")))
+        count = 1 if name in ("tanh", "transpose") else 2
+        operands = tuple(draw(st.integers(0, i + 1)) for _ in range(count))
+        attributes = {"dot_general": DOT, "transpose": (("permutation", (1, 0)),)}.get(name, ())
+        ops.append(Op(f"stablehlo.{name}", operands, (i + 2,), attributes))
+    used = {v for op in ops for v in op.operands}
+    results = draw(st.sets(st.integers(2, len(ops) + 1), max_size=3))
+    results |= {
+        op.results[0] for op in ops
+    } - used  # as in normal form, nothing is computed in vain
+    return Graph((MATRIX,) * (len(ops) + 2), (0, 1), tuple(ops), tuple(sorted(results)))
+
+
+def reaches(graph: Graph, start: frozenset[int], end: frozenset[int]) -> bool:
+    """Whether a way leads out of `start` and into `end` through other operations."""
+    tainted: set[int] = set()
+    for i, op in enumerate(graph.ops):
+        outside = any(v in tainted for v in op.operands)
+        if i in end and outside:
+            return True
+        inside = any(v in graph.ops[m].results for m in start for v in op.operands)
+        if i not in start and (outside or inside):
+            tainted |= set(op.results)
+    return False
+
+
+@given(graphs())
+def test_groups_are_convex_disjoint_and_kernels_are_programs(graph: Graph) -> None:
+    found = sites(Program("g", "g", b"", graph))
+    assert disjoint(s for s in found if "." not in s.name)
+    anchors = {i for i, op in enumerate(graph.ops) if op.name == "stablehlo.dot_general"}
+    assert {s.anchor for s in found} == anchors
+    for site in found:
+        assert not reaches(graph, site.ops, site.ops)
+        kernel = graph_of(site.kernel)
+        assert canonical(kernel) == site.kernel.text
+        assert tuple(graph.types[v] for v in site.arguments) == kernel.argument_types
+        assert tuple(graph.types[v] for v in site.results) == kernel.result_types != ()

@@ -1,0 +1,81 @@
+"""Targets: this machine and the named ones."""
+
+import os
+import time
+
+import pytest
+
+from hlotune.codegen.compile import compile_object
+from hlotune.measure.peaks import compute_text, host_properties, multiply_add_loop, read_text
+from hlotune.measure.targets import TARGETS, host_target, require_host, toolchain
+from hlotune.schedules.errors import TargetError
+
+
+def test_the_host_is_found_quickly_and_is_the_same_each_time() -> None:
+    start = time.perf_counter()
+    first = host_target()
+    assert time.perf_counter() - start < 0.05
+    assert first == host_target()
+    assert first.kind == "cpu"
+    assert first.features
+    assert 0 < first.l1_bytes <= first.l2_bytes <= first.l3_bytes
+
+
+def test_threads_default_to_the_processors_of_the_process() -> None:
+    assert host_target().threads == len(os.sched_getaffinity(0))
+    assert host_target(1).threads == 1
+    assert host_target(1).fingerprint != host_target(2).fingerprint or host_target().threads == 1
+
+
+def test_more_threads_than_processors_are_refused() -> None:
+    with pytest.raises(TargetError, match=r"expected 1 to \d+ threads.*got 4096; ask for fewer"):
+        host_target(4096)
+
+
+def test_the_host_is_known_by_its_fingerprint() -> None:
+    target = host_target(1)
+    assert require_host(target.fingerprint) == target
+
+
+def test_a_named_target_is_not_this_machine() -> None:
+    with pytest.raises(TargetError, match="got znver4; measure on the machine that has it"):
+        require_host(TARGETS["znver4"].fingerprint)
+
+
+def test_named_targets_differ_in_their_vectors() -> None:
+    assert {name: t.vector_bytes for name, t in TARGETS.items()} == {
+        "x86-64": 16,
+        "x86-64-v3": 32,
+        "znver4": 64,
+        "aarch64": 16,
+    }
+
+
+def test_the_toolchain_names_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_onednn=false")
+    found = toolchain()
+    assert found.jaxlib[0].isdigit()
+    assert found.llvm.count(".") == 2
+    assert found.xla_flags == "--xla_cpu_use_onednn=false"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_kernels_of_the_peaks_compile_for_every_target(name: str) -> None:
+    target = TARGETS[name]
+    for dtype in ("f32", "f64"):
+        assert compile_object(compute_text(multiply_add_loop(dtype, target), 10, 2), target)
+    assert compile_object(read_text(4096, 2, target.vector_bytes), target)
+
+
+def test_properties_are_those_of_a_machine_of_our_time() -> None:
+    found = host_properties(host_target())
+    assert 1e8 < found.clock_hz < 1e10
+    assert 1e9 < found.read_bytes_per_s < 1e13
+    assert all(1e9 < peak < 1e15 for peak in found.flops_per_s.values())
+    assert {"f32", "f64"} <= found.flops_per_s.keys()
+    assert found is host_properties(host_target())
+
+
+def test_properties_of_another_machine_cannot_be_measured() -> None:
+    with pytest.raises(TargetError, match="expected a target of this machine"):
+        host_properties(TARGETS["aarch64"])

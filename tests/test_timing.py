@@ -1,0 +1,155 @@
+"""Sampling with clocks that we make, and what paired samples prove."""
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import cycle
+
+import pytest
+
+from hlotune.measure.comparison import Comparison, Ratio, interval_rank, ratio
+from hlotune.measure.timing import (
+    RESOLUTION_S,
+    Effort,
+    Subject,
+    calls_a_sample,
+    interleaved,
+    one_sample,
+    sampled,
+)
+from hlotune.measure.trial import Failure, Measurement
+
+
+def clock(*times_s: float) -> Callable[[], float]:
+    values: Iterator[float] = cycle(times_s)
+    return lambda: next(values)
+
+
+def measurement(*samples_s: float) -> Measurement:
+    return Measurement(samples_s=samples_s)
+
+
+def test_the_kernel_clock_takes_off_the_empty_call() -> None:
+    assert one_sample(Subject(clock(1.0), clock(0.25)), 3) == 0.75
+
+
+def test_the_call_clock_takes_nothing_off_and_makes_no_empty_call() -> None:
+    def refuse() -> float:
+        raise AssertionError("the call clock needs no empty call")
+
+    assert one_sample(Subject(clock(1.0), refuse), 3, "call") == 1.0
+
+
+def test_a_sample_is_the_median_of_its_calls() -> None:
+    assert one_sample(Subject(clock(1.0, 9.0, 1.0), clock(0.0)), 3) == 1.0
+
+
+def test_a_kernel_never_takes_less_than_the_resolution() -> None:
+    assert one_sample(Subject(clock(1.0), clock(2.0)), 1) == RESOLUTION_S
+
+
+def test_short_kernels_are_called_several_times_a_sample() -> None:
+    assert calls_a_sample(10e-6) == 5
+    assert calls_a_sample(1.0) == 1
+    assert calls_a_sample(0.0) == Effort().most_calls
+
+
+def test_a_hopeless_candidate_gets_one_sample() -> None:
+    assert len(sampled(Subject(clock(1.0), clock(0.0)), best_s=0.3)) == 1
+
+
+def test_a_hiccup_of_a_short_kernel_gets_a_second_look() -> None:
+    times = iter([1e-3, 1e-3, 1e-3, *[1e-4] * 400])
+    subject = Subject(lambda: next(times), clock(0.0))
+    assert len(sampled(subject, best_s=1e-4)) > 2
+
+
+def test_a_candidate_near_the_best_gets_all_samples() -> None:
+    effort = Effort(budget_s=100.0)
+    assert (
+        len(sampled(Subject(clock(1.0), clock(0.0)), best_s=0.5, effort=effort))
+        == effort.most_samples
+    )
+
+
+def test_sampling_stops_when_the_budget_is_spent() -> None:
+    effort = Effort(budget_s=0.0, least_samples=4)
+    assert len(sampled(Subject(clock(1.0), clock(0.0)), effort=effort)) <= 4
+
+
+def test_the_warm_up_is_not_counted() -> None:
+    slow_start = iter([50.0, *[1.0] * 100])
+    assert max(sampled(Subject(lambda: next(slow_start), clock(0.0)))) == 1.0
+
+
+def test_interleaved_samples_come_in_rounds() -> None:
+    seen: list[str] = []
+
+    def subject(name: str) -> Callable[[], float]:
+        def call() -> float:
+            seen.append(name)
+            return 1.0
+
+        return call
+
+    subjects = [Subject(subject(name), clock(0.0)) for name in "ab"]
+    times = interleaved(subjects, pairs=4, limit_s=10.0)
+    assert [len(t) for t in times] == [4, 4]
+    assert "".join(seen[-8:]) == "abbaabba"
+
+
+def test_interleaved_samples_end_at_the_limit_but_not_before_they_prove_something() -> None:
+    times = interleaved([Subject(clock(1.0), clock(0.0))], pairs=100, limit_s=0.0)
+    assert len(times[0]) == 6
+
+
+def test_a_candidate_faster_in_every_round_wins() -> None:
+    found = ratio([2.0] * 8, [1.0] * 8)
+    assert found == Ratio(2.0, 2.0, 2.0)
+    assert found.is_faster
+
+
+def test_a_candidate_faster_in_half_of_the_rounds_does_not_win() -> None:
+    assert not ratio([2.0, 1.0] * 8, [1.0, 1.2] * 8).is_faster
+
+
+def test_five_pairs_prove_nothing() -> None:
+    assert not ratio([2.0] * 5, [1.0] * 5).is_faster
+
+
+@pytest.mark.parametrize(("pairs", "rank"), [(5, 0), (6, 1), (9, 2), (15, 4), (25, 8)])
+def test_ranks_are_those_of_the_tables_of_the_sign_test(pairs: int, rank: int) -> None:
+    assert interval_rank(pairs, 0.95) == rank
+
+
+def test_the_interval_holds_the_true_ratio_as_often_as_it_says() -> None:
+    rng = random.Random(7)
+
+    def holds() -> bool:
+        noisy = [(1.1 * rng.lognormvariate(0, 0.1), rng.lognormvariate(0, 0.1)) for _ in range(15)]
+        found = ratio([d for d, _ in noisy], [c for _, c in noisy])
+        return found.low <= 1.1 <= found.high
+
+    assert sum(holds() for _ in range(400)) >= 0.93 * 400
+
+
+def test_the_default_stays_when_no_candidate_is_proven_faster() -> None:
+    slower = Comparison(measurement(*[1.0] * 8), (measurement(*[1.1] * 8), Failure("crash", "")))
+    assert slower.winner is None
+    assert slower.ratios[1] is None
+
+
+def test_an_earlier_candidate_keeps_its_place_inside_the_noise() -> None:
+    default = measurement(*[2.0] * 8)
+    first, second = measurement(*[1.0] * 8), measurement(*[0.99, 1.01] * 4)
+    assert Comparison(default, (first, second)).winner == 0
+
+
+def test_a_later_candidate_wins_when_it_is_proven_faster() -> None:
+    default = measurement(*[2.0] * 8)
+    both = (measurement(*[1.0] * 8), measurement(*[0.9] * 8))
+    assert Comparison(default, both).winner == 1
+
+
+def test_drift_is_seen_in_the_probe() -> None:
+    probed = Comparison(measurement(1.0), (), probe_s=(1.0, 1.3))
+    assert probed.drift == pytest.approx(1.3)

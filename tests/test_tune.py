@@ -1,0 +1,111 @@
+"""`hlotune.tune`: what it refuses, what it finds to tune, and one run on this machine."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hlotune.hlo.program import Program, load
+from hlotune.hlo.sites import sites
+from hlotune.measure.targets import TARGETS
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.errors import TargetError, UnsupportedKernel
+from hlotune.schedules.space import Space
+from hlotune.schedules.target import Target
+from hlotune.search import tasks as tasks_module
+from hlotune.search.budget import Limits
+from hlotune.search.tasks import tasks
+from hlotune.search.tune import limits_of, tune
+from tests.toy import ToySpace
+
+TARGET = TARGETS["x86-64-v3"]
+
+
+def program() -> Program:
+    """Two equal products of matrices with what follows them, and one of another shape."""
+
+    def model(x: jax.Array, a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+        return jax.nn.relu(jax.nn.relu(x @ a) @ b) @ c
+
+    shapes = [(16, 32), (32, 32), (32, 32), (32, 8)]
+    rng = np.random.default_rng(0)
+    return load(model, *(jnp.asarray(rng.standard_normal(s), jnp.float32) for s in shapes))
+
+
+def test_the_limit_is_one_of_three() -> None:
+    assert limits_of("2m", None, None) == Limits(seconds=120)
+    assert limits_of(None, 5, None) == Limits(seconds=5)
+    assert limits_of(None, None, 7) == Limits(trials=7)
+    assert limits_of(None, None, None) == Limits(seconds=300)
+
+
+def test_several_limits_contradict_each_other() -> None:
+    with pytest.raises(ValueError, match="expected one of budget, budget_s and trials, got 2"):
+        limits_of("2m", None, 7)
+
+
+def test_no_trials_is_no_limit() -> None:
+    with pytest.raises(ValueError, match="expected at least 1 trial a kernel, got 0"):
+        limits_of(None, None, 0)
+
+
+def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> None:
+    database = tmp_path / "tuning.db"
+    with pytest.raises(ValueError, match=r"expected a searcher among annealing, .*got 'magic'"):
+        tune(program(), trials=1, database=database, searcher="magic")
+    with pytest.raises(ValueError, match="expected a model among random, trees, got 'oracle'"):
+        tune(program(), trials=1, database=database, model="oracle")
+    assert not database.exists()
+
+
+def test_nothing_is_tuned_for_other_kinds_of_target() -> None:
+    with pytest.raises(TargetError, match="expected a target of kind cpu, got gpu"):
+        tasks(sites(program()), replace(TARGET, kind="gpu"))
+
+
+def test_equal_kernels_are_one_task_with_their_weights_together() -> None:
+    found, skipped = tasks(sites(program()), TARGET)
+    assert skipped == ()
+    assert [t.weight for t in found] == [2.0, 1.0]
+    assert found[0].flops >= 2 * 16 * 32 * 32
+    assert {t.dtype for t in found} == {"f32"}
+
+
+def test_a_smaller_kernel_is_taken_where_the_largest_has_no_space(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def bare_only(compute: Compute, target: Target) -> Space:
+        if "maximum" in str(compute):
+            raise UnsupportedKernel("no rule for relu")
+        return ToySpace((2, 2))
+
+    monkeypatch.setitem(tasks_module.SPACES, "cpu", bare_only)
+    found, _ = tasks(sites(program()), TARGET)
+    assert sum(t.weight for t in found) == 3
+    assert not any("maximum" in t.kernel.text for t in found)
+
+
+def test_a_kernel_without_any_space_is_skipped_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing(compute: Compute, target: Target) -> Space:
+        raise UnsupportedKernel("no rule for it")
+
+    monkeypatch.setitem(tasks_module.SPACES, "cpu", nothing)
+    found, skipped = tasks(sites(program()), TARGET)
+    assert found == ()
+    assert {s.reason for s in skipped} == {"no rule for it"}
+
+
+@pytest.mark.slow
+def test_a_program_is_tuned_on_this_machine(tmp_path: Path) -> None:
+    result = tune(program(), trials=4, database=tmp_path / "tuning.db")
+    assert result.trials == 8
+    assert [k.weight for k in result.kernels] == [2.0, 1.0]
+    assert all(k.best_s is not None for k in result.kernels)
+    assert "dot" in result.report()
+    again = tune(program(), trials=1, database=tmp_path / "tuning.db", seed=1)
+    assert again.known_trials > 0

@@ -1,0 +1,231 @@
+"""Worker processes: whatever a candidate does becomes its outcome, and the next candidate still
+works.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.channel import Channel, Message, pack
+from hlotune.measure.runner import ProcessRunner, peak_flops
+from hlotune.measure.targets import host_target
+from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
+from hlotune.measure.wire import from_outcome, from_target, to_outcome, to_target
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.target import Properties
+from tests.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
+
+FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_builder.py")))
+DIRECT = Candidate(kernel(), Schedule("direct"))
+
+
+def candidate(algorithm: str) -> Candidate:
+    return Candidate(kernel(), Schedule(algorithm))
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[ProcessRunner]:
+    with ProcessRunner(host_target(), cache="warm") as found:
+        yield found
+
+
+@pytest.fixture
+def builder() -> Iterator[ProcessBuilder]:
+    with ProcessBuilder(host_target(), timeout_s=1.0, command=FAULTY) as found:
+        yield found
+
+
+def failure(outcome: object) -> Failure:
+    assert isinstance(outcome, Failure), outcome
+    return outcome
+
+
+def measured(outcome: object) -> Measurement:
+    assert isinstance(outcome, Measurement), outcome
+    return outcome
+
+
+def test_builds_come_back_in_the_order_of_their_candidates(builder: ProcessBuilder) -> None:
+    names = [f"n{i}" for i in range(20)]
+    builts = builder.build([candidate(n) for n in names])
+    assert [b.object.decode() for b in builts if not isinstance(b, Failure)] == names
+
+
+def test_a_build_that_crashes_fails_alone(builder: ProcessBuilder) -> None:
+    before, crash, after = builder.build([candidate(a) for a in ("a", "crash", "b")])
+    assert failure(crash).kind == "crash"
+    assert "SIGSEGV" in failure(crash).message
+    assert not isinstance(before, Failure)
+    assert not isinstance(after, Failure)
+
+
+def test_a_build_that_hangs_is_stopped(builder: ProcessBuilder) -> None:
+    builder.build([candidate("a")] * 2)
+    start = time.monotonic()
+    hang, after = builder.build([candidate("hang"), candidate("b")])
+    assert failure(hang) == Failure("timeout", "no answer within 1 s; the worker was stopped")
+    assert not isinstance(after, Failure)
+    assert time.monotonic() - start < 10
+
+
+def test_the_last_words_of_a_worker_are_reported(builder: ProcessBuilder) -> None:
+    (dead,) = builder.build([candidate("exit")])
+    assert failure(dead) == Failure("crash", "the worker died (exit code 7): out of cheese")
+
+
+def test_what_is_no_object_is_a_failed_build(builder: ProcessBuilder) -> None:
+    (nonsense,) = builder.build([candidate("nonsense")])
+    assert failure(nonsense).kind == "build"
+
+
+def test_the_default_is_not_built(builder: ProcessBuilder) -> None:
+    (outcome,) = builder.build([Candidate(kernel(), DEFAULT)])
+    assert "runner times it" in failure(outcome).message
+
+
+def test_the_real_builder_builds_what_the_runner_times(runner: ProcessRunner) -> None:
+    with ProcessBuilder(host_target(), processes=1, timeout_s=60.0) as builder:
+        wrong, right = builder.build([candidate("sorcery"), DIRECT])
+    assert failure(wrong).kind == "schedule"
+    (trial,) = runner.measure(kernel(), [(DIRECT, right)])
+    measured(trial.outcome)
+
+
+def test_a_worker_ends_with_its_parent() -> None:
+    program = (
+        "import subprocess, sys\n"
+        f"w = subprocess.Popen({FAULTY!r}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "w.stdout.read(12); print(w.pid, flush=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=30
+    )
+    worker = Path(f"/proc/{int(done.stdout)}/stat")
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not worker.exists() or worker.read_text().rsplit(") ")[-1].startswith("Z"):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the worker outlived its parent")
+
+
+def test_an_answer_that_is_no_message_is_a_crash() -> None:
+    talk = "import sys; sys.stdout.buffer.write(b'x' * 1000); sys.stdout.flush(); sys.stdin.read()"
+    channel = Channel((sys.executable, "-c", talk))
+    assert failure(channel.request(Message({"do": "build"}), 5.0)).kind == "crash"
+    channel.close()
+
+
+def test_a_frame_holds_its_header_as_plain_json() -> None:
+    data = pack(Message({"do": "it"}, b"blob"))
+    assert json.loads(data[12:-4]) == {"do": "it"}
+    assert data.endswith(b"blob")
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Failure("crash", "boom"), Measurement(samples_s=(1.0, 2.0), cache="warm", error=0.5)],
+)
+def test_outcomes_survive_the_wire(outcome: Outcome) -> None:
+    assert to_outcome(json.loads(json.dumps(from_outcome(outcome)))) == outcome
+
+
+def test_targets_survive_the_wire() -> None:
+    target = host_target()
+    assert to_target(json.loads(json.dumps(from_target(target)))) == target
+
+
+def test_a_right_kernel_is_timed(runner: ProcessRunner) -> None:
+    (trial,) = runner.measure(kernel(11), [(DIRECT, tiny_dot(rows=11))])
+    found = measured(trial.outcome)
+    assert len(found.samples_s) >= 5
+    assert found.cache == "warm"
+    assert found.numerics == "strict"
+    assert 1e-9 < found.time_s < 1e-2
+    assert runner.probe_s
+
+
+def test_every_outcome_stands_at_its_candidate_and_the_run_goes_on(runner: ProcessRunner) -> None:
+    objects: list[tuple[Candidate, Built | Failure]] = [
+        (DIRECT, tiny_dot(FAULTS["the last tap is lost"])),
+        (DIRECT, Failure("build", "as the builder said")),
+        *((DIRECT, tiny_dot(fault)) for fault in CRASHES.values()),
+        (DIRECT, tiny_dot(packed=True)),
+    ]
+    outcomes = [t.outcome for t in runner.measure(kernel(), objects)]
+    kinds = [failure(o).kind for o in outcomes[:-1]]
+    assert kinds == ["wrong_result", "build", *["crash"] * len(CRASHES)]
+    measured(outcomes[-1])
+
+
+def test_a_hanging_kernel_is_stopped_and_the_next_is_timed(runner: ProcessRunner) -> None:
+    (hang,) = runner.measure(kernel(), [(DIRECT, hanging())], limit_s=3.0)
+    assert failure(hang.outcome).kind == "timeout"
+    (after,) = runner.measure(kernel(), [(DIRECT, tiny_dot())])
+    measured(after.outcome)
+
+
+def test_the_default_is_timed_as_a_candidate(runner: ProcessRunner) -> None:
+    unused = Failure("schedule", "not built")
+    (trial,) = runner.measure(kernel(), [(Candidate(kernel(), DEFAULT), unused)])
+    assert measured(trial.outcome).numerics == "strict"
+
+
+def test_constants_are_rotated_in_the_mode_of_a_network(runner: ProcessRunner) -> None:
+    objects = [(DIRECT, tiny_dot()), (DIRECT, tiny_dot(packed=True))]
+    trials = runner.measure(kernel(), objects, cache="model")
+    assert [measured(t.outcome).cache for t in trials] == ["model", "model"]
+    assert runner.default(kernel(), cache="model").time_s > 0
+
+
+def test_comparing_gives_paired_samples_and_names_who_failed(runner: ProcessRunner) -> None:
+    objects: list[tuple[Candidate, Built | Failure]] = [
+        (DIRECT, tiny_dot(FAULTS["channels are swapped"])),
+        (DIRECT, tiny_dot()),
+        (DIRECT, Failure("build", "no")),
+        (DIRECT, tiny_dot(packed=True)),
+    ]
+    found = runner.compare(kernel(), objects, pairs=7)
+    assert [type(c) for c in found.candidates] == [Failure, Measurement, Failure, Measurement]
+    assert failure(found.candidates[0]).kind == "wrong_result"
+    assert len(found.default.samples_s) == len(found.probe_s) == 7
+    assert len(measured(found.candidates[1]).samples_s) == 7
+    assert found.winner in (None, 1, 3)
+
+
+def test_a_time_beyond_the_peak_is_measured_again_and_refused(runner: ProcessRunner) -> None:
+    (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot(flops=10**15))])
+    assert failure(trial.outcome).kind == "device"
+    assert "peak" in failure(trial.outcome).message
+
+
+def test_one_thread_is_one_thread_for_everybody() -> None:
+    with ProcessRunner(host_target(1), cache="warm") as runner:
+        (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot())])
+        measured(trial.outcome)
+        assert runner.properties().flops_per_s["f32"] > 1e9
+
+
+def test_a_default_that_xla_refuses_is_an_error(runner: ProcessRunner) -> None:
+    broken = Kernel("func.func @kernel() -> (tensor<2xf32>) {\n  sorcery\n}\n")
+    with pytest.raises(ProgramError, match="expected XLA to compile and run kernel"):
+        runner.default(broken)
+
+
+def test_peaks_are_those_of_the_types_that_the_kernel_uses() -> None:
+    known = Properties(
+        flops_per_s={"f32": 2.0, "f64": 1.0, "bf16": 4.0}, read_bytes_per_s=1.0, clock_hz=1.0
+    )
+    texts = ("tensor<2xf64>", "tensor<2xf32>, tensor<2xi32>", "tensor<2xbf16>, tensor<f32>")
+    found = [peak_flops(Kernel(t), host_target(), known) for t in texts]
+    assert found == [1.0, 2.0, 4.0]
+    assert peak_flops(Kernel("tensor<2xi32>"), host_target(), known) is None

@@ -1,0 +1,113 @@
+"""A search space with times by a closed formula: tests searchers without hardware."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.space import Configs
+from hlotune.schedules.steps import Split
+
+
+class ToySpace:
+    """A grid of integer knobs behind a sketch column.
+
+    The time is least at one hidden point, grows with the weighted distance from it, and has ripples
+    that make local minima.  Configs whose first two knobs add up to `forbidden` are not legal.
+    """
+
+    def __init__(self, extents: tuple[int, ...], seed: int = 0, forbidden: int = -1) -> None:
+        rng = np.random.default_rng([seed, 0x70F])  # not the numbers that searchers draw
+        self.seed = seed
+        self.extents = np.array(extents, np.int32)
+        self.forbidden = forbidden
+        self.optimum = rng.integers(0, self.extents).astype(np.int32)
+        if self.optimum[:2].sum() == forbidden:
+            self.optimum[0] = (self.optimum[0] + 1) % extents[0]
+        self.weights = rng.uniform(0.3, 1.0, len(extents))
+
+    @property
+    def best(self) -> NDArray[np.int32]:
+        """The config at the hidden point."""
+        return np.array([0, *self.optimum], np.int32)
+
+    @property
+    def size(self) -> float:
+        return float(np.prod(self.extents.astype(float)))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Configs:
+        rows = self._drawn(n, rng)
+        while not (legal := self.legal(rows)).all():
+            rows[~legal] = self._drawn(int((~legal).sum()), rng)
+        return rows
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> Configs:
+        knobs = rng.integers(0, self.extents, (n, len(self.extents)), dtype=np.int32)
+        return np.concatenate([np.zeros((n, 1), np.int32), knobs], axis=1)
+
+    def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        moved = configs.copy()
+        column = rng.integers(0, len(self.extents), len(configs))
+        rows = np.arange(len(configs))
+        moved[rows, column + 1] = rng.integers(0, self.extents[column])
+        return np.where(self.legal(moved)[:, None], moved, configs)
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]:
+        inside = (configs[:, 1:] >= 0) & (configs[:, 1:] < self.extents)
+        allowed: NDArray[np.bool_] = inside.all(axis=1) & (
+            configs[:, 1:3].sum(axis=1) != self.forbidden
+        )
+        return allowed
+
+    def schedule(self, config: NDArray[np.int32]) -> Schedule:
+        return Schedule("direct", (Split("out", "i0", tuple(int(x) + 1 for x in config[1:])),))
+
+    def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
+        if not schedule.steps or not isinstance(step := schedule.steps[0], Split):
+            return None
+        if len(step.factors) != len(self.extents):
+            return None
+        return np.array([0, *(factor - 1 for factor in step.factors)], np.int32)
+
+    def features(self, configs: Configs) -> NDArray[np.float32]:
+        return configs[:, 1:].astype(np.float32)
+
+    def heuristic(self) -> NDArray[np.int32]:
+        return np.zeros(len(self.extents) + 1, np.int32)
+
+    def times_s(self, configs: Configs) -> NDArray[np.float64]:
+        away = np.abs(configs[:, 1:] - self.optimum) * self.weights
+        ripples = 0.4 * (1 - np.cos(2.1 * away)).sum(axis=1)
+        times: NDArray[np.float64] = 1e-3 * (1 + away.sum(axis=1) + ripples)
+        return times
+
+
+class TrueModel:
+    """Knows the formula, and counts what it is asked."""
+
+    def __init__(self, space: ToySpace) -> None:
+        self.space, self.asked = space, 0
+
+    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.asked += len(features)
+        rows = np.concatenate([np.zeros((len(features), 1)), features], axis=1).astype(np.int32)
+        return -self.space.times_s(rows).astype(np.float32)
+
+    def fit(
+        self,
+        features: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        groups: NDArray[np.int32],
+    ) -> None:
+        """Knows everything already."""
+
+    def save(self, path: Path) -> None:
+        """Has nothing to keep."""
+
+    def load(self, path: Path) -> None:
+        """Has nothing to read."""
+
+
+def no_seeds(space: ToySpace) -> Configs:
+    return np.empty((0, len(space.extents) + 1), np.int32)
