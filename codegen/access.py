@@ -5,9 +5,8 @@ zeros; what is inside is then read without masks.  Where every position is known
 tensor is a constant and costs nothing.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
+from hlotune.codegen.places import Place
+from hlotune.codegen.spans import Lane, Point
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import (
     STORED,
@@ -22,68 +21,9 @@ from hlotune.codegen.values import (
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import Layout, strides
 
 ZERO_PAGE_BYTES = 1 << 16
 ZEROS = "@zeros"
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Elements `low .. min(low + size, extent)` of a root; `extent` None where nothing is cut off."""
-
-    low: Affine
-    size: int
-    extent: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The vectorized root, the lanes of a vector, and how many of them are in use."""
-
-    root: str
-    lanes: int
-    active: int
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Where a statement is executed: the span left of each root, the lanes, checks that the loops have made."""
-
-    spans: Mapping[str, Span]
-    lane: Lane | None = None
-    discharged: frozenset[tuple[Load, int]] = frozenset()
-
-    @property
-    def positions(self) -> dict[str, Affine]:
-        return {root: span.low for root, span in self.spans.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A tensor in memory: pointer, the index of its first element, layout."""
-
-    base: str
-    depth: int
-    shape: tuple[int, ...]
-    """Extents of what is stored there."""
-    dtype: str
-    origin: tuple[Affine, ...]
-    layout: Layout = ()
-    checked: bool = False
-    """Whether loads may lie outside (arguments of the kernel), or are inside by construction."""
-    constant: bool = False
-    """Whether nothing writes there while the kernel runs."""
-    strides: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    @staticmethod
-    def of(base: str, shape: tuple[int, ...], dtype: str, **rest: object) -> "Place":
-        layout: Layout = rest.pop("layout", ())  # type: ignore[assignment]
-        origin = rest.pop("origin", tuple(Affine() for _ in shape))
-        depth = rest.pop("depth", 0)
-        return Place(
-            base, depth, shape, dtype, origin, layout, strides=strides(layout, shape), **rest
-        )  # type: ignore[arg-type]
 
 
 def load(f: Function, place: Place, x: Load, point: Point) -> Value:
@@ -212,10 +152,14 @@ def _masked_run(
     mask, wide = _mask(lane), vector("i64", lane.lanes)
     for d in masked:
         numbers = _lane_indices(f, [index[d]], [steps[d]], (1,), lane)[0]
-        inside = f.op(f"icmp ult {wide} {numbers}, {literal(place.shape[d], 'i64', lane.lanes).name}")
+        inside = f.op(
+            f"icmp ult {wide} {numbers}, {literal(place.shape[d], 'i64', lane.lanes).name}"
+        )
         mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {inside}")
     memory = vector(STORED[place.dtype], lane.lanes)
-    name = _masked_load(f, "load", memory, "ptr", _pointer(f, place, index), lane, place.dtype, mask)
+    name = _masked_load(
+        f, "load", memory, "ptr", _pointer(f, place, index), lane, place.dtype, mask
+    )
     return from_memory(f, name, place.dtype, lane.lanes)
 
 
@@ -291,7 +235,7 @@ def _blocked(f: Function, local: Affine, block: int, outer: int, inner: int) -> 
 
 def _pointer(f: Function, place: Place, index: list[Affine]) -> str:
     offset = _elements(f, place, index) * BYTES[place.dtype]
-    pointer, _ = f.pointer(place.base, place.depth, offset)
+    pointer, _ = f.pointer(place.base, offset)
     return _plus(f, pointer, offset.constant)
 
 
@@ -331,12 +275,12 @@ def _chosen_pointer(
     f.module.declare(
         ZEROS, f"{ZEROS} = internal global [{ZERO_PAGE_BYTES} x i8] zeroinitializer, align 64"
     )
-    pointer, at = f.pointer(place.base, place.depth, before)
+    pointer, at = f.pointer(place.base, before)
     at = max(at, depth)
     if before.constant:
         pointer = f.hoisted(at, f"getelementptr i8, ptr {pointer}, i64 {before.constant}")
     chosen = f.hoisted(at, f"select i1 {condition}, ptr {pointer}, ptr {ZEROS}")
-    pointer, _ = f.pointer(chosen, at, after)
+    pointer, _ = f.pointer(chosen, after, at)
     return _plus(f, pointer, after.constant)
 
 

@@ -33,7 +33,7 @@ class Built:
     scratch_bytes: int
     packed: tuple[Packed, ...]
     flops: int
-    """Floating-point operations that one call executes, padding included."""
+    """Operations that one call has to execute: none on padding or inserted zeros."""
     threads: int
     """Slots for which scratch is laid out: a host may run at most so many bodies at once."""
 

@@ -96,6 +96,12 @@ class Function:
             return ""
         return self.op(call)
 
+    def larger(self, a: str, b: str) -> str:
+        return self.intrinsic("llvm.smax.i64", "i64", ("i64", a), ("i64", b))
+
+    def smaller(self, a: str, b: str) -> str:
+        return self.intrinsic("llvm.smin.i64", "i64", ("i64", a), ("i64", b))
+
     def finish(self, result: str = "ret void") -> None:
         self.emit(result)
         body = "\n".join(_flat(self._body))
@@ -143,9 +149,9 @@ class Function:
             else total
         )
 
-    def pointer(self, base: str, base_depth: int, offset: Affine) -> tuple[str, int]:
-        """Base plus a byte offset, the constant part left out: (pointer, depth)."""
-        pointer, depth = base, base_depth
+    def pointer(self, base: str, offset: Affine, depth: int = 0) -> tuple[str, int]:
+        """A base known at `depth` plus a byte offset, its constant left out: (pointer, depth)."""
+        pointer = base
         for name, c in self._by_depth(offset):
             depth = max(depth, self.variables[name].depth)
             step = (

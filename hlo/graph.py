@@ -42,7 +42,9 @@ class Literal:
         """The values in NumPy's type for the element (`ml_dtypes` for bf16), of the type's shape."""
         flat = np.frombuffer(self.data, dtype=numpy_dtype(self.type.dtype))
         return (
-            np.broadcast_to(flat, self.type.shape) if self.splat else flat.reshape(self.type.shape)
+            np.broadcast_to(flat.reshape(()), self.type.shape)
+            if self.splat
+            else flat.reshape(self.type.shape)
         )
 
 

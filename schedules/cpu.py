@@ -162,7 +162,9 @@ def sketches_of(c: Contraction) -> tuple[Sketch, ...]:
         for chunked in (False, True):
             places = [pack_levels(c, x.tensor, chunked) for x in c.operands]
             for levels in product(*places):
-                packs = tuple((x.tensor, level) for x, level in zip(c.operands, levels, strict=True))
+                packs = tuple(
+                    (x.tensor, level) for x, level in zip(c.operands, levels, strict=True)
+                )
                 result.append(Sketch(vector, chunked, packs))
     return tuple(result)
 
@@ -172,7 +174,8 @@ def vector_axes(c: Contraction) -> tuple[str, ...]:
     axes = [
         a.name
         for a in c.parallel
-        if a.extent > 1 and (c.out_stride(a.name) == 1 or any(abs(c.stride(x, a.name)) == 1 for x in c.operands))
+        if a.extent > 1
+        and (c.out_stride(a.name) == 1 or any(abs(c.stride(x, a.name)) == 1 for x in c.operands))
     ]
     return tuple(axes) or (max(c.parallel, key=lambda a: a.extent).name,)
 
@@ -188,5 +191,7 @@ def _products(choices: list[range], limit: int) -> list[tuple[int, ...]]:
     """All tuples of one value of each range whose product stays below the limit."""
     rows: list[tuple[int, ...]] = [()]
     for values in choices:
-        rows = [(*row, v) for row in rows for v in values if np.prod(row, dtype=np.int64) * v < limit]
+        rows = [
+            (*row, v) for row in rows for v in values if np.prod(row, dtype=np.int64) * v < limit
+        ]
     return rows

@@ -72,8 +72,15 @@ def features_of(c: Contraction, target: Target, lanes: int, path: Path) -> NDArr
     footprint = sum(lines, np.zeros_like(v.runs)) + _held_bytes(v)
     columns = _shape(v) + _tile(v) + _tasks(v) + _loops(v) + _memory(v, footprint) + _orders(v)
     for k in range(OPERANDS):
-        columns += _operand(v, k, lines[k], footprint) if k < len(lines) else [np.zeros(len(path.axis))] * len(OPERAND_NAMES)
-    return np.stack([np.asarray(x, dtype=np.float32) + np.zeros(len(path.axis), np.float32) for x in columns], axis=1)
+        columns += (
+            _operand(v, k, lines[k], footprint)
+            if k < len(lines)
+            else [np.zeros(len(path.axis))] * len(OPERAND_NAMES)
+        )
+    return np.stack(
+        [np.asarray(x, dtype=np.float32) + np.zeros(len(path.axis), np.float32) for x in columns],
+        axis=1,
+    )
 
 
 def _log(x: NDArray[np.generic] | float) -> Floats:
@@ -178,7 +185,9 @@ def _memory(v: _View, footprint: Floats) -> list[Floats]:
     held = v.at(footprint, path.held_from)
     task = v.at(footprint, tasks)
     step = footprint[:, -3]
-    caches = [_traffic(v, footprint, size, footprint) for size in (t.l1_bytes, t.l2_bytes, t.l3_bytes)]
+    caches = [
+        _traffic(v, footprint, size, footprint) for size in (t.l1_bytes, t.l2_bytes, t.l3_bytes)
+    ]
     chunks = v.at(v.runs, path.held_from) / np.maximum(1, np.prod(_out_tiles(v), axis=1))
     return [
         _log(held / t.l1_bytes), _log(held / t.l2_bytes), _log(task / t.l2_bytes), _log(task / t.l3_bytes),
@@ -203,7 +212,11 @@ def _checks(v: _View) -> Floats:
         windows = {names[a] for e in x.index if len(e.terms) > 1 for a, _ in e.terms}
         if not windows:
             continue
-        inside = np.isin(v.path.axis, list(windows)) & (v.path.trips > 1) & (v.path.kind == KINDS.index("serial"))
+        inside = (
+            np.isin(v.path.axis, list(windows))
+            & (v.path.trips > 1)
+            & (v.path.kind == KINDS.index("serial"))
+        )
         last = v.path.axis.shape[1] - 1 - inside[:, ::-1].argmax(axis=1)
         last = np.where(inside.any(axis=1), last + 1, 0)
         total += np.where(v.path.packs[:, k] == NOT_PACKED, v.at(v.runs, last) * rows, 0)
@@ -221,7 +234,12 @@ def _orders(v: _View) -> list[Floats]:
     lane = v.path.axis[:, -1]
     store = np.where(lane < len(strides), strides[np.minimum(lane, len(strides) - 1)], 0)
     loads = (rows + across) / (rows * across)
-    return [first.astype(np.float64), tile.astype(np.float64), loads, np.minimum(store, 2).astype(np.float64)]
+    return [
+        first.astype(np.float64),
+        tile.astype(np.float64),
+        loads,
+        np.minimum(store, 2).astype(np.float64),
+    ]
 
 
 def _operand(v: _View, k: int, lines: Floats, footprint: Floats) -> list[Floats]:
@@ -233,7 +251,9 @@ def _operand(v: _View, k: int, lines: Floats, footprint: Floats) -> list[Floats]
     packed = place != NOT_PACKED
     row = _row_stride(v, strides) * BYTES[x.dtype]
     alias = np.array([gcd(int(r), 4096) if r else 0 for r in row])
-    executed = np.where(place >= 0, v.at(v.runs, np.maximum(place, 0) + 1), (place == -1).astype(np.float64))
+    executed = np.where(
+        place >= 0, v.at(v.runs, np.maximum(place, 0) + 1), (place == -1).astype(np.float64)
+    )
     copied = np.where(packed, executed * v.at(lines, np.maximum(place, -1) + 1), 0)
     tile = v.at(lines, v.path.held_from)
     inside = v.runs[:, -1] / v.at(v.runs, v.path.held_from)
@@ -254,7 +274,11 @@ def _row_stride(v: _View, strides: Ints) -> Ints:
     parallel = len(v.c.parallel)
     for k in range(v.path.axis.shape[1]):
         axis = v.path.axis[:, k]
-        here = (v.path.kind[:, k] == KINDS.index("unroll")) & (axis < parallel) & (v.path.trips[:, k] > 1)
+        here = (
+            (v.path.kind[:, k] == KINDS.index("unroll"))
+            & (axis < parallel)
+            & (v.path.trips[:, k] > 1)
+        )
         here &= axis != v.path.axis[:, -1]
         result = np.where(here & (strides[axis] > 0), strides[axis], result)
     return result

@@ -35,10 +35,14 @@ def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
     return config
 
 
-def _set(space: "CpuSpace", config: NDArray[np.int32], kind: str, values: NDArray[np.int64]) -> None:
+def _set(
+    space: "CpuSpace", config: NDArray[np.int32], kind: str, values: NDArray[np.int64]
+) -> None:
     """Puts the nearest value that each knob of a kind has."""
     for column, value in zip(space.knobs.columns(kind), values, strict=True):
-        config[1 + column] = int(np.argmin(np.abs(np.array(space.knobs.knobs[column].values) - value)))
+        config[1 + column] = int(
+            np.argmin(np.abs(np.array(space.knobs.knobs[column].values) - value))
+        )
 
 
 def _sketch(space: "CpuSpace") -> Sketch:
@@ -53,7 +57,11 @@ def _sketch(space: "CpuSpace") -> Sketch:
         if stride and Sketch(vector, False, ()) and _can_load(space, x.tensor):
             level = "load"
         packs.append((x.tensor, level))
-    return next(s for s in space.sketches if s.vector == vector and not s.chunked and dict(s.packs) == dict(packs))
+    return next(
+        s
+        for s in space.sketches
+        if s.vector == vector and not s.chunked and dict(s.packs) == dict(packs)
+    )
 
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:
@@ -63,7 +71,11 @@ def _can_load(space: "CpuSpace", tensor: str) -> bool:
 def _vector_score(c: Contraction, axis: str, lanes: int) -> tuple[float, bool, bool]:
     extent = c.core.extents[axis]
     full = extent / (-(-extent // lanes) * lanes)
-    return (full if full < 0.75 else 1.0, c.out_stride(axis) == 1, any(c.stride(x, axis) == 1 for x in c.operands))
+    return (
+        full if full < 0.75 else 1.0,
+        c.out_stride(axis) == 1,
+        any(c.stride(x, axis) == 1 for x in c.operands),
+    )
 
 
 def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:

@@ -55,7 +55,9 @@ class Knobs:
 
 
 def knobs_of(
-    parallel: tuple[Axis, ...], reduce: tuple[Axis, ...], windowed: tuple[tuple[str, ...], tuple[str, ...]]
+    parallel: tuple[Axis, ...],
+    reduce: tuple[Axis, ...],
+    windowed: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Knobs:
     knobs: list[Knob] = []
     for a in parallel:

@@ -92,4 +92,3 @@ def _own(nest: LoopNest, s: StageNest, end: int) -> int:
             here += len(bordering(nest, s, k))
         count *= here
     return count
-

@@ -33,12 +33,21 @@ def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
 def _sketch(space: "CpuSpace", steps: tuple[Step, ...]) -> Sketch | None:
     c = space.contraction
     attach = next((s for s in steps if isinstance(s, ComputeAt) and s.stage == c.core.name), None)
-    vector = next((s.axis for s in steps if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) == 4), None)
+    vector = next(
+        (
+            s.axis
+            for s in steps
+            if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) == 4
+        ),
+        None,
+    )
     if attach is None or vector is None:
         return None
     chunked = attach.axis.endswith(".1")
     packs = {s.tensor: _level(space, s, chunked) for s in steps if isinstance(s, Pack)}
-    wanted = Sketch(vector, chunked, tuple((x.tensor, packs.get(x.tensor, "none")) for x in c.operands))
+    wanted = Sketch(
+        vector, chunked, tuple((x.tensor, packs.get(x.tensor, "none")) for x in c.operands)
+    )
     return wanted if wanted in space.sketches else None
 
 
@@ -50,13 +59,21 @@ def _level(space: "CpuSpace", pack: Pack, chunked: bool) -> str:
     return "task" if pack.axis.endswith(".0") else "block"
 
 
-def _wanted(space: "CpuSpace", sketch: Sketch, steps: tuple[Step, ...]) -> dict[tuple[str, str], int]:
+def _wanted(
+    space: "CpuSpace", sketch: Sketch, steps: tuple[Step, ...]
+) -> dict[tuple[str, str], int]:
     """Values of knobs that the steps show."""
     c, found = space.contraction, dict[tuple[str, str], int]()
     reduce = {r.name for r in c.reduce}
     for s in steps:
         if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) >= 3:
-            found.update(zip((("group", s.axis), ("block", s.axis), ("register", s.axis)), s.factors[:3], strict=True))
+            found.update(
+                zip(
+                    (("group", s.axis), ("block", s.axis), ("register", s.axis)),
+                    s.factors[:3],
+                    strict=True,
+                )
+            )
         elif isinstance(s, Split) and s.stage == c.core.name and s.axis in reduce:
             found[("unroll", s.axis)] = s.factors[-1]
             if sketch.chunked:
@@ -77,7 +94,9 @@ def _orders(space: "CpuSpace", sketch: Sketch, step: Reorder) -> dict[tuple[str,
     parallel, reduce = [a.name for a in c.parallel], [a.name for a in c.reduce]
     wanted = {}
     if step.stage == c.out.name:
-        kinds = [("task_order", 0), ("group_order", 1)] + ([] if sketch.chunked else [("tile_order", 2)])
+        kinds = [("task_order", 0), ("group_order", 1)] + (
+            [] if sketch.chunked else [("tile_order", 2)]
+        )
         wanted = {kind: _order(step.loops, parallel, level) for kind, level in kinds}
     elif step.stage == c.core.name:
         wanted = {"reduce_order": _order(step.loops, reduce, 1)}
@@ -92,5 +111,9 @@ def _orders(space: "CpuSpace", sketch: Sketch, step: Reorder) -> dict[tuple[str,
 
 
 def _order(loops: tuple[str, ...], names: list[str], level: int) -> list[int]:
-    picked = [x.partition(".")[0] for x in loops if x.endswith(f".{level}") and x.partition(".")[0] in names]
+    picked = [
+        x.partition(".")[0]
+        for x in loops
+        if x.endswith(f".{level}") and x.partition(".")[0] in names
+    ]
     return [names.index(a) for a in picked] if len(picked) == len(names) else []

@@ -179,8 +179,19 @@ def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
 
 def stored_shape(nest: LoopNest, stage: StageNest) -> tuple[int, ...]:
     """Extents, dimension by dimension, of the buffer that holds a temporary result of a stage."""
+    if not is_in_own_order(stage.stage):
+        return nest.compute.tensor(stage.stage.stores[0].tensor).shape
     sizes = region(nest, stage)
     return tuple(sizes[a.name] for a in stage.stage.parallel)
+
+
+def is_in_own_order(stage: Stage) -> bool:
+    """Whether every result is an array over the stage's parallel axes.
+
+    Others (tables of constants, digits, parts of split dimensions) lie as their tensors do.
+    """
+    own = tuple(Affine.axis(a.name) for a in stage.parallel)
+    return all(x.index == own for x in stage.stores)
 
 
 def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
@@ -190,7 +201,8 @@ def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
     shape = list(stored_shape(nest, stage))
     for dimension, block in stage.layout:
         shape[dimension] = ceil(shape[dimension] / block) * block
-    temporaries = [nest.compute.tensor(x.tensor) for x in stage.stage.stores]
+    names = dict.fromkeys(x.tensor for x in stage.stage.stores)
+    temporaries = [nest.compute.tensor(name) for name in names]
     return sum(prod(shape) * BYTES[t.dtype] for t in temporaries if t.role == "temporary")
 
 
@@ -253,7 +265,9 @@ def bordering(nest: LoopNest, s: StageNest, k: int) -> list[int]:
     for user in (s, *inner):
         if loop.root in {a.name for a in user.stage.parallel} and user.scope != "load":
             low, high = interior(nest, user.stage, loop.root, loop.step)
-            outside.update(p for p in range(0, s.stage.extents[loop.root], loop.step) if not low <= p <= high)
+            outside.update(
+                p for p in range(0, s.stage.extents[loop.root], loop.step) if not low <= p <= high
+            )
     return sorted(outside)
 
 

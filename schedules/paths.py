@@ -61,7 +61,9 @@ def digest(path: Path) -> NDArray[np.uint64]:
         step = (value ^ word.astype(np.uint64)) * prime
         value = np.where(path.trips[:, k] > 1, step, value)
     # where something stands is counted in loops that iterate, so that empty levels do not tell nests apart
-    before = np.concatenate([np.zeros((len(path.axis), 1), np.int64), np.cumsum(path.trips > 1, axis=1)], axis=1)
+    before = np.concatenate(
+        [np.zeros((len(path.axis), 1), np.int64), np.cumsum(path.trips > 1, axis=1)], axis=1
+    )
     rows = np.arange(len(before))
     places = [before[rows, path.held_from], before[rows, path.split_from]]
     places += [np.where(p < 0, p, before[rows, np.maximum(p, 0) + 1]) for p in path.packs.T]

@@ -54,7 +54,8 @@ def population(space: "CpuSpace", configs: Configs) -> Population:
     tensors = [x.tensor for x in c.operands]
     sketch = configs[:, 0].astype(np.int64)
     levels = np.array(
-        [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in space.sketches], dtype=np.int64
+        [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in space.sketches],
+        dtype=np.int64,
     ).reshape(len(space.sketches), len(tensors))
     unroll = knobs.values("unroll", positions)
     clip, peel = _borders(space, configs, levels[sketch], unroll)
@@ -148,7 +149,11 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
     take = np.take_along_axis
     tile_axis, tile_trips, tile_kind = _tile_slots(space, p, s)
     reduce_order = p.orders["reduce_order"]
-    axis = [p.orders[k] for k in ("task_order", "group_order", "tile_order")] + [reduce_order + a] * 3 + [tile_axis]
+    axis = (
+        [p.orders[k] for k in ("task_order", "group_order", "tile_order")]
+        + [reduce_order + a] * 3
+        + [tile_axis]
+    )
     trips = [take(t, o, 1) for t, o in zip(s.trips, axis, strict=False)]
     trips += [take(t, reduce_order, 1) for t in s.reduce_trips] + [tile_trips]
     widths = (a, a, a, r, r, r)
@@ -212,8 +217,12 @@ def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
     out = np.where(p.chunked, plain, tile * bodies)
     result = tile + across + 1 <= target.vector_registers
     result &= (core <= CODE_STATEMENTS) & (out <= CODE_STATEMENTS)
-    accumulator = BYTES[space.contraction.compute.tensor(space.contraction.core.stores[0].tensor).dtype]
-    result &= ~p.chunked | (np.prod(s.inside[1].astype(np.float64), axis=1) * accumulator <= TASK_BYTES)
+    accumulator = BYTES[
+        space.contraction.compute.tensor(space.contraction.core.stores[0].tensor).dtype
+    ]
+    result &= ~p.chunked | (
+        np.prod(s.inside[1].astype(np.float64), axis=1) * accumulator <= TASK_BYTES
+    )
     return result & _packs_fit(space, p, s)
 
 
@@ -242,13 +251,19 @@ def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     for k, axis in enumerate(c.parallel):
         rows = np.flatnonzero(p.peel[:, k])
         for row in rows:
-            packed = frozenset(x.tensor for x, level in zip(c.operands, p.packs[row], strict=True) if level)
-            counts[row, k] += _border_tiles(c, space.target, axis.name, int(s.width[row, k]), packed)
+            packed = frozenset(
+                x.tensor for x, level in zip(c.operands, p.packs[row], strict=True) if level
+            )
+            counts[row, k] += _border_tiles(
+                c, space.target, axis.name, int(s.width[row, k]), packed
+            )
     return np.prod(counts, axis=1)
 
 
 @lru_cache(maxsize=4096)
-def _border_tiles(c: Contraction, target: Target, axis: str, width: int, packed: frozenset[str]) -> int:
+def _border_tiles(
+    c: Contraction, target: Target, axis: str, width: int, packed: frozenset[str]
+) -> int:
     """Register tiles of an axis at which an operand that is not packed is read outside its tensor."""
     visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
     low, high = interior(initial(c.compute, target), visible, axis, width)
@@ -290,5 +305,7 @@ def _extents(space: "CpuSpace", p: Population, s: Sizes, x: Load, k: int) -> Int
         unit = gcd(*(w for _, w in e.terms)) if e.terms else 1
         low, high = e.bounds(ranges)
         span = 1 + sum(abs(w) // unit * (walked[:, numbers[a]] - 1) for a, w in e.terms)
-        result.append(np.minimum(span, (high - low) // unit + 1) + np.zeros(len(p.sketch), dtype=np.int64))
+        result.append(
+            np.minimum(span, (high - low) // unit + 1) + np.zeros(len(p.sketch), dtype=np.int64)
+        )
     return np.stack(result, axis=1)

@@ -31,9 +31,9 @@ class Contraction:
 
     @cached_property
     def operands(self) -> tuple[Load, ...]:
-        """Loads of the core from tensors that it loads once: these can be packed."""
+        """Loads of the core from arrays that it loads once: these can be packed."""
         tensors = [x.tensor for x in self.core.loads]
-        return tuple(x for x in self.core.loads if tensors.count(x.tensor) == 1)
+        return tuple(x for x in self.core.loads if x.index and tensors.count(x.tensor) == 1)
 
     @cached_property
     def before(self) -> tuple[Stage, ...]:
@@ -42,12 +42,16 @@ class Contraction:
     def stride(self, load: Load, axis: str) -> int:
         """Elements of memory between what neighbouring points of an axis load."""
         strides = self.compute.tensor(load.tensor).strides
-        return sum(e.coefficients.get(axis, 0) * s for e, s in zip(load.index, strides, strict=True))
+        return sum(
+            e.coefficients.get(axis, 0) * s for e, s in zip(load.index, strides, strict=True)
+        )
 
     def out_stride(self, axis: str) -> int:
         store = self.out.stores[0]
         strides = self.compute.tensor(store.tensor).strides
-        return sum(e.coefficients.get(axis, 0) * s for e, s in zip(store.index, strides, strict=True))
+        return sum(
+            e.coefficients.get(axis, 0) * s for e, s in zip(store.index, strides, strict=True)
+        )
 
     def windowed(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Parallel and reduce axes along which some load of the core leaves its tensor."""
@@ -82,7 +86,11 @@ def _extent(index: Affine, ranges: dict[str, tuple[int, int]]) -> int:
 def contraction(compute: Compute) -> Contraction:
     """Raises UnsupportedKernel where the compute is no contraction with a last stage."""
     out = compute.stages[-1]
-    sources = [s for s in compute.stages[:-1] if s.combine and any(x.tensor == t.tensor for t in s.stores for x in out.loads)]
+    sources = [
+        s
+        for s in compute.stages[:-1]
+        if s.combine and any(x.tensor == t.tensor for t in s.stores for x in out.loads)
+    ]
     if len(sources) != 1 or out.combine:
         raise UnsupportedKernel(
             f"expected one reduction read by a last stage, got {[s.name for s in compute.stages]}: "
@@ -91,7 +99,12 @@ def contraction(compute: Compute) -> Contraction:
     core = sources[0]
     identity = tuple(Affine.axis(a.name) for a in core.parallel)
     direct = all(x.index == identity for x in out.loads if x.tensor == core.stores[0].tensor)
-    if not direct or core.parallel != out.parallel or core.combine != "sum" or len(core.stores) != 1:
+    if (
+        not direct
+        or core.parallel != out.parallel
+        or core.combine != "sum"
+        or len(core.stores) != 1
+    ):
         raise UnsupportedKernel(
             "expected the last stage to read the one sum of the reduction point by point: "
             "the kernel stays with the default compiler"

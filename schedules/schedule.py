@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.steps import STEPS, Step
@@ -27,7 +28,7 @@ class Schedule:
         """Raises ScheduleError where the text is no schedule of this version."""
         try:
             data = json.loads(text)
-            steps = tuple(STEPS[name](*map(_frozen, values)) for name, *values in data["steps"])
+            steps = tuple(_step(name, *map(_frozen, values)) for name, *values in data["steps"])
             return Schedule(data["algorithm"], steps)
         except (KeyError, TypeError, ValueError) as error:
             raise ScheduleError(
@@ -36,6 +37,27 @@ class Schedule:
 
 
 DEFAULT = Schedule(XLA)
+
+
+def _step(name: str, *values: Any) -> Step:
+    step: Step = STEPS[name](*values)
+    for (field, kind), value in zip(_kinds(name).items(), values, strict=True):
+        if not _fits(value, kind):
+            raise TypeError(f"{name} takes as {field} a value of type {kind}, not {value!r}")
+    return step
+
+
+@cache
+def _kinds(name: str) -> dict[str, Any]:
+    return get_type_hints(STEPS[name])
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is not tuple:
+        return type(value) is kind
+    parts = get_args(kind)
+    parts = parts[:1] * len(value) if isinstance(value, tuple) and parts[-1] is ... else parts
+    return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
 
 
 def _frozen(value: Any) -> Any:

@@ -81,7 +81,11 @@ def _out(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     rows = [a.name for a in c.parallel if a.name != v]
     steps: list[Step] = [Split(out, a, (t.group[a], t.block[a], t.register[a])) for a in rows]
     steps.append(Split(out, v, (t.group[v], t.block[v], t.register[v], lanes)))
-    order = [f"{a}.0" for a in t.task_order] + [f"{a}.1" for a in t.group_order] + [f"{a}.2" for a in t.tile_order]
+    order = (
+        [f"{a}.0" for a in t.task_order]
+        + [f"{a}.1" for a in t.group_order]
+        + [f"{a}.2" for a in t.tile_order]
+    )
     order += [f"{a}.3" for a in rows] + [f"{v}.3", f"{v}.4"]
     steps += [Reorder(out, tuple(order)), Vectorize(out, f"{v}.4"), Unroll(out, f"{v}.3")]
     steps += [Unroll(out, f"{a}.3") for a in reversed(rows)]
@@ -92,8 +96,13 @@ def _core(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     """The whole reduction of a register tile at once, for the epilogue to read from registers."""
     core, v = c.core.name, sketch.vector
     rows = [a.name for a in c.parallel if a.name != v]
-    steps: list[Step] = [ComputeAt(core, c.out.name, f"{t.tile_order[-1]}.2"), Split(core, v, (lanes,))]
-    steps += [Split(core, r.name, (-(-r.extent // t.unroll[r.name]), t.unroll[r.name])) for r in c.reduce]
+    steps: list[Step] = [
+        ComputeAt(core, c.out.name, f"{t.tile_order[-1]}.2"),
+        Split(core, v, (lanes,)),
+    ]
+    steps += [
+        Split(core, r.name, (-(-r.extent // t.unroll[r.name]), t.unroll[r.name])) for r in c.reduce
+    ]
     order = [f"{r}.{k}" for k in range(3) for r in t.reduce_order] + rows + [f"{v}.0", f"{v}.1"]
     steps += [Reorder(core, tuple(order)), Vectorize(core, f"{v}.1"), Unroll(core, f"{v}.0")]
     steps += [Unroll(core, a) for a in reversed(rows)]
@@ -129,7 +138,15 @@ def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     for tensor, level in sketch.packs:
         if level != "none":
             block = t.register[sketch.vector] * lanes
-            steps.append(Pack(c.core.name, tensor, *places[level], layout(c, tensor, sketch.vector, block), lanes))
+            steps.append(
+                Pack(
+                    c.core.name,
+                    tensor,
+                    *places[level],
+                    layout(c, tensor, sketch.vector, block),
+                    lanes,
+                )
+            )
     return steps
 
 
@@ -146,9 +163,18 @@ def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
 def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:
     """Clips and peels; one that no load needs any more, since its operand is packed, is left out."""
     packed = {tensor for tensor, level in sketch.packs if level != "none"}
-    needed = {a for x in c.core.loads if x.tensor not in packed for e in x.index if len(e.terms) > 1 for a, _ in e.terms}
+    needed = {
+        a
+        for x in c.core.loads
+        if x.tensor not in packed
+        for e in x.index
+        if len(e.terms) > 1
+        for a, _ in e.terms
+    }
     steps: list[Step] = [
-        Clip(c.core.name, f"{r}.1") for r in t.reduce_order if r in t.clip & needed and t.unroll[r] == 1
+        Clip(c.core.name, f"{r}.1")
+        for r in t.reduce_order
+        if r in t.clip & needed and t.unroll[r] == 1
     ]
     stage, level = (c.core.name, 0) if sketch.chunked else (c.out.name, 2)
     steps += [Peel(stage, f"{a}.{level}") for a in t.tile_order if a in t.peel & needed]

@@ -239,7 +239,11 @@ class Clip:
             loop.root in {a.name for a in s.stage.reduce}, "clip", f"{self.axis} is no reduction"
         )
         _require(loop.kind == "serial", "clip", f"{self.axis} is {loop.kind}")
-        _require(loop.step == 1, "clip", f"{self.axis} goes in steps of {loop.step}, which clipping would break")
+        _require(
+            loop.step == 1,
+            "clip",
+            f"{self.axis} goes in steps of {loop.step}, which clipping would break",
+        )
         clippable = any(
             load.index[d].coefficients.get(loop.root, 0) > 0 and load.divisor(d) == 1
             for load in s.stage.loads

@@ -1,0 +1,46 @@
+"""Clipped reductions: the positions at which a window lies inside its tensor."""
+
+from hlotune.codegen.spans import Point, end_of, known_size
+from hlotune.codegen.text import Function
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.nest import LoopNest, StageNest, guarded
+
+Discharged = frozenset[tuple[Load, int]]
+
+
+def clipped_range(
+    nest: LoopNest, f: Function, s: StageNest, root: str, point: Point
+) -> tuple[str, str, Discharged]:
+    """First and last-plus-one position of a reduction, and the checks that need not be made inside.
+
+    A check is discharged where all points of the body agree on it; else the range is that of the
+    points which reach furthest, and the check stays.
+    """
+    span = point.spans[root]
+    low, high = f.integer(span.low), f.integer(end_of(f, span))
+    discharged = set[tuple[Load, int]]()
+    for x in s.stage.loads:
+        for d in guarded(nest, s.stage, x):
+            c = x.index[d].coefficients.get(root, 0)
+            if c <= 0 or x.divisor(d) > 1:
+                continue
+            rest, below, above = _rest(f, x.index[d], root, point)
+            extent = nest.compute.tensor(x.tensor).shape[d]
+            first = f.integer(rest * -1 + (c - 1 - above))
+            last = f.integer(rest * -1 + (extent - 1 - below + c))
+            low = f.larger(low, f.op(f"udiv i64 {f.larger(first, '0')}, {c}"))
+            high = f.smaller(high, f.op(f"udiv i64 {f.larger(last, '0')}, {c}"))
+            if below == above == 0:
+                discharged.add((x, d))
+    return low, high, frozenset(discharged)
+
+
+def _rest(f: Function, index: Affine, root: str, point: Point) -> tuple[Affine, int, int]:
+    """An index without one axis, and how far the spans inside take it below and above."""
+    rest = Affine.of({a: n for a, n in index.terms if a != root}, index.constant)
+    below = above = 0
+    for axis, n in rest.terms:
+        span = point.spans[axis]
+        reach = n * ((known_size(f, span) or span.size) - 1)
+        below, above = below + min(0, reach), above + max(0, reach)
+    return rest.substitute(point.positions), below, above

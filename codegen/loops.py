@@ -1,0 +1,308 @@
+"""The loops of a root stage, and of the stages inside it, as one function over a range of tasks.
+
+Loops are written as the nest says.  Where an unrolled or vectorized loop would be cut at the end of its axis, or a
+border is peeled, the enclosing loop is split, so that each copy of the body has static sizes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil, prod
+
+from hlotune.codegen.clipping import clipped_range
+from hlotune.codegen.places import Places, Scratch
+from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized
+from hlotune.codegen.statements import Statements
+from hlotune.codegen.text import Function, Module
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.expr import Affine
+from hlotune.schedules.nest import (
+    Loop,
+    LoopNest,
+    StageNest,
+    bordering,
+    hull,
+    reader,
+    reads,
+    region,
+)
+
+
+def tasks(nest: LoopNest, s: StageNest) -> list[tuple[Loop, int]]:
+    """Parallel loops of a root stage with the number of their iterations."""
+    trips = s.trips(region(nest, s))
+    return [(x, n) for x, n in zip(s.loops, trips, strict=True) if x.kind == "parallel"]
+
+
+class StageFunction:
+    """Writes a root stage as `void f(ptr call, i64 begin, i64 end, i64 slot)`."""
+
+    def __init__(
+        self, nest: LoopNest, root: StageNest, module: Module, scratch: Scratch, name: str
+    ) -> None:
+        self.nest, self.root = nest, root
+        header = f"define internal void @{name}(ptr %call, i64 %begin, i64 %end, i64 %slot)"
+        self.f = Function(module, header)
+        self.places = Places(nest, root, self.f, scratch)
+        self.statements = Statements(nest, self.f, self.places)
+
+    def write(self) -> None:
+        parallel = tasks(self.nest, self.root)
+        extents = region(self.nest, self.root)
+        spans = {a: Span(Affine(), n, n) for a, n in extents.items()}
+        self.places.open(self.root, spans)
+        count = prod(n for _, n in parallel)
+        if count == 1:
+            self._task(parallel, spans, Affine())
+        else:
+            self.f.loop(
+                "%begin", "%end", 1, (0, count - 1),
+                lambda t: self._task(parallel, spans, t), nonempty=True,
+            )  # fmt: skip
+        self.f.finish()
+
+    # tasks --------------------------------------------------------------------------------------
+
+    def _task(self, parallel: list[tuple[Loop, int]], spans: dict[str, Span], task: Affine) -> None:
+        """Takes a task's number apart, row by row, into a position for each parallel loop."""
+        below, spans = prod(n for _, n in parallel), dict(spans)
+        starts: list[tuple[Loop, Affine]] = []
+        for loop, n in parallel:
+            below //= n
+            start = self._digit(task, below, n) * loop.step if n > 1 else Affine()
+            base = spans[loop.root]
+            starts.append((loop, start))
+            spans[loop.root] = Span(base.low + start, loop.step, base.extent)
+        self._specialised(len(parallel) - 1, Point(spans), starts)
+
+    def _digit(self, task: Affine, below: int, n: int) -> Affine:
+        name, depth = self.f.integer(task), self.f.depth
+        if below > 1:
+            name = self.f.hoisted(depth, f"udiv i64 {name}, {below}")
+        return self.f.variable(self.f.hoisted(depth, f"urem i64 {name}, {n}"), (0, n - 1))
+
+    def _specialised(self, k: int, point: Point, starts: list[tuple[Loop, Affine]]) -> None:
+        """A task whose body is static right away: the ragged last one is written apart."""
+        if not starts:
+            self._inside(self.root, k, point)
+            return
+        (loop, start), rest = starts[0], starts[1:]
+        whole = Span(Affine(), loop.step, point.spans[loop.root].extent)
+        special = self._specials(self.root, self.root.index(loop.axis), whole)
+        if not special or not start.terms:
+            self._specialised(k, point, rest)
+            return
+        position, last = self.f.integer(start), min(special)
+        for p in special:
+            at = moved(point, loop.root, Affine((), p))
+            self._specialised_when(f"icmp eq i64 {position}, {p}", k, at, rest)
+        copy = self.f.hoisted(self.f.depth, f"add i64 {position}, 0")
+        low = self.f.variable(copy, (0, last - loop.step), multiple=loop.step)
+        at = moved(point, loop.root, low)
+        self._specialised_when(f"icmp slt i64 {position}, {last}", k, at, rest)
+
+    def _specialised_when(
+        self, condition: str, k: int, point: Point, rest: list[tuple[Loop, Affine]]
+    ) -> None:
+        self.f.when(self.f.op(condition), lambda: self._specialised(k, point, rest))
+
+    # stages -------------------------------------------------------------------------------------
+
+    def _stage(self, s: StageNest, at: StageNest, point: Point) -> None:
+        """A stage inside a loop of another: the region that is read from here on."""
+        user = reader(self.nest, s)
+        spans = self._region(s, user, self._seen(user, at, point.spans))
+        self.places.open(s, spans)
+        self._inside(s, -1, Point(spans))
+
+    def _seen(
+        self, user: StageNest, at: StageNest, spans: Mapping[str, Span]
+    ) -> Mapping[str, Span]:
+        """What `user` walks while `at` stands at its spans: it is `at`, or stands further inside."""
+        if user is at or user.at is None:
+            return spans
+        outer = self.nest.stage(user.at[0])
+        return self._region(user, outer, self._seen(outer, at, spans))
+
+    def _region(self, s: StageNest, user: StageNest, seen: Mapping[str, Span]) -> dict[str, Span]:
+        """Spans of a producer: the hull of what its user reads over its own, reductions whole."""
+        sizes = {root: known_size(self.f, span) or span.size for root, span in seen.items()}
+        needed = hull(s.stage, user.stage, sizes)
+        spans = {a.name: Span(Affine(), a.extent, a.extent) for a in s.stage.reduce}
+        positions = {root: span.low for root, span in seen.items()}
+        x = reads(s.stage, user.stage)[0]
+        for axis, index in zip(s.stage.parallel, x.index, strict=True):
+            below = sum(c * (sizes[a] - 1) for a, c in index.terms if c < 0)
+            # a copy is cut off by the checks of its loads, which need no aligned tiles
+            same = s.stage.combine is not None and _is_axis(index)
+            extent = seen[index.terms[0][0]].extent if same else None
+            spans[axis.name] = Span(index.substitute(positions) + below, needed[axis.name], extent)
+        return spans
+
+    # loops --------------------------------------------------------------------------------------
+
+    def _inside(self, s: StageNest, k: int, point: Point) -> None:
+        """The body of loop `k` of a stage; -1 is the stage itself."""
+        name = s.loops[k].axis if k >= 0 else ""
+        if k >= 0:
+            for inner in self.nest.attached(s.stage.name, name):
+                self._stage(inner, s, point)
+        if s.accumulate == name:
+            self.statements.accumulated(s, point, lambda: self._rest(s, k + 1, point))
+        else:
+            self._rest(s, k + 1, point)
+
+    def _rest(self, s: StageNest, k: int, point: Point) -> None:
+        """Loop `k` and all inside it; the statement, when there is no such loop."""
+        if k == len(s.loops):
+            self.statements.statement(s, point)
+            return
+        loop, span = s.loops[k], point.spans[s.loops[k].root]
+        if loop.kind == "unroll":
+            for p in range(0, self._static_size(s, k, span), loop.step):
+                self._step(s, k, point, span.low + p)
+        elif loop.kind == "vectorize":
+            lane = Lane(loop.root, s.lanes, self._static_size(s, k, span))
+            self._inside(s, k, replace(point, lane=lane))
+        elif loop.border == "clip":
+            self._clipped(s, k, point)
+        else:
+            self._loop(s, k, point)
+
+    def _step(self, s: StageNest, k: int, point: Point, low: Affine) -> None:
+        """One iteration of loop `k`, at a position."""
+        loop, outer = s.loops[k], point.spans[s.loops[k].root]
+        left = outer.size
+        if low.terms == outer.low.terms:
+            left -= low.constant - outer.low.constant
+        self._inside(s, k, resized(point, loop.root, low, min(loop.step, left)))
+
+    def _loop(self, s: StageNest, k: int, point: Point) -> None:
+        loop, span = s.loops[k], point.spans[s.loops[k].root]
+        if self._is_static_inside(s, k) and span.size > loop.step and span.size % loop.step:
+            full = span.size // loop.step * loop.step
+            self._rest(s, k, resized(point, loop.root, span.low, full))
+            self._remainder(s, k, point, full)
+            return
+        special, high = self._specials(s, k, span), end_of(self.f, span)
+        if not special and span.size <= loop.step:
+            self._step(s, k, point, span.low)
+        elif span.low.terms or high.terms:
+            self._dynamic_loop(s, k, point, high, special)
+        else:
+            self._static_loop(s, k, point, high.constant, special)
+
+    def _remainder(self, s: StageNest, k: int, point: Point, full: int) -> None:
+        """The ragged last tile of a region whose size is no multiple of the step."""
+        span = point.spans[s.loops[k].root]
+        low = span.low + full
+        if span.extent is None or self.f.bounds(low)[1] < span.extent:
+            self._step(s, k, point, low)
+        elif low.terms:
+            exists = self.f.op(f"icmp slt i64 {self.f.integer(low)}, {span.extent}")
+            self.f.when(exists, lambda: self._step(s, k, point, low))
+
+    def _static_loop(
+        self, s: StageNest, k: int, point: Point, high: int, special: list[int]
+    ) -> None:
+        step = s.loops[k].step
+        positions = range(point.spans[s.loops[k].root].low.constant, high, step)
+        middle = [p for p in positions if p not in special]
+        first = middle[0] if middle else high
+        for p in (p for p in positions if p in special and p < first):
+            self._step(s, k, point, Affine((), p))
+        if len(middle) == 1:
+            self._step(s, k, point, Affine((), first))
+        elif middle:
+            self.f.loop(
+                str(first), str(middle[-1] + 1), step, (first, middle[-1]),
+                lambda v: self._step(s, k, point, v),
+                nonempty=True, multiple=1 if first % step else step,
+            )  # fmt: skip
+        for p in (p for p in positions if p in special and p > first):
+            self._step(s, k, point, Affine((), p))
+
+    def _dynamic_loop(
+        self, s: StageNest, k: int, point: Point, high: Affine, special: list[int]
+    ) -> None:
+        span, f, step = point.spans[s.loops[k].root], self.f, s.loops[k].step
+        low_text, high_text = f.integer(span.low), f.integer(high)
+        least, most = self._range(span, step)
+        aligned = span.low.constant % step == 0 and f.multiple_of(span.low, step)
+        if not special:
+            f.loop(
+                low_text, high_text, step, (least, most), lambda v: self._step(s, k, point, v),
+                nonempty=True, multiple=step if aligned else 1,
+            )  # fmt: skip
+            return
+        if not aligned:
+            raise BuildError(
+                f"{s.stage.name}: expected {s.loops[k].axis} to start at a multiple of {step}, "
+                f"got {span.low}; split its consumer by a multiple of the step"
+            )
+        middle = [p for p in range(0, most + 1, step) if p not in special]
+        if middle:
+            start, end = (
+                f.larger(low_text, str(middle[0])),
+                f.smaller(high_text, str(middle[-1] + 1)),
+            )
+            f.loop(
+                start, end, step, (max(least, middle[0]), middle[-1]),
+                lambda v: self._step(s, k, point, v), nonempty=False, multiple=step,
+            )  # fmt: skip
+        for p in special:
+            self._special(s, k, point, p, low_text, high_text)
+
+    def _special(self, s: StageNest, k: int, point: Point, p: int, low: str, high: str) -> None:
+        """The iteration at a position that is written apart, where the loop comes to it at all."""
+        above, below = self.f.op(f"icmp sle i64 {low}, {p}"), self.f.op(f"icmp sgt i64 {high}, {p}")
+        both = self.f.op(f"and i1 {above}, {below}")
+        self.f.when(both, lambda: self._step(s, k, point, Affine((), p)))
+
+    def _range(self, span: Span, step: int) -> tuple[int, int]:
+        """Least and largest position of a loop over a span."""
+        least, most = self.f.bounds(span.low)
+        most += (ceil(span.size / step) - 1) * step
+        if span.extent is not None:
+            most = min(most, (span.extent - 1) // step * step)
+        return least, most
+
+    def _clipped(self, s: StageNest, k: int, point: Point) -> None:
+        """A reduction over those positions only at which its loads may be real."""
+        loop, span = s.loops[k], point.spans[s.loops[k].root]
+        low, high, discharged = clipped_range(self.nest, self.f, s, loop.root, point)
+        inside = replace(point, discharged=point.discharged | discharged)
+        least, most = self.f.bounds(span.low)
+        most = min(most + span.size, s.stage.extents[loop.root]) - 1
+        self.f.loop(
+            low, high, loop.step, (least, most), lambda v: self._step(s, k, inside, v),
+            nonempty=False,
+        )  # fmt: skip
+
+    def _specials(self, s: StageNest, k: int, span: Span) -> list[int]:
+        """Positions written apart: a ragged end that a static body would meet, peeled borders."""
+        loop, result = s.loops[k], set[int]()
+        if span.extent is None:
+            return []
+        if self._is_static_inside(s, k) and span.extent % loop.step:
+            result.add(span.extent // loop.step * loop.step)
+        if loop.border == "peel":
+            result.update(bordering(self.nest, s, k))
+        return sorted(result)
+
+    def _is_static_inside(self, s: StageNest, k: int) -> bool:
+        """Whether the next loop of the same root must know its size while emitting."""
+        inner = next((x for x in s.loops[k + 1 :] if x.root == s.loops[k].root), None)
+        return inner is not None and inner.kind in ("unroll", "vectorize")
+
+    def _static_size(self, s: StageNest, k: int, span: Span) -> int:
+        size = known_size(self.f, span)
+        if size is None:
+            raise BuildError(
+                f"{s.stage.name}: expected {s.loops[k].kind} {s.loops[k].axis} to have a known "
+                f"size, got {span}; put a loop of the same axis around it"
+            )
+        return size
+
+
+def _is_axis(index: Affine) -> bool:
+    return len(index.terms) == 1 and index.terms[0][1] == 1 and not index.constant

@@ -1,0 +1,174 @@
+"""Where the tensors of a kernel lie: in its arguments and results, in scratch, in registers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from hlotune.codegen.spans import Span
+from hlotune.codegen.text import Function
+from hlotune.schedules.compute import Tensor
+from hlotune.schedules.expr import Affine
+from hlotune.schedules.nest import (
+    Layout,
+    LoopNest,
+    StageNest,
+    is_in_own_order,
+    stored_bytes,
+    stored_shape,
+    strides,
+)
+
+LINE_BYTES = 64
+ARGUMENTS, RESULTS, SCRATCH = 0, 8, 16
+"""Offsets of the pointers in struct Call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A tensor in memory: pointer, the index of its first element, layout."""
+
+    base: str
+    """An SSA name that holds in the whole function."""
+    shape: tuple[int, ...]
+    """Extents of what is stored there."""
+    dtype: str
+    origin: tuple[Affine, ...]
+    strides: Mapping[tuple[int, int], int]
+    layout: Layout = ()
+    checked: bool = False
+    """Whether loads may lie outside, or are inside by construction."""
+    constant: bool = False
+    """Whether nothing writes there while the function runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tensor in registers: the position of its first element on each axis."""
+
+    stage: str
+    origin: dict[str, Affine]
+    dtype: str
+
+
+class Scratch:
+    """Where temporaries lie: those of a call first, then for each slot those of its task."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.offsets: dict[str, int] = {}
+        self.call_bytes = self.slot_bytes = 0
+        for s in nest.stages:
+            if s.scope == "call":
+                self.call_bytes = self._add(s, stored_bytes(nest, s), self.call_bytes)
+            elif s.scope == "task":
+                self.slot_bytes = self._add(s, stored_bytes(nest, s), self.slot_bytes)
+        self.bytes = self.call_bytes + nest.target.threads * self.slot_bytes
+
+    def _add(self, s: StageNest, size: int, used: int) -> int:
+        self.offsets[s.stage.name] = used
+        # a line between buffers keeps equal offsets in two of them out of one set of the cache
+        return used + ceil(size / LINE_BYTES) * LINE_BYTES + (LINE_BYTES if size else 0)
+
+
+class Places:
+    """The places of one root stage's function, made as its stages are entered."""
+
+    def __init__(self, nest: LoopNest, root: StageNest, f: Function, scratch: Scratch) -> None:
+        self.nest, self.root, self.f, self.scratch = nest, root, f, scratch
+        self._places: dict[str, Place | Held] = {}
+
+    def __getitem__(self, tensor: str) -> Place | Held:
+        return self._places[tensor]
+
+    def __setitem__(self, tensor: str, place: Place | Held) -> None:
+        self._places[tensor] = place
+
+    def open(self, s: StageNest, spans: Mapping[str, Span]) -> None:
+        """Says where a stage's results go, and where its loads from outside the function come from.
+
+        `spans` is the region that the stage is about to compute.
+        """
+        origin = {a.name: spans[a.name].low for a in s.stage.parallel}
+        for x in s.stage.stores:
+            tensor = self.nest.compute.tensor(x.tensor)
+            if s.scope == "register":
+                self[tensor.name] = Held(s.stage.name, origin, tensor.dtype)
+            elif tensor.role == "result":
+                self[tensor.name] = self._argument(tensor)
+            else:
+                self[tensor.name] = self._temporary(s, tensor, tuple(origin.values()))
+        for load in s.stage.loads:
+            maker = self.nest.producer(load.tensor)
+            if load.tensor not in self._places and (maker is None or maker.at is None):
+                self[load.tensor] = self._source(load.tensor)
+
+    def _argument(self, tensor: Tensor) -> Place:
+        compute = self.nest.compute
+        is_result = tensor.role == "result"
+        position = (compute.results if is_result else compute.arguments).index(tensor)
+        if self.root.scope == "load":
+            position = 0
+        base = self._call_pointer(RESULTS if is_result else ARGUMENTS, position)
+        return Place(
+            base=base, shape=tensor.shape, dtype=tensor.dtype, strides=strides((), tensor.shape),
+            origin=_zeros(tensor.shape), checked=not is_result, constant=not is_result,
+        )  # fmt: skip
+
+    def _source(self, name: str) -> Place:
+        """A tensor that an earlier root stage made, or an argument."""
+        tensor, maker = self.nest.compute.tensor(name), self.nest.producer(name)
+        if maker is None:
+            return self._argument(tensor)
+        return self._temporary(maker, tensor, _zeros(tensor.shape))
+
+    def _temporary(self, s: StageNest, tensor: Tensor, origin: tuple[Affine, ...]) -> Place:
+        shape, own = stored_shape(self.nest, s), is_in_own_order(s.stage)
+        layout = s.layout or (_vector_last(s, len(shape)) if own else ())
+        return Place(
+            base=self._packed(s) if s.scope == "load" else self._scratch(s, tensor),
+            shape=shape,
+            dtype=tensor.dtype,
+            strides=strides(layout, shape),
+            origin=origin if own else _zeros(shape),
+            layout=layout,
+            checked=not s.layout and s.at is None,
+            constant=self.root is not s and s.at is None,
+        )
+
+    def _packed(self, s: StageNest) -> str:
+        """A constant that is packed when the program is loaded stands in its own argument's place."""
+        if self.root is s:
+            return self._call_pointer(RESULTS, 0)
+        source = self.nest.compute.tensor(s.stage.loads[0].tensor)
+        return self._call_pointer(ARGUMENTS, self.nest.compute.arguments.index(source))
+
+    def _scratch(self, s: StageNest, tensor: Tensor) -> str:
+        names = list(dict.fromkeys(x.tensor for x in s.stage.stores))
+        part = names.index(tensor.name) * (stored_bytes(self.nest, s) // len(names))
+        offset = self.scratch.offsets[s.stage.name] + part
+        start = self.f.hoisted(0, f"load ptr, ptr {self._at('%call', SCRATCH)}")
+        if s.scope == "call":
+            return self._at(start, offset)
+        slot = self.f.hoisted(0, f"mul nsw i64 %slot, {self.scratch.slot_bytes}")
+        mine = self.f.hoisted(0, f"getelementptr i8, ptr {start}, i64 {slot}")
+        return self._at(mine, self.scratch.call_bytes + offset)
+
+    def _call_pointer(self, field: int, position: int) -> str:
+        table = self.f.hoisted(0, f"load ptr, ptr {self._at('%call', field)}")
+        return self.f.hoisted(0, f"load ptr, ptr {self._at(table, 8 * position)}")
+
+    def _at(self, pointer: str, offset: int) -> str:
+        if not offset:
+            return pointer
+        return self.f.hoisted(0, f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _zeros(shape: tuple[int, ...]) -> tuple[Affine, ...]:
+    return tuple(Affine() for _ in shape)
+
+
+def _vector_last(s: StageNest, rank: int) -> Layout:
+    """Row-major, but with the vectorized axis fastest, so that vectors are neighbours."""
+    names = [a.name for a in s.stage.parallel]
+    order = [d for d in range(rank) if names[d] != s.vector_root]
+    order += [d for d in range(rank) if names[d] == s.vector_root]
+    return tuple((d, 1) for d in order)
