@@ -1,4 +1,4 @@
-# `make demo` tunes a small network; `make test` is what must pass before a commit.
+# `make demo` tunes ResNet-18; `make test` is what must pass before a commit.
 
 BASE_PYTHON := $(shell command -v python3.11 || command -v python3)
 PYTHON := .venv/bin/python
@@ -9,7 +9,13 @@ DEMO_DB := build/demo.db
 PROGRAMS := mlp.py:model resnet18.py:model resnet18.py:frozen
 BUDGET := 10m
 
-.PHONY: setup demo test lint types bench slow
+# Trials of an operator for `make bench-operators`, time of a model, races of a search.
+TRIALS := 200
+MODEL_BUDGET := 5m
+SEEDS := 5
+
+.PHONY: setup demo test lint types slow bench bench-operators bench-search bench-tuner bench-models \
+  performance
 
 setup: $(STAMP)
 
@@ -23,8 +29,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	mkdir -p build
-	.venv/bin/tune run examples/mlp.py:model --budget 60s --database $(DEMO_DB)
-	.venv/bin/tune bench examples/mlp.py:model --database $(DEMO_DB)
+	rm -f $(DEMO_DB)*
+	.venv/bin/tune run examples/resnet18.py:frozen --budget 2m --database $(DEMO_DB)
+	.venv/bin/tune bench examples/resnet18.py:frozen --database $(DEMO_DB)
 
 test: lint types
 	$(PYTHON) -m pytest -n 2 -m "not slow"
@@ -45,3 +52,21 @@ bench: setup
 	  .venv/bin/tune run examples/$$program --budget $(BUDGET) --database build/bench.db && \
 	  .venv/bin/tune bench examples/$$program --database build/bench.db || exit 1; \
 	done
+
+# Each prints a table and keeps it in build/; `make performance` puts them into docs/performance.md.
+bench-operators: setup
+	rm -f build/operators.db*
+	$(PYTHON) -m benchmarks.operators --trials $(TRIALS)
+
+bench-search: setup
+	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
+
+bench-tuner: setup
+	$(PYTHON) -m benchmarks.tuner_speed
+
+bench-models: setup
+	rm -f build/models.db*
+	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
+
+performance: setup
+	$(PYTHON) -m benchmarks.page

@@ -1,6 +1,5 @@
 """`tune bench`: the whole program, default against tuned."""
 
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,15 +47,14 @@ def bench(
 def print_result(result: "BenchResult") -> None:
     from statistics import median
 
-    from hlotune.tuning_logs.render import time_text
+    from hlotune.tuning_logs.render import ratio_text, time_text
 
     default, tuned = time_text(median(result.default_s)), time_text(median(result.tuned_s))
     ratio = result.speedup
-    high = f"{ratio.high:.2f}" if math.isfinite(ratio.high) else "unknown"
     replaced = sum(e.status == "tuned" for e in result.kernels)
     print(
         f"{result.program}: default {default}, tuned {tuned} a call, {replaced} kernels replaced\n"
-        f"speedup {ratio.median:.2f}x, 95 % interval {ratio.low:.2f} to {high}, "
+        f"speedup: {ratio_text(ratio.median, ratio.low, ratio.high)}, "
         f"{len(result.default_s)} pairs of {result.calls_per_sample} calls"
     )
     print()

@@ -11,6 +11,9 @@ from hlotune.cli.printing import print_json, print_table, times
 
 EXAMPLE = "Example: tune db ls --database tuning.db"
 
+UNSOUND = 2
+"""Exit code of a check that finds problems."""
+
 app = typer.Typer(help="Looks after the tuning database.", no_args_is_help=True)
 
 
@@ -102,3 +105,58 @@ def import_(
     for problem in taken.problems:
         print(f"  {problem}")
     return None
+
+
+@app.command("merge", epilog="Example: tune db merge elsewhere.db --database tuning.db")
+def merge(
+    other: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Database to take in.", show_default=False)
+    ],
+    database: Database = None,
+    json: Json = False,
+) -> None:
+    """Adds all that another database knows; what is known already stays."""
+    from hlotune.tuning_logs import merge as merging
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    with TuningDatabase(database_path(database)) as opened:
+        added = merging.merge(opened, other)
+    if json:
+        return print_json({"file": str(other), "added": added})
+    return print_table(["table", ">new rows"], [(name, str(n)) for name, n in added.items()])
+
+
+@app.command("prune", epilog="Example: tune db prune --keep 100 --database tuning.db")
+def prune(
+    keep: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Trials kept of a kernel under equal conditions, the fastest ones."
+        ),
+    ] = 100,
+    database: Database = None,
+    json: Json = False,
+) -> None:
+    """Drops failures and slow trials; what is applied stays the same."""
+    from hlotune.tuning_logs import upkeep
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    with TuningDatabase(database_path(database), create=False) as opened:
+        dropped = upkeep.prune(opened, keep=keep)
+    return print_json({"dropped_trials": dropped}) if json else print(f"{dropped} trials dropped")
+
+
+@app.command("check", epilog="Example: tune db check --database tuning.db")
+def check(database: Database = None, json: Json = False) -> None:
+    """Reads everything, and says what cannot be used; exit code 2 where there is any such thing."""
+    from hlotune.tuning_logs import upkeep
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    with TuningDatabase(database_path(database), create=False) as opened:
+        found = upkeep.check(opened)
+    if json:
+        print_json(asdict(found))
+    else:
+        print("\n".join([*found.problems, f"{found.rows} rows, {len(found.problems)} problems"]))
+    if found.problems:
+        raise typer.Exit(UNSOUND)

@@ -78,12 +78,13 @@ def describe(sites: "list[Site]") -> Line:
 
 
 def arithmetic(kernel: "Kernel") -> tuple[int | None, str | None]:
-    """Operations of one call, or why we have no schedule."""
+    """Operations of one call, none on padding; or why we have no schedule."""
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute import compute_of
     from hlotune.schedules.errors import UnsupportedKernel
+    from hlotune.schedules.flops import flops_of
 
     try:
-        return sum(s.flops for s in compute_of(graph_of(kernel)).stages), None
+        return flops_of(compute_of(graph_of(kernel))), None
     except UnsupportedKernel as error:
         return None, str(error)

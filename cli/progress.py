@@ -22,7 +22,7 @@ from hlotune.search.progress import (
     Started,
     silent,
 )
-from hlotune.tuning_logs.render import time_text
+from hlotune.tuning_logs.render import ratio_text, time_text
 
 VISIBLE_KERNELS = 20
 """Rows of the live table: those tuned last, so that it fits a screen."""
@@ -65,9 +65,15 @@ def line(event: Event) -> str:
             after = "interrupted: " if event.interrupted else ""
             return f"{after}comparing {event.kernels} champions with their defaults"
         case Finished():
-            whole = "" if event.speedup is None else f", whole program {event.speedup:.2f}x"
+            whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {event.kernels} kernels won{whole}"
             return f"{event.trials} trials in {event.wall_s:.0f} s: {won}"
+
+
+def whole_text(event: Finished) -> str:
+    if event.speedup is None or event.speedup_low is None or event.speedup_high is None:
+        return ""
+    return ratio_text(event.speedup, event.speedup_low, event.speedup_high)
 
 
 def batch_line(event: Batch) -> str:

@@ -1,17 +1,14 @@
-"""`tune show`: one recorded kernel: its text, its best schedule, the loop nest step by step."""
+"""`tune show`: one recorded kernel: text, space, fastest schedule, and what that becomes."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hlotune.cli.options import Database, Json, database_path
-from hlotune.cli.printing import print_json
+from hlotune.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from hlotune.hlo.kernel import Kernel
-    from hlotune.measure.trial import Trial
-    from hlotune.schedules.schedule import Schedule
-    from hlotune.tuning_logs.decisions import Decision
+    from hlotune.cli.inspection import Shown, Timed
 
 EXAMPLE = "Example: tune show 3fa1 --steps --database tuning.db"
 
@@ -26,63 +23,43 @@ def show(
         ),
     ],
     steps: Annotated[bool, typer.Option("--steps", help="The nest after each step.")] = False,
+    llvm: Annotated[bool, typer.Option("--llvm", help="The LLVM text.")] = False,
+    asm: Annotated[bool, typer.Option("--asm", help="The assembly.")] = False,
+    features: Annotated[
+        bool, typer.Option("--features", help="What a cost model sees of it.")
+    ] = False,
     database: Database = None,
     json: Json = False,
 ) -> None:
-    """Shows a recorded kernel: its text, its decision, its schedule."""
-    from hlotune.measure.targets import host_target, toolchain
+    """Shows a recorded kernel, its decision, and its fastest schedule of ours in detail."""
+    from dataclasses import asdict
+
+    from hlotune.cli.inspection import inspect
     from hlotune.tuning_logs.database import Database as TuningDatabase
-    from hlotune.tuning_logs.database import conditions
-    from hlotune.tuning_logs.decisions import decision
-    from hlotune.tuning_logs.listing import find_kernel
+
+    with TuningDatabase(database_path(database), create=False) as opened:
+        shown = inspect(opened, kernel, steps=steps, llvm=llvm, asm=asm, features=features)
+    return print_json(asdict(shown)) if json else print_shown(shown)
+
+
+def print_shown(shown: "Shown") -> None:
+    size = "none" if shown.space_size is None else f"{shown.space_size:.2g} schedules"
+    print(f"kernel {shown.key}, family {shown.family[:8]}\n\n{shown.text.strip()}\n")
+    print(f"space: {size}\ndecision: {shown.decision}")
+    print(f"fastest: {timed_text(shown.fastest)}")
+    if shown.fastest_of_ours != shown.fastest:
+        print(f"fastest of ours: {timed_text(shown.fastest_of_ours)}")
+    for step, nest in shown.steps or ():
+        print(f"\n{step}\n{nest}")
+    for text in (shown.llvm, shown.assembly):
+        if text is not None:
+            print(f"\n{text.strip()}")
+    if shown.features is not None:
+        print()
+        print_table(["feature", ">value"], [(k, f"{v:.4g}") for k, v in shown.features.items()])
+
+
+def timed_text(timed: "Timed | None") -> str:
     from hlotune.tuning_logs.render import time_text
 
-    under = conditions(host_target(), toolchain())
-    with TuningDatabase(database_path(database), create=False) as opened:
-        found = opened.kernel(find_kernel(opened, kernel))
-        best = opened.best(found.key, numerics="fast", **under)
-        decided = decision(opened, found.key, **under)
-    nests = nest_by_step(found, best.candidate.schedule) if steps and best else []
-    if json:
-        return print_json(as_json(found, best, decided, nests))
-    print(f"kernel {found.key}, family {found.family[:8]}\n\n{found.text.strip()}\n")
-    print(f"decision: {decided.reason}")
-    if best:
-        print(f"fastest: {time_text(best.time_s)}, {best.candidate.schedule.to_json()}")
-    for step, nest in nests:
-        print(f"\n{step}\n{nest}")
-    return None
-
-
-def as_json(
-    kernel: "Kernel", best: "Trial | None", decided: "Decision", nests: list[tuple[str, str]]
-) -> dict[str, Any]:
-    return {
-        "key": kernel.key,
-        "family": kernel.family,
-        "text": kernel.text,
-        "decision": decided.reason,
-        "applied_schedule": decided.schedule.to_json(),
-        "fastest": None
-        if best is None
-        else {"time_s": best.time_s, "schedule": best.candidate.schedule.to_json()},
-        "steps": [{"step": step, "nest": nest} for step, nest in nests],
-    }
-
-
-def nest_by_step(kernel: "Kernel", schedule: "Schedule") -> list[tuple[str, str]]:
-    """(step, the nest after it), the first before any step; empty where XLA keeps the kernel."""
-    from hlotune.hlo.canonical import graph_of
-    from hlotune.hlo.to_compute import compute_of
-    from hlotune.measure.targets import host_target
-    from hlotune.schedules.nest import initial
-    from hlotune.schedules.schedule import XLA
-
-    if schedule.algorithm == XLA:
-        return []
-    nest = initial(compute_of(graph_of(kernel)), host_target())
-    nests = [("before any step", str(nest))]
-    for step in schedule.steps:
-        nest = step.apply(nest)
-        nests.append((str(step), str(nest)))
-    return nests
+    return "nothing ran here" if timed is None else f"{time_text(timed.time_s)}, {timed.schedule}"

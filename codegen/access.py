@@ -1,8 +1,8 @@
 """Loads and stores of a stage: addresses, borders, tails.
 
-Borders are checked by choosing a pointer, once per loop in which the check varies, between the tensor and a page of
-zeros; what is inside is then read without masks.  Where every position is known while emitting, a load outside its
-tensor is a constant and costs nothing.
+Borders are checked by choosing a pointer, once per loop in which the check varies, between the
+tensor and a page of zeros; what is inside is then read without masks.  Where every position is
+known while emitting, a load outside its tensor is a constant and costs nothing.
 """
 
 from hlotune.codegen.places import Place
@@ -41,45 +41,38 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
         if not masked:
             return _straight(f, place, x, index, checks, point.lane)
         if masked == checks and x.outside == 0:
-            return _masked_run(f, place, index, steps, masked, point.lane)
+            elements = [_quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
+            return _masked_run(f, place, elements, steps, masked, point.lane)
     return _gather(f, place, x, index, steps, point.lane)
 
 
 def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, point: Point) -> None:
-    where = [e.substitute(point.positions) for e in index]
-    steps = _lane_steps(index, point.lane)
-    if point.lane is None:
+    """Stores one element, or those lanes of a vector that are in use."""
+    where, lane = [e.substitute(point.positions) for e in index], point.lane
+    if lane is None:
         pointer = _pointer(f, place, where)
-        f.emit(
-            f"store {_memory(value)} {to_memory(f, value)}, ptr {pointer}, align {BYTES[value.dtype]}"
-        )
+        _write(f, to_memory(f, value), value.dtype, value.lanes, pointer)
         return
-    value = splat(f, value, point.lane.lanes)
-    name, memory = to_memory(f, value), _memory(value)
-    if _lane_stride(place, steps, point.lane) == 1:
-        pointer = _pointer(f, place, where)
-        if point.lane.active == point.lane.lanes:
-            f.emit(f"store {memory} {name}, ptr {pointer}, align {BYTES[value.dtype]}")
-        else:
-            _masked_store(f, "store", memory, name, "ptr", pointer, point.lane, value.dtype)
+    value = splat(f, value, lane.lanes)
+    name, steps = to_memory(f, value), _lane_steps(index, lane)
+    if _lane_stride(place, steps, lane) != 1:
+        indices = _lane_indices(f, where, steps, (1,) * len(where), lane)
+        pointers = _lane_pointers(f, place, indices, lane)
+        _masked_store(f, "scatter", name, pointers, lane, value.dtype)
         return
-    pointers = _lane_pointers(
-        f, place, _lane_indices(f, where, steps, (1,) * len(where), point.lane), point.lane
-    )
-    _masked_store(
-        f,
-        "scatter",
-        memory,
-        name,
-        vector("ptr", point.lane.lanes),
-        pointers,
-        point.lane,
-        value.dtype,
-    )
+    pointer = _pointer(f, place, where)
+    if lane.active == lane.lanes:
+        _write(f, name, value.dtype, lane.lanes, pointer)
+    elif lane.active == 1:
+        # LLVM 22 stores a masked single lane for AVX-512 in its width before truncation
+        memory = vector(STORED[value.dtype], lane.lanes)
+        _write(f, f.op(f"extractelement {memory} {name}, i32 0"), value.dtype, 1, pointer)
+    else:
+        _masked_store(f, "store", name, pointer, lane, value.dtype)
 
 
-def _memory(value: Value) -> str:
-    return vector(STORED[value.dtype], value.lanes)
+def _write(f: Function, name: str, dtype: str, lanes: int, pointer: str) -> None:
+    f.emit(f"store {vector(STORED[dtype], lanes)} {name}, ptr {pointer}, align {BYTES[dtype]}")
 
 
 def _lane_steps(index: tuple[Affine, ...], lane: Lane | None) -> list[int]:
@@ -92,7 +85,8 @@ def _lane_stride(place: Place, steps: list[int], lane: Lane) -> int:
     for d, c in enumerate(steps):
         if c and d in blocks and (c != 1 or blocks[d] % lane.lanes):
             raise BuildError(
-                f"vectors of {lane.lanes} do not lie inside blocks of {blocks[d]}: pack whole vectors"
+                f"vectors of {lane.lanes} do not lie inside blocks of {blocks[d]}: "
+                "pack whole vectors"
             )
     return sum(c * place.strides[d, 1] for d, c in enumerate(steps) if c)
 
@@ -106,11 +100,8 @@ def _checks(
     result = []
     for d, e in enumerate(index):
         low, high = f.bounds(e)
-        if steps[d] and point.lane:
-            low, high = (
-                low + min(0, steps[d] * (point.lane.active - 1)),
-                high + max(0, steps[d] * (point.lane.active - 1)),
-            )
+        reach = steps[d] * (point.lane.active - 1) if point.lane else 0
+        low, high = low + min(0, reach), high + max(0, reach)
         divisor = x.divisor(d)
         if high < 0 or low >= place.shape[d] * divisor:
             return None
@@ -135,14 +126,11 @@ def _straight(
     else:
         pointer = _chosen_pointer(f, place, index, checks, condition, depth, lanes * size)
     value = _read(f, place, pointer, lane)
-    if condition and x.outside != 0:
-        outside = literal(x.outside, x.dtype, lanes)
-        return Value(
-            f.op(f"select i1 {condition}, {value.type} {value.name}, {value.type} {outside.name}"),
-            x.dtype,
-            lanes,
-        )
-    return value
+    if not condition or x.outside == 0:
+        return value
+    outside = literal(x.outside, x.dtype, lanes)
+    chosen = f"select i1 {condition}, {value.type} {value.name}, {value.type} {outside.name}"
+    return Value(f.op(chosen), x.dtype, lanes)
 
 
 def _masked_run(
@@ -152,25 +140,19 @@ def _masked_run(
     mask, wide = _mask(lane), vector("i64", lane.lanes)
     for d in masked:
         numbers = _lane_indices(f, [index[d]], [steps[d]], (1,), lane)[0]
-        inside = f.op(
-            f"icmp ult {wide} {numbers}, {literal(place.shape[d], 'i64', lane.lanes).name}"
-        )
+        limit = literal(place.shape[d], "i64", lane.lanes).name
+        inside = f.op(f"icmp ult {wide} {numbers}, {limit}")
         mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {inside}")
-    memory = vector(STORED[place.dtype], lane.lanes)
-    name = _masked_load(
-        f, "load", memory, "ptr", _pointer(f, place, index), lane, place.dtype, mask
-    )
-    return from_memory(f, name, place.dtype, lane.lanes)
+    return _masked_load(f, "load", _pointer(f, place, index), lane, place.dtype, mask)
 
 
 def _read(f: Function, place: Place, pointer: str, lane: Lane | None) -> Value:
-    lanes, size = (lane.lanes if lane else 1), BYTES[place.dtype]
-    memory = vector(STORED[place.dtype], lanes)
     if lane and lane.active < lane.lanes:
-        name = _masked_load(f, "load", memory, "ptr", pointer, lane, place.dtype)
-    else:
-        text = f"load {memory}, ptr {pointer}, align {size}"
-        name = f.once(text) if place.constant else f.op(text)
+        return _masked_load(f, "load", pointer, lane, place.dtype, _mask(lane))
+    lanes = lane.lanes if lane else 1
+    memory = vector(STORED[place.dtype], lanes)
+    text = f"load {memory}, ptr {pointer}, align {BYTES[place.dtype]}"
+    name = f.once(text) if place.constant else f.op(text)
     return from_memory(f, name, place.dtype, lanes)
 
 
@@ -211,25 +193,22 @@ def _elements(f: Function, place: Place, index: list[Affine]) -> Affine:
         block = blocks.get(d)
         if block is None:
             total = total + local * place.strides[d, 1]
-        elif f.multiple_of(local, block):
-            constant = (
-                local.constant // block * place.strides[d, block]
-                + local.constant % block * place.strides[d, 1]
-            )
-            whole = Affine(local.terms) * (place.strides[d, block] // block)
-            total = total + whole + constant
+            continue
+        outer, inner = place.strides[d, block], place.strides[d, 1]
+        if f.multiple_of(local, block):
+            whole, rest = divmod(local.constant, block)
+            total = total + Affine(local.terms) * (outer // block) + (whole * outer + rest * inner)
         else:
-            total = total + _blocked(f, local, block, place.strides[d, block], place.strides[d, 1])
+            total = total + _blocked(f, local, block, outer, inner)
     return total
 
 
 def _blocked(f: Function, local: Affine, block: int, outer: int, inner: int) -> Affine:
-    depth, (_, high) = f.depth_of(local), f.bounds(local)
-    text = f.integer(local)
-    number = f.variable(
-        f.hoisted(depth, f"udiv i64 {text}, {block}"), (0, high // block), depth=depth
-    )
-    rest = f.variable(f.hoisted(depth, f"urem i64 {text}, {block}"), (0, block - 1), depth=depth)
+    depth, (_, high), text = f.depth_of(local), f.bounds(local), f.integer(local)
+    quotient = f.hoisted(depth, f"udiv i64 {text}, {block}")
+    number = f.variable(quotient, (0, high // block), depth=depth)
+    remainder = f.hoisted(depth, f"urem i64 {text}, {block}")
+    rest = f.variable(remainder, (0, block - 1), depth=depth)
     return number * outer + rest * inner
 
 
@@ -240,9 +219,9 @@ def _pointer(f: Function, place: Place, index: list[Affine]) -> str:
 
 
 def _plus(f: Function, pointer: str, constant: int) -> str:
-    return (
-        f.once(f"getelementptr inbounds i8, ptr {pointer}, i64 {constant}") if constant else pointer
-    )
+    if not constant:
+        return pointer
+    return f.once(f"getelementptr inbounds i8, ptr {pointer}, i64 {constant}")
 
 
 def _chosen_pointer(
@@ -254,21 +233,11 @@ def _chosen_pointer(
     depth: int,
     size: int,
 ) -> str:
-    """The element where the condition holds, else a zero; chosen outside the loops the condition does not hang on."""
-    scale = BYTES[place.dtype]
-    before, after = Affine(), Affine()
-    for d, e in enumerate(index):
-        part = (
-            _elements(f, place, [x if k == d else place.origin[k] for k, x in enumerate(index)])
-            * scale
-        )
-        outer = {
-            n: c for n, c in part.terms if d in checks or f.variables[n].depth <= depth or c < 0
-        }
-        inner = {n: c for n, c in part.terms if n not in outer}
-        free = d not in checks and part.constant >= 0
-        before = before + Affine.of(outer, 0 if free else part.constant)
-        after = after + Affine.of(inner, part.constant if free else 0)
+    """The element where the condition holds, else a zero.
+
+    It is chosen outside the loops on which the condition does not hang.
+    """
+    before, after = _around_choice(f, place, index, checks, depth)
     low, high = f.bounds(after)
     if low < 0 or high + size > ZERO_PAGE_BYTES:
         before, after = before + after, Affine()
@@ -284,7 +253,23 @@ def _chosen_pointer(
     return _plus(f, pointer, after.constant)
 
 
-# lanes that are not neighbours, or that are checked one by one ----------------------------------------------------
+def _around_choice(
+    f: Function, place: Place, index: list[Affine], checks: list[int], depth: int
+) -> tuple[Affine, Affine]:
+    """Bytes of an offset to add before a pointer is chosen at a loop depth, and bytes for after."""
+    before, after = Affine(), Affine()
+    for d in range(len(index)):
+        alone = [x if k == d else place.origin[k] for k, x in enumerate(index)]
+        part, checked = _elements(f, place, alone) * BYTES[place.dtype], d in checks
+        outer = {n: c for n, c in part.terms if checked or f.variables[n].depth <= depth or c < 0}
+        inner = {n: c for n, c in part.terms if n not in outer}
+        free = not checked and part.constant >= 0
+        before = before + Affine.of(outer, 0 if free else part.constant)
+        after = after + Affine.of(inner, part.constant if free else 0)
+    return before, after
+
+
+# lanes that are not neighbours, or that are checked one by one ------------------------------------
 
 
 def _gather(
@@ -292,31 +277,31 @@ def _gather(
 ) -> Value:
     divisors = tuple(x.divisor(d) for d in range(len(index)))
     raw = _lane_indices(f, index, steps, (1,) * len(index), lane)
-    mask = _mask(lane)
-    wide = vector("i64", lane.lanes)
-    if place.checked:
-        for d, name in enumerate(raw):
-            limit = literal(place.shape[d] * divisors[d], "i64", lane.lanes).name
-            mask = f.op(
-                f"and {vector('i1', lane.lanes)} {mask}, {f.op(f'icmp ult {wide} {name}, {limit}')}"
-            )
-            if divisors[d] > 1:
-                rest = f.op(f"urem {wide} {name}, {literal(divisors[d], 'i64', lane.lanes).name}")
-                whole = f.op(f"icmp eq {wide} {rest}, zeroinitializer")
-                mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {whole}")
+    mask = _inside(f, place, divisors, raw, lane) if place.checked else _mask(lane)
     pointers = _lane_pointers(f, place, _lane_indices(f, index, steps, divisors, lane), lane)
-    memory = vector(STORED[place.dtype], lane.lanes)
-    name = _masked_load(
-        f, "gather", memory, vector("ptr", lane.lanes), pointers, lane, place.dtype, mask
-    )
-    value = from_memory(f, name, place.dtype, lane.lanes)
+    value = _masked_load(f, "gather", pointers, lane, place.dtype, mask)
     if x.outside == 0:
         return value
     outside = literal(x.outside, x.dtype, lane.lanes)
-    chosen = f.op(
-        f"select {vector('i1', lane.lanes)} {mask}, {value.type} {value.name}, {value.type} {outside.name}"
-    )
+    choice = f"{value.type} {value.name}, {value.type} {outside.name}"
+    chosen = f.op(f"select {vector('i1', lane.lanes)} {mask}, {choice}")
     return Value(chosen, x.dtype, lane.lanes)
+
+
+def _inside(
+    f: Function, place: Place, divisors: tuple[int, ...], indices: list[str], lane: Lane
+) -> str:
+    """The lanes in use whose elements are real."""
+    wide, bits, mask = vector("i64", lane.lanes), vector("i1", lane.lanes), _mask(lane)
+    for extent, divisor, name in zip(place.shape, divisors, indices, strict=True):
+        limit = literal(extent * divisor, "i64", lane.lanes).name
+        inside = f.op(f"icmp ult {wide} {name}, {limit}")
+        mask = f.op(f"and {bits} {mask}, {inside}")
+        if divisor > 1:
+            rest = f.op(f"urem {wide} {name}, {literal(divisor, 'i64', lane.lanes).name}")
+            whole = f.op(f"icmp eq {wide} {rest}, zeroinitializer")
+            mask = f.op(f"and {bits} {mask}, {whole}")
+    return mask
 
 
 def _lane_indices(
@@ -354,30 +339,26 @@ def _mask(lane: Lane) -> str:
     return f"<{', '.join(f'i1 {str(k < lane.active).lower()}' for k in range(lane.lanes))}>"
 
 
-def _masked_load(
-    f: Function,
-    how: str,
-    memory: str,
-    kind: str,
-    pointer: str,
-    lane: Lane,
-    dtype: str,
-    mask: str = "",
-) -> str:
-    ending = "p0" if how == "load" else f"v{lane.lanes}p0"
-    name = f"llvm.masked.{how}.{suffix(STORED[dtype], lane.lanes)}.{ending}"
-    arguments = (
-        (kind, pointer),
-        ("i32", str(BYTES[dtype])),
-        (vector("i1", lane.lanes), mask or _mask(lane)),
-    )
-    return f.intrinsic(name, memory, *arguments, (memory, "zeroinitializer"))
+def _masked_load(f: Function, how: str, pointer: str, lane: Lane, dtype: str, mask: str) -> Value:
+    """What a `load` of neighbours reads, or a `gather` by a vector of pointers; zeros elsewhere."""
+    memory = vector(STORED[dtype], lane.lanes)
+    name, kind = _masked(how, lane, dtype)
+    alignment, bits = ("i32", str(BYTES[dtype])), (vector("i1", lane.lanes), mask)
+    zeros = (memory, "zeroinitializer")
+    loaded = f.intrinsic(name, memory, (kind, pointer), alignment, bits, zeros)
+    return from_memory(f, loaded, dtype, lane.lanes)
 
 
-def _masked_store(
-    f: Function, how: str, memory: str, value: str, kind: str, pointer: str, lane: Lane, dtype: str
-) -> None:
-    ending = "p0" if how == "store" else f"v{lane.lanes}p0"
-    name = f"llvm.masked.{how}.{suffix(STORED[dtype], lane.lanes)}.{ending}"
-    arguments = ((memory, value), (kind, pointer), ("i32", str(BYTES[dtype])))
-    f.intrinsic(name, "void", *arguments, (vector("i1", lane.lanes), _mask(lane)))
+def _masked_store(f: Function, how: str, value: str, pointer: str, lane: Lane, dtype: str) -> None:
+    """A `store` to neighbours, or a `scatter` to a vector of pointers, of the lanes in use."""
+    values = vector(STORED[dtype], lane.lanes), value
+    name, kind = _masked(how, lane, dtype)
+    alignment, bits = ("i32", str(BYTES[dtype])), (vector("i1", lane.lanes), _mask(lane))
+    f.intrinsic(name, "void", values, (kind, pointer), alignment, bits)
+
+
+def _masked(how: str, lane: Lane, dtype: str) -> tuple[str, str]:
+    """LLVM's name of a masked access, and the type of its pointers."""
+    lanes, apart = lane.lanes, how in ("gather", "scatter")
+    name = f"llvm.masked.{how}.{suffix(STORED[dtype], lanes)}.{f'v{lanes}p0' if apart else 'p0'}"
+    return name, vector("ptr", lanes) if apart else "ptr"

@@ -1,8 +1,8 @@
 """Loop nests to LLVM text.
 
-A root stage becomes a function over a range of tasks (`loops.py`); `kernel` runs them in order, through the host
-where there are several tasks, and `prepack_<k>` packs a constant.  Statements are in `statements.py`, addresses and
-borders in `access.py`, where tensors lie in `places.py`.
+A root stage becomes a function over a range of tasks (`loops.py`); `kernel` runs them in order,
+through the host where there are several tasks, and `prepack_<k>` packs a constant.  Statements are
+in `statements.py`, addresses and borders in `access.py`, where tensors lie in `places.py`.
 """
 
 from dataclasses import dataclass

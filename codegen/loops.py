@@ -1,7 +1,8 @@
 """The loops of a root stage, and of the stages inside it, as one function over a range of tasks.
 
-Loops are written as the nest says.  Where an unrolled or vectorized loop would be cut at the end of its axis, or a
-border is peeled, the enclosing loop is split, so that each copy of the body has static sizes.
+Loops are written as the nest says.  Where an unrolled or vectorized loop would be cut at the end of
+its axis, or a border is peeled, the enclosing loop is split, so that each copy of the body has
+static sizes.
 """
 
 from collections.abc import Mapping
@@ -117,7 +118,7 @@ class StageFunction:
     def _seen(
         self, user: StageNest, at: StageNest, spans: Mapping[str, Span]
     ) -> Mapping[str, Span]:
-        """What `user` walks while `at` stands at its spans: it is `at`, or stands further inside."""
+        """What `user` walks while `at`, itself or a stage around it, stands at its spans."""
         if user is at or user.at is None:
             return spans
         outer = self.nest.stage(user.at[0])
@@ -241,10 +242,8 @@ class StageFunction:
             )
         middle = [p for p in range(0, most + 1, step) if p not in special]
         if middle:
-            start, end = (
-                f.larger(low_text, str(middle[0])),
-                f.smaller(high_text, str(middle[-1] + 1)),
-            )
+            start = f.larger(low_text, str(middle[0]))
+            end = f.smaller(high_text, str(middle[-1] + 1))
             f.loop(
                 start, end, step, (max(least, middle[0]), middle[-1]),
                 lambda v: self._step(s, k, point, v), nonempty=False, multiple=step,

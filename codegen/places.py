@@ -135,7 +135,7 @@ class Places:
         )
 
     def _packed(self, s: StageNest) -> str:
-        """A constant that is packed when the program is loaded stands in its own argument's place."""
+        """A constant that is packed at load time stands in its own argument's place."""
         if self.root is s:
             return self._call_pointer(RESULTS, 0)
         source = self.nest.compute.tensor(s.stage.loads[0].tensor)

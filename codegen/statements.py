@@ -130,7 +130,8 @@ class Statements:
         a, b = splat(self.f, a, lanes), splat(self.f, b, lanes)
         kind = suffix("double" if old.dtype == "f64" else "float", lanes)
         arguments = ((a.type, a.name), (b.type, b.name), (old.type, old.name))
-        return Value(self.f.intrinsic(f"llvm.fma.{kind}", old.type, *arguments), old.dtype, lanes)
+        name = self.f.intrinsic(f"llvm.fmuladd.{kind}", old.type, *arguments)
+        return Value(name, old.dtype, lanes)
 
     def _value(self, expr: Expr, point: Point, lanes: int) -> Value:
         if isinstance(expr, Const):

@@ -1,8 +1,9 @@
 """LLVM text of one function, with what is computed hoisted to the loop that it varies in.
 
-LLVM's IR passes are not run on kernels (they undo good register tiles), so addresses and conditions must be placed
-well here: `hoisted` puts an instruction at the head of the innermost loop whose variable it reads, once.  Integer
-values are `Affine` expressions over SSA names, whose ranges are known.
+LLVM's IR passes are not run on kernels (they undo good register tiles), so addresses and conditions
+must be placed well here: `hoisted` puts an instruction at the head of the innermost loop whose
+variable it reads, once.  Integer values are `Affine` expressions over SSA names, whose ranges are
+known.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +16,14 @@ Lines = list["str | Lines"]
 
 @dataclass(slots=True)
 class Variable:
-    """An integer SSA value: the loop depth at which it is defined, its inclusive range, what it is a multiple of."""
+    """An integer SSA value."""
 
     depth: int
+    """Of the loops around its definition."""
     range: tuple[int, int]
+    """Least and largest value."""
     multiple: int = 1
+    """A number that divides it."""
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Function:
         self._heads: list[tuple[Lines, dict[str, str]]] = []
         self._open_head()
 
-    # text ---------------------------------------------------------------------------------------------------------
+    # text -----------------------------------------------------------------------------------------
 
     def name(self) -> str:
         self.count += 1
@@ -107,7 +111,7 @@ class Function:
         body = "\n".join(_flat(self._body))
         self.module.functions.append(f"{self.header} {{\nentry:\n{body}\n}}")
 
-    # integers -----------------------------------------------------------------------------------------------------
+    # integers -------------------------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
@@ -134,38 +138,32 @@ class Function:
         """An i64 operand: a literal, or the SSA name of the sum."""
         total, depth = "", 0
         for name, c in self._by_depth(value):
-            depth = max(depth, self.variables[name].depth)
-            term = (
-                name
-                if c == 1
-                else self.hoisted(self.variables[name].depth, f"mul nsw i64 {name}, {c}")
-            )
+            depth, term = max(depth, self.variables[name].depth), self._term(name, c)
             total = self.hoisted(depth, f"add nsw i64 {total}, {term}") if total else term
         if not total:
             return str(value.constant)
-        return (
-            self.hoisted(depth, f"add nsw i64 {total}, {value.constant}")
-            if value.constant
-            else total
-        )
+        if not value.constant:
+            return total
+        return self.hoisted(depth, f"add nsw i64 {total}, {value.constant}")
 
     def pointer(self, base: str, offset: Affine, depth: int = 0) -> tuple[str, int]:
         """A base known at `depth` plus a byte offset, its constant left out: (pointer, depth)."""
         pointer = base
         for name, c in self._by_depth(offset):
-            depth = max(depth, self.variables[name].depth)
-            step = (
-                name
-                if c == 1
-                else self.hoisted(self.variables[name].depth, f"mul nsw i64 {name}, {c}")
-            )
+            depth, step = max(depth, self.variables[name].depth), self._term(name, c)
             pointer = self.hoisted(depth, f"getelementptr inbounds i8, ptr {pointer}, i64 {step}")
         return pointer, depth
+
+    def _term(self, name: str, coefficient: int) -> str:
+        """A multiple of a variable, at its depth."""
+        if coefficient == 1:
+            return name
+        return self.hoisted(self.variables[name].depth, f"mul nsw i64 {name}, {coefficient}")
 
     def _by_depth(self, value: Affine) -> list[tuple[str, int]]:
         return sorted(value.terms, key=lambda t: (self.variables[t[0]].depth, t[0]))
 
-    # control ------------------------------------------------------------------------------------------------------
+    # control --------------------------------------------------------------------------------------
 
     def loop(
         self,
@@ -207,7 +205,10 @@ class Function:
         self.registers = end if nonempty else self._merge(start, before, end, latch)
 
     def when(self, condition: str, body: Callable[[], None]) -> None:
-        """Runs the body where the condition holds; registers made inside end with it, those from outside go on."""
+        """Runs the body where the condition holds.
+
+        Registers made inside end with it, those from outside go on.
+        """
         inside, exit_ = self._label("when"), self._label("end")
         outer, before = dict(self.registers), self.block
         self.emit(f"br i1 {condition}, label %{inside}, label %{exit_}")
@@ -221,13 +222,11 @@ class Function:
     def _merge(
         self, start: dict[object, Register], before: str, end: dict[object, Register], latch: str
     ) -> dict[object, Register]:
-        return {
-            key: Register(
-                self.op(f"phi {r.type} [ {r.value}, %{before} ], [ {end[key].value}, %{latch} ]"),
-                r.type,
-            )
-            for key, r in start.items()
-        }
+        merged = {}
+        for key, r in start.items():
+            incoming = f"[ {r.value}, %{before} ], [ {end[key].value}, %{latch} ]"
+            merged[key] = Register(self.op(f"phi {r.type} {incoming}"), r.type)
+        return merged
 
     def _label(self, stem: str) -> str:
         self.count += 1

@@ -1,21 +1,25 @@
 """Scalar and vector values in LLVM text: types, constants, conversions, arithmetic.
 
-A value of type bf16 or f16 is held as a float that has been rounded to it; in memory it has its own width.  A value
-has one lane or as many as the vectors of its stage.
+A value of type bf16 or f16 is held as a float that has been rounded to it; in memory it has its own
+width.  A value has one lane or as many as the vectors of its stage.
 """
 
 import struct
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from hlotune.codegen.text import Function
-from hlotune.schedules.dtypes import is_float, is_unsigned
+from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
 from hlotune.schedules.errors import UnsupportedKernel
 
 HELD = {
-    "f64": "double", "f32": "float", "bf16": "float", "f16": "float", "i1": "i1", "i8": "i8", "ui8": "i8",
-    "i16": "i16", "ui16": "i16", "i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64",
+    "f64": "double", "f32": "float", "bf16": "float", "f16": "float",
+    "i1": "i1", "i8": "i8", "ui8": "i8", "i16": "i16", "ui16": "i16",
+    "i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64",
 }  # fmt: skip
 STORED = HELD | {"bf16": "i16", "f16": "half", "i1": "i8"}
+ZEROS = ("0", "0x0000000000000000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def literal(number: float | int | bool, dtype: str, lanes: int) -> Value:
         text = str(int(number))
         number = int(number)
     if lanes > 1:
-        text = "zeroinitializer" if number == 0 else f"splat ({element} {text})"
+        text = "zeroinitializer" if text in ZEROS else f"splat ({element} {text})"
     return Value(text, dtype, lanes, number)
 
 
@@ -87,7 +91,7 @@ def from_memory(f: Function, name: str, dtype: str, lanes: int) -> Value:
         high = f.op(f"shl {vector('i32', lanes)} {wide}, {_integer(16, 'i32', lanes)}")
         name = f.op(f"bitcast {vector('i32', lanes)} {high} to {vector('float', lanes)}")
     elif dtype == "f16":
-        name = f.op(f"fpext {vector('half', lanes)} {name} to {vector('float', lanes)}")
+        name = _extended(f, name, lanes)
     elif dtype == "i1":
         name = f.op(f"icmp ne {vector('i8', lanes)} {name}, {_integer(0, 'i8', lanes)}")
     return Value(name, dtype, lanes)
@@ -101,7 +105,7 @@ def to_memory(f: Function, value: Value) -> str:
         high = f.op(f"lshr {vector('i32', lanes)} {bits}, {_integer(16, 'i32', lanes)}")
         return f.op(f"trunc {vector('i32', lanes)} {high} to {vector('i16', lanes)}")
     if value.dtype == "f16":
-        return f.op(f"fptrunc {wide} {value.name} to {vector('half', lanes)}")
+        return _halved(f, value.name, lanes)
     if value.dtype == "i1":
         return f.op(f"zext {wide} {value.name} to {vector('i8', lanes)}")
     return value.name
@@ -111,34 +115,87 @@ def _integer(number: int, element: str, lanes: int) -> str:
     return str(number) if lanes == 1 else f"splat ({element} {number})"
 
 
+def _halved(f: Function, name: str, lanes: int) -> str:
+    f.module.declare("half", _half_functions())
+    return f.op(f"fptrunc {vector('float', lanes)} {name} to {vector('half', lanes)}")
+
+
+def _extended(f: Function, name: str, lanes: int) -> str:
+    f.module.declare("half", _half_functions())
+    return f.op(f"fpext {vector('half', lanes)} {name} to {vector('float', lanes)}")
+
+
+@cache
+def _half_functions() -> str:
+    return Path(__file__).with_name("half.ll").read_text(encoding="utf-8")
+
+
 def convert(f: Function, value: Value, dtype: str) -> Value:
-    """StableHLO's convert."""
+    """StableHLO's convert; to integers it saturates, and what is no number becomes 0."""
     if value.dtype == dtype:
         return value
-    source, wide = HELD[value.dtype], vector(HELD[dtype], value.lanes)
-    if is_float(value.dtype) and is_float(dtype):
-        name = value.name
-        if source != HELD[dtype]:
-            name = f.op(f"{'fpext' if dtype == 'f64' else 'fptrunc'} {value.type} {name} to {wide}")
-        return rounded(f, Value(name, dtype, value.lanes))
-    if is_float(dtype):
-        how = "uitofp" if is_unsigned(value.dtype) else "sitofp"
-        return rounded(
-            f, Value(f.op(f"{how} {value.type} {value.name} to {wide}"), dtype, value.lanes)
-        )
     if dtype == "i1":
-        if is_float(value.dtype):
-            return compare(f, "NE", value, literal(0, value.dtype, value.lanes))
-        return Value(
-            f.op(f"icmp ne {value.type} {value.name}, {literal(0, value.dtype, value.lanes).name}"),
-            "i1",
-            value.lanes,
-        )
-    if is_float(value.dtype):
-        how = "fptoui" if is_unsigned(dtype) else "fptosi"
-        kind = f"llvm.{how}.sat.{suffix(HELD[dtype], value.lanes)}.{suffix(source, value.lanes)}"
-        return Value(f.intrinsic(kind, wide, (value.type, value.name)), dtype, value.lanes)
-    return Value(_resize(f, value, HELD[dtype]), dtype, value.lanes)
+        return compare(f, "NE", value, literal(0, value.dtype, value.lanes))
+    if is_float(dtype):
+        return _to_float(f, value, dtype)
+    if not is_float(value.dtype):
+        return Value(_resize(f, value, HELD[dtype]), dtype, value.lanes)
+    source, wide = HELD[value.dtype], vector(HELD[dtype], value.lanes)
+    how = "fptoui" if is_unsigned(dtype) else "fptosi"
+    kind = f"llvm.{how}.sat.{suffix(HELD[dtype], value.lanes)}.{suffix(source, value.lanes)}"
+    return Value(f.intrinsic(kind, wide, (value.type, value.name)), dtype, value.lanes)
+
+
+def _to_float(f: Function, value: Value, dtype: str) -> Value:
+    if dtype in ("bf16", "f16") and BYTES[value.dtype] > 2 and value.dtype != "f32":
+        return _narrowed(f, value, dtype)
+    name, wide = value.name, vector(HELD[dtype], value.lanes)
+    if not is_float(value.dtype):
+        how = "uitofp" if is_unsigned(value.dtype) else "sitofp"
+        name = f.op(f"{how} {value.type} {name} to {wide}")
+    elif HELD[value.dtype] != HELD[dtype]:
+        how = "fpext" if dtype == "f64" else "fptrunc"
+        name = f.op(f"{how} {value.type} {name} to {wide}")
+    return rounded(f, Value(name, dtype, value.lanes))
+
+
+def _narrowed(f: Function, value: Value, dtype: str) -> Value:
+    """bf16 or f16 of what a float cannot hold, rounded once: an inexact float becomes odd first."""
+    if BYTES[value.dtype] == 8 and not is_float(value.dtype):
+        value = _sticky(f, value)
+    lanes, mask = value.lanes, vector("i1", value.lanes)
+    double, float_ = vector("double", lanes), vector("float", lanes)
+    exact = convert(f, value, "f64").name
+    near = f.op(f"fptrunc {double} {exact} to {float_}")
+    back = f.op(f"fpext {float_} {near} to {double}")
+    size, back_size = (
+        f.intrinsic(f"llvm.fabs.{suffix('double', lanes)}", double, (double, x))
+        for x in (exact, back)
+    )
+    wide = vector("i32", lanes)
+    bits = f.op(f"bitcast {float_} {near} to {wide}")
+    even = f.op(f"xor {wide} {bits}, {_integer(-1, 'i32', lanes)}")
+    even = f.op(f"trunc {wide} {even} to {mask}")
+    for how, step in (("olt", 1), ("ogt", -1)):
+        lost = f.op(f"fcmp {how} {double} {back_size}, {size}")
+        lost = f.op(f"and {mask} {lost}, {even}")
+        moved = f.op(f"add {wide} {bits}, {_integer(step, 'i32', lanes)}")
+        bits = f.op(f"select {mask} {lost}, {wide} {moved}, {wide} {bits}")
+    return rounded(f, Value(f.op(f"bitcast {wide} {bits} to {float_}"), dtype, lanes))
+
+
+def _sticky(f: Function, value: Value) -> Value:
+    """A large integer of 64 bits with its last 11 joined into one, so that a double holds it."""
+    lanes, wide, mask = value.lanes, value.type, vector("i1", value.lanes)
+    low = f.op(f"and {wide} {value.name}, {_integer(2047, 'i64', lanes)}")
+    some = f.op(f"icmp ne {wide} {low}, {literal(0, 'i64', lanes).name}")
+    bit = f.op(f"select {mask} {some}, {wide} {_integer(1024, 'i64', lanes)}, {wide} {low}")
+    high = f.op(f"and {wide} {value.name}, {_integer(-2048, 'i64', lanes)}")
+    joined = f.op(f"or {wide} {high}, {bit}")
+    size = apply(f, "abs", (value,), value.dtype)
+    large = f.op(f"icmp ugt {wide} {size.name}, {_integer(1 << 53, 'i64', lanes)}")
+    chosen = f.op(f"select {mask} {large}, {wide} {joined}, {wide} {value.name}")
+    return Value(chosen, value.dtype, lanes)
 
 
 def _resize(f: Function, value: Value, element: str) -> str:
@@ -153,9 +210,7 @@ def rounded(f: Function, value: Value) -> Value:
     """A float rounded to bf16 or f16 (nearest, ties to even), still held as a float."""
     lanes, wide = value.lanes, vector("i32", value.lanes)
     if value.dtype == "f16":
-        half = vector("half", lanes)
-        narrow = f.op(f"fptrunc {value.type} {value.name} to {half}")
-        return Value(f.op(f"fpext {half} {narrow} to {value.type}"), "f16", lanes)
+        return Value(_extended(f, _halved(f, value.name, lanes), lanes), "f16", lanes)
     if value.dtype != "bf16":
         return value
     bits = f.op(f"bitcast {value.type} {value.name} to {wide}")
@@ -194,14 +249,22 @@ INTEGER_BINARY = {
     "or": "or",
     "xor": "xor",
 }
+LOGIC = {
+    "add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "and": "and", "or": "or",
+    "xor": "xor",
+}  # fmt: skip
+"""On i1."""
 FLOAT_INTRINSIC = {
-    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_nearest_even": "roundeven",
-    "maximum": "maximum", "minimum": "minimum",
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil",
+    "round_nearest_even": "roundeven", "maximum": "maximum", "minimum": "minimum",
 }  # fmt: skip
 
 
 def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
-    """One elementwise operation on values of equal lanes.  Raises UnsupportedKernel for one that has no code yet."""
+    """One elementwise operation on values of equal lanes.
+
+    Raises UnsupportedKernel for one that has no code yet.
+    """
     if op == "convert":
         return convert(f, args[0], dtype)
     if op.startswith("compare_"):
@@ -249,11 +312,14 @@ def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
 
 def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
     a, lanes = args[0], args[0].lanes
-    if op in INTEGER_BINARY:
-        op_name = INTEGER_BINARY[op]
-        if a.dtype == "i1" and op in ("add", "multiply"):
-            op_name = "or" if op == "add" else "and"
-        return Value(f.op(f"{op_name} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
+    table = LOGIC if a.dtype == "i1" else INTEGER_BINARY
+    if op in table:
+        return Value(f.op(f"{table[op]} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
+    if op in ("divide", "remainder", "power"):
+        from hlotune.codegen import integers
+
+        rule = {"divide": integers.divide, "remainder": integers.remainder, "power": integers.power}
+        return rule[op](f, a, args[1])
     if op in ("maximum", "minimum"):
         kind = f"llvm.{'u' if is_unsigned(a.dtype) else 's'}{op[:3]}.{suffix(HELD[a.dtype], lanes)}"
         return Value(
@@ -272,8 +338,10 @@ def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Valu
             return a
         negative = apply(f, "negate", (a,), dtype)
         return apply(f, "maximum", (a, negative), dtype)
-    if op == "sign" and not is_unsigned(a.dtype):
-        low = apply(f, "maximum", (a, literal(-1, dtype, lanes)), dtype)
+    if op == "sign":
+        low = a
+        if not is_unsigned(a.dtype):
+            low = apply(f, "maximum", (a, literal(-1, dtype, lanes)), dtype)
         return apply(f, "minimum", (low, literal(1, dtype, lanes)), dtype)
     raise UnsupportedKernel(
         f"no code for {op} on {a.dtype} yet: the kernel stays with the default compiler"

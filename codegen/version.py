@@ -1,3 +1,6 @@
-"""The version of our code generation: raise it when a schedule may compile to other machine code than before."""
+"""The version of our code generation.
+
+Raise it when a schedule may compile to other machine code than before: times are kept under it.
+"""
 
 CODEGEN_VERSION = "1"

@@ -1,8 +1,8 @@
 """A StableHLO function as plain values: what everything in this room but `mlir.py` works on.
 
-Values of a function are numbered; `types[v]` is the type of value `v`.  Operations are in an order in which every
-operand is defined before its use.  A region (the body of a reduce, of a while) is a Graph of its own whose ops may
-refer to outer values only through `captures`.
+Values of a function are numbered; `types[v]` is the type of value `v`.  Operations are in an order
+in which every operand is defined before its use.  A region (the body of a reduce, of a while) is a
+Graph of its own whose ops may refer to outer values only through `captures`.
 """
 
 from dataclasses import dataclass
@@ -32,20 +32,20 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """The value of a constant: raw row-major bytes, or one element's bytes where all are equal (`splat`)."""
+    """The value of a constant."""
 
     type: TensorType
     data: bytes
+    """Row-major; of one element where all are equal."""
     splat: bool
+    """Whether all elements are equal."""
 
     def array(self) -> NDArray[np.generic]:
-        """The values in NumPy's type for the element (`ml_dtypes` for bf16), of the type's shape."""
+        """The values in NumPy's type for the element, of the type's shape."""
         flat = np.frombuffer(self.data, dtype=numpy_dtype(self.type.dtype))
-        return (
-            np.broadcast_to(flat.reshape(()), self.type.shape)
-            if self.splat
-            else flat.reshape(self.type.shape)
-        )
+        if self.splat:
+            return np.broadcast_to(flat.reshape(()), self.type.shape)
+        return flat.reshape(self.type.shape)
 
 
 Attribute = int | float | bool | str | Literal | tuple["Attribute", ...]
@@ -53,13 +53,12 @@ Attribute = int | float | bool | str | Literal | tuple["Attribute", ...]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation.  `attributes` are sorted by name, defaults filled in, and hold meaning only."""
-
     name: str
     """With its dialect: `stablehlo.add`."""
     operands: tuple[int, ...]
     results: tuple[int, ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()
+    """Sorted by name, defaults filled in; only what the operation means."""
     regions: tuple["Graph", ...] = ()
 
     def __getitem__(self, name: str) -> Attribute:
@@ -95,7 +94,10 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     """NumPy's type for an element type; `i1` is bool, `bf16` comes from ml_dtypes."""
     import ml_dtypes
 
-    names = {"f64": "f8", "f32": "f4", "f16": "f2", "i1": "?", "bf16": ml_dtypes.bfloat16}
+    if dtype == "bf16":
+        bfloat16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    names = {"f64": "f8", "f32": "f4", "f16": "f2", "i1": "?"}
     if dtype in names:
         return np.dtype(names[dtype])
     sign, bits = ("u", dtype[2:]) if dtype.startswith("ui") else ("i", dtype[1:])

@@ -9,13 +9,19 @@ CANONICAL_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The canonical text of a function `@kernel`; equal texts are the same kernel, everywhere and for ever."""
+    """The canonical text of a function `@kernel`.
+
+    Equal texts are the same kernel, everywhere and for ever.
+    """
 
     text: str
 
     @property
     def key(self) -> str:
-        """Hash of text and version of the canonical form: 32 hex digits; commands take any unique prefix."""
+        """Hash of text and version of the canonical form: 32 hex digits.
+
+        Commands take any unique prefix.
+        """
         return hashlib.sha256(f"{CANONICAL_VERSION}\n{self.text}".encode()).hexdigest()[:32]
 
     @property

@@ -1,1 +1,4 @@
-"""The values every room shares: targets, computes, steps, loop nests, sketches and spaces.  Start at `compute.py`."""
+"""The values every room shares: targets, computes, steps, loop nests, sketches and spaces.
+
+Start at `compute.py`.
+"""

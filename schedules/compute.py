@@ -1,7 +1,8 @@
 """What a kernel computes, before any schedule: tensors, and stages in order.
 
-A stage runs over parallel and reduce axes.  For each point of its parallel axes it combines, over its reduce axes,
-the values of its expressions, and stores each result at an affine place.  Later stages load what earlier ones store.
+A stage runs over parallel and reduce axes.  For each point of its parallel axes it combines, over
+its reduce axes, the values of its expressions, and stores each result at an affine place.  Later
+stages load what earlier ones store.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A row-major array.  `constant` is an argument whose values are known when the program is loaded."""
+    """A row-major array.
+
+    Its role `constant` is an argument whose values are known when the program is loaded.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -55,7 +59,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`stores[k] = combine over reduce axes of values[k]`; without `combine` there are no reduce axes."""
+    """`stores[k] = combine over reduce axes of values[k]`.
+
+    Without `combine` there are no reduce axes.
+    """
 
     name: str
     parallel: tuple[Axis, ...]
@@ -84,15 +91,13 @@ class Stage:
     @property
     def flops(self) -> int:
         """Arithmetic operations, padding and inserted zeros included; a combine counts as one."""
-        per_point = sum(operations(v) for v in self.values) + (
-            len(self.values) if self.combine else 0
-        )
-        return per_point * self.points
+        combines = len(self.values) if self.combine else 0
+        return (sum(operations(v) for v in self.values) + combines) * self.points
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Tensors in the order arguments (as the kernel takes them), results, temporaries; and stages in order."""
+    """Tensors: arguments as the kernel takes them, results, temporaries.  Stages in order."""
 
     tensors: tuple[Tensor, ...]
     stages: tuple[Stage, ...]
@@ -121,7 +126,7 @@ class Compute:
 
 def lines(compute: Compute) -> Iterator[str]:
     for t in compute.tensors:
-        yield f"{t.role} {t.name}: {'x'.join(map(str, t.shape + (t.dtype,)))}"
+        yield f"{t.role} {t.name}: {'x'.join(map(str, (*t.shape, t.dtype)))}"
     for s in compute.stages:
         axes = ", ".join(f"{a.name}<{a.extent}" for a in s.axes)
         for store, value in zip(s.stores, s.values, strict=True):

@@ -1,12 +1,14 @@
-"""The space of a contraction on a CPU: all sketches of `sketch.py`, all numbers of `knobs.py`, as arrays.
+"""The space of a contraction on a CPU: sketches of `sketch.py`, numbers of `knobs.py`, as arrays.
 
-Start at `space_of`.  `CpuSpace` turns rows of int32 into paths (`paths.py`) and asks them whether they are legal and
-what their features are; `schedule` turns one row into steps.  The limits are those of `limits.py`.
+Start at `space_of`.  `CpuSpace` turns rows of int32 into paths (`paths.py`) and asks them whether
+they are legal and what their features are; `schedule` turns one row into steps.  The limits are
+those of `limits.py`.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +44,7 @@ class CpuSpace:
     @cached_property
     def lanes(self) -> int:
         """Elements of the accumulator's type in a vector."""
-        core = self.contraction.core
-        dtype = self.contraction.compute.tensor(core.stores[0].tensor).dtype
-        return max(1, self.target.vector_bytes // BYTES[dtype])
+        return max(1, self.target.vector_bytes // BYTES[self.contraction.dtype])
 
     @cached_property
     def sketches(self) -> tuple[Sketch, ...]:
@@ -70,10 +70,10 @@ class CpuSpace:
         column = [a.name for a in self.contraction.parallel].index(vector)
         across = rows[:, column]
         extent = self.contraction.parallel[column].extent
-        fits = (rows.prod(axis=1) + across + 1 <= self.target.vector_registers) & (
-            (across - 1) * self.lanes < extent
-        )
-        return (rows[fits] - 1).astype(np.int32)
+        fits = rows.prod(axis=1) + across + 1 <= self.target.vector_registers
+        fits &= (across - 1) * self.lanes < extent
+        tiles: NDArray[np.int32] = (rows[fits] - 1).astype(np.int32)
+        return tiles
 
     def population(self, configs: Configs) -> Population:
         return population(self, configs)
@@ -156,21 +156,22 @@ class CpuSpace:
 
 
 def sketches_of(c: Contraction) -> tuple[Sketch, ...]:
-    """One sketch for each vector axis worth having, whole or chunked reduction, and place of each pack."""
+    """One sketch for each good vector axis, whole or chunked reduction, and place of each pack."""
     result = []
     for vector in vector_axes(c):
         for chunked in (False, True):
             places = [pack_levels(c, x.tensor, chunked) for x in c.operands]
             for levels in product(*places):
-                packs = tuple(
-                    (x.tensor, level) for x, level in zip(c.operands, levels, strict=True)
-                )
-                result.append(Sketch(vector, chunked, packs))
+                packs = zip((x.tensor for x in c.operands), levels, strict=True)
+                result.append(Sketch(vector, chunked, tuple(packs)))
     return tuple(result)
 
 
 def vector_axes(c: Contraction) -> tuple[str, ...]:
-    """Axes along which neighbours lie together in the result or in an operand; the longest where there are none."""
+    """Axes along which neighbours lie together in the result or in an operand.
+
+    Where there are none, the longest axis.
+    """
     axes = [
         a.name
         for a in c.parallel
@@ -191,7 +192,5 @@ def _products(choices: list[range], limit: int) -> list[tuple[int, ...]]:
     """All tuples of one value of each range whose product stays below the limit."""
     rows: list[tuple[int, ...]] = [()]
     for values in choices:
-        rows = [
-            (*row, v) for row in rows for v in values if np.prod(row, dtype=np.int64) * v < limit
-        ]
+        rows = [(*row, v) for row in rows for v in values if prod(row) * v < limit]
     return rows

@@ -23,6 +23,7 @@ def is_unsigned(dtype: str) -> bool:
 def accumulator(dtype: str) -> str:
     """The type in which a reduction with results of `dtype` is carried out.
 
-    Narrow floats lose a bit a term, so they accumulate in f32; integers wrap, so their own type is exact.
+    Narrow floats lose a bit a term, so they accumulate in f32; integers wrap, so their own type is
+    exact.
     """
     return "f32" if dtype in ("bf16", "f16") else dtype

@@ -73,8 +73,9 @@ class Const:
 class Load:
     """An element of a tensor.
 
-    The element of dimension d is `index[d] // divisors[d]`.  The load is real where every `index[d]` is divisible by
-    its divisor and the quotient lies inside the dimension; elsewhere it has the value `outside`.
+    The element of dimension d is `index[d] // divisors[d]`.  The load is real where every
+    `index[d]` is divisible by its divisor and the quotient lies inside the dimension; elsewhere it
+    has the value `outside`.
     """
 
     tensor: str
@@ -98,9 +99,11 @@ class Load:
 class Apply:
     """An elementwise operation, named as in StableHLO without the dialect.
 
-    `add subtract multiply divide maximum minimum power remainder and or xor negate abs sign floor ceil
-    round_nearest_even exponential exponential_minus_one log log_plus_one tanh logistic rsqrt sqrt cbrt sine cosine
-    erf erfc not select convert compare_EQ compare_NE compare_LT compare_LE compare_GT compare_GE clamp is_finite`
+    `add subtract multiply divide maximum minimum power remainder and or xor negate abs sign floor
+    ceil round_nearest_even exponential exponential_minus_one log log_plus_one tanh logistic rsqrt
+    sqrt cbrt sine cosine erf erfc not select convert compare_EQ compare_NE compare_LT compare_LE
+    compare_GT compare_GE clamp is_finite`
+
     `select(p, a, b)`, `clamp(low, x, high)`; `convert` to `dtype`; `compare_*` have dtype i1.
     """
 

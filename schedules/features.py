@@ -1,39 +1,44 @@
-"""What a cost model knows of a loop nest: one row of numbers a config, computed for whole populations.
+"""What a cost model knows of a loop nest: a row of numbers a config, for whole populations.
 
-Features belong to the nest: they are computed from its path (loops, trips, what is held and packed where) and from
-the index maps, never from knobs.  Counts are logarithms to base 2.  `NAMES` says what stands in which column; the
-traffic between caches follows the reuse model of AutoTVM's curve features (arXiv:1805.08166), with whole cache lines.
+Features belong to the nest: they are computed from its path (loops, trips, what is held and packed
+where) and from the index maps, never from knobs.  Counts are logarithms to base 2.  `NAMES` says
+what stands in which column; the traffic between caches follows the reuse model of AutoTVM's curve
+features (arXiv:1805.08166), with whole cache lines.
 """
 
 from dataclasses import dataclass
 from math import gcd
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
-from hlotune.schedules.paths import KINDS, NOT_PACKED, Ints, Path, sizes_inside
+from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints, Path, sizes_inside
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import Target
 
 VERSION = 1
 OPERANDS = 3
 LINE_BYTES = 64
+PAGE_BYTES = 4096
 Floats = NDArray[np.float64]
+Element = TypeVar("Element", bound=np.generic)
 
 NEST_NAMES = (
     "flops", "results", "reduction", "element_bytes", "vector_bytes", "threads",
     "rows", "vectors", "register_share", "unrolled_reduction", "statements",
     "useful_work", "useful_lanes", "tasks", "task_balance", "flops_a_task",
     "flops_a_tile", "tile_reduction", "innermost_trips", "loop_steps_a_flop",
-    "footprint_tile_l1", "footprint_tile_l2", "footprint_task_l2", "footprint_task_l3", "footprint_step_l1",
-    "traffic_l1", "traffic_l2", "traffic_l3", "partial_sums", "clipped", "peeled", "checks_a_flop",
+    "footprint_tile_l1", "footprint_tile_l2", "footprint_task_l2", "footprint_task_l3",
+    "footprint_step_l1", "traffic_l1", "traffic_l2", "traffic_l3", "partial_sums",
+    "clipped", "peeled", "checks_a_flop",
     "outermost_task_axis", "innermost_tile_axis", "loads_a_multiply_add", "store_stride",
 )  # fmt: skip
 OPERAND_NAMES = (
-    "lane_stride", "row_stride_alias", "run_bytes", "pack_place", "pack_bytes_a_flop", "l1_bytes_a_flop",
-    "l2_bytes_a_flop", "reuse_in_tile", "bytes", "rows_read",
+    "lane_stride", "row_stride_alias", "run_bytes", "pack_place", "pack_bytes_a_flop",
+    "l1_bytes_a_flop", "l2_bytes_a_flop", "reuse_in_tile", "bytes", "rows_read",
 )  # fmt: skip
 NAMES = NEST_NAMES + tuple(f"operand{k}_{n}" for k in range(OPERANDS) for n in OPERAND_NAMES)
 
@@ -53,11 +58,13 @@ class _View:
     flops: float
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         return np.arange(len(self.path.axis))
 
-    def at(self, values: NDArray[np.generic], slot: Ints) -> NDArray[np.generic]:
-        return values[self.rows, slot]
+    def at(self, values: NDArray[Element], slot: Ints) -> NDArray[Element]:
+        """What stands in one slot of each config."""
+        found: NDArray[Element] = values[self.rows, slot]
+        return found
 
 
 def features_of(c: Contraction, target: Target, lanes: int, path: Path) -> NDArray[np.float32]:
@@ -71,30 +78,24 @@ def features_of(c: Contraction, target: Target, lanes: int, path: Path) -> NDArr
     lines = [_bytes(v, x, k) for k, x in enumerate(c.operands[:OPERANDS])]
     footprint = sum(lines, np.zeros_like(v.runs)) + _held_bytes(v)
     columns = _shape(v) + _tile(v) + _tasks(v) + _loops(v) + _memory(v, footprint) + _orders(v)
-    for k in range(OPERANDS):
-        columns += (
-            _operand(v, k, lines[k], footprint)
-            if k < len(lines)
-            else [np.zeros(len(path.axis))] * len(OPERAND_NAMES)
-        )
-    return np.stack(
-        [np.asarray(x, dtype=np.float32) + np.zeros(len(path.axis), np.float32) for x in columns],
-        axis=1,
-    )
+    for k in range(len(lines)):
+        columns += _operand(v, k, lines[k], footprint)
+    result = np.zeros((len(path.axis), len(NAMES)), dtype=np.float32)
+    for k, column in enumerate(columns):
+        result[:, k] = column
+    return result
 
 
-def _log(x: NDArray[np.generic] | float) -> Floats:
+def _log(x: Floats | float) -> Floats:
     return np.log2(np.maximum(np.asarray(x, dtype=np.float64), 1e-9))
 
 
 def _shape(v: _View) -> list[Floats]:
-    parallel = len(v.c.parallel)
-    dtype = v.c.compute.tensor(v.c.core.stores[0].tensor).dtype
-    return [
-        _log(v.flops), _log(np.prod(v.extents[:parallel].astype(np.float64))),
-        _log(np.prod(v.extents[parallel:].astype(np.float64))),
-        np.float64(BYTES[dtype]), np.float64(v.target.vector_bytes), np.float64(v.target.threads),
-    ]  # fmt: skip
+    """What all configs have in common, as arrays of no dimension."""
+    extents, parallel = v.extents.astype(np.float64), len(v.c.parallel)
+    counts = (v.flops, float(extents[:parallel].prod()), float(extents[parallel:].prod()))
+    plain = (BYTES[v.c.dtype], v.target.vector_bytes, v.target.threads)
+    return [_log(x) for x in counts] + [np.array(x, dtype=np.float64) for x in plain]
 
 
 def _tile_parts(v: _View) -> tuple[Floats, Floats, Floats, Floats]:
@@ -133,7 +134,7 @@ def _tasks(v: _View) -> list[Floats]:
 
 def _loops(v: _View) -> list[Floats]:
     held = v.at(v.runs, v.path.held_from)
-    rows, across, steps, _ = _tile_parts(v)
+    rows, across, _, _ = _tile_parts(v)
     inner = v.runs[:, -1] / held / (rows * across * v.path.trips[:, -1])
     serial = v.path.kind == KINDS.index("serial")
     last = np.ones(len(v.path.axis))
@@ -145,9 +146,9 @@ def _loops(v: _View) -> list[Floats]:
 
 def _held_bytes(v: _View) -> Floats:
     """Bytes of results touched inside each slot."""
-    parallel = len(v.c.parallel)
-    dtype = v.c.compute.tensor(v.c.core.stores[0].tensor).dtype
-    return v.sizes[:, :, :parallel].astype(np.float64).prod(axis=2) * BYTES[dtype]
+    sizes = v.sizes[:, :, : len(v.c.parallel)].astype(np.float64)
+    touched: Floats = sizes.prod(axis=2) * BYTES[v.c.dtype]
+    return touched
 
 
 def _bytes(v: _View, x: Load, k: int) -> Floats:
@@ -172,11 +173,14 @@ def _bytes(v: _View, x: Load, k: int) -> Floats:
 
 
 def _traffic(v: _View, footprint: Floats, cache_bytes: float, moved: Floats) -> Floats:
-    """Bytes of `moved` that enter a cache: what the outermost body that fits touches, each time that it runs."""
+    """Bytes of `moved` that enter a cache.
+
+    They are what the outermost body that fits into it touches, each time that it runs.
+    """
     fits = footprint <= 0.75 * cache_bytes
     fits[:, -1] = True
     level = fits.argmax(axis=1)
-    return v.runs[v.rows, level] * moved[v.rows, level]
+    return v.at(v.runs, level) * v.at(moved, level)
 
 
 def _memory(v: _View, footprint: Floats) -> list[Floats]:
@@ -185,22 +189,23 @@ def _memory(v: _View, footprint: Floats) -> list[Floats]:
     held = v.at(footprint, path.held_from)
     task = v.at(footprint, tasks)
     step = footprint[:, -3]
-    caches = [
-        _traffic(v, footprint, size, footprint) for size in (t.l1_bytes, t.l2_bytes, t.l3_bytes)
-    ]
+    caches = (t.l1_bytes, t.l2_bytes, t.l3_bytes)
+    traffic = [_traffic(v, footprint, size, footprint) for size in caches]
     chunks = v.at(v.runs, path.held_from) / np.maximum(1, np.prod(_out_tiles(v), axis=1))
+    borders = path.borders.astype(np.float64)
     return [
-        _log(held / t.l1_bytes), _log(held / t.l2_bytes), _log(task / t.l2_bytes), _log(task / t.l3_bytes),
-        _log(step / t.l1_bytes), *(_log(x / v.flops) for x in caches), _log(chunks),
-        path.borders[:, 0].astype(np.float64), path.borders[:, 1].astype(np.float64), _checks(v),
+        _log(held / t.l1_bytes), _log(held / t.l2_bytes),
+        _log(task / t.l2_bytes), _log(task / t.l3_bytes), _log(step / t.l1_bytes),
+        *(_log(x / v.flops) for x in traffic), _log(chunks),
+        borders[:, 0], borders[:, 1], _checks(v),
     ]  # fmt: skip
 
 
 def _out_tiles(v: _View) -> Floats:
     """Register tiles along each parallel axis."""
     parallel = len(v.c.parallel)
-    tile = v.at(v.sizes, v.path.held_from)[:, :parallel]
-    return np.ceil(v.extents[:parallel] / tile)
+    tiles: Floats = np.ceil(v.extents[:parallel] / v.at(v.sizes, v.path.held_from)[:, :parallel])
+    return tiles
 
 
 def _checks(v: _View) -> Floats:
@@ -212,11 +217,8 @@ def _checks(v: _View) -> Floats:
         windows = {names[a] for e in x.index if len(e.terms) > 1 for a, _ in e.terms}
         if not windows:
             continue
-        inside = (
-            np.isin(v.path.axis, list(windows))
-            & (v.path.trips > 1)
-            & (v.path.kind == KINDS.index("serial"))
-        )
+        inside = np.isin(v.path.axis, list(windows)) & (v.path.trips > 1)
+        inside &= v.path.kind == KINDS.index("serial")
         last = v.path.axis.shape[1] - 1 - inside[:, ::-1].argmax(axis=1)
         last = np.where(inside.any(axis=1), last + 1, 0)
         total += np.where(v.path.packs[:, k] == NOT_PACKED, v.at(v.runs, last) * rows, 0)
@@ -234,51 +236,54 @@ def _orders(v: _View) -> list[Floats]:
     lane = v.path.axis[:, -1]
     store = np.where(lane < len(strides), strides[np.minimum(lane, len(strides) - 1)], 0)
     loads = (rows + across) / (rows * across)
-    return [
-        first.astype(np.float64),
-        tile.astype(np.float64),
-        loads,
-        np.minimum(store, 2).astype(np.float64),
-    ]
+    numbers = (first, tile, loads, np.minimum(store, 2))
+    return [x.astype(np.float64) for x in numbers]
 
 
 def _operand(v: _View, k: int, lines: Floats, footprint: Floats) -> list[Floats]:
-    x = v.c.operands[k]
+    x, place = v.c.operands[k], v.path.packs[:, k]
     axes = [a.name for a in (*v.c.parallel, *v.c.reduce)]
     strides = np.array([abs(v.c.stride(x, a)) for a in axes])
-    lane = strides[v.path.axis[:, -1]]
-    place = v.path.packs[:, k]
-    packed = place != NOT_PACKED
-    row = _row_stride(v, strides) * BYTES[x.dtype]
-    alias = np.array([gcd(int(r), 4096) if r else 0 for r in row])
-    executed = np.where(
-        place >= 0, v.at(v.runs, np.maximum(place, 0) + 1), (place == -1).astype(np.float64)
-    )
-    copied = np.where(packed, executed * v.at(lines, np.maximum(place, -1) + 1), 0)
+    lane, packed = strides[v.path.axis[:, -1]], place != NOT_PACKED
     tile = v.at(lines, v.path.held_from)
     inside = v.runs[:, -1] / v.at(v.runs, v.path.held_from)
-    varying = v.path.axis[:, -1]
     rows, _, _, _ = _tile_parts(v)
-    return [
-        np.where(packed & (lane > 0), 1, np.minimum(lane, 2)).astype(np.float64),
-        np.where(packed, 0, _log(np.maximum(alias, 1))), _log(tile), np.maximum(place, -3).astype(np.float64),
-        _log(copied / v.flops + 1e-6), _log(_traffic(v, footprint, v.target.l1_bytes, lines) / v.flops),
-        _log(_traffic(v, footprint, v.target.l2_bytes, lines) / v.flops), _log(inside * BYTES[x.dtype] / tile),
-        _log(lines[:, 0]), np.where(strides[varying] > 0, 1, rows).astype(np.float64),
+    caches = (v.target.l1_bytes, v.target.l2_bytes)
+    l1, l2 = (_traffic(v, footprint, size, lines) for size in caches)
+    columns = [
+        np.where(packed & (lane > 0), 1, np.minimum(lane, 2)),
+        np.where(packed, 0, _log(_alias(v, x, strides))),
+        _log(tile), np.maximum(place, -3), _log(_copied(v, place, lines) / v.flops + 1e-6),
+        _log(l1 / v.flops), _log(l2 / v.flops), _log(inside * BYTES[x.dtype] / tile),
+        _log(lines[:, 0]), np.where(lane > 0, 1, rows),
     ]  # fmt: skip
+    return [c.astype(np.float64) for c in columns]
+
+
+def _copied(v: _View, place: Ints, lines: Floats) -> Floats:
+    """Bytes that packing an operand copies; at load time they cost nothing."""
+    inside = v.at(v.runs, np.maximum(place, 0) + 1)
+    executed = np.where(place >= 0, inside, (place == CALL_LEVEL).astype(np.float64))
+    copied = executed * v.at(lines, np.maximum(place, CALL_LEVEL) + 1)
+    return np.where(place != NOT_PACKED, copied, 0)
+
+
+def _alias(v: _View, x: Load, strides: Ints) -> Floats:
+    """Largest power of two, up to a page, that divides the bytes between rows; 1 without rows."""
+    row = _row_stride(v, strides) * BYTES[x.dtype]
+    return np.array([gcd(int(r), PAGE_BYTES) if r else 1 for r in row], dtype=np.float64)
 
 
 def _row_stride(v: _View, strides: Ints) -> Ints:
-    """Elements between the rows of the register tile that an operand is read in: the innermost unrolled axis."""
+    """Elements between the rows of the register tile in which an operand is read.
+
+    The rows are those of the innermost unrolled axis along which it varies.
+    """
     result = np.zeros(len(v.path.axis), dtype=np.int64)
-    parallel = len(v.c.parallel)
+    parallel, lane = len(v.c.parallel), v.path.axis[:, -1]
     for k in range(v.path.axis.shape[1]):
         axis = v.path.axis[:, k]
-        here = (
-            (v.path.kind[:, k] == KINDS.index("unroll"))
-            & (axis < parallel)
-            & (v.path.trips[:, k] > 1)
-        )
-        here &= axis != v.path.axis[:, -1]
+        here = (v.path.kind[:, k] == KINDS.index("unroll")) & (axis < parallel) & (axis != lane)
+        here &= v.path.trips[:, k] > 1
         result = np.where(here & (strides[axis] > 0), strides[axis], result)
     return result

@@ -16,12 +16,12 @@ def real_flops(compute: Compute, stage: Stage) -> int:
     flops = stage.flops
     for load in stage.loads:
         for dimension, extent in enumerate(compute.tensor(load.tensor).shape):
-            real, total = _points(stage, load, dimension, extent)
+            real, total = points(stage, load, dimension, extent)
             flops = flops * real // total
     return flops
 
 
-def _points(stage: Stage, load: Load, dimension: int, extent: int) -> tuple[int, int]:
+def points(stage: Stage, load: Load, dimension: int, extent: int) -> tuple[int, int]:
     """At how many points of its axes an index is real, and how many points there are."""
     index, divisor, extents = load.index[dimension], load.divisor(dimension), stage.extents
     total = prod(extents[axis] for axis, _ in index.terms)

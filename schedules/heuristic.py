@@ -1,15 +1,19 @@
 """The first candidate of every space: a formula of extents and target.
 
-The register tile is the one that wastes least: of the work of all its copies, the share that is useful, times what
-the multiply-add units can do with it (a tile of few accumulators waits for its own results, one of few rows waits for
-loads).  Everything else follows from it: whole reductions, borders by checks, rows of the outermost axis to tasks.
+The register tile is the one that wastes least: of the work of all its copies, the share that is
+useful, times what the multiply-add units can do with it (a tile of few accumulators waits for its
+own results, one of few rows waits for loads).  Everything else follows from it: whole reductions,
+taps on padding left out where they are a share of the work, the larger operand read once for all
+tiles that use it, and as many equal tasks as there are threads.
 """
 
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.flops import points
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch
@@ -19,19 +23,30 @@ if TYPE_CHECKING:
 
 LATENCY_TIMES_UNITS = 8
 """Independent multiply-adds that keep the units busy: latency 4, two units."""
-TASKS_PER_THREAD = 4
-CACHED_BYTES = 64 << 10
+PADDING_WORTH = 0.02
+"""Share of the taps along an axis from which on leaving out padding pays."""
+UNEVEN_WORTH = 1.03
+"""How much longer the busiest thread may work before tasks are cut along one more axis."""
+MOST_TASKS = 4096
+SERIAL_FLOPS = 500_000
+"""Below, about five microseconds of work, waking another thread costs more than it gains."""
 
 
 def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
     sketch = _sketch(space)
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
-    tile = _tile(space, sketch.vector)
-    _set(space, config, "register", tile + 1)
-    _set(space, config, "block", np.full(len(tile), 1))
+    tile = _tile(space, sketch.vector) + 1
+    unroll, clip = _left_out(space, sketch, tile)
+    _set(space, config, "register", tile)
+    _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
+    _set(space, config, "unroll", unroll)
+    _set(space, config, "clip", clip)
+    _set_order(space, config, sketch)
     _set(space, config, "group", _groups(space, config))
-    _set(space, config, "unroll", np.full(len(space.contraction.reduce), 1))
+    if space.legal(config[None])[0]:
+        return config
+    _set(space, config, "unroll", np.ones(len(unroll), dtype=np.int64))
     return config
 
 
@@ -46,7 +61,7 @@ def _set(
 
 
 def _sketch(space: "CpuSpace") -> Sketch:
-    """Vectors along what the result stores together; packs only for what vectors cannot read, and for constants."""
+    """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
     vectors = {s.vector for s in space.sketches}
     vector = max(vectors, key=lambda v: _vector_score(c, v, space.lanes))
@@ -91,23 +106,79 @@ def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     rows = total // across
     busy = np.minimum(1, total / LATENCY_TIMES_UNITS)
     loads = np.maximum(total, rows * 0.75 + across) / total
-    # a tile that spans rows of the last axes only keeps its loads near one another
-    spread = 1 + 0.02 * ((tiles[:, :-1] > 0).sum(axis=1) if len(extents) > 2 else 0)
+    # rows along one axis alone keep the loads of a tile near one another
+    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
     score = useful * busy / loads / spread * (1 - 0.1 / total)
-    return tiles[int(np.argmax(score))]
+    best: NDArray[np.int64] = tiles[int(np.argmax(score))]
+    return best
+
+
+def _left_out(
+    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Unrolled steps of each reduce axis, and which clips to make, to leave padding out.
+
+    A tile of one row is clipped; a tile as long as its axis has its window written out, so that
+    each tap on padding is known while emitting.
+    """
+    c = space.contraction
+    rows = {a.name: (int(n), a.extent) for a, n in zip(c.parallel, tile, strict=True)}
+    packed = {tensor for tensor, level in sketch.packs if level != "none"}
+    unroll = {r.name: 1 for r in c.reduce}
+    clip = {space.knobs.knobs[k].axis: 0 for k in space.knobs.columns("clip")}
+    for x in (x for x in c.core.loads if x.tensor not in packed):
+        for d, extent in enumerate(c.compute.tensor(x.tensor).shape):
+            window = [a for a in x.index[d].coefficients if a in clip]
+            along = [a for a in x.index[d].coefficients if a in rows]
+            if len(window) != 1 or len(along) != 1 or along[0] == sketch.vector:
+                continue
+            real, total = points(c.core, x, d, extent)
+            if 1 - real / total >= PADDING_WORTH:
+                height, whole = rows[along[0]]
+                clip[window[0]] = int(height == 1)
+                if height >= whole > 1:
+                    unroll[window[0]] = c.core.extents[window[0]]
+    return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
+
+
+def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> None:
+    """The vectorized axis goes outermost when what is read along it would not stay in cache."""
+    c, names = space.contraction, [a.name for a in space.contraction.parallel]
+    along = (x for x in c.operands if c.stride(x, sketch.vector))
+    size = max((c.compute.tensor(x.tensor).bytes for x in along), default=0)
+    if size <= space.target.l2_bytes // 2:
+        return
+    v = names.index(sketch.vector)
+    wanted = [v, *(k for k in range(len(names)) if k != v)]
+    for kind in ("group_order", "tile_order"):
+        rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
+        if len(rows):
+            config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
 
 
 def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Tasks are rows of the outermost axes that give each thread several; the axes inside stay whole."""
-    p = population(space, config[None])
-    tiles = sizes(space, p).trips
-    counts = (tiles[0] * tiles[1] * tiles[2])[0]
-    groups = counts.copy()
-    wanted = space.target.threads * TASKS_PER_THREAD
-    for k in range(len(counts)):
-        if counts[k] > 1:
-            groups[k] = max(1, counts[k] // wanted)
-            wanted = -(-wanted // int(-(-counts[k] // groups[k])))
-        if wanted <= 1:
-            break
-    return groups
+    """Register tiles of a task along each axis: equal shares for the threads, by the first axes."""
+    tiles = sizes(space, population(space, config[None])).trips
+    counts: NDArray[np.int64] = (tiles[0] * tiles[1] * tiles[2])[0]
+    best, least = counts, np.inf
+    if space.contraction.core.flops < SERIAL_FLOPS:
+        return best
+    axes = [k for k in range(len(counts)) if counts[k] > 1]
+    for cut in [(k,) for k in axes] + list(permutations(axes, 2)):
+        groups = counts.copy()
+        groups[list(cut)] = 1 if len(cut) > 1 else -(-counts[cut[0]] // space.target.threads)
+        if np.prod(-(-counts // groups)) > MOST_TASKS:
+            continue
+        uneven = _busiest(counts, groups, space.target.threads)
+        if uneven * UNEVEN_WORTH < least:
+            best, least = groups, uneven
+    return best
+
+
+def _busiest(counts: NDArray[np.int64], groups: NDArray[np.int64], threads: int) -> float:
+    """Tiles of the busiest thread, as a multiple of an equal share."""
+    cells = np.indices(tuple(-(-counts // groups))).reshape(len(counts), -1)
+    work = np.prod(np.minimum(groups[:, None], counts[:, None] - cells * groups[:, None]), axis=0)
+    bounds = -(-len(work) * np.arange(threads + 1) // threads)
+    shares = [work[a:b].sum() for a, b in pairwise(bounds)]
+    return float(max(shares) * threads / work.sum())

@@ -1,8 +1,8 @@
 """The knobs of a contraction's space: which columns a config has, and the values each may take.
 
-Every value of every knob is legal by itself; what several together may not do (registers, code, scratch) is left to
-`CpuSpace.legal`.  All sketches of a space share the columns, so that a config keeps its numbers when its sketch
-changes.
+Every value of every knob is legal by itself; what several together may not do (registers, code,
+scratch) is left to `CpuSpace.legal`.  All sketches of a space share the columns, so that a config
+keeps its numbers when its sketch changes.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,15 @@ LONGEST_UNROLL = 8
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """`kind` is one of register, block, group, unroll, steps (values are trips), clip, peel (0 or 1), and
-    task_order, group_order, tile_order, reduce_order (values are row numbers of an order table)."""
+    """One column of a config: where along its values a choice of one kind stands."""
 
     kind: str
+    """One of register, block, group, unroll, steps, clip, peel, and of task_order, group_order,
+    tile_order, reduce_order."""
     axis: str
+    """"" for an order."""
     values: tuple[int, ...]
+    """Trips; 0 or 1 of clip and peel; of an order, rows of its table."""
 
     @property
     def name(self) -> str:
@@ -46,7 +49,10 @@ class Knobs:
         return [n for n, k in enumerate(self.knobs) if k.kind == kind]
 
     def values(self, kind: str, positions: NDArray[np.int32]) -> NDArray[np.int64]:
-        """`(n, axes of that kind)`: what the knobs of one kind stand at; `positions` has a column a knob."""
+        """`(n, axes of that kind)`: what the knobs of one kind stand at.
+
+        `positions` has a column for each knob of the space.
+        """
         columns = self.columns(kind)
         result = np.empty((len(positions), len(columns)), dtype=np.int64)
         for n, column in enumerate(columns):
@@ -80,7 +86,10 @@ def knobs_of(
 
 
 def trips(extent: int) -> tuple[int, ...]:
-    """Numbers of iterations worth trying on an axis: all small ones, then about five an octave, and the whole."""
+    """Numbers of iterations worth trying on an axis.
+
+    All small ones, then about five an octave, and the whole with its first fractions.
+    """
     steps = {n for n in range(1, 17)}
     steps |= {round(16 * 2 ** (k / 4)) for k in range(1, 65)}
     steps |= {-(-extent // n) for n in range(1, 9)}

@@ -1,6 +1,6 @@
 """Limits that hang on several steps at once: registers, code size, scratch.
 
-`cpu_space.py` states the same limits on arrays of configs; a property test binds the two.
+`populations.py` states the same limits on arrays of configs; a property test binds the two.
 """
 
 from math import ceil, prod
@@ -18,36 +18,40 @@ def check(nest: LoopNest) -> None:
     """Raises ScheduleError where a nest passes a limit."""
     for s in nest.stages:
         _check_place(nest, s)
-        needed = registers(nest, s)
+        name, needed = s.stage.name, registers(nest, s)
         if needed > nest.target.vector_registers:
             raise ScheduleError(
-                f"{s.stage.name}: the register tile needs {needed} vector registers, "
+                f"{name}: the register tile needs {needed} vector registers, "
                 f"the target has {nest.target.vector_registers}: use a smaller tile"
             )
         if (size := stored_bytes(nest, s)) > (TASK_BYTES if s.scope == "task" else CALL_BYTES):
             raise ScheduleError(
-                f"{s.stage.name}: its buffer of {size} bytes is too large: compute it further inside"
+                f"{name}: its buffer of {size} bytes is too large: compute it further inside"
             )
         if (size := code_statements(nest, s)) > CODE_STATEMENTS:
             raise ScheduleError(
-                f"{s.stage.name}: {size} statements written out, at most {CODE_STATEMENTS}: unroll less"
+                f"{name}: {size} statements written out, at most {CODE_STATEMENTS}: unroll less"
             )
 
 
 def _check_place(nest: LoopNest, s: StageNest) -> None:
-    """A task is one iteration of all parallel loops together, so nothing stands between two of them."""
+    """Nothing stands between two parallel loops: a task is one iteration of all of them."""
     if s.at is None:
         return
     outer = nest.stage(s.at[0])
     k = outer.index(s.at[1])
     if k + 1 < len(outer.loops) and outer.loops[k + 1].kind == "parallel":
         raise ScheduleError(
-            f"{s.stage.name}: {s.at[1]} is not the innermost parallel loop: compute it further inside"
+            f"{s.stage.name}: {s.at[1]} is not the innermost parallel loop: "
+            "compute it further inside"
         )
 
 
 def registers(nest: LoopNest, s: StageNest) -> int:
-    """Vector registers of the tile that a stage accumulates in: results, one row of operands, one broadcast."""
+    """Vector registers that accumulating in a tile takes.
+
+    They hold its results, one row of operands and one broadcast.
+    """
     if s.accumulate is None:
         return 0
     start = s.index(s.accumulate) + 1 if s.accumulate else 0
@@ -61,14 +65,14 @@ def registers(nest: LoopNest, s: StageNest) -> int:
 
 
 def code_statements(nest: LoopNest, s: StageNest) -> int:
-    """Statements of a stage as they will be written: unrolled loops, once for each body that is written apart."""
+    """Statements of a stage as written: its unrolled loops, once for each body written apart."""
     trips = s.trips(region(nest, s))
     unrolled = prod(n for loop, n in zip(s.loops, trips, strict=True) if loop.kind == "unroll")
     return unrolled * bodies(nest, s)
 
 
 def bodies(nest: LoopNest, s: StageNest) -> int:
-    """How often the innermost body of a stage is written: ragged ends and peeled borders multiply it."""
+    """How often the innermost body of a stage is written: ragged ends and peels multiply it."""
     count = 1 if s.at is None else bodies_until(nest, nest.stage(s.at[0]), s.at[1])
     return count * _own(nest, s, len(s.loops))
 

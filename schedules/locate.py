@@ -1,4 +1,7 @@
-"""The way into a space for schedules that were not made by it: of an older space, another shape, another machine."""
+"""The way into a space for schedules that were not made by it.
+
+They come from an older space, another shape, another machine.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
-    """The config with this schedule, or the nearest one; None where its structure has no sketch here."""
+    """The config with this schedule, or the nearest one; None where no sketch fits."""
     if schedule.algorithm != "direct":
         return None
     sketch = _sketch(space, schedule.steps)
@@ -33,25 +36,17 @@ def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
 def _sketch(space: "CpuSpace", steps: tuple[Step, ...]) -> Sketch | None:
     c = space.contraction
     attach = next((s for s in steps if isinstance(s, ComputeAt) and s.stage == c.core.name), None)
-    vector = next(
-        (
-            s.axis
-            for s in steps
-            if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) == 4
-        ),
-        None,
-    )
+    splits = (s for s in steps if isinstance(s, Split) and s.stage == c.out.name)
+    vector = next((s.axis for s in splits if len(s.factors) == 4), None)
     if attach is None or vector is None:
         return None
-    chunked = attach.axis.endswith(".1")
-    packs = {s.tensor: _level(space, s, chunked) for s in steps if isinstance(s, Pack)}
-    wanted = Sketch(
-        vector, chunked, tuple((x.tensor, packs.get(x.tensor, "none")) for x in c.operands)
-    )
+    levels = {s.tensor: _level(space, s) for s in steps if isinstance(s, Pack)}
+    packs = tuple((x.tensor, levels.get(x.tensor, "none")) for x in c.operands)
+    wanted = Sketch(vector, attach.axis.endswith(".1"), packs)
     return wanted if wanted in space.sketches else None
 
 
-def _level(space: "CpuSpace", pack: Pack, chunked: bool) -> str:
+def _level(space: "CpuSpace", pack: Pack) -> str:
     if not pack.consumer:
         return pack.axis
     if pack.consumer == space.contraction.core.name:
@@ -67,13 +62,8 @@ def _wanted(
     reduce = {r.name for r in c.reduce}
     for s in steps:
         if isinstance(s, Split) and s.stage == c.out.name and len(s.factors) >= 3:
-            found.update(
-                zip(
-                    (("group", s.axis), ("block", s.axis), ("register", s.axis)),
-                    s.factors[:3],
-                    strict=True,
-                )
-            )
+            for kind, factor in zip(("group", "block", "register"), s.factors, strict=False):
+                found[(kind, s.axis)] = factor
         elif isinstance(s, Split) and s.stage == c.core.name and s.axis in reduce:
             found[("unroll", s.axis)] = s.factors[-1]
             if sketch.chunked:
@@ -94,26 +84,22 @@ def _orders(space: "CpuSpace", sketch: Sketch, step: Reorder) -> dict[tuple[str,
     parallel, reduce = [a.name for a in c.parallel], [a.name for a in c.reduce]
     wanted = {}
     if step.stage == c.out.name:
-        kinds = [("task_order", 0), ("group_order", 1)] + (
-            [] if sketch.chunked else [("tile_order", 2)]
-        )
-        wanted = {kind: _order(step.loops, parallel, level) for kind, level in kinds}
+        kinds = ["task_order", "group_order", *([] if sketch.chunked else ["tile_order"])]
+        wanted = {k: _order(step.loops, parallel, level) for level, k in enumerate(kinds)}
     elif step.stage == c.core.name:
         wanted = {"reduce_order": _order(step.loops, reduce, 1)}
         if sketch.chunked:
             wanted["tile_order"] = _order(step.loops, parallel, 0)
     found = {}
     for kind, order in wanted.items():
-        rows = np.flatnonzero((space.knobs.orders[kind] == order).all(axis=1)) if order else []
-        if len(rows):
-            found[(kind, "")] = int(rows[0])
+        table = space.knobs.orders[kind].tolist()
+        if order in table:
+            found[(kind, "")] = table.index(order)
     return found
 
 
 def _order(loops: tuple[str, ...], names: list[str], level: int) -> list[int]:
-    picked = [
-        x.partition(".")[0]
-        for x in loops
-        if x.endswith(f".{level}") and x.partition(".")[0] in names
-    ]
-    return [names.index(a) for a in picked] if len(picked) == len(names) else []
+    """Numbers of the axes in the order of their loops of one level; [] where some have none."""
+    places = {f"{a}.{level}": n for n, a in enumerate(names)}
+    picked = [places[x] for x in loops if x in places]
+    return picked if len(picked) == len(names) else []

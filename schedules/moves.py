@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 6
 MOVES = np.array([0.35, 0.2, 0.2, 0.15, 0.1])
-"""Shares of: a knob drawn anew, a knob moved by one, a register tile, trips passed between levels, a sketch."""
+"""Shares of moves: a knob drawn anew, a knob moved by one, another register tile, trips passed
+between levels, another sketch."""
 
 
 def moved(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
@@ -20,7 +21,7 @@ def moved(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Conf
     waiting = np.arange(len(configs))
     for _ in range(ROUNDS):
         tried = _changed(space, configs[waiting], rng)
-        good = space.legal(tried)
+        good = space.legal(tried) & (tried != configs[waiting]).any(axis=1)
         result[waiting[good]] = tried[good]
         waiting = waiting[~good]
         if not len(waiting):

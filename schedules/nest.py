@@ -1,12 +1,14 @@
 """Loop nests: what a schedule makes of a compute.
 
-Every stage has its own loops, outermost first, and stands either at the root or inside a loop of its consumer.
-A loop walks one *root* axis of its stage in steps: its variable is the absolute position on that axis, from the
-position of the enclosing loop of the same root to `min(that position + that loop's step, extent)`.  Steps of one root
-divide one another from the inside out, so a ragged end appears only where the axis itself ends.
+Every stage has its own loops, outermost first, and stands either at the root or inside a loop of
+its consumer.  A loop walks one *root* axis of its stage in steps: its variable is the absolute
+position on that axis, from the position of the enclosing loop of the same root to `min(that
+position + that loop's step, extent)`.  Steps of one root divide one another from the inside out, so
+a ragged end appears only where the axis itself ends.
 
-A stage inside a loop of its consumer computes the region that the loop's body reads: the hull of the index maps,
-of static size.  Start reading at `LoopNest`; `steps.py` changes nests, `regions` below infers what is computed where.
+A stage inside a loop of its consumer computes the region that the loop's body reads: the hull of
+the index maps, of static size.  Start reading at `LoopNest`; `steps.py` changes nests, `region`
+below infers what is computed where.
 """
 
 from collections.abc import Iterator
@@ -21,10 +23,14 @@ from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.target import Target
 
 LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
+Border = Literal["", "peel", "clip"]
 Scope = Literal["register", "task", "call", "load"]
 Layout = tuple[tuple[int, int], ...]
-"""Dimensions of a stored tensor from the slowest to the fastest, as (dimension, block): a dimension may stand twice,
-first with its block, then with 1: `((3, 32), (0, 1), (3, 1))` holds panels of 32 of dimension 3."""
+"""Dimensions of a stored tensor from the slowest to the fastest, as (dimension, block).
+
+A dimension may stand twice, first with its block, then with 1: `((3, 32), (0, 1), (3, 1))` holds
+panels of 32 of dimension 3.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Loop:
     root: str
     step: int
     kind: LoopKind = "serial"
-    border: Literal["", "peel", "clip"] = ""
+    border: Border = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class StageNest:
     scope: Scope = "call"
     """Where its results live when they are temporaries."""
     accumulate: str | None = None
-    """Its own loop inside which its results are held in registers; "" holds them over all its loops."""
+    """Its own loop inside which registers hold its results; "" holds them over all its loops."""
     layout: Layout = ()
     """How its results lie in memory, when not in registers; () is row-major."""
 
@@ -58,7 +64,10 @@ class StageNest:
         raise ScheduleError(f"stage {self.stage.name} has no loop {axis!r}; its loops are {names}")
 
     def sizes_inside(self, index: int, whole: dict[str, int]) -> dict[str, int]:
-        """Elements of each root that the body of loop `index` walks (at most); `whole` is the stage's region."""
+        """Elements of each root that the body of loop `index` walks at most.
+
+        `whole` is the stage's region.
+        """
         sizes = dict(whole)
         for loop in self.loops[: index + 1]:
             sizes[loop.root] = min(loop.step, sizes[loop.root])
@@ -162,7 +171,10 @@ def _needed(
 
 
 def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, int]:
-    """Size along each parallel axis of `producer` that `consumer` reads while it walks `inside` of its own axes."""
+    """Size along each parallel axis of `producer` that `consumer` reads.
+
+    `inside` is what the consumer walks of its own axes meanwhile.
+    """
     sizes = {a.name: 1 for a in producer.parallel}
     for load in reads(producer, consumer):
         for axis, index in zip(sizes, load.index, strict=True):
@@ -195,7 +207,7 @@ def is_in_own_order(stage: Stage) -> bool:
 
 
 def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
-    """Bytes of all temporary buffers of one execution of a stage, blocks rounded up; 0 in registers."""
+    """Bytes of all temporary buffers of a stage's execution, blocks rounded up; 0 in registers."""
     if stage.scope == "register":
         return 0
     shape = list(stored_shape(nest, stage))
@@ -207,7 +219,7 @@ def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
 
 
 def strides(layout: Layout, shape: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Elements between neighbours (for a block: between blocks) for each (dimension, block) of a layout."""
+    """Elements between neighbours (of a block: between blocks) of each dimension of a layout."""
     result, below = {}, 1
     blocks = {d: b for d, b in layout if b > 1}
     for dimension, block in reversed(layout or tuple((d, 1) for d in range(len(shape)))):
@@ -225,7 +237,7 @@ def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
 
 
 def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
-    """Dimensions in which some point of the stage loads from outside the tensor, or between its elements."""
+    """Dimensions in which some point of the stage loads from outside, or between elements."""
     shape, ranges = nest.compute.tensor(load.tensor).shape, index_ranges(stage)
     result = []
     for d, index in enumerate(load.index):
@@ -236,7 +248,7 @@ def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
 
 
 def interior(nest: LoopNest, stage: Stage, root: str, size: int) -> tuple[int, int]:
-    """Positions p of a parallel root, p..p+size-1, for which no load of the stage is guarded: least and largest p.
+    """Least and largest p with no load outside at the positions p..p+size-1 of a parallel root.
 
     An empty range (least > largest) says that there are none.
     """

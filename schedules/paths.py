@@ -1,7 +1,7 @@
 """The loops from the root of a nest to the body of its contraction, as arrays: one row a config.
 
-A path is what features, limits and digests are computed from, for thousands of configs at once; `path_of` reads the
-same arrays off one loop nest, which is how a property test binds the two.
+A path is what features, limits and digests are computed from, for thousands of configs at once;
+`path_of` reads the same arrays off one loop nest, which is how a property test binds the two.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Path:
-    """`(n, slots)`: from the outermost loop to the innermost.  Axes are numbered parallel first, then reduce."""
+    """`(n, slots)`: from the outermost loop to the innermost.
+
+    Axes are numbered parallel first, then reduce.
+    """
 
     axis: Ints
     trips: Ints
@@ -32,7 +35,7 @@ class Path:
     split_from: Ints
     """`(n,)`: first slot of the contraction's own loops."""
     packs: Ints
-    """`(n, operands)`: slot inside whose body the operand is packed, CALL_LEVEL, LOAD_LEVEL or NOT_PACKED."""
+    """`(n, operands)`: slot inside whose body the operand is packed, or one of the levels above."""
     panels: Ints
     """`(n, operands)`: elements of the innermost block of a pack, 1 where it has no blocks."""
     borders: Ints
@@ -40,7 +43,7 @@ class Path:
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
-    """`(n, slots + 1, axes)`: elements of each axis walked inside a slot; column 0 is the whole nest."""
+    """`(n, slots + 1, axes)`: elements of each axis walked inside a slot; column 0 is the nest."""
     n, slots = path.axis.shape
     axes = len(extents)
     sizes = np.ones((n, slots + 1, axes), dtype=np.int64)
@@ -60,7 +63,7 @@ def digest(path: Path) -> NDArray[np.uint64]:
         word = (path.axis[:, k] * 4 + path.kind[:, k]) * 1_000_003 + path.trips[:, k]
         step = (value ^ word.astype(np.uint64)) * prime
         value = np.where(path.trips[:, k] > 1, step, value)
-    # where something stands is counted in loops that iterate, so that empty levels do not tell nests apart
+    # where something stands is counted in loops that iterate: empty levels do not tell nests apart
     before = np.concatenate(
         [np.zeros((len(path.axis), 1), np.int64), np.cumsum(path.trips > 1, axis=1)], axis=1
     )

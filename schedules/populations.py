@@ -1,6 +1,7 @@
 """Configs of a contraction's space as arrays of numbers: their paths, and which of them are legal.
 
-Everything here states for thousands of configs at once what `sketch.py` and `limits.py` state for one.
+Everything here states for thousands of configs at once what `sketch.py` and `limits.py` state for
+one.
 """
 
 from dataclasses import dataclass, replace
@@ -149,18 +150,14 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
     take = np.take_along_axis
     tile_axis, tile_trips, tile_kind = _tile_slots(space, p, s)
     reduce_order = p.orders["reduce_order"]
-    axis = (
-        [p.orders[k] for k in ("task_order", "group_order", "tile_order")]
-        + [reduce_order + a] * 3
-        + [tile_axis]
-    )
-    trips = [take(t, o, 1) for t, o in zip(s.trips, axis, strict=False)]
+    parallel = [p.orders[k] for k in ("task_order", "group_order", "tile_order")]
+    axis = [*parallel, *[reduce_order + a] * 3, tile_axis]
+    trips = [take(t, o, 1) for t, o in zip(s.trips, parallel, strict=True)]
     trips += [take(t, reduce_order, 1) for t in s.reduce_trips] + [tile_trips]
     widths = (a, a, a, r, r, r)
     kinds = (PARALLEL, SERIAL, SERIAL, SERIAL, SERIAL, UNROLL)
     kind = [np.full((n, w), k) for w, k in zip(widths, kinds, strict=True)] + [tile_kind]
     chunks_first = (0, 1, 3, 2, 4, 5, 6)
-    operands = [x.tensor for x in c.operands]
     slots = np.array([NOT_PACKED, LOAD_LEVEL, CALL_LEVEL, a - 1, 2 * a - 1, 2 * a + r - 1])
     return Path(
         axis=_arranged(axis, p.chunked, chunks_first),
@@ -169,7 +166,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         held_from=np.where(p.chunked, 3 * a + r, 3 * a),
         split_from=np.where(p.chunked, 2 * a, 3 * a),
         packs=slots[p.packs],
-        panels=_panels(space, p, operands),
+        panels=_panels(space, p),
         borders=np.stack([p.clip.sum(axis=1), p.peel.sum(axis=1)], axis=1),
     )
 
@@ -193,14 +190,14 @@ def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints,
     return axis, trips, kind
 
 
-def _panels(space: "CpuSpace", p: Population, operands: list[str]) -> Ints:
-    """Block of each pack: whole vectors where the operand varies along the vector in a plain dimension."""
+def _panels(space: "CpuSpace", p: Population) -> Ints:
+    """Block of each pack: whole vectors where a plain dimension of the operand runs along them."""
     c = space.contraction
     result = np.ones(p.packs.shape, dtype=np.int64)
     names = [a.name for a in c.parallel]
     wide = np.take_along_axis(p.register, p.vector[:, None], 1)[:, 0] * space.lanes
-    for k, tensor in enumerate(operands):
-        blocked = np.array([max(b for _, b in layout(c, tensor, v, 2)) > 1 for v in names])
+    for k, x in enumerate(c.operands):
+        blocked = np.array([max(b for _, b in layout(c, x.tensor, v, 2)) > 1 for v in names])
         result[:, k] = np.where(blocked[p.vector] & (p.packs[:, k] > 0), wide, 1)
     return result
 
@@ -217,12 +214,8 @@ def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
     out = np.where(p.chunked, plain, tile * bodies)
     result = tile + across + 1 <= target.vector_registers
     result &= (core <= CODE_STATEMENTS) & (out <= CODE_STATEMENTS)
-    accumulator = BYTES[
-        space.contraction.compute.tensor(space.contraction.core.stores[0].tensor).dtype
-    ]
-    result &= ~p.chunked | (
-        np.prod(s.inside[1].astype(np.float64), axis=1) * accumulator <= TASK_BYTES
-    )
+    sums = np.prod(s.inside[1].astype(np.float64), axis=1) * BYTES[space.contraction.dtype]
+    result &= ~p.chunked | (sums <= TASK_BYTES)
     return result & _packs_fit(space, p, s)
 
 
@@ -237,34 +230,35 @@ def _tile(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
 def _ragged(space: "CpuSpace", s: Sizes) -> Ints:
     """Where the last register tile of an axis is smaller and written apart."""
     extents = np.array([a.extent for a in space.contraction.parallel])
-    return ((extents % s.width != 0) & (s.inside[1] > s.width)).astype(np.int64)
+    ragged: Ints = ((extents % s.width != 0) & (s.inside[1] > s.width)).astype(np.int64)
+    return ragged
 
 
 def _ragged_reduce(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+    """Where the last unrolled steps of a reduction are fewer and written apart."""
     extents = np.array([a.extent for a in space.contraction.reduce])
-    return ((extents % p.unroll != 0) & (s.chunk > p.unroll)).astype(np.int64)
+    ragged: Ints = ((extents % p.unroll != 0) & (s.chunk > p.unroll)).astype(np.int64)
+    return ragged
 
 
 def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     """Copies of the register tile: ragged ends and peeled borders of each axis multiply."""
     c, counts = space.contraction, 1 + _ragged(space, s)
+    tensors = [x.tensor for x in c.operands]
     for k, axis in enumerate(c.parallel):
-        rows = np.flatnonzero(p.peel[:, k])
-        for row in rows:
-            packed = frozenset(
-                x.tensor for x, level in zip(c.operands, p.packs[row], strict=True) if level
-            )
-            counts[row, k] += _border_tiles(
-                c, space.target, axis.name, int(s.width[row, k]), packed
-            )
-    return np.prod(counts, axis=1)
+        for row in np.flatnonzero(p.peel[:, k]):
+            packed = frozenset(t for t, at in zip(tensors, p.packs[row], strict=True) if at)
+            width = int(s.width[row, k])
+            counts[row, k] += _border_tiles(c, space.target, axis.name, width, packed)
+    bodies: Ints = np.prod(counts, axis=1)
+    return bodies
 
 
 @lru_cache(maxsize=4096)
 def _border_tiles(
     c: Contraction, target: Target, axis: str, width: int, packed: frozenset[str]
 ) -> int:
-    """Register tiles of an axis at which an operand that is not packed is read outside its tensor."""
+    """Register tiles of an axis at which an operand that is not packed is read outside."""
     visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
     low, high = interior(initial(c.compute, target), visible, axis, width)
     extent = c.core.extents[axis]
@@ -274,7 +268,7 @@ def _border_tiles(
 def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
     c = space.contraction
     result = np.ones(len(p.sketch), dtype=bool)
-    panels = _panels(space, p, [x.tensor for x in c.operands])
+    panels = _panels(space, p)
     for k, x in enumerate(c.operands):
         size = np.full(len(p.sketch), float(BYTES[x.dtype]))
         for d, extent in enumerate(_extents(space, p, s, x, k).T):
@@ -304,8 +298,8 @@ def _extents(space: "CpuSpace", p: Population, s: Sizes, x: Load, k: int) -> Int
     for e in x.index:
         unit = gcd(*(w for _, w in e.terms)) if e.terms else 1
         low, high = e.bounds(ranges)
-        span = 1 + sum(abs(w) // unit * (walked[:, numbers[a]] - 1) for a, w in e.terms)
-        result.append(
-            np.minimum(span, (high - low) // unit + 1) + np.zeros(len(p.sketch), dtype=np.int64)
-        )
+        span = np.ones(len(p.sketch), dtype=np.int64)
+        for a, w in e.terms:
+            span += abs(w) // unit * (walked[:, numbers[a]] - 1)
+        result.append(np.minimum(span, (high - low) // unit + 1))
     return np.stack(result, axis=1)

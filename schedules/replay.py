@@ -11,7 +11,10 @@ ALGORITHMS = ("direct",)
 
 
 def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
-    """The nest of a schedule.  Raises ScheduleError where a step does not apply or a limit is passed."""
+    """The nest of a schedule.
+
+    Raises ScheduleError where a step does not apply or a limit is passed.
+    """
     if schedule.algorithm not in ALGORITHMS:
         raise ScheduleError(
             f"expected an algorithm of {ALGORITHMS}, got {schedule.algorithm!r}: no nest to make"

@@ -1,10 +1,12 @@
-"""The parts a contraction's compute has for a scheduler: which stage reduces, which stores, what is read how.
+"""The parts a contraction's compute has for a scheduler.
 
+They are which stage reduces, which one stores, and what is read how.
 The rules know nothing of convolutions or matrix products, only of affine index maps.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 from hlotune.schedules.compute import Axis, Compute, Stage
 from hlotune.schedules.errors import UnsupportedKernel
@@ -15,7 +17,10 @@ from hlotune.schedules.target import Target
 
 @dataclass(frozen=True)
 class Contraction:
-    """A reduction (`core`) whose results one last stage (`out`) reads point by point; other stages come before."""
+    """A reduction (`core`) whose results one last stage (`out`) reads point by point.
+
+    Other stages come before.
+    """
 
     compute: Compute
     core: Stage
@@ -30,6 +35,11 @@ class Contraction:
         return self.core.reduce
 
     @cached_property
+    def dtype(self) -> str:
+        """Element type of the sums."""
+        return self.compute.tensor(self.core.stores[0].tensor).dtype
+
+    @cached_property
     def operands(self) -> tuple[Load, ...]:
         """Loads of the core from arrays that it loads once: these can be packed."""
         tensors = [x.tensor for x in self.core.loads]
@@ -42,16 +52,12 @@ class Contraction:
     def stride(self, load: Load, axis: str) -> int:
         """Elements of memory between what neighbouring points of an axis load."""
         strides = self.compute.tensor(load.tensor).strides
-        return sum(
-            e.coefficients.get(axis, 0) * s for e, s in zip(load.index, strides, strict=True)
-        )
+        return _stride(load.index, strides, axis)
 
     def out_stride(self, axis: str) -> int:
+        """Elements of memory between what neighbouring points of an axis store."""
         store = self.out.stores[0]
-        strides = self.compute.tensor(store.tensor).strides
-        return sum(
-            e.coefficients.get(axis, 0) * s for e, s in zip(store.index, strides, strict=True)
-        )
+        return _stride(store.index, self.compute.tensor(store.tensor).strides, axis)
 
     def windowed(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Parallel and reduce axes along which some load of the core leaves its tensor."""
@@ -75,9 +81,11 @@ class Contraction:
         return tuple(_extent(e, ranges) for e in load.index)
 
 
-def _extent(index: Affine, ranges: dict[str, tuple[int, int]]) -> int:
-    from math import gcd
+def _stride(index: tuple[Affine, ...], strides: tuple[int, ...], axis: str) -> int:
+    return sum(e.coefficients.get(axis, 0) * s for e, s in zip(index, strides, strict=True))
 
+
+def _extent(index: Affine, ranges: dict[str, tuple[int, int]]) -> int:
     low, high = index.bounds(ranges)
     unit = gcd(*(c for _, c in index.terms)) if index.terms else 1
     return (high - low) // unit + 1
@@ -97,16 +105,16 @@ def contraction(compute: Compute) -> Contraction:
             "the kernel stays with the default compiler"
         )
     core = sources[0]
-    identity = tuple(Affine.axis(a.name) for a in core.parallel)
-    direct = all(x.index == identity for x in out.loads if x.tensor == core.stores[0].tensor)
-    if (
-        not direct
-        or core.parallel != out.parallel
-        or core.combine != "sum"
-        or len(core.stores) != 1
-    ):
+    if not _is_one_sum_read_point_by_point(core, out):
         raise UnsupportedKernel(
             "expected the last stage to read the one sum of the reduction point by point: "
             "the kernel stays with the default compiler"
         )
     return Contraction(compute, core, out)
+
+
+def _is_one_sum_read_point_by_point(core: Stage, out: Stage) -> bool:
+    identity = tuple(Affine.axis(a.name) for a in core.parallel)
+    direct = all(x.index == identity for x in out.loads if x.tensor == core.stores[0].tensor)
+    is_one_sum = core.combine == "sum" and len(core.stores) == 1
+    return direct and core.parallel == out.parallel and is_one_sum

@@ -1,4 +1,7 @@
-"""A schedule: an algorithm and a tuple of steps.  Data; equal when their JSON is equal; replayed by `nest.replay`."""
+"""A schedule: an algorithm and a tuple of steps.
+
+Schedules are data, equal when their JSON is equal; `replay.py` makes loop nests of them.
+"""
 
 import json
 from dataclasses import dataclass, fields
@@ -13,9 +16,10 @@ XLA = "xla"
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`algorithm` is `direct`, ..., or `xla`: leave the kernel to the default compiler (then there are no steps)."""
+    """How a kernel is computed: an algorithm, and the steps that make its loop nest."""
 
     algorithm: str
+    """`direct`, or `xla`: the kernel is left to the default compiler, and there are no steps."""
     steps: tuple[Step, ...] = ()
 
     def to_json(self) -> str:
@@ -40,7 +44,7 @@ DEFAULT = Schedule(XLA)
 
 
 def _step(name: str, *values: Any) -> Step:
-    step: Step = STEPS[name](*values)
+    step = STEPS[name](*values)
     for (field, kind), value in zip(_kinds(name).items(), values, strict=True):
         if not _fits(value, kind):
             raise TypeError(f"{name} takes as {field} a value of type {kind}, not {value!r}")

@@ -1,11 +1,11 @@
 """Sketches of a contraction on a CPU, and the steps that a filled-in sketch stands for.
 
-Each parallel axis is split into tasks, groups, blocks and a register tile, each reduce axis into chunks, steps and an
-unrolled part:
+Each parallel axis is split into tasks, groups, blocks and a register tile, each reduce axis into
+chunks, steps and an unrolled part:
 
     parallel a.0 ...            tasks, one of the axes outermost
-      a.1 ...                   groups                              <- packs for a "task" stand here, before the groups
-        a.2 ...                 register tiles of a block           <- packs for a "block"
+      a.1 ...                   groups                         <- before them packs for a "task"
+        a.2 ...                 register tiles of a block      <- before them packs for a "block"
           registers = 0
           r.0 ..  r.1 ..        the reduction
             r.2 .. a.3 .. v     unrolled: rows x vectors
@@ -38,10 +38,12 @@ PACK_LEVELS = ("none", "load", "call", "task", "block", "chunk")
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """The structure: vectorized axis, whether reductions are cut into chunks, where each operand is packed."""
+    """The structure: what is vectorized, how reductions run, where each operand is packed."""
 
     vector: str
+    """The vectorized axis."""
     chunked: bool
+    """Whether reductions are cut into chunks."""
     packs: tuple[tuple[str, str], ...]
     """(tensor, level of PACK_LEVELS) for each operand that may be packed."""
 
@@ -151,7 +153,7 @@ def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
 
 
 def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
-    """Panels of whole vectors for an operand that varies along the vector; its own order for one that does not."""
+    """Panels of whole vectors where an operand varies along the vector, else its own order."""
     load = next(x for x in c.operands if x.tensor == tensor)
     along = [d for d, e in enumerate(load.index) if vector in e.coefficients]
     rest = [d for d in range(len(load.index)) if d not in along]
@@ -161,7 +163,7 @@ def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
 
 
 def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:
-    """Clips and peels; one that no load needs any more, since its operand is packed, is left out."""
+    """Clips and peels, but for those that no load needs since its operand is packed."""
     packed = {tensor for tensor, level in sketch.packs if level != "none"}
     needed = {
         a

@@ -14,8 +14,8 @@ Configs = NDArray[np.int32]
 class Space(Protocol):
     """All schedules of one kernel on one target, as integer rows.
 
-    Every row that `sample` or `neighbours` returns is legal.  `features` returns one fixed-length float32 row a
-    config, `(n, FEATURES)`; they belong to the loop nest, not to the knobs.
+    Every row that `sample` or `neighbours` returns is legal.  `features` returns one fixed-length
+    float32 row a config, `(n, FEATURES)`; they belong to the loop nest, not to the knobs.
     """
 
     @property
@@ -26,7 +26,10 @@ class Space(Protocol):
     def sample(self, n: int, rng: np.random.Generator) -> Configs: ...
 
     def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
-        """One legal neighbour of each config: a knob moved, a factor passed between levels, a sketch changed."""
+        """One legal neighbour of each config.
+
+        A knob is moved, a factor passed between levels, or the sketch changed.
+        """
         ...
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]: ...
@@ -34,7 +37,7 @@ class Space(Protocol):
     def schedule(self, config: NDArray[np.int32]) -> Schedule: ...
 
     def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
-        """The config whose schedule this is, or the nearest one of the space; None where no sketch fits."""
+        """The config with this schedule, or the nearest one; None where no sketch fits."""
         ...
 
     def features(self, configs: Configs) -> NDArray[np.float32]: ...

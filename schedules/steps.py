@@ -1,23 +1,25 @@
-"""Scheduling primitives: frozen values, pure functions on loop nests, which raise where they do not apply.
+"""Scheduling primitives: frozen values whose `apply` is a pure function on loop nests.
 
-Each docstring shows the nest before -> after.  A step looks only at what it changes; limits that hang on several
-steps at once (registers, scratch, code size) are in `limits.py`.
+It raises ScheduleError where the step does not apply.  Each docstring shows the nest before ->
+after.  A step looks only at what it changes; limits that hang on several steps at once (registers,
+scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`.
 """
 
 from dataclasses import dataclass, replace
-from math import gcd
-from typing import Protocol
+from typing import get_args
 
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Load, map_loads
-from hlotune.schedules.nest import Layout, Loop, LoopNest, StageNest, guarded, index_ranges, reads
-
-
-class Step(Protocol):
-    def apply(self, nest: LoopNest) -> LoopNest:
-        """Raises ScheduleError where the step does not apply."""
-        ...
+from hlotune.schedules.nest import (
+    Border,
+    Loop,
+    LoopKind,
+    LoopNest,
+    StageNest,
+    guarded,
+    is_in_own_order,
+    reads,
+)
+from hlotune.schedules.packing import Pack as Pack
 
 
 def _require(condition: bool, step: str, message: str) -> None:
@@ -55,7 +57,7 @@ class Split:
         loops = tuple(
             replace(s.loops[k], axis=f"{self.axis}.{n}", step=x) for n, x in enumerate(steps)
         )
-        return nest.put(replace(s, loops=s.loops[:k] + loops + s.loops[k + 1 :]))
+        return nest.put(replace(s, loops=(*s.loops[:k], *loops, *s.loops[k + 1 :])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,11 @@ class Reorder:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Runs the iterations of the outermost loops as tasks, down to `axis`; the tasks are numbered row by row.
+    """Runs the iterations of the outermost loops as tasks, down to `axis`.
 
     for i: for j: s   ->  Parallel("i")  ->  parallel i: for j: s
+
+    The tasks are numbered row by row.
     """
 
     stage: str
@@ -187,7 +191,8 @@ class ComputeAt:
             _require(
                 loop.kind in ("serial", "parallel"), "compute_at", f"{loop.axis} is {loop.kind}"
             )
-        _check_identity(s.stage)
+        ordered = is_in_own_order(s.stage)
+        _require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
         return nest.put(replace(s, at=(self.consumer, self.axis), scope="task"))
 
 
@@ -197,9 +202,9 @@ class Accumulate:
 
     for i: for r: c[i] += a[i, r]   ->   for i: x = 0; for r: x += a[i, r]; c[i] = x
 
-    All loops over parallel axes inside must be unrolled or vectorized.  Where reduction loops stand outside, the
-    registers are loaded from the result and stored back.  With "" the whole region lives in registers, for a consumer
-    that reads it there.
+    All loops over parallel axes inside must be unrolled or vectorized.  Where reduction loops stand
+    outside, the registers are loaded from the result and stored back.  With "" the whole region
+    lives in registers, for a consumer that reads it there.
     """
 
     stage: str
@@ -271,126 +276,18 @@ class Peel:
         return nest.put(_border(s, k, "peel"))
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """Copies what a stage loads from a tensor into a buffer of its own layout, inside a loop or ahead of it.
-
-    for i: for j: s(x[j, i])   ->   for i: {for j: p[j] = x[j, i]; for j: s(p[j])}
-
-    The copy holds padding and inserted zeros as values, so that the stage loads without checks.  `consumer` and
-    `axis` say inside which loop; with consumer "" the axis is "call" (once a call) or "load" (once, when the program
-    is loaded: only for constants).  `layout` is in dimensions of the tensor; the last one is copied in vectors.
-    """
-
-    stage: str
-    tensor: str
-    consumer: str
-    axis: str
-    layout: Layout
-    lanes: int
-
-    def apply(self, nest: LoopNest) -> LoopNest:
-        user = nest.stage(self.stage)
-        candidates = [x for x in user.stage.loads if x.tensor == self.tensor]
-        _require(
-            len(candidates) == 1,
-            "pack",
-            f"expected one load of {self.tensor}, found {len(candidates)}",
-        )
-        self._check(nest, candidates[0])
-        compute, packed = _packed(nest.compute, user.stage, candidates[0])
-        at = (self.consumer, self.axis) if self.consumer else None
-        scope = "task" if self.consumer else self.axis
-        loops = _copy_loops(packed, self.layout, self.lanes)
-        copy = StageNest(packed, loops, at, scope, None, self.layout)  # type: ignore[arg-type]
-        new_user = replace(user, stage=compute.stage(self.stage))
-        k = nest.stages.index(user)
-        return LoopNest(
-            compute, nest.target, nest.stages[:k] + (copy, new_user) + nest.stages[k + 1 :]
-        )
-
-    def _check(self, nest: LoopNest, load: Load) -> None:
-        dimensions = sorted(d for d, block in self.layout if block == 1)
-        _require(
-            dimensions == list(range(len(load.index))),
-            "pack",
-            f"layout {self.layout} leaves a dimension out",
-        )
-        for d, block in self.layout:
-            _require(
-                block == 1 or len(load.index[d].terms) == 1,
-                "pack",
-                f"dimension {d} is a window: no blocks",
-            )
-        if self.consumer:
-            consumer = nest.stage(self.consumer)
-            for loop in consumer.loops[: consumer.index(self.axis) + 1]:
-                _require(loop.kind in ("serial", "parallel"), "pack", f"{loop.axis} is {loop.kind}")
-            return
-        _require(
-            self.axis in ("call", "load"), "pack", f"expected 'call' or 'load', got {self.axis!r}"
-        )
-        role = nest.compute.tensor(self.tensor).role
-        _require(self.axis == "call" or role == "constant", "pack", f"{self.tensor} is no constant")
+def _kind(s: StageNest, k: int, kind: LoopKind) -> StageNest:
+    return _with_loop(s, k, replace(s.loops[k], kind=kind))
 
 
-def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
-    """The compute with a copying stage for one load, in coordinates in which the user needs no checks."""
-    name = f"{load.tensor}.packed"
-    axes, source, place = [], [], []
-    for d, index in enumerate(load.index):
-        low, high = index.bounds(index_ranges(user))
-        unit = gcd(*(c for _, c in index.terms)) if index.terms else 1
-        axes.append(Axis(f"p{d}", (high - low) // unit + 1))
-        source.append(Affine.of({f"p{d}": unit}, low))
-        place.append(
-            Affine.of({a: c // unit for a, c in index.terms}, (index.constant - low) // unit)
-        )
-    inner = Load(load.tensor, tuple(source), load.dtype, load.divisors, load.outside)
-    store = Store(name, tuple(Affine.axis(a.name) for a in axes))
-    stage = Stage(name, tuple(axes), (), (store,), (inner,))
-    tensor = Tensor(name, tuple(a.extent for a in axes), load.dtype, "temporary")
-    outer = Load(name, tuple(place), load.dtype)
-    changed = replace(user, values=tuple(map_loads(v, {load: outer}) for v in user.values))
-    k = compute.stages.index(user)
-    stages = compute.stages[:k] + (stage, changed) + compute.stages[k + 1 :]
-    return Compute((*compute.tensors, tensor), stages), stage
+def _border(s: StageNest, k: int, border: Border) -> StageNest:
+    return _with_loop(s, k, replace(s.loops[k], border=border))
 
 
-def _copy_loops(stage: Stage, layout: Layout, lanes: int) -> tuple[Loop, ...]:
-    """Loops of a copy in the order of its layout, the fastest dimension in vectors."""
-    loops = [
-        Loop(
-            f"p{d}.0" if block > 1 else (f"p{d}.1" if (d, 1) != (d, block) else f"p{d}"),
-            f"p{d}",
-            block,
-        )
-        for d, block in layout
-    ]
-    last = loops[-1].root
-    vector = [Loop(f"{last}.v", last, lanes), Loop(f"{last}.l", last, 1, "vectorize")]
-    return tuple(loops[:-1] + vector)
+def _with_loop(s: StageNest, k: int, loop: Loop) -> StageNest:
+    return replace(s, loops=(*s.loops[:k], loop, *s.loops[k + 1 :]))
 
 
-def _check_identity(stage: Stage) -> None:
-    expected = tuple(Affine.axis(a.name) for a in stage.parallel)
-    for store in stage.stores:
-        _require(
-            store.index == expected,
-            "compute_at",
-            f"{stage.name} does not store along its axes in order",
-        )
-
-
-def _kind(s: StageNest, k: int, kind: str) -> StageNest:
-    return replace(s, loops=s.loops[:k] + (replace(s.loops[k], kind=kind),) + s.loops[k + 1 :])  # type: ignore[arg-type]
-
-
-def _border(s: StageNest, k: int, border: str) -> StageNest:
-    return replace(s, loops=s.loops[:k] + (replace(s.loops[k], border=border),) + s.loops[k + 1 :])  # type: ignore[arg-type]
-
-
-STEPS: dict[str, type] = {
-    c.__name__: c
-    for c in (Split, Reorder, Parallel, Vectorize, Unroll, ComputeAt, Accumulate, Clip, Peel, Pack)
-}
+Step = Split | Reorder | Parallel | Vectorize | Unroll | ComputeAt | Accumulate | Clip | Peel | Pack
+STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
+"""By the names that stand in schedules' JSON."""

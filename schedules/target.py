@@ -46,7 +46,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
-    """What was measured on a target; recorded, never hashed.  Peaks are for all threads of the target."""
+    """What was measured on a target; recorded, never hashed.
+
+    Peaks are for all threads of the target.
+    """
 
     flops_per_s: dict[str, float]
     """Multiply-add peak by element type, two operations each."""

@@ -14,7 +14,7 @@ from hlotune.costmodel.model import CostModel
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.history import History, Times, row_hash, scores
 from hlotune.search.memory import packed, unpacked
-from hlotune.search.random_search import batch_rng, filled, first_configs
+from hlotune.search.random_search import batch_rng, filled, legal_rows
 
 CHAINS = 2048
 STEPS = 10
@@ -42,14 +42,14 @@ class Annealing:
         space: Space,
         model: CostModel,
         entropy: tuple[int, ...],
-        seeds: Configs,
+        first: Configs,
         *,
         chains: int = CHAINS,
         steps: int = STEPS,
     ) -> None:
         self._space, self._model, self._entropy = space, model, entropy
         self._count, self._steps = chains, steps
-        self._first = first_configs(space, seeds)
+        self._first = legal_rows(space, first)
         self._chains: Configs = np.empty((0, self._first.shape[1]), np.int32)
         self.epsilon = EPSILON
         self.history = History(space)

@@ -9,7 +9,7 @@ from hlotune.costmodel.model import CostModel
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
-from hlotune.search.random_search import batch_rng, filled, first_configs
+from hlotune.search.random_search import batch_rng, filled, legal_rows
 
 CENTRES = 4
 """Best configs whose neighbours are tried, the best one's first."""
@@ -19,11 +19,11 @@ DRAWS = 256
 
 class Descent:
     def __init__(
-        self, space: Space, model: CostModel, entropy: tuple[int, ...], seeds: Configs
+        self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
     ) -> None:
         self._space, self._model = space, model
         self._entropy = (*entropy, 0xDE5CE)  # other numbers than the searcher's whose work it ends
-        self._first = first_configs(space, seeds)
+        self._first = legal_rows(space, first)
         self.history = History(space)
 
     def propose(self, n: int) -> Configs:

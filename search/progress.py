@@ -44,7 +44,7 @@ class Batch:
     """Best of the kernel; None as long as everything failed."""
     default_s: float
     gflops: float | None
-    """Of the best, padding counted."""
+    """Of the best; arithmetic on padding does not count."""
     peak_share: float | None
     """Of the target's measured peak for the kernel's type."""
     rank_correlation: float
@@ -68,6 +68,9 @@ class Finished:
     won: int
     kernels: int
     speedup: float | None
+    """Of the whole program, and the ends of its 95 % interval; None where it was not timed."""
+    speedup_low: float | None
+    speedup_high: float | None
     wall_s: float
 
 

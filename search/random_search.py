@@ -1,4 +1,4 @@
-"""The honest rival: distinct legal configs at random, the heuristic and the seeds first."""
+"""The honest rival: distinct legal configs at random, after those to be measured first."""
 
 import numpy as np
 
@@ -15,10 +15,10 @@ class RandomSearch:
     """Takes the model for the sake of the role, and does not ask it."""
 
     def __init__(
-        self, space: Space, model: CostModel, entropy: tuple[int, ...], seeds: Configs
+        self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
     ) -> None:
         self._space, self._entropy = space, entropy
-        self._first = first_configs(space, seeds)
+        self._first = legal_rows(space, first)
         self.history = History(space)
 
     def propose(self, n: int) -> Configs:
@@ -40,10 +40,9 @@ def batch_rng(entropy: tuple[int, ...], observed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([*entropy, observed]))
 
 
-def first_configs(space: Space, seeds: Configs) -> Configs:
-    """What is measured before anything is searched: the heuristic, then seeds, where legal."""
-    rows = np.concatenate([space.heuristic()[None, :], seeds]).astype(np.int32)
-    return rows[space.legal(rows)]
+def legal_rows(space: Space, first: Configs) -> Configs:
+    """Of what is to be measured before anything is searched, what is legal today."""
+    return first[space.legal(first)].astype(np.int32)
 
 
 def filled(

@@ -33,7 +33,7 @@ class Searcher(Protocol):
 
 
 Make = Callable[[Space, CostModel, tuple[int, ...], Configs], Searcher]
-"""(space, model, entropy of all random numbers, configs to measure first)."""
+"""(space, model, entropy of all random numbers, configs to measure before any other)."""
 
 SEARCHERS: dict[str, Make] = {
     "annealing": Annealing,

@@ -29,7 +29,7 @@ from hlotune.search.spending import Contest, Spending
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.finals import Final, Paired, Summary
+from hlotune.tuning_logs.finals import Final, Summary, Whole
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
@@ -90,31 +90,31 @@ class Session:
             skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
         )
 
-    def finished(
-        self, result: TuneResult, compare_whole: Callable[[], Paired | None]
-    ) -> TuneResult:
+    def finished(self, result: TuneResult, compare_whole: Callable[[], Whole | None]) -> TuneResult:
         """Compares the whole program where anything was won, and closes the run.
 
         An interrupted run stays open and is not measured any further.
         """
+        try:
+            whole = compare_whole() if result.won and not self.interrupted else None
+        except KeyboardInterrupt:
+            self.interrupted, whole = True, None
+        wall_s = time.monotonic() - self.start_s
+        result = replace(result, wall_s=wall_s, interrupted=self.interrupted)
         if not self.interrupted:
-            whole = compare_whole() if result.won else None
-            wall_s = time.monotonic() - self.start_s
-            self.database.finish_run(self.run, Summary(wall_s=wall_s, whole=whole))
-            result = replace(result, wall_s=wall_s)
-            if whole:
-                result = replace(
-                    result,
-                    speedup=whole.speedup,
-                    speedup_low=whole.low,
-                    speedup_high=whole.high,
-                )
+            self.database.finish_run(self.run, summary(wall_s, whole))
+        if whole and (paired := whole.paired):
+            result = replace(
+                result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high
+            )
         self.progress(
             Finished(
                 trials=result.trials,
                 won=len(result.won),
                 kernels=len(result.kernels),
                 speedup=result.speedup,
+                speedup_low=result.speedup_low,
+                speedup_high=result.speedup_high,
                 wall_s=result.wall_s,
             )
         )
@@ -158,7 +158,7 @@ class Session:
     def _tuner(self, group: int, task: Task) -> KernelTuner:
         kernel, space, model = task.kernel, task.space, self.experience.model
         entropy = (self.seed, int(kernel.key, 16))
-        seeds = self._seeds(kernel, space)
+        first = self._first(kernel, space)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(self.run, kernel, trials, batch=batch, state=state)
@@ -166,8 +166,8 @@ class Session:
         return KernelTuner(
             kernel,
             space,
-            searcher=self.make(space, model, entropy, seeds),
-            finisher=Descent(space, model, entropy, seeds),
+            searcher=self.make(space, model, entropy, first),
+            finisher=Descent(space, model, entropy, first),
             experience=self.experience,
             group=group,
             builder=self.builder,
@@ -177,12 +177,11 @@ class Session:
             numerics=self.numerics,
         )
 
-    def _seeds(self, kernel: Kernel, space: Space) -> Configs:
-        """Schedules from other conditions and kin of the kernel, as configs of this space."""
+    def _first(self, kernel: Kernel, space: Space) -> Configs:
+        """The heuristic, then schedules from other conditions and kin of the kernel, as configs."""
         schedules = self.database.seeds(kernel, **self.under)
         located = [c for s in schedules if (c := space.locate(s)) is not None]
-        width = len(space.heuristic())
-        return np.array(located, np.int32).reshape(len(located), width)
+        return np.array([space.heuristic(), *located], np.int32)
 
     def _finals(self, contests: Sequence[Contest], limits: Limits) -> list[Final | None]:
         """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""
@@ -211,6 +210,17 @@ class Session:
         if late or self.interrupted:
             return 0 if hopeless else FEWEST_PAIRS
         return FEWEST_PAIRS if hopeless else PAIRS
+
+
+def summary(wall_s: float, whole: Whole | None) -> Summary:
+    if whole is None:
+        return Summary(wall_s=wall_s)
+    return Summary(
+        wall_s=wall_s,
+        whole=whole.paired,
+        error=whole.error,
+        default_error=whole.default_error,
+    )
 
 
 def kernel_result(

@@ -11,6 +11,7 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import space_of
 from hlotune.schedules.errors import TargetError, UnsupportedKernel
+from hlotune.schedules.flops import flops_of
 from hlotune.schedules.space import Space
 from hlotune.schedules.target import Kind, Target
 
@@ -26,8 +27,8 @@ class Task:
 
     @property
     def flops(self) -> int:
-        """Arithmetic of one run of the kernel; padding is counted."""
-        return sum(s.flops for s in self.compute.stages)
+        """Arithmetic of one run of the kernel, without padding and inserted zeros."""
+        return flops_of(self.compute)
 
     @property
     def dtype(self) -> str:

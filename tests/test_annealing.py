@@ -20,7 +20,7 @@ from hlotune.search.annealing import (
 )
 from hlotune.search.history import History, row_hash, scores
 from hlotune.search.random_search import RandomSearch
-from tests.toy import ToySpace, TrueModel, no_seeds
+from tests.toy import ToySpace, TrueModel, heuristic_first, no_configs
 
 MILLION = (10,) * 6
 
@@ -34,7 +34,7 @@ class Liar(TrueModel):
 
 def started(space: ToySpace, model: TrueModel, **sizes: int) -> Annealing:
     """An annealer that has measured a first batch of eight."""
-    annealing = Annealing(space, model, (space.seed, 1), no_seeds(space), **sizes)
+    annealing = Annealing(space, model, (space.seed, 1), heuristic_first(space), **sizes)
     first = annealing.propose(8)
     annealing.observe(first, space.times_s(first))
     model.asked = 0
@@ -56,7 +56,7 @@ def test_random_search_does_not_find_it_in_20000_trials() -> None:
     found = 0
     for seed in range(10):
         space = ToySpace(MILLION, seed)
-        search = RandomSearch(space, TrueModel(space), (seed, 1), no_seeds(space))
+        search = RandomSearch(space, TrueModel(space), (seed, 1), heuristic_first(space))
         times = space.times_s(search.propose(20_000))
         found += times.min() == space.times_s(space.best[None, :])[0]
     assert found <= 3
@@ -96,7 +96,7 @@ def test_chains_go_on_where_they_were_left() -> None:
 
 def test_the_best_measured_configs_are_starting_points() -> None:
     space = ToySpace((100,) * 8, seed=1)
-    annealing = Annealing(space, TrueModel(space), (0,), no_seeds(space), chains=64, steps=1)
+    annealing = Annealing(space, TrueModel(space), (0,), heuristic_first(space), chains=64, steps=1)
     known = space.best[None, :]
     annealing.observe(known, space.times_s(known))
     near = np.count_nonzero(annealing.propose(16) != known, axis=1)
@@ -151,7 +151,7 @@ def test_a_good_model_keeps_the_random_share_small() -> None:
 def test_before_any_time_is_known_batches_are_random_and_the_model_is_not_asked() -> None:
     space = ToySpace(MILLION)
     model = TrueModel(space)
-    annealing = Annealing(space, model, (0,), no_seeds(space))
+    annealing = Annealing(space, model, (0,), heuristic_first(space))
     for _ in range(2):
         batch = annealing.propose(16)
         annealing.observe(batch, np.full(16, np.nan))
@@ -159,13 +159,13 @@ def test_before_any_time_is_known_batches_are_random_and_the_model_is_not_asked(
     assert model.asked == 0
 
 
-def test_seeds_that_were_not_measured_are_proposed_even_when_times_are_known() -> None:
+def test_first_configs_that_were_not_measured_are_proposed_even_when_times_are_known() -> None:
     space = ToySpace(MILLION)
-    seeds = space.sample(3, np.random.default_rng(5))
-    annealing = Annealing(space, RandomModel(), (0,), seeds)
+    first = space.sample(3, np.random.default_rng(5))
+    annealing = Annealing(space, RandomModel(), (0,), first)
     known = space.sample(4, np.random.default_rng(6))
     annealing.observe(known, space.times_s(known))
-    np.testing.assert_array_equal(annealing.propose(16)[1:4], seeds)
+    np.testing.assert_array_equal(annealing.propose(16)[:3], first)
 
 
 def test_configs_of_one_loop_nest_are_measured_once() -> None:
@@ -176,8 +176,8 @@ def test_configs_of_one_loop_nest_are_measured_once() -> None:
             return row_hash(configs[:, :-1])
 
     space = Folded((4, 4, 50))
-    annealing = Annealing(space, TrueModel(space), (0,), no_seeds(space), chains=64, steps=4)
-    measured = no_seeds(space)
+    annealing = Annealing(space, TrueModel(space), (0,), heuristic_first(space), chains=64, steps=4)
+    measured = no_configs(space)
     for _ in range(4):
         batch = annealing.propose(8)
         annealing.observe(batch, space.times_s(batch))

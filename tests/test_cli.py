@@ -26,6 +26,9 @@ COMMANDS = [
     "db stats",
     "db export",
     "db import",
+    "db merge",
+    "db prune",
+    "db check",
 ]
 
 

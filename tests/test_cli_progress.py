@@ -31,7 +31,11 @@ BATCH = Batch(
     remaining_s=50.0,
 )
 KERNEL = KernelStarted(label="dot 64x784x512", index=1, count=3, default_s=2e-4, known_trials=0)
-FINISHED = Finished(trials=64, won=1, kernels=3, speedup=1.25, wall_s=60.4)
+FINISHED = Finished(
+    trials=64, won=1, kernels=3, speedup=1.25, speedup_low=1.2, speedup_high=1.3, wall_s=60.4
+)
+UNCLEAR = replace(FINISHED, speedup_low=0.9)
+UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,9 @@ FINISHED = Finished(trials=64, won=1, kernels=3, speedup=1.25, wall_s=60.4)
         (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
         (Finalising(kernels=3, interrupted=True), "interrupted: comparing 3 champions"),
-        (FINISHED, "64 trials in 60 s: 1 of 3 kernels won, whole program 1.25x"),
+        (FINISHED, "64 trials in 60 s: 1 of 3 kernels won, whole program: 1.25x (95 %"),
+        (UNCLEAR, "1 of 3 kernels won, whole program: no difference proven"),
+        (UNTIMED, "64 trials in 60 s: 1 of 3 kernels won"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -1,16 +1,22 @@
 """Commands that read a database, on one with a won kernel, a kept default and a failure."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hlotune.cli.main import run_command
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
+from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
+from hlotune.schedules.cpu import space_of
+from hlotune.schedules.features import NAMES
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps import Split
 from hlotune.tuning_logs.database import Database
@@ -42,10 +48,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def stage_of(kernel: Any) -> str:
-    from hlotune.hlo.canonical import graph_of
-    from hlotune.hlo.to_compute import compute_of
-
+def stage_of(kernel: Kernel) -> str:
     return compute_of(graph_of(kernel)).stages[0].name
 
 
@@ -126,6 +129,88 @@ def test_show_prints_text_decision_and_fastest_schedule(
     assert "stablehlo.dot_general" in text
     assert "tuned: 2.00x" in text and "fastest: 100 us" in text
     assert "before any step" in text and "Split(" in text
+
+
+def test_show_has_the_machine_code_in_text(capsys: pytest.CaptureFixture[str], path: str) -> None:
+    key = sites(load(PROGRAM))[0].kernel.key
+    text = said(capsys, "show", key[:6], "--llvm", "--asm", "--db", path)
+    assert "define i32 @kernel(ptr" in text
+    assert ".globl\tkernel" in text
+    data = parsed(capsys, "show", key[:6], "--llvm", "--db", path)
+    assert data["assembly"] is None and data["llvm"].count("@kernel") == 1
+
+
+def test_show_names_the_features_of_a_schedule_of_the_space(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    kernel = sites(load(PROGRAM))[0].kernel
+    space = space_of(compute_of(graph_of(kernel)), host_target())
+    schedule = space.schedule(space.heuristic())
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain())
+        trial = Trial(Candidate(kernel, schedule), Measurement(samples_s=(1e-4,)))
+        database.add(run, kernel, [trial], batch=0)
+    data = parsed(capsys, "show", kernel.key, "--features", "--db", str(tmp_path / "a.db"))
+    assert list(data["features"]) == list(NAMES)
+    assert data["space_size"] == space.size
+    text = said(capsys, "show", kernel.key, "--features", "--db", str(tmp_path / "a.db"))
+    assert "register_share" in text
+
+
+def test_show_refuses_features_of_a_schedule_that_the_space_has_not(
+    capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    key = sites(load(PROGRAM))[0].kernel.key
+    assert run_command(["show", key, "--features", "--db", path]) == 2
+    assert "expected a schedule of today's space" in capsys.readouterr().err
+
+
+def test_show_has_no_details_where_nothing_of_ours_ran(
+    capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    kept = sites(load(PROGRAM))[1].kernel.key
+    assert "fastest: nothing ran here" in said(capsys, "show", kept, "--db", path)
+    assert run_command(["show", kept, "--asm", "--db", path]) == 1
+    assert "expected a schedule of ours that ran on this machine" in capsys.readouterr().err
+
+
+def test_a_merged_database_brings_its_rows_once(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    copy = str(tmp_path / "copy.db")
+    first = parsed(capsys, "db", "merge", path, "--db", copy)["added"]
+    assert first["trials"] == 3 and first["finals"] == 2
+    again = parsed(capsys, "db", "merge", path, "--db", copy)["added"]
+    assert set(again.values()) == {0}
+    assert "trials" in said(capsys, "db", "merge", path, "--db", copy)
+
+
+def test_a_missing_database_is_not_merged(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    files = str(tmp_path / "none.db"), str(tmp_path / "a.db")
+    assert run_command(["db", "merge", files[0], "--db", files[1]]) == 2
+    assert "expected a file, found none" in capsys.readouterr().err
+
+
+def test_prune_drops_failures_and_all_but_the_fastest(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    copy = str(shutil.copy(path, tmp_path / "copy.db"))
+    assert said(capsys, "db", "prune", "--keep", "1", "--db", copy) == "2 trials dropped\n"
+    assert parsed(capsys, "db", "prune", "--keep", "1", "--db", copy) == {"dropped_trials": 0}
+
+
+def test_check_finds_a_sound_database_sound_and_a_damaged_one_not(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    copy = str(shutil.copy(path, tmp_path / "copy.db"))
+    assert ", 0 problems" in said(capsys, "db", "check", "--db", copy)
+    with Database(copy) as database, database.writing() as sql:
+        sql.execute("update kernels set text = 'x'")
+    assert run_command(["db", "check", "--json", "--db", copy]) == 2
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert any("key of the text" in line for line in problems)
 
 
 def test_show_of_an_unknown_kernel_finds_nothing(

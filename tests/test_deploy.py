@@ -168,7 +168,6 @@ def test_packed_constants_are_computed_once_and_their_memory_is_reported(tmp_pat
     np.testing.assert_allclose(tuned(x), np.maximum(x @ weights, 0), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.xfail(reason="codegen gives a table's elements one buffer each", strict=True)
 def test_a_small_frozen_bias_is_a_table_in_the_kernel(tmp_path: Path) -> None:
     x = normal(8, 16)
     program = load(freeze(mlp, PARAMETERS), x)

@@ -11,7 +11,7 @@ import pytest
 from hlotune.schedules.errors import NoRecord
 from hlotune.tuning_logs import report as report_module
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.render import render, time_text
+from hlotune.tuning_logs.render import ratio_text, render, time_text
 from hlotune.tuning_logs.report import KernelReport, Report, report, to_json
 from tests.recorded import KERNEL, TARGET, TOOLCHAIN, fill, final, kernel, measured, start
 
@@ -88,7 +88,7 @@ def test_kernels_stand_in_the_order_of_their_time_in_the_program(full: Report) -
 def test_the_whole_program_is_told_with_interval_and_error(full: Report) -> None:
     assert full.whole is not None
     assert (full.whole.speedup, full.whole.speedup_low) == (1.5, 1.47)
-    assert full.error_tolerances == 0.125
+    assert (full.relative_error, full.default_relative_error) == (1.2e-6, 0.9e-6)
     assert (full.wall_s, full.trials, full.won, full.seed) == (12.5, 7, 1, 7)
 
 
@@ -174,7 +174,43 @@ def test_a_long_label_does_not_push_figures_out(full: Report) -> None:
 
 def test_an_untimed_program_and_an_unchecked_one_say_so(full: Report) -> None:
     assert "whole program: not timed" in render(replace(full, whole=None))
-    assert "not checked against the oracle" in render(replace(full, error_tolerances=None))
+    assert "not checked against the oracle" in render(replace(full, relative_error=None))
+
+
+def test_the_error_of_the_whole_program_stands_beside_that_of_the_default(full: Report) -> None:
+    text = render(full, color=False)
+    assert "error 1.2e-06 relative RMS against the oracle (default 9e-07)" in text
+
+
+def test_an_error_against_the_default_alone_says_so(full: Report) -> None:
+    text = render(replace(full, default_relative_error=None), color=False)
+    assert "error 1.2e-06 relative RMS against the default" in text
+
+
+UNCLEAR = "no difference proven, the 95 % interval"
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((1.5, 1.4, 1.6), "1.50x (95 % interval 1.40 to 1.60)"),
+        ((0.9, 0.8, 0.95), "slower, 0.90x (95 % interval 0.80 to 0.95)"),
+        ((1.02, 0.97, 1.08), f"{UNCLEAR} 0.97 to 1.08 includes 1 (median 1.02x)"),
+        ((1.02, 1.0, 1.08), f"{UNCLEAR} 1.00 to 1.08 includes 1 (median 1.02x)"),
+        ((1.3, 0.0, float("inf")), f"{UNCLEAR} 0.00 to unknown includes 1 (median 1.30x)"),
+    ],
+    ids=["faster", "slower", "noise", "edge", "few pairs"],
+)
+def test_a_speedup_inside_the_noise_is_no_headline(
+    interval: tuple[float, float, float], text: str
+) -> None:
+    assert ratio_text(*interval) == text
+
+
+def test_the_report_says_when_the_whole_program_is_not_proven_faster(full: Report) -> None:
+    assert full.whole is not None
+    unclear = replace(full, whole=replace(full.whole, speedup_low=0.95))
+    assert "tuned 1.00 ms: no difference proven" in render(unclear, color=False)
 
 
 @pytest.mark.parametrize(

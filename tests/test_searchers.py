@@ -6,7 +6,7 @@ import pytest
 from hlotune.costmodel.trees import Trees
 from hlotune.schedules.space import Configs
 from hlotune.search.searcher import SEARCHERS, Searcher
-from tests.toy import ToySpace, no_seeds
+from tests.toy import ToySpace, heuristic_first, no_configs
 
 
 @pytest.fixture(params=sorted(SEARCHERS))
@@ -18,14 +18,14 @@ def space() -> ToySpace:
     return ToySpace((6, 6, 6, 6, 6), seed=2, forbidden=4)
 
 
-def searcher(name: str, toy: ToySpace, seed: int = 0, seeds: Configs | None = None) -> Searcher:
-    rows = no_seeds(toy) if seeds is None else seeds
+def searcher(name: str, toy: ToySpace, seed: int = 0, first: Configs | None = None) -> Searcher:
+    rows = heuristic_first(toy) if first is None else first
     return SEARCHERS[name](toy, Trees(), (seed, 7), rows)
 
 
 def batches(search: Searcher, toy: ToySpace, count: int, n: int = 16) -> Configs:
     """Proposals of several batches, each observed; every fifth candidate fails."""
-    rows = no_seeds(toy)
+    rows = no_configs(toy)
     for _ in range(count):
         batch = search.propose(n)
         times = toy.times_s(batch)
@@ -46,16 +46,17 @@ class TestEverySearcher:
         toy = space()
         assert toy.legal(batches(searcher(name, toy), toy, 5)).all()
 
-    def test_begins_with_the_heuristic_and_the_seeds(self, name: str) -> None:
+    def test_begins_with_what_is_to_be_first_and_nothing_else_of_its_own(self, name: str) -> None:
         toy = space()
-        seeds = toy.sample(3, np.random.default_rng(1))
-        first = searcher(name, toy, seeds=seeds).propose(16)
-        np.testing.assert_array_equal(first[:4], [toy.heuristic(), *seeds])
+        first = toy.sample(3, np.random.default_rng(1))
+        batch = searcher(name, toy, first=first).propose(16)
+        np.testing.assert_array_equal(batch[:3], first)
+        assert not (batch == toy.heuristic()).all(axis=1).any()
 
-    def test_leaves_out_seeds_that_are_not_legal(self, name: str) -> None:
+    def test_leaves_out_what_is_not_legal(self, name: str) -> None:
         toy = space()
         seed = np.array([[0, 4, 0, 0, 0, 0]], np.int32)
-        first = searcher(name, toy, seeds=seed).propose(16)
+        first = searcher(name, toy, first=seed).propose(16)
         assert not (first == seed).all(axis=1).any()
 
     def test_never_proposes_what_was_observed(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """A whole run over several kernels: budget, finals, result, Ctrl-C; all without hardware."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,7 +28,8 @@ from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.finals import Paired
+from hlotune.tuning_logs.finals import Paired, Whole
+from hlotune.tuning_logs.report import report
 from tests.toy import ToySpace
 
 TARGET = TARGETS["x86-64"]
@@ -36,7 +37,11 @@ TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
 UNDER = conditions(TARGET, TOOLS)
 PROPERTIES = Properties(flops_per_s={"f32": 1e9}, read_bytes_per_s=1e9, clock_hz=1e9)
 BUILT = Built(b"object", 0, (), 1, 1)
-WHOLE = Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=2.0, low=1.9, high=2.1)
+WHOLE = Whole(
+    paired=Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=2.0, low=1.9, high=2.1),
+    error=2e-7,
+    default_error=1e-7,
+)
 
 
 def task(name: str, seed: int, weight: float = 1.0) -> Task:
@@ -141,6 +146,7 @@ def run(
     skipped: Sequence[Skipped] = (),
     events: list[Event] | None = None,
     seed: int = 0,
+    compare_whole: Callable[[], Whole | None] = lambda: WHOLE,
 ) -> TuneResult:
     device = device or FakeDevice(tasks)
     told = [] if events is None else events
@@ -161,7 +167,7 @@ def run(
         start_s=0.0,
     )
     result = session.tuned("toy", tasks, skipped, limits or Limits(trials=96))
-    return session.finished(result, lambda: WHOLE)
+    return session.finished(result, compare_whole)
 
 
 def two() -> tuple[Task, Task]:
@@ -262,6 +268,16 @@ def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> N
     assert [k.won for k in result.kernels] == [False, True]
 
 
+def test_ctrl_c_while_the_whole_program_is_timed_keeps_the_kernels(database: Database) -> None:
+    def interrupted() -> Whole | None:
+        raise KeyboardInterrupt
+
+    result = run(database, two(), compare_whole=interrupted)
+    assert result.interrupted
+    assert result.speedup is None
+    assert len(result.won) == 2
+
+
 def test_a_kernel_that_the_default_compiler_refuses_is_skipped(database: Database) -> None:
     tasks, events = two(), list[Event]()
     result = run(database, tasks, FakeDevice(tasks, {"conv": -1.0}), events=events)
@@ -290,6 +306,27 @@ def test_seeds_from_other_conditions_are_measured_first(database: Database) -> N
     result = run(database, (conv,), limits=Limits(trials=2), seed=9)
     assert result.known_trials == 0
     assert result.kernels[0].schedule == best.candidate.schedule
+
+
+def test_without_seeds_the_heuristic_is_measured_first(database: Database) -> None:
+    conv, _ = two()
+    run(database, (conv,), limits=Limits(trials=8))
+    default, first = database.trials(conv.kernel.key, **UNDER)[:2]
+    assert default.candidate.schedule.algorithm == XLA
+    assert first.candidate.schedule == conv.space.schedule(conv.space.heuristic())
+
+
+def test_the_errors_of_the_whole_program_are_recorded(database: Database) -> None:
+    found = report(database, run(database, two()).run)
+    assert (found.relative_error, found.default_relative_error) == (2e-7, 1e-7)
+    assert found.whole is not None
+
+
+def test_a_whole_program_timed_in_vain_keeps_its_errors(database: Database) -> None:
+    result = run(database, two(), compare_whole=lambda: replace(WHOLE, paired=None))
+    assert result.speedup is None
+    found = report(database, result.run)
+    assert (found.whole, found.relative_error) == (None, 2e-7)
 
 
 def test_progress_tells_the_story_in_order(database: Database) -> None:

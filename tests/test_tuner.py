@@ -23,7 +23,7 @@ from hlotune.schedules.steps import Split
 from hlotune.search.annealing import Annealing
 from hlotune.search.descent import Descent
 from hlotune.search.tuner import LIMIT_S, Experience, KernelTuner
-from tests.toy import ToySpace, no_seeds
+from tests.toy import ToySpace, heuristic_first
 
 KERNEL = Kernel("func.func @kernel() { toy }")
 BUILT = Built(b"object", 0, (), 1, 1)
@@ -110,8 +110,8 @@ def tuner(
     return KernelTuner(
         KERNEL,
         space,
-        searcher=Annealing(space, model, entropy, no_seeds(space), chains=128, steps=6),
-        finisher=Descent(space, model, entropy, no_seeds(space)),
+        searcher=Annealing(space, model, entropy, heuristic_first(space), chains=128, steps=6),
+        finisher=Descent(space, model, entropy, heuristic_first(space)),
         experience=Experience(model),
         group=0,
         builder=builder or FakeBuilder(),

@@ -109,5 +109,10 @@ class TrueModel:
         """Has nothing to read."""
 
 
-def no_seeds(space: ToySpace) -> Configs:
+def no_configs(space: ToySpace) -> Configs:
     return np.empty((0, len(space.extents) + 1), np.int32)
+
+
+def heuristic_first(space: ToySpace) -> Configs:
+    """What a search measures before any other when there are no seeds."""
+    return space.heuristic()[None, :]

@@ -51,6 +51,16 @@ class Final:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A whole program with its winners: the errors are those of `Summary`."""
+
+    paired: Paired | None
+    """None where the samples prove nothing."""
+    error: float | None
+    default_error: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Of a whole run; parts that were not measured are None."""
 
@@ -58,6 +68,10 @@ class Summary:
     whole: Paired | None = None
     """The whole program, default against tuned."""
     error: float | None = None
-    """Largest deviation of the tuned program from the oracle, in units of the tolerance of
-    `standard`.
+    """Relative root mean square error of the tuned program, of its worst result against the oracle;
+    None where it was not checked.
+    """
+    default_error: float | None = None
+    """The default's, of the same result.  None where the oracle does not know all of the program,
+    so that the tuned result was held against the default's.
     """

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from math import log10
+from math import isfinite, log10
 
 from rich import box
 from rich.console import Console
@@ -123,19 +123,33 @@ def _failure_table(report: Report) -> Table:
 
 def _whole(report: Report) -> Text:
     if report.whole is None:
-        return Text("whole program: not timed\n")
+        return Text(f"whole program: not timed{_error(report)}\n")
     return Text(f"whole program: {_speedup_text(report.whole)}{_error(report)}\n")
 
 
 def _speedup_text(speedup: Speedup) -> str:
     return (
         f"default {time_text(speedup.default_s)}, tuned {time_text(speedup.tuned_s)}: "
-        f"{speedup.speedup:.2f}x (95 % interval {speedup.speedup_low:.2f} "
-        f"to {speedup.speedup_high:.2f})"
+        f"{ratio_text(speedup.speedup, speedup.speedup_low, speedup.speedup_high)}"
+    )
+
+
+def ratio_text(speedup: float, low: float, high: float) -> str:
+    """A speedup with its 95 % interval; where that has 1 inside, it says first that it has."""
+    end = f"{high:.2f}" if isfinite(high) else "unknown"
+    if low > 1 or high < 1:
+        slower = "slower, " if high < 1 else ""
+        return f"{slower}{speedup:.2f}x (95 % interval {low:.2f} to {end})"
+    return (
+        f"no difference proven, the 95 % interval {low:.2f} to {end} includes 1 "
+        f"(median {speedup:.2f}x)"
     )
 
 
 def _error(report: Report) -> str:
-    if report.error_tolerances is None:
+    error, default = report.relative_error, report.default_relative_error
+    if error is None:
         return ", not checked against the oracle"
-    return f", largest error {report.error_tolerances:.2g} of the tolerance"
+    if default is None:
+        return f", error {error:.2g} relative RMS against the default (the oracle lacks operations)"
+    return f", error {error:.2g} relative RMS against the oracle (default {default:.2g})"

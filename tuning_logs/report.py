@@ -74,8 +74,10 @@ class Report:
     """Most time in the default program first."""
     whole: Speedup | None
     """The whole program; None where it was not timed."""
-    error_tolerances: float | None
-    """Largest deviation of the tuned program from the oracle, in tolerances of `standard`."""
+    relative_error: float | None
+    """Root mean square, of the tuned program's worst result; None where it was not checked."""
+    default_relative_error: float | None
+    """The default's, of the same result; None where the tuned result was held against it."""
 
     @property
     def won(self) -> int:
@@ -114,13 +116,14 @@ def report(database: Database, name: str) -> Report:
         failures=failures(database, run["id"]),
         kernels=tuple(kernels),
         whole=_speedup(summary.whole) if summary and summary.whole else None,
-        error_tolerances=summary.error if summary else None,
+        relative_error=summary.error if summary else None,
+        default_relative_error=summary.default_error if summary else None,
     )
 
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 1, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 2, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:

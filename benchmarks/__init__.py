@@ -1,0 +1,5 @@
+"""What this project says of its own speed, measured again: `python -m benchmarks.NAME`.
+
+`cases.py` has the operators; `operators.py`, `curves.py`, `tuner_speed.py` and `models.py` measure,
+print a table, and write it to `build/`; `page.py` puts those tables into `docs/performance.md`.
+"""

@@ -1,0 +1,141 @@
+"""Whole programs: the default against what a budget of tuning makes of it.
+
+    python -m benchmarks.models --budget 5m
+
+Default and tuned are held against the oracle, then timed in turns by the clock `call`: blocking
+calls of the jitted function.  The two forms of one network, weights as arguments and as constants,
+also stand against the better default of the two; those times are of different minutes.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.results import Table, conditions, milliseconds, publish
+from hlotune.cli.progress import watching
+from hlotune.deploy.apply import apply
+from hlotune.deploy.bench import BenchResult, bench
+from hlotune.hlo.program import load
+from hlotune.measure.comparison import Ratio
+from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.targets import host_target
+from hlotune.search.budget import seconds
+from hlotune.search.result import TuneResult
+from hlotune.search.tune import tune
+from hlotune.search.whole import worst_of
+
+PROGRAMS = ("examples/resnet18.py:model", "examples/resnet18.py:frozen")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    source: str
+    tuning: TuneResult
+    found: BenchResult
+
+    @property
+    def network(self) -> str:
+        return self.source.partition(":")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        tuning = {
+            "run": self.tuning.run,
+            "trials": self.tuning.trials,
+            "known_trials": self.tuning.known_trials,
+            "tuning_s": self.tuning.wall_s,
+            "kernels": len(self.tuning.kernels),
+            "kernels_won": len(self.tuning.won),
+        }
+        return {"source": self.source, **tuning, **self.found.to_json()}
+
+
+def main() -> None:
+    options = parsed()
+    with ProcessRunner(host_target()) as runner:
+        before = conditions(host_target(), runner.properties())
+    lines: list[Line] = []
+    for program in options.programs:
+        lines.append(measured(program, options))
+        publish(table(lines, options.budget), before, [line.to_json() for line in lines])
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", nargs="+", metavar="PROGRAM", default=PROGRAMS)
+    parser.add_argument("--budget", type=seconds, default=300.0, help="of each, as in 90s, 5m")
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--database", type=Path, default=Path("build/models.db"))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    options.database.parent.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def measured(source: str, options: argparse.Namespace) -> Line:
+    program = load(source)
+    with watching() as progress:
+        result = tune(
+            program,
+            budget_s=options.budget,
+            database=options.database,
+            seed=options.seed,
+            progress=progress,
+        )
+    if result.interrupted:
+        raise KeyboardInterrupt
+    tuned = apply(program, database=options.database)
+    return Line(source, result, bench(program, tuned, pairs=options.pairs, seed=options.seed))
+
+
+def table(lines: Sequence[Line], budget_s: float) -> Table:
+    columns = [
+        "program", ">default ms", ">tuned ms", ">speedup", ">95 %", "proven",
+        ">over the better default", ">kernels won", ">trials", ">tuner s", ">error", ">default's",
+    ]  # fmt: skip
+    return Table(
+        name="models",
+        columns=columns,
+        rows=[cells(line, lines) for line in lines],
+        notes=[
+            f"clock `call`; {budget_s:g} s of tuning each; errors are relative RMS against the "
+            "oracle, of the worst result",
+            "proven: what the interval says; with 1 inside it proves no difference",
+        ],
+    )
+
+
+def cells(line: Line, lines: Sequence[Line]) -> list[str]:
+    ratio, worst = line.found.speedup, worst_of(line.found.accuracy)
+    default_s, tuned_s = median(line.found.default_s), median(line.found.tuned_s)
+    better_s = min(median(x.found.default_s) for x in lines if x.network == line.network)
+    error = default_error = "-"
+    if worst is not None:
+        error = f"{worst.tuned_error:.2g}"
+        default_error = "-" if worst.default_error is None else f"{worst.default_error:.2g}"
+    return [
+        line.source,
+        milliseconds(default_s),
+        milliseconds(tuned_s),
+        f"{ratio.median:.2f}",
+        f"{ratio.low:.2f} to {ratio.high:.2f}",
+        proven(ratio),
+        f"{better_s / tuned_s:.2f}",
+        f"{len(line.tuning.won)} of {len(line.tuning.kernels)}",
+        str(line.tuning.trials),
+        f"{line.tuning.wall_s:.0f}",
+        error,
+        default_error,
+    ]
+
+
+def proven(ratio: Ratio) -> str:
+    if ratio.is_faster:
+        return "faster"
+    return "slower" if ratio.high < 1 else "nothing"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Single operators: XLA's own code against the tuned kernel.
+
+    python -m benchmarks.operators --cases C6 gemm_1024 --trials 200
+
+Each case is tuned as a program of its own, all on one database.  Its winner is then timed against
+the default in turns, in both cache modes: `model`, as inside a network, which is what the search
+optimises, and `warm`, the same buffers again and again.  The clock is `kernel`: the call less an
+empty one.  Where the default was kept, the tuned time is the default's, the ratio 1.00.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.cases import CASES, FROZEN, source
+from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
+from hlotune.cli.progress import watching
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import load
+from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.comparison import ratio
+from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.trial import CacheMode, Candidate, Measurement
+from hlotune.schedules.flops import flops_of
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.target import Target
+from hlotune.search.result import KernelResult, TuneResult
+from hlotune.search.tune import tune
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import conditions as under_conditions
+from hlotune.tuning_logs.decisions import decision
+
+MODES: tuple[CacheMode, ...] = ("model", "warm")
+PAIRS = 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Default and what is used in its place, in one cache mode; samples of both are paired."""
+
+    cache: CacheMode
+    default_s: float
+    tuned_s: float
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    case: str
+    kernel: str
+    label: str
+    flops: int
+    """Without padding."""
+    won: bool
+    trials: int
+    known_trials: int
+    failures: int
+    tuning_s: float
+    """Of the whole run of the tuner, finals and the check of the program included."""
+    reason: str
+    peak_flop_per_s: float
+    """As measured beside these timings: noise only makes it smaller, so the largest one counts."""
+    timings: tuple[Timing, ...]
+
+
+def main() -> None:
+    options = parsed()
+    target = host_target()
+    with ProcessRunner(target) as runner:
+        before = conditions(target, runner.properties())
+    lines: list[Line] = []
+    for name in options.cases:
+        lines += measured(name, options.trials, options.database, options.seed, target)
+        peak = max(before["peak_flop_per_s"]["f32"], *(x.peak_flop_per_s for x in lines))
+        before["peak_flop_per_s"]["f32"] = peak
+        publish(table(lines, peak), before, [asdict(line) for line in lines])
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", metavar="CASE", default=list(CASES))
+    parser.add_argument(
+        "--weights", choices=("arguments", "constants", "both"), default="both",
+        help="where a case does not say it by its name",
+    )  # fmt: skip
+    parser.add_argument("--trials", type=int, default=200, help="for each kernel")
+    parser.add_argument("--database", type=Path, default=Path("build/operators.db"))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    options.cases = [n for case in options.cases for n in spelled(case, options.weights)]
+    unknown = [n for n in options.cases if n.removesuffix(FROZEN) not in CASES]
+    if unknown:
+        parser.error(f"expected cases among {', '.join(CASES)}, got {', '.join(unknown)}")
+    options.database.parent.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def spelled(case: str, weights: str) -> list[str]:
+    """`C6` as `C6`, `C6_frozen`, or both."""
+    if case.endswith(FROZEN):
+        return [case]
+    return {
+        "arguments": [case],
+        "constants": [case + FROZEN],
+        "both": [case, case + FROZEN],
+    }[weights]
+
+
+def measured(name: str, trials: int, path: Path, seed: int, target: Target) -> list[Line]:
+    """One line a kernel; most cases have one.  None where no kernel of the case has a space."""
+    program = load(source(name))
+    with watching() as progress:
+        result = tune(program, trials=trials, database=path, seed=seed, progress=progress)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    for label, reason in result.skipped:
+        print(f"{name}: {label} is left to XLA: {reason}")
+    with Database(path, create=False) as database:
+        return [line(name, kernel, result, database, target) for kernel in result.kernels]
+
+
+def line(
+    name: str, found: KernelResult, result: TuneResult, database: Database, target: Target
+) -> Line:
+    kernel = database.kernel(found.key)
+    decided = decision(database, found.key, **under_conditions(target, toolchain()))
+    timed, peak = timings(kernel, decided.schedule, target)
+    return Line(
+        case=name,
+        kernel=found.key,
+        label=found.label,
+        flops=flops_of(compute_of(graph_of(kernel))),
+        won=decided.schedule != DEFAULT,
+        trials=found.trials,
+        known_trials=result.known_trials,
+        failures=found.failures,
+        tuning_s=result.wall_s,
+        reason=decided.reason,
+        peak_flop_per_s=peak,
+        timings=timed,
+    )
+
+
+def timings(kernel: Kernel, schedule: Schedule, target: Target) -> tuple[tuple[Timing, ...], float]:
+    """The default against the schedule in turns, in each cache mode; and the peak of this minute.
+
+    All in fresh processes.
+    """
+    candidate = Candidate(kernel, schedule)
+    with ProcessBuilder(target) as builder, ProcessRunner(target) as runner:
+        objects = list(zip([candidate], builder.build([candidate]), strict=True))
+        found = []
+        for cache in MODES:
+            if schedule == DEFAULT:
+                default = tuned = runner.default(kernel, cache=cache)
+            else:
+                compared = runner.compare(kernel, objects, pairs=PAIRS, cache=cache)
+                default, outcome = compared.default, compared.candidates[0]
+                if not isinstance(outcome, Measurement):
+                    raise RuntimeError(f"the winner of {kernel.key[:8]} failed: {outcome.message}")
+                tuned = outcome
+            found.append(timing(cache, default, tuned))
+        return tuple(found), runner.properties().flops_per_s["f32"]
+
+
+def timing(cache: CacheMode, default: Measurement, tuned: Measurement) -> Timing:
+    speedup = ratio(default.samples_s, tuned.samples_s)
+    return Timing(
+        cache=cache,
+        default_s=median(default.samples_s),
+        tuned_s=tuned.time_s,
+        speedup=speedup.median,
+        low=speedup.low,
+        high=speedup.high,
+    )
+
+
+def table(lines: Sequence[Line], peak: float) -> Table:
+    """`peak`: f32 operations a second."""
+    columns = [
+        "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", ">GFLOP/s", ">of peak",
+        ">trials", ">tuner s", "decision",
+    ]  # fmt: skip
+    won = sum(x.won for x in lines)
+    notes = [f"won {won} of {len(lines)} kernels; clock `kernel`; FLOPs without padding"]
+    for place, cache in enumerate(MODES):
+        ratios = [x.timings[place].speedup for x in lines]
+        if ratios:
+            mean = geometric_mean(ratios)
+            notes.append(f"geometric mean of the ratios, cache {cache}: {mean:.2f}")
+    return Table(
+        name="operators",
+        columns=columns,
+        rows=[cells(x, t, peak) for x in lines for t in x.timings],
+        notes=notes,
+    )
+
+
+def cells(line: Line, t: Timing, peak: float) -> list[str]:
+    rate = line.flops / t.tuned_s
+    known = f" + {line.known_trials} known" if line.known_trials else ""
+    return [
+        line.case,
+        t.cache,
+        milliseconds(t.default_s),
+        milliseconds(t.tuned_s),
+        f"{t.speedup:.2f}",
+        f"{t.low:.2f} to {t.high:.2f}" if line.won else "-",
+        f"{rate / 1e9:.1f}",
+        f"{rate / peak:.0%}",
+        f"{line.trials}{known}",
+        f"{line.tuning_s:.0f}",
+        "tuned" if line.won else "kept xla, not won",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""One search over one operator, without the rest of a tuning run: what benchmarks of it share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.cases import source
+from hlotune.costmodel.model import CostModel
+from hlotune.hlo.program import Program, load
+from hlotune.hlo.sites import Site, sites
+from hlotune.measure.trial import Trial
+from hlotune.schedules.space import Configs
+from hlotune.schedules.target import Target
+from hlotune.search.descent import Descent
+from hlotune.search.searcher import SEARCHERS, Searcher
+from hlotune.search.tasks import Task, tasks
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Record, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A case as a program with one kernel to tune."""
+
+    name: str
+    program: Program
+    site: Site
+    task: Task
+
+
+def operator(name: str, target: Target) -> Operator:
+    program = load(source(name))
+    places = sites(program)
+    (task,), _ = tasks(places, target)
+    site = next(s for s in places if s.kernel == task.kernel)
+    return Operator(name, program, site, task)
+
+
+def forget(trials: Sequence[Trial], batch: int, state: bytes) -> None:
+    """Keeps nothing of a batch."""
+
+
+def blind(task: Task, searcher: str, model: CostModel, seed: int) -> Searcher:
+    """A searcher that measures no heuristic first: what it finds, it found itself."""
+    entropy = (seed, int(task.kernel.key, 16))
+    return SEARCHERS[searcher](task.space, model, entropy, no_configs(task))
+
+
+def kernel_tuner(
+    task: Task,
+    searcher: Searcher,
+    model: CostModel,
+    builder: Builder,
+    runner: Runner,
+    record: Record = forget,
+) -> KernelTuner:
+    """A tuner of its own experience, whose finisher is never asked."""
+    return KernelTuner(
+        task.kernel,
+        task.space,
+        searcher=searcher,
+        finisher=Descent(task.space, model, (0,), no_configs(task)),
+        experience=Experience(model),
+        group=0,
+        builder=builder,
+        runner=runner,
+        record=record,
+    )
+
+
+def no_configs(task: Task) -> Configs:
+    return np.empty((0, len(task.space.heuristic())), np.int32)

@@ -1,0 +1,180 @@
+"""How fast the tuner itself is: a whole run, and its parts.
+
+    python -m benchmarks.tuner_speed
+
+A whole run is `tune run` in a fresh process on a fresh database, from the first import to the
+report.  The parts are measured on the same kernel: one proposal of the searcher with all that it
+knows after that run, and building and measuring candidates drawn at random, one at a time.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import source
+from benchmarks.results import Table, conditions, publish
+from benchmarks.searching import blind, kernel_tuner, operator
+from hlotune.codegen.built import Built
+from hlotune.costmodel.model import Features
+from hlotune.costmodel.trees import Trees
+from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.trial import Candidate, Failure, Trial
+from hlotune.search.budget import BATCH
+from hlotune.search.tasks import Task
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import conditions as under_conditions
+
+PROPOSALS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    what: str
+    value: float
+    unit: str
+    note: str = ""
+
+
+class Counting(Trees):
+    """Counts the configs that it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def predict(self, features: Features) -> Any:
+        self.asked += len(features)
+        return super().predict(features)
+
+
+def main() -> None:
+    options = parsed()
+    target = host_target()
+    task = operator(options.case, target).task
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        path = Path(folder) / "tuning.db"
+        with ProcessRunner(target) as runner:
+            before = conditions(target, runner.properties())
+        figures = list(whole(options.case, options.trials, path))
+        builder = stack.enter_context(ProcessBuilder(target, processes=1))
+        runner = stack.enter_context(ProcessRunner(target))
+        with Database(path, create=False) as database:
+            under = under_conditions(target, toolchain())
+            known = database.trials(task.kernel.key, **under)
+        figures += proposing(task, known, builder, runner)
+        figures += parts(task, options.candidates, builder, runner)
+    publish(table(options.case, figures), before, [asdict(f) for f in figures])
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", default="C6")
+    parser.add_argument("--trials", type=int, default=512, help="of the whole run")
+    parser.add_argument("--candidates", type=int, default=BATCH, help="built and measured")
+    return parser.parse_args()
+
+
+def whole(case: str, trials: int, path: Path) -> Iterator[Figure]:
+    """A run of `tune run` in a process of its own."""
+    arguments = ["run", source(case), "--trials", str(trials), "--database", str(path), "--json"]
+    start_s = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "hlotune", *arguments], check=True, stdout=subprocess.PIPE
+    )
+    wall_s = time.perf_counter() - start_s
+    report = json.loads(done.stdout)
+    failed = sum(kernel["failures"] for kernel in report["kernels"])
+    measured = report["trials"]
+    yield Figure(
+        what=f"tune run, {trials} trials", value=wall_s, unit="s",
+        note=f"{measured} trials with the default, {failed} failed; process start to report",
+    )  # fmt: skip
+    yield Figure(what="the same, a trial", value=wall_s / measured * 1e3, unit="ms")
+
+
+def proposing(
+    task: Task, known: Sequence[Trial], builder: ProcessBuilder, runner: ProcessRunner
+) -> Iterator[Figure]:
+    """Batches proposed by annealing that knows all trials of the run."""
+    model = Counting()
+    search = blind(task, "annealing", model, seed=0)
+    tuner = kernel_tuner(task, search, model, builder, runner)
+    tuner.know(known)
+    start_s = time.perf_counter()
+    tuner.experience.learn()
+    yield Figure(
+        what="learning from all trials", value=(time.perf_counter() - start_s) * 1e3, unit="ms",
+        note=f"{len(known)} trials, from nothing",
+    )  # fmt: skip
+    model.asked, seconds = 0, []
+    for _ in range(PROPOSALS):
+        start_s = time.perf_counter()
+        search.propose(BATCH)
+        seconds.append(time.perf_counter() - start_s)
+    scored = model.asked // PROPOSALS
+    yield Figure(
+        what=f"a proposal of {BATCH}", value=median(seconds), unit="s",
+        note=f"{scored} configs scored, median of {PROPOSALS}",
+    )  # fmt: skip
+    yield Figure(
+        what="configs scored a second", value=scored / median(seconds), unit="",
+        note="moved, checked, described and ranked",
+    )  # fmt: skip
+
+
+def parts(
+    task: Task, count: int, builder: ProcessBuilder, runner: ProcessRunner
+) -> Iterator[Figure]:
+    """Building and measuring, a candidate at a time; the first of each is left out."""
+    rng = np.random.default_rng(0)
+    candidates = [
+        Candidate(task.kernel, task.space.schedule(config))
+        for config in task.space.sample(count + 1, rng)
+    ]
+    objects: list[tuple[Candidate, Built | Failure]] = []
+    build_s, measure_s = [], []
+    for candidate in candidates:
+        start_s = time.perf_counter()
+        objects += zip([candidate], builder.build([candidate]), strict=True)
+        build_s.append(time.perf_counter() - start_s)
+    right = [pair for pair in objects if isinstance(pair[1], Built)]
+    for pair in right:
+        start_s = time.perf_counter()
+        runner.measure(task.kernel, [pair])
+        measure_s.append(time.perf_counter() - start_s)
+    yield from quantiles(
+        "building a candidate", build_s[1:], f"one process, {len(right)} of {len(objects)} built"
+    )
+    yield from quantiles("verifying and timing one", measure_s[1:], "of those that were built")
+
+
+def quantiles(what: str, seconds: Sequence[float], note: str) -> Iterator[Figure]:
+    for name, share in (("median", 50), ("p90", 90)):
+        value = float(np.percentile(seconds, share)) * 1e3
+        yield Figure(what=f"{what}, {name}", value=value, unit="ms", note=note)
+
+
+def table(case: str, figures: Sequence[Figure]) -> Table:
+    return Table(
+        name="tuner",
+        columns=["what", ">value", "unit", "how"],
+        rows=[[f.what, f"{f.value:.4g}", f.unit, f.note] for f in figures],
+        notes=[f"kernel {case}"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""The benchmarks' own arithmetic and texts; nothing is timed here."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks import cases, curves, models, operators, page, results
+from benchmarks.cases import CASES, Convolution, Product, source
+from benchmarks.curves import Lengths, race_of
+from benchmarks.searching import operator
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.measure.comparison import Ratio
+from hlotune.measure.targets import TARGETS
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.tuning_logs.database import Database
+from tests.recorded import PROPERTIES
+from tests.tree import ROOT
+
+CONDITIONS = {
+    "started": "2026-01-01T00:00:00+00:00",
+    "machine": "Test CPU",
+    "threads": 2,
+    "peak_flop_per_s": {"f32": 2e11},
+    "toolchain": {"jaxlib": "0", "llvm": "0", "codegen": "0"},
+    "load_average": 0.0,
+}
+
+
+def test_the_convolutions_are_those_of_resnet18() -> None:
+    """And C3, which papers since TVM's have among them, though the network takes no such step."""
+    labels = {s.label.split(" +")[0] for s in sites(load("examples/resnet18.py:model"))}
+    convolutions = {n: c for n, c in CASES.items() if isinstance(c, Convolution)}
+    for name in convolutions.keys() - {"C3"}:
+        assert labelled(convolutions[name]) in labels, name
+    assert {x for x in labels if x.startswith("conv")} <= set(map(labelled, convolutions.values()))
+
+
+def labelled(case: Convolution) -> str:
+    image = f"{case.size}x{case.size}x{case.inputs}->{case.outputs}"
+    return f"conv2d {image} k{case.window} s{case.stride}"
+
+
+def test_a_case_is_a_program_with_its_weights_as_argument_or_constant() -> None:
+    plain, frozen = load(source("C11")), load(source("C11_frozen"))
+    assert (plain.name, frozen.name) == ("C11", "C11_frozen")
+    assert len(plain.graph.arguments) == 2 and len(frozen.graph.arguments) == 1
+    assert "hlotune.constant" in sites(frozen)[0].kernel.text
+    assert "hlotune.constant" not in sites(plain)[0].kernel.text
+
+
+def test_both_forms_of_a_case_compute_the_same() -> None:
+    function, (weights, x) = cases.factory("gemm_12x128x64x128")()
+    frozen, (alone,) = cases.factory("gemm_12x128x64x128_frozen")()
+    expected = np.asarray(jax.jit(function)(weights, x))
+    assert expected.shape == (12, 128, 128)
+    np.testing.assert_allclose(jax.jit(frozen)(alone), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_is_named_by_its_extents() -> None:
+    for name, case in CASES.items():
+        if isinstance(case, Product) and "x" in name:
+            extents = "x".join(map(str, (*case.batch, case.m, case.k, case.n)))
+            assert name == f"gemm_{extents}"
+
+
+def test_an_unknown_case_is_refused_by_name() -> None:
+    with pytest.raises(AttributeError, match=r"expected one of C1, C2, .*got 'C99'"):
+        cases.__getattr__("C99")
+
+
+@pytest.mark.parametrize(
+    ("case", "weights", "names"),
+    [
+        ("C6", "arguments", ["C6"]),
+        ("C6", "constants", ["C6_frozen"]),
+        ("C6", "both", ["C6", "C6_frozen"]),
+        ("C6_frozen", "both", ["C6_frozen"]),
+    ],
+)
+def test_weights_are_chosen_for_all_cases_that_do_not_say(
+    case: str, weights: str, names: list[str]
+) -> None:
+    assert operators.spelled(case, weights) == names
+
+
+def line(won: bool, speedup: float) -> operators.Line:
+    timings = tuple(
+        operators.Timing(
+            cache=cache,
+            default_s=speedup * 1e-3,
+            tuned_s=1e-3,
+            speedup=speedup,
+            low=speedup,
+            high=speedup,
+        )
+        for cache in operators.MODES
+    )
+    return operators.Line(
+        case="C6",
+        kernel="ab" * 16,
+        label="conv",
+        flops=10**8,
+        won=won,
+        trials=200,
+        known_trials=0,
+        failures=0,
+        tuning_s=12.3,
+        reason="",
+        peak_flop_per_s=2e11,
+        timings=timings,
+    )
+
+
+def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
+    table = operators.table([line(True, 4.0), line(False, 1.0)], peak=2e11)
+    assert table.rows[0][4:6] == ["4.00", "4.00 to 4.00"]
+    assert table.rows[0][6:8] == ["100.0", "50%"]
+    assert table.rows[2][4:6] == ["1.00", "-"]
+    assert table.rows[2][-1] == "kept xla, not won"
+    assert "won 1 of 2 kernels" in table.notes[0]
+    assert "cache model: 2.00" in table.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"),
+    [
+        (Ratio(1.5, 1.4, 1.6), "faster"),
+        (Ratio(1.5, 0.9, 1.6), "nothing"),
+        (Ratio(0.8, 0.7, 0.9), "slower"),
+    ],
+)
+def test_a_speedup_of_a_model_says_what_it_proves(ratio: Ratio, word: str) -> None:
+    assert models.proven(ratio) == word
+
+
+def curve(*times_s: float) -> curves.Curve:
+    return np.minimum.accumulate(np.array(times_s))
+
+
+def test_a_race_is_decided_after_equal_trials() -> None:
+    found = race_of("C6", 0, curve(4, 2), curve(8, 6, 3, 2, 1), trials=2)
+    assert found.ratio == 3.0
+    assert found.random_trials == 4
+
+
+def test_a_random_search_that_gives_up_never_arrives() -> None:
+    lengths = Lengths(trials=2, patience=4)
+    lost = race_of("C6", 0, curve(4, 2), curve(8, 6, 5, 4), trials=2)
+    won = race_of("C6", 1, curve(4, 2), curve(2, 2), trials=2)
+    assert lost.random_trials is None and won.random_trials == 1
+    (row,) = curves.table([lost, lost, won], lengths).rows
+    assert row[-2:] == ["> 4", "2"]
+
+
+def test_a_race_in_which_nothing_worked_is_no_race() -> None:
+    with pytest.raises(ValueError, match="expected candidates of C6 that work, got none"):
+        race_of("C6", 0, curve(1, 1), curve(np.inf, np.inf), trials=2)
+
+
+@dataclass
+class FakeDevice:
+    """Builds nothing, and times a schedule by the length of its text; counts what it is asked."""
+
+    schedules: list[Schedule] = field(default_factory=list)
+    interrupt_at: int = -1
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        return [Failure("build", "")] * len(candidates)
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        if 0 <= self.interrupt_at <= len(self.schedules):
+            raise KeyboardInterrupt
+        self.schedules += [c.schedule for c, _ in objects]
+        times = [len(c.schedule.to_json()) * 1e-6 for c, _ in objects]
+        pairs = zip(objects, times, strict=True)
+        return [Trial(c, Measurement(samples_s=(t,))) for (c, _), t in pairs]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "search.db") as opened:
+        yield opened
+
+
+def arena(database: Database, device: FakeDevice) -> curves.Arena:
+    target, lengths = TARGETS["x86-64"], Lengths(trials=70, patience=80)
+    return curves.Arena(database, device, device, target, PROPERTIES, lengths)
+
+
+def test_a_race_begins_with_one_batch_for_both_and_without_the_heuristic(
+    database: Database,
+) -> None:
+    device = FakeDevice()
+    of = operator("C11", TARGETS["x86-64"])
+    race = arena(database, device).race(of, seed=3)
+    assert len(race.annealing_s) == 70 and 70 <= len(race.random_s) <= 80
+    assert device.schedules[:64] == device.schedules[64:128]
+    assert of.task.space.schedule(of.task.space.heuristic()) not in device.schedules
+    assert DEFAULT not in device.schedules
+
+
+def test_a_complete_race_is_not_run_again_but_a_broken_one_is(database: Database) -> None:
+    of = operator("C11", TARGETS["x86-64"])
+    with pytest.raises(KeyboardInterrupt):
+        arena(database, FakeDevice(interrupt_at=64)).race(of, seed=3)
+    device = FakeDevice()
+    first = arena(database, device).race(of, seed=3)
+    count = len(device.schedules)
+    assert count >= 140
+    assert arena(database, device).race(of, seed=3) == first
+    assert len(device.schedules) == count
+
+
+def test_what_failed_so_far_is_null_in_json() -> None:
+    assert curves.as_json(curve(np.inf, 2, 3)) == (None, 2.0, 2.0)
+
+
+def test_a_table_is_kept_with_its_conditions_and_comes_into_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = results.Table(name="toy", columns=["a", ">b"], rows=[["x", "1"]], notes=["why"])
+    results.publish(table, CONDITIONS, [{"b_s": 1.0}])
+    assert "Test CPU, 2 threads" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "build" / "toy.json").read_text())
+    text = page.filled("# T\n<!-- toy -->\nold\n<!-- /toy -->\nend\n", {"toy": kept})
+    assert "| a | b |\n| --- | ---: |\n| x | 1 |\n\n- why\n<!-- /toy -->\nend" in text
+    assert "old" not in text and "load before 0.00" in text
+
+
+def test_what_was_not_measured_stays_in_the_page() -> None:
+    text = "<!-- toy -->\nnot yet measured\n<!-- /toy -->\n"
+    assert page.filled(text, {}) == text
+
+
+def test_the_page_has_a_place_for_every_table() -> None:
+    text = (ROOT / page.PAGE).read_text(encoding="utf-8")
+    assert set(page.names(text)) == {"models", "operators", "search", "tuner"}

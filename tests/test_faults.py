@@ -1,0 +1,187 @@
+"""Faults planted in kernels that were emitted from schedules: verification finds each of them.
+
+A worker process holds the faulty kernel, as in a search: what reads or writes outside of its
+buffers may end it.
+"""
+
+import platform
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from hlotune.codegen.built import Built
+from hlotune.measure.channel import Channel, Message
+from hlotune.measure.runner import DEVICE_ENVIRONMENT, DEVICE_WORKER
+from hlotune.measure.targets import host_target
+from hlotune.measure.trial import Failure
+from hlotune.measure.wire import from_target, to_outcome
+from hlotune.schedules.expr import Affine
+from tests.computes import Case
+from tests.faults import (
+    BASES,
+    WRONG_OR_CRASH,
+    Fault,
+    edited,
+    extents,
+    indexed,
+    loading,
+    moved,
+    packing,
+    planted,
+    shaped,
+    stale,
+    storing,
+    swapped,
+    typed,
+    without,
+)
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs code of x86-64")
+
+axis = Affine.axis
+V4 = "<4 x float>"
+FUSED = rf"(= call {V4} @llvm\.\w+\.v4f32\({V4} %\w+, {V4} %\w+, {V4} )%\w+"
+SELECTED = rf"select i1 %\w+, {V4} zeroinitializer"
+STORED = rf"\n  store {V4} (%\w+), ptr (%\w+), align 4"
+TAIL = r"<i1 true, i1 true, i1 true, i1 false>"
+SWAP = "<4 x i32> <i32 1, i32 0, i32 2, i32 3>"
+WHOLE = "<i1 true, i1 true, i1 true, i1 true>"
+
+FAULTS: dict[str, Fault] = {
+    "the last tap is lost": Fault("conv", lambda c: extents(c, {"r1": 2})),
+    "the reduction starts at 1": Fault(
+        "gemm",
+        lambda c: loading("a0", moved(1, 1))(loading("a1", moved(0, 1))(extents(c, {"r0": 15}))),
+    ),
+    "the sum so far is dropped at one tap": Fault(
+        "conv", text=edited(FUSED, r"\1zeroinitializer", count=1)
+    ),
+    "the padding is one row off": Fault("conv", loading("a0", moved(0, 1))),
+    "the padding is one column off": Fault("clipped", loading("a0", moved(1, -1))),
+    "what lies outside counts as one": Fault(
+        "conv", loading("a0", lambda x: replace(x, outside=1))
+    ),
+    "borders are not checked": Fault(
+        "conv",
+        text=edited(
+            r"select i1 %\w+, ptr (%\w+), ptr @zeros", r"select i1 true, ptr \1, ptr @zeros"
+        ),
+        kinds=WRONG_OR_CRASH,
+    ),
+    "a clipped loop starts at 1": Fault(
+        "clipped",
+        text=edited(r"(@llvm\.smax\.i64\()i64 0, ", r"\1i64 1, "),
+    ),
+    "the stride is forgotten": Fault(
+        "strided", loading("a0", indexed(lambda e: (axis("i0") + axis("r0") + (-1), *e[1:])))
+    ),
+    "the channels stand in reverse order": Fault(
+        "conv", loading("a1", indexed(lambda e: (*e[:3], axis("i2", -1) + 18)))
+    ),
+    "two channels are swapped": Fault(
+        "conv",
+        text=edited(
+            STORED,
+            rf"\n  %swap = shufflevector {V4} \1, {V4} poison, {SWAP}"
+            rf"\n  store {V4} %swap, ptr \2, align 4",
+            count=1,
+        ),
+    ),
+    "rows and columns of the window are swapped": Fault(
+        "conv", loading("a1", indexed(lambda e: (e[1], e[0], *e[2:])))
+    ),
+    "the weights are transposed": Fault("gemm", loading("a1", indexed(lambda e: e[::-1]))),
+    "the operands are swapped": Fault("gemm", swapped),
+    "signed bytes are taken for unsigned ones": Fault("bytes", lambda c: typed(c, "a0", "ui8")),
+    "the accumulator is a bfloat16": Fault("chunked", lambda c: typed(c, "acc", "bf16")),
+    "the bias is that of another channel": Fault(
+        "conv", loading("a2", indexed(lambda e: (axis("i2", -1) + 18,)), "out")
+    ),
+    "the bias is dropped": Fault("conv", without("add")),
+    "the relu is dropped": Fault("conv", without("maximum")),
+    "a register is stale": Fault("conv", text=stale),
+    "scratch is not cleared before the first chunk": Fault(
+        "chunked", text=edited(SELECTED, f"select i1 false, {V4} zeroinitializer")
+    ),
+    "the sums of earlier chunks are lost": Fault(
+        "chunked", text=edited(SELECTED, f"select i1 true, {V4} zeroinitializer")
+    ),
+    "the results of one task are missing": Fault(
+        "conv",
+        text=edited(
+            r"i64 (\d+), ptr @stage_0",
+            lambda m: f"i64 {int(m[1]) - 1}, ptr @stage_0",
+        ),
+    ),
+    "a row of the register tile is not stored": Fault("conv", text=edited(STORED, "", count=1)),
+    "a tail is stored without its mask": Fault(
+        "conv", text=edited(rf"(@llvm\.masked\.store.*){TAIL}", rf"\1{WHOLE}"), kinds=WRONG_OR_CRASH
+    ),
+    "a tail is read without its mask": Fault(
+        "conv", text=edited(rf"(@llvm\.masked\.load.*){TAIL}", rf"\1{WHOLE}"), kinds=("crash",)
+    ),
+    "a read one element past the end": Fault(
+        "conv",
+        lambda c: loading("a2", moved(0, 1), "out")(shaped(c, "a2", 20)),
+        kinds=WRONG_OR_CRASH,
+    ),
+    "the input is taken for one row longer": Fault(
+        "conv", lambda c: shaped(c, "a0", 10, 11, 5), kinds=WRONG_OR_CRASH
+    ),
+    "a write before the start": Fault(
+        "conv", storing(lambda e: (*e[:2], e[2] + (-1))), kinds=WRONG_OR_CRASH
+    ),
+    "a write past the end": Fault(
+        "conv", storing(lambda e: (e[0] + 1, *e[1:])), kinds=WRONG_OR_CRASH
+    ),
+    "a panel is packed one row off": Fault("packed", nest=packing("a1", moved(0, 1))),
+    "a copy holds ones for the padding": Fault(
+        "copied", nest=packing("a0", lambda x: replace(x, outside=1))
+    ),
+    "a copy is of the row above": Fault("copied", nest=packing("a0", moved(0, -1))),
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Channel]:
+    channel = Channel(DEVICE_WORKER, DEVICE_ENVIRONMENT)
+    yield channel
+    channel.close()
+
+
+def verdict(worker: Channel, case: Case, built: Built) -> Failure | None:
+    """What the worker says of a kernel; None where it is right."""
+    header = {
+        "do": "verify", "kernel": case.kernel.text, "target": from_target(host_target()),
+        "numerics": "standard", "reorders": True, "thorough": False,
+    }  # fmt: skip
+    reply = worker.request(Message(header, built.to_bytes()), 60.0)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.header["is"] == "verdict":
+        return None
+    outcome = to_outcome(dict(reply.header))
+    assert isinstance(outcome, Failure)
+    return outcome
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_kernel_without_a_fault_is_right(worker: Channel, name: str) -> None:
+    assert verdict(worker, *planted(Fault(name))) is None
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_planted_fault_is_found(worker: Channel, name: str) -> None:
+    found = verdict(worker, *planted(FAULTS[name]))
+    assert found is not None, "the fault was not found"
+    assert found.kind in FAULTS[name].kinds, found
+
+
+def test_a_race_of_tasks_for_scratch_is_found(worker: Channel) -> None:
+    """All tasks use the scratch of slot 0; a machine under load may run them in turns, so often."""
+    raced = planted(Fault("long", text=edited(r"mul nsw i64 %slot, \d+", "mul nsw i64 %slot, 0")))
+    found = (verdict(worker, *raced) for _ in range(5))
+    first = next((f for f in found if f is not None), None)
+    assert first is not None
+    assert first.kind == "wrong_result", first

@@ -1,0 +1,56 @@
+"""Arithmetic is counted as the mathematics has it: nothing on padding, no inserted zeros."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.hlo.to_compute import compute_of
+from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.flops import flops_of
+
+
+def convolved(size: int, window: int, **how: Any) -> Compute:
+    """(1, size, size, 4) through `window` x `window` windows to 8 channels."""
+
+    def convolve(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(x, w, dimension_numbers=("NHWC", "HWIO", "NHWC"), **how)
+
+    program = load(convolve, jnp.ones((1, size, size, 4)), jnp.ones((window, window, 4, 8)))
+    return compute_of(graph_of(sites(program)[0].kernel))
+
+
+@pytest.mark.parametrize(
+    ("how", "taps"),
+    [
+        ({"window_strides": (1, 1), "padding": "VALID"}, 5 * 3),
+        ({"window_strides": (1, 1), "padding": [(1, 1)] * 2}, 7 * 3 - 2),
+        ({"window_strides": (2, 2), "padding": [(1, 1)] * 2}, 4 * 3 - 2),
+        ({"window_strides": (1, 1), "padding": [(0, 0)] * 2, "lhs_dilation": (2, 2)}, 6 * 2 + 5),
+    ],
+    ids=["valid", "padded", "strided", "transposed"],
+)
+def test_a_convolution_counts_the_taps_on_values(how: dict[str, Any], taps: int) -> None:
+    """`taps` are those of all results along one dimension of 7 values under a window of 3."""
+    assert flops_of(convolved(7, 3, **how)) == 2 * taps * taps * 4 * 8
+
+
+def test_a_product_counts_all_of_its_terms() -> None:
+    program = load(jnp.dot, jnp.ones((3, 5)), jnp.ones((5, 7)))
+    assert flops_of(compute_of(graph_of(sites(program)[0].kernel))) == 2 * 3 * 5 * 7
+
+
+def test_an_index_that_stays_inside_is_not_counted_point_by_point() -> None:
+    """A minute, if each of a billion points were looked at."""
+    n = 1 << 30
+    index = (Affine.axis("i0"),)
+    value = Apply("negate", (Load("x", index, "f32"),), "f32")
+    stage = Stage("y", (Axis("i0", n),), (), (Store("y", index),), (value,))
+    tensors = (Tensor("x", (n,), "f32", "argument"), Tensor("y", (n,), "f32", "result"))
+    assert flops_of(Compute(tensors, (stage,))) == n

@@ -1,0 +1,115 @@
+"""The first candidate: legal, built and right for any shape, by a formula that knows no shape."""
+
+import ast
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hlotune.measure.references import References
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.replay import replay
+from hlotune.schedules.target import Target
+from tests.computes import REAL, Case, batched, conv, depthwise, gemm, named, sized
+from tests.tree import ROOT
+
+SHAPES = 200
+
+
+@cache
+def random_case(seed: int, largest: int) -> Case:
+    """A product, a batch of them or a convolution; any extents, some ones and powers of two."""
+    rng = np.random.default_rng(seed)
+
+    def extent(most: int = largest) -> int:
+        choices = (
+            1,
+            int(rng.integers(1, most + 1)),
+            2 ** int(rng.integers(0, int(np.log2(most)) + 1)),
+        )
+        return choices[rng.integers(1, 3) if rng.random() < 0.9 else 0]
+
+    if seed % 4 == 0:
+        return gemm(extent(), extent(), extent(), frozen=bool(seed % 8))
+    if seed % 4 == 1:
+        return batched(extent(6), extent(), extent(), extent())
+    if seed % 4 == 2:
+        return depthwise(2 + extent(largest // 4), 2 + extent(largest // 4), extent())
+    window, stride = int(rng.choice([1, 3, 5, 7])), int(rng.integers(1, 3))
+    height, width = (window + extent(largest // 4) for _ in range(2))
+    return conv(
+        height, width, extent(64), extent(), window=window, stride=stride, pad=window // 2
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+def test_the_first_candidate_of_any_shape_is_legal(target: Target) -> None:
+    for seed in range(SHAPES):
+        case = random_case(seed, 256)
+        space = case.space(target)
+        config = space.heuristic()
+        assert space.legal(config[None])[0], case
+        replay(case.compute, space.schedule(config), target)
+
+
+@pytest.mark.parametrize("seed", range(0, SHAPES, 9))
+def test_the_first_candidate_is_right(seed: int) -> None:
+    case = random_case(seed, 40)
+    _, built = case.heuristic(host_target())
+    verdict = verify(case.kernel, built, references=References(case.kernel))
+    assert isinstance(verdict, Verdict), (case, verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SHAPES))
+def test_every_first_candidate_is_right(seed: int) -> None:
+    case = random_case(seed, 96)
+    _, built = case.heuristic(host_target())
+    verdict = verify(case.kernel, built, thorough=True, references=References(case.kernel))
+    assert isinstance(verdict, Verdict), (case, verdict)
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+def test_the_first_candidate_of_a_real_kernel_uses_the_machine(name: str, target: Target) -> None:
+    """Most registers hold results, vectors are full, and each thread has work."""
+    case = named(name)
+    space = case.space(target)
+    config = space.heuristic()
+    tiling, sketch = space.tiling(config), space.sketches[config[0]]
+    accumulators = np.prod(list(tiling.register.values()))
+    assert accumulators >= target.vector_registers * 0.4
+    assert case.compute.stage("out").extents[sketch.vector] >= space.lanes
+    text = str(replay(case.compute, space.schedule(config), target))
+    tasks = np.prod(
+        [int(x.split()[2][1:]) for x in text.splitlines() if x.lstrip().startswith("parallel")]
+    )
+    assert tasks >= target.threads
+
+
+def test_the_first_candidate_depends_on_nothing_but_compute_and_target() -> None:
+    spaces = [conv(9, 11, 5, 19).space(host_target()) for _ in range(2)]
+    np.testing.assert_array_equal(spaces[0].heuristic(), spaces[1].heuristic())
+
+
+def test_no_shape_stands_in_the_formula() -> None:
+    tree = ast.parse((ROOT / "schedules" / "heuristic.py").read_text(encoding="utf-8"))
+    constants = {
+        n
+        for s in tree.body
+        if isinstance(s, ast.Assign | ast.AnnAssign) and s.value
+        for n in ast.walk(s.value)
+    }
+    numbers = [
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n not in constants
+    ]
+    assert numbers
+    assert max(numbers) <= 128
+
+
+def test_a_large_shape_costs_no_time() -> None:
+    space = sized("f32[65536,16384]", "f32[16384,50257]").space(TARGETS["znver4"])
+    assert space.legal(space.heuristic()[None])[0]

@@ -1,0 +1,236 @@
+"""The space of a contraction: arrays of configs and nests built one by one say the same."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hlotune.measure.targets import TARGETS
+from hlotune.schedules import cpu
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
+from hlotune.schedules.features import NAMES, features_of
+from hlotune.schedules.nest import LoopNest
+from hlotune.schedules.paths import digest, path_of
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.space import Configs
+from hlotune.schedules.target import Target
+from tests.computes import REAL, SMALL, named, sized
+from tests.contraction_cases import Drawn, contractions
+
+AVX2, AVX512 = TARGETS["x86-64-v3"], TARGETS["znver4"]
+ALL = (*REAL, *SMALL)
+targets = st.sampled_from(tuple(TARGETS.values()))
+seeds = st.integers(0, 2**32)
+
+
+def space_of(name: str) -> CpuSpace:
+    return named(name).space(AVX512)
+
+
+def drawn(space: CpuSpace, n: int, seed: int) -> Configs:
+    """Configs uniform in every knob, register tiles that do not fit among them."""
+    rng = np.random.default_rng(seed)
+    configs = np.empty((n, 1 + len(space.knobs.knobs)), dtype=np.int32)
+    configs[:, 0] = rng.integers(len(space.sketches), size=n)
+    configs[:, 1:] = rng.integers(space.knobs.counts, size=(n, len(space.knobs.knobs)))
+    return np.concatenate([configs[: n // 2], space.with_tiles(configs[n // 2 :], rng)])
+
+
+def nest_of(space: CpuSpace, config: NDArray[np.int32]) -> LoopNest | None:
+    try:
+        return replay(space.contraction.compute, space.schedule(config), space.target)
+    except ScheduleError:
+        return None
+
+
+def binds_legality(space: CpuSpace, configs: Configs) -> None:
+    replays = [nest_of(space, c) is not None for c in configs]
+    np.testing.assert_array_equal(space.legal(configs), replays)
+
+
+def binds_features(space: CpuSpace, configs: Configs) -> None:
+    wanted, path = space.features(configs), space.path(configs)
+    for k, config in enumerate(configs):
+        nest = nest_of(space, config)
+        assert nest is not None
+        one = path_of(nest, space.contraction)
+        got = features_of(space.contraction, space.target, space.lanes, one)
+        wrong = [n for n, a, b in zip(NAMES, got[0], wanted[k], strict=True) if abs(a - b) > 1e-5]
+        assert not wrong, (wrong, space.schedule(config).to_json())
+        assert digest(one) == digest(path)[k]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_config_is_legal_where_its_schedule_replays(name: str) -> None:
+    space = space_of(name)
+    configs = drawn(space, 80, 0)
+    binds_legality(space, configs)
+    assert 0 < space.legal(configs).mean() < 1  # else the test would say nothing
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_features_of_arrays_are_those_of_nests_built_one_by_one(name: str) -> None:
+    space = space_of(name)
+    binds_features(space, space.sample(40, np.random.default_rng(0)))
+
+
+@given(contractions(), targets, seeds)
+def test_arrays_and_nests_agree_for_any_contraction(case: Drawn, target: Target, seed: int) -> None:
+    space = case.case.space(target)
+    binds_legality(space, drawn(space, 10, seed))
+    binds_features(space, space.sample(4, np.random.default_rng(seed)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "target", [AVX2, AVX512, TARGETS["x86-64"], TARGETS["aarch64"]], ids=lambda t: t.name
+)
+def test_arrays_and_nests_agree_on_many_configs(name: str, target: Target) -> None:
+    space = named(name).space(target)
+    binds_legality(space, drawn(space, 1000, 1))
+    binds_features(space, space.sample(300, np.random.default_rng(1)))
+
+
+def work(nest: LoopNest | None) -> tuple[tuple[int, str], ...]:
+    """What is done inside how many loops, in any order; loops of one iteration do not count."""
+    result, empty = [], list[int]()
+    for line in str(nest).split("\n"):
+        text = line.lstrip()
+        depth = len(line) - len(text)
+        empty = [d for d in empty if d < depth]
+        if "x1" in text.split():
+            empty.append(depth)
+        else:
+            result.append((depth - 2 * len(empty), re.sub(r"^(\w+ \w+)\.\d", r"\1", text)))
+    return tuple(sorted(result))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_equal_nests_have_equal_digests_and_different_work_has_different_ones(name: str) -> None:
+    space, rng = space_of(name), np.random.default_rng(3)
+    configs = space.sample(200, rng)
+    configs = np.concatenate(
+        [configs, space.neighbours(configs, rng), space.neighbours(configs, rng)]
+    )
+    nests = [nest_of(space, c) for c in configs]
+    by_nest: dict[LoopNest | None, int] = {}
+    by_digest: dict[int, tuple[tuple[int, str], ...]] = {}
+    for nest, digest_ in zip(nests, map(int, space.digest(configs)), strict=True):
+        assert by_nest.setdefault(nest, digest_) == digest_
+        assert by_digest.setdefault(digest_, work(nest)) == work(nest)
+    assert len(by_digest) < len(by_nest) < len(configs)  # both directions were tried
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_locating_a_schedule_of_the_space_gives_its_nest(name: str) -> None:
+    space = space_of(name)
+    configs = space.sample(40, np.random.default_rng(5))
+    for config in (space.heuristic(), *configs):
+        found = space.locate(space.schedule(config))
+        assert found is not None
+        assert space.schedule(found) == space.schedule(config)
+        assert space.digest(found[None]) == space.digest(config[None])
+
+
+def test_a_schedule_of_another_shape_and_machine_is_located_near() -> None:
+    source, target = named("C6").space(AVX2), named("C2").space(AVX512)
+    found = [target.locate(source.schedule(c)) for c in source.sample(60, np.random.default_rng(0))]
+    known = [c for c in found if c is not None]
+    assert len(known) > 40
+    assert target.legal(np.stack(known)).all()
+
+
+@pytest.mark.parametrize("schedule", [DEFAULT, Schedule("direct"), Schedule("winograd(4)")])
+def test_a_schedule_without_a_sketch_here_is_not_located(schedule: Schedule) -> None:
+    assert space_of("small gemm").locate(schedule) is None
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_neighbours_are_legal_and_mostly_differ(name: str) -> None:
+    space, rng = space_of(name), np.random.default_rng(7)
+    configs = space.sample(300, rng)
+    near = space.neighbours(configs, rng)
+    assert near.shape == configs.shape
+    assert space.legal(near).all()
+    assert (near != configs).any(axis=1).mean() > 0.97
+    assert (space.digest(near) != space.digest(configs)).mean() > 0.55
+    assert np.median((near != configs).sum(axis=1)) <= 2
+
+
+@pytest.mark.parametrize("name", ["C9", "small conv"])
+def test_the_same_generator_gives_the_same_configs(name: str) -> None:
+    space = space_of(name)
+
+    def run(seed: int) -> Configs:
+        rng = np.random.default_rng(seed)
+        return space.neighbours(space.sample(50, rng), rng)
+
+    np.testing.assert_array_equal(run(1), run(1))
+    assert (run(1) != run(2)).any()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_thousand_samples_are_legal_and_nearly_all_different(name: str) -> None:
+    space = space_of(name)
+    configs = space.sample(1000, np.random.default_rng(11))
+    assert configs.shape == (1000, 1 + len(space.knobs.knobs))
+    assert configs.dtype == np.int32
+    assert space.legal(configs).mean() >= 0.95
+    assert len(np.unique(space.digest(configs))) >= 990
+
+
+@pytest.mark.parametrize("name", ["C2", "C6", "C9"])
+def test_the_space_of_a_convolution_of_resnet_is_large(name: str) -> None:
+    assert space_of(name).size > 1e9
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_value_of_every_knob_is_legal_somewhere(name: str) -> None:
+    """But for register tiles, which are a joint limit: each is legal near some other config."""
+    space, rng = space_of(name), np.random.default_rng(13)
+    base = np.concatenate([space.heuristic()[None], space.sample(20, rng)])
+    registers = {1 + c for c in space.knobs.columns("register")}
+    for column, count in enumerate((len(space.sketches), *space.knobs.counts)):
+        if column not in registers:
+            tried = np.tile(base, (int(count), 1))
+            tried[:, column] = np.repeat(np.arange(count), len(base))
+            alive = space.legal(tried).reshape(count, -1).any(axis=1)
+            assert alive.all(), (column, np.flatnonzero(~alive))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_register_tiles_are_drawn_among_those_that_fit(name: str) -> None:
+    space = space_of(name)
+    for vector, tiles in space.tiles.items():
+        column = [a.name for a in space.contraction.parallel].index(vector)
+        needed = (tiles + 1).prod(axis=1) + tiles[:, column] + 2
+        assert needed.max() == space.target.vector_registers
+        assert len(np.unique(tiles, axis=0)) == len(tiles)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+def test_the_lanes_are_those_of_the_target(target: Target) -> None:
+    space = named("small gemm").space(target)
+    assert space.lanes == target.vector_bytes // 4
+
+
+def test_an_operand_of_one_element_is_not_packed() -> None:
+    case = sized("f32[40,1]", "f32[1,1]")
+    assert case.compute.tensor("a1").shape == ()
+    space = case.space(AVX2)
+    assert [x.tensor for x in space.contraction.operands] == ["a0"]
+    binds_features(space, space.sample(10, np.random.default_rng(0)))
+
+
+def test_a_kernel_that_is_no_contraction_has_no_space() -> None:
+    compute = named("small conv").compute
+    alone = Compute(compute.tensors, compute.stages[1:])
+    with pytest.raises(UnsupportedKernel, match="expected one reduction read by a last stage"):
+        cpu.space_of(alone, AVX2)
