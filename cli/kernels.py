@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from hlotune.hlo.sites import Site
 
 EXAMPLE = "Example: tune kernels examples/resnet18.py:model"
+COLUMNS = (
+    "kernel", "label", ">sites", ">calls", ">sketches", ">configs", ">work", ">data", ">at best",
+    "left to XLA because",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +26,14 @@ class Line:
     sites: int
     calls: float
     """How often it runs in one run of the program."""
+    sketches: int
+    """Structures of ours; 0 where the kernel is left to XLA."""
+    configs: float
     flops: int | None
     bytes: int
     """Of all arguments and results, each counted once."""
+    roofline_s: float | None
+    """The least time that this machine's measured peaks allow one call."""
     left_to_xla: str | None
     """Why no schedule of ours exists; None where one does."""
 
@@ -34,6 +43,7 @@ def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> 
     from hlotune.hlo.program import load
     from hlotune.hlo.sites import sites
     from hlotune.schedules.errors import NoRecord
+    from hlotune.tuning_logs.render import time_text
 
     loaded = load(program, argument_types=arg or ())
     by_key: dict[str, list[Site]] = {}
@@ -50,14 +60,16 @@ def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> 
             x.label,
             str(x.sites),
             f"{x.calls:g}",
+            str(x.sketches),
+            f"{x.configs:.1e}" if x.configs else "-",
             size(x.flops, "FLOP"),
             size(x.bytes, "B", 1024),
+            time_text(x.roofline_s) if x.roofline_s else "-",
             x.left_to_xla or "",
         )
         for x in lines
     ]
-    columns = ["kernel", "label", ">sites", ">calls", ">work", ">data", "left to XLA because"]
-    return print_table(columns, rows, title=loaded.name)
+    return print_table(COLUMNS, rows, title=loaded.name)
 
 
 def describe(sites: "list[Site]") -> Line:
@@ -65,26 +77,65 @@ def describe(sites: "list[Site]") -> Line:
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)
-    flops, reason = arithmetic(kernel)
+    ours = schedules_of(kernel)
+    moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
     return Line(
         key=kernel.key,
         label=sites[0].label,
         sites=len(sites),
         calls=sum(site.weight for site in sites),
-        flops=flops,
-        bytes=sum(t.bytes for t in (*graph.argument_types, *graph.result_types)),
-        left_to_xla=reason,
+        sketches=ours.sketches,
+        configs=ours.configs,
+        flops=ours.flops,
+        bytes=moved,
+        roofline_s=roofline_s(ours.flops or 0, moved, ours.dtype),
+        left_to_xla=ours.reason,
     )
 
 
-def arithmetic(kernel: "Kernel") -> tuple[int | None, str | None]:
-    """Operations of one call, none on padding; or why we have no schedule."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """What we can do with a kernel: the size of its space, or why there is none."""
+
+    sketches: int = 0
+    configs: float = 0.0
+    flops: int | None = None
+    dtype: str = "f32"
+    reason: str | None = None
+
+
+def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute import compute_of
+    from hlotune.measure.targets import host_target
+    from hlotune.schedules.cpu import space_of
     from hlotune.schedules.errors import UnsupportedKernel
     from hlotune.schedules.flops import flops_of
 
     try:
-        return flops_of(compute_of(graph_of(kernel))), None
+        compute = compute_of(graph_of(kernel))
+        space = space_of(compute, host_target())
     except UnsupportedKernel as error:
-        return None, str(error)
+        return Ours(reason=str(error))
+    return Ours(
+        sketches=len(space.sketches),
+        configs=space.size,
+        flops=flops_of(compute),
+        dtype=space.contraction.dtype,
+    )
+
+
+def roofline_s(flops: int, moved_bytes: int, dtype: str) -> float | None:
+    """Seconds that the measured peaks allow; None where there is no peak of the type.
+
+    Data that fits into the last cache may stand there, so that memory sets no limit.
+    """
+    from hlotune.measure.peaks import host_properties
+    from hlotune.measure.targets import host_target
+
+    target = host_target()
+    peaks = host_properties(target)
+    if dtype not in peaks.flops_per_s:
+        return None
+    memory_s = moved_bytes / peaks.read_bytes_per_s if moved_bytes > target.l3_bytes else 0.0
+    return max(flops / peaks.flops_per_s[dtype], memory_s)

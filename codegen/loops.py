@@ -160,6 +160,8 @@ class StageFunction:
         loop, span = s.loops[k], point.spans[s.loops[k].root]
         if loop.kind == "unroll":
             for p in range(0, self._static_size(s, k, span), loop.step):
+                if loop.root in self._reduced(s):
+                    self.f.forget()
                 self._step(s, k, point, span.low + p)
         elif loop.kind == "vectorize":
             lane = Lane(loop.root, s.lanes, self._static_size(s, k, span))
@@ -168,6 +170,9 @@ class StageFunction:
             self._clipped(s, k, point)
         else:
             self._loop(s, k, point)
+
+    def _reduced(self, s: StageNest) -> set[str]:
+        return {a.name for a in s.stage.reduce}
 
     def _step(self, s: StageNest, k: int, point: Point, low: Affine) -> None:
         """One iteration of loop `k`, at a position."""

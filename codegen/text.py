@@ -83,6 +83,10 @@ class Function:
             self.local[text] = self.op(text)
         return self.local[text]
 
+    def forget(self) -> None:
+        """Ends the reuse of values in this block: what was loaded need not stay in registers."""
+        self.local = {}
+
     def hoisted(self, depth: int, text: str) -> str:
         """The value of an instruction whose operands are known at loop depth `depth`."""
         lines, memo = self._heads[depth]
