@@ -148,10 +148,18 @@ class Statements:
     def _loaded(self, x: Load, point: Point, lanes: int) -> Value:
         place = self.places[x.tensor]
         if isinstance(place, Place):
-            return load(self.f, place, x, point)
+            return self._kept(place, x, point) if place.constant else load(self.f, place, x, point)
         index = (e.substitute(point.positions) for e in x.index)
         key = _key(place, dict(zip(place.origin, index, strict=True)))
         return self._register(x.tensor, key, place.dtype, lanes)
+
+    def _kept(self, place: Place, x: Load, point: Point) -> Value:
+        """A load from what nothing writes to: written once a block for each element."""
+        key = x, point.lane, *(point.spans[a].low for a in x.axes)
+        value = self.f.kept.get(key)
+        if not isinstance(value, Value):
+            value = self.f.kept[key] = load(self.f, place, x, point)
+        return value
 
     def _register(self, tensor: str, key: Key, dtype: str, lanes: int) -> Value:
         register = self.f.registers.get((tensor, key))

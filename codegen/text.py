@@ -56,7 +56,8 @@ class Function:
         self.block = "entry"
         self.variables: dict[str, Variable] = {}
         self.registers: dict[object, Register] = {}
-        self.local: dict[object, str] = {}
+        self.local: dict[str, str] = {}
+        self.kept: dict[object, object] = {}
         """Values that may be used again in this block only."""
         self._body: Lines = []
         self._out = self._body
@@ -85,7 +86,7 @@ class Function:
 
     def forget(self) -> None:
         """Ends the reuse of values in this block: what was loaded need not stay in registers."""
-        self.local = {}
+        self.local, self.kept = {}, {}
 
     def hoisted(self, depth: int, text: str) -> str:
         """The value of an instruction whose operands are known at loop depth `depth`."""
@@ -239,7 +240,7 @@ class Function:
     def _start(self, label: str) -> None:
         self._out.append(f"{label}:")
         self.block = label
-        self.local = {}
+        self.forget()
 
     def _open_head(self) -> None:
         lines: Lines = []

@@ -105,10 +105,14 @@ class CpuSpace:
         return found
 
     def _draw(self, n: int, rng: np.random.Generator) -> Configs:
-        """Uniform in each knob, but for register tiles, which are drawn among those that fit."""
+        """Uniform in each knob, but for two that would seldom go together: half of the reductions
+        are not unrolled, and register tiles are drawn among those that fit."""
         configs = np.empty((n, 1 + len(self.knobs.knobs)), dtype=np.int32)
         configs[:, 0] = rng.integers(len(self.sketches), size=n)
         configs[:, 1:] = rng.integers(self.knobs.counts, size=(n, len(self.knobs.knobs)))
+        plain = rng.random((n, len(self.contraction.reduce))) < 0.5
+        columns = 1 + np.array(self.knobs.columns("unroll"))
+        configs[:, columns] = np.where(plain, 0, configs[:, columns])
         return self.with_tiles(configs, rng)
 
     def with_tiles(self, configs: Configs, rng: np.random.Generator) -> Configs:

@@ -27,13 +27,18 @@ class Affine:
     def __add__(self, other: "Affine | int") -> "Affine":
         if isinstance(other, int):
             return Affine(self.terms, self.constant + other)
+        if not other.terms:
+            return Affine(self.terms, self.constant + other.constant)
         terms = dict(self.terms)
         for axis, c in other.terms:
             terms[axis] = terms.get(axis, 0) + c
         return Affine.of(terms, self.constant + other.constant)
 
     def __mul__(self, factor: int) -> "Affine":
-        return Affine.of({a: c * factor for a, c in self.terms}, self.constant * factor)
+        if factor == 1:
+            return self
+        terms = tuple((a, c * factor) for a, c in self.terms) if factor else ()
+        return Affine(terms, self.constant * factor)
 
     def substitute(self, axes: Mapping[str, "Affine"]) -> "Affine":
         """Puts an affine in the place of each named axis."""
@@ -83,6 +88,11 @@ class Load:
     dtype: str
     divisors: tuple[int, ...] = ()
     outside: float | int = 0
+
+    @cached_property
+    def axes(self) -> tuple[str, ...]:
+        """Axes on which it depends which element is loaded."""
+        return tuple(dict.fromkeys(a for e in self.index for a, _ in e.terms))
 
     def divisor(self, dimension: int) -> int:
         return self.divisors[dimension] if self.divisors else 1

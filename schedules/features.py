@@ -192,7 +192,7 @@ def _memory(v: _View, footprint: Floats) -> list[Floats]:
     caches = (t.l1_bytes, t.l2_bytes, t.l3_bytes)
     traffic = [_traffic(v, footprint, size, footprint) for size in caches]
     chunks = v.at(v.runs, path.held_from) / np.maximum(1, np.prod(_out_tiles(v), axis=1))
-    borders = path.borders.astype(np.float64)
+    borders = np.bitwise_count(path.borders).astype(np.float64)
     return [
         _log(held / t.l1_bytes), _log(held / t.l2_bytes),
         _log(task / t.l2_bytes), _log(task / t.l3_bytes), _log(step / t.l1_bytes),

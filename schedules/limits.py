@@ -8,8 +8,8 @@ from math import ceil, prod
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.nest import LoopNest, StageNest, bordering, region, stored_bytes
 
-CODE_STATEMENTS = 4096
-"""Statements written out in one function, all bodies together: about 100 ms of LLVM."""
+CODE_STATEMENTS = 1024
+"""Statements written out in one function, all bodies together: some 50 ms of LLVM."""
 TASK_BYTES = 4 << 20
 CALL_BYTES = 256 << 20
 

@@ -4,6 +4,7 @@ A path is what features, limits and digests are computed from, for thousands of 
 `path_of` reads the same arrays off one loop nest, which is how a property test binds the two.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ class Path:
     panels: Ints
     """`(n, operands)`: elements of the innermost block of a pack, 1 where it has no blocks."""
     borders: Ints
-    """`(n, 2)`: loops that are clipped, loops that are peeled, where that changes the nest."""
+    """`(n, 2)`: axes that are clipped, axes that are peeled, as bits, where that changes the nest."""
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
@@ -84,8 +85,8 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
     loops = (*outer, *core.loops)
     held = len(outer) + (core.index(core.accumulate) + 1 if core.accumulate else 0)
     packs = [_pack_slot(nest, core, len(outer), x.tensor) for x in c.operands]
-    clipped = sum(x.border == "clip" for x in core.loops)
-    peeled = sum(x.border == "peel" for x in (*out.loops, *core.loops))
+    clipped = _bits(numbers[x.root] for x in core.loops if x.border == "clip")
+    peeled = _bits(numbers[x.root] for x in (*out.loops, *core.loops) if x.border == "peel")
     return Path(
         axis=np.array([[numbers[x.root] for x in loops]]),
         trips=np.array([trips], dtype=np.int64),
@@ -96,6 +97,10 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         panels=np.array([[panel for _, panel in packs]], dtype=np.int64).reshape(1, -1),
         borders=np.array([[clipped, peeled]]),
     )
+
+
+def _bits(axes: Iterable[int]) -> int:
+    return sum(1 << a for a in set(axes))
 
 
 def _pack_slot(nest: LoopNest, core: StageNest, outer: int, tensor: str) -> tuple[int, int]:

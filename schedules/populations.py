@@ -167,7 +167,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         split_from=np.where(p.chunked, 2 * a, 3 * a),
         packs=slots[p.packs],
         panels=_panels(space, p),
-        borders=np.stack([p.clip.sum(axis=1), p.peel.sum(axis=1)], axis=1),
+        borders=np.stack([_bits(p.clip, len(c.parallel)), _bits(p.peel, 0)], axis=1),
     )
 
 
@@ -175,6 +175,12 @@ def _arranged(parts: list[Ints], chunked: NDArray[np.bool_], order: tuple[int, .
     whole = np.concatenate(parts, axis=1)
     cut = np.concatenate([parts[k] for k in order], axis=1)
     return np.where(chunked[:, None], cut, whole)
+
+
+def _bits(chosen: NDArray[np.bool_], first: int) -> Ints:
+    """Chosen axes as bits; `first` is the number of the first of them."""
+    bits: Ints = (chosen << np.arange(first, first + chosen.shape[1])).sum(axis=1)
+    return bits
 
 
 def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints, Ints]:

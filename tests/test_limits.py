@@ -67,10 +67,10 @@ def test_a_wider_target_takes_a_larger_tile() -> None:
 def test_code_written_out_beyond_the_limit_is_refused() -> None:
     order = Reorder("contract", ("i0", "i1", "r0.0", "r0.1"))
     steps: list[Step] = [Split("contract", "r0", (5000,)), order, Unroll("contract", "r0.1")]
-    wanted = "^contract: 5000 statements written out, at most 4096: unroll less$"
+    wanted = "^contract: 5000 statements written out, at most 1024: unroll less$"
     with pytest.raises(ScheduleError, match=wanted):
         checked(gemm(8, 8, 5000).compute, steps)
-    checked(gemm(8, 8, 4096).compute, steps)
+    checked(gemm(8, 8, 1024).compute, steps)
 
 
 @pytest.mark.parametrize(("extent", "bodies"), [(12, 1), (13, 2)])
