@@ -40,7 +40,7 @@ class Path:
     panels: Ints
     """`(n, operands)`: elements of the innermost block of a pack, 1 where it has no blocks."""
     borders: Ints
-    """`(n, 2)`: axes that are clipped, axes that are peeled, as bits, where that changes the nest."""
+    """`(n, 2)`: axes that are clipped and axes that are peeled, as bits."""
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
