@@ -3,4 +3,4 @@
 Raise it when a schedule may compile to other machine code than before: times are kept under it.
 """
 
-CODEGEN_VERSION = "1"
+CODEGEN_VERSION = "2"

@@ -1,0 +1,54 @@
+"""What the code generation of a version makes of fixed schedules: `python -m tests.record_code`.
+
+A record is a kernel of `computes.py`, a schedule, and the hash of the text that is emitted for it.
+`test_version.py` compares; the schedules are drawn once and kept, so that a change of the space
+leaves them alone.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from hlotune.codegen.emit import emit
+from hlotune.codegen.version import CODEGEN_VERSION
+from hlotune.measure.targets import TARGETS
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import Schedule
+from tests.computes import SMALL, named
+
+RECORD = Path(__file__).parent / "fixtures" / "emitted.json"
+TARGET = TARGETS["znver4"]
+SCHEDULES = 12
+
+
+def emitted_hash(name: str, schedule: Schedule) -> str:
+    text = emit(replay(named(name).compute, schedule, TARGET)).text
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def schedules() -> dict[str, list[str]]:
+    """The kept schedules of each kernel, or new ones where there are none."""
+    if RECORD.exists():
+        kept = json.loads(RECORD.read_text())["hashes"]
+        return {name: list(hashes) for name, hashes in kept.items()}
+    result = {}
+    for name in SMALL:
+        space = named(name).space(TARGET)
+        configs = space.sample(SCHEDULES, np.random.default_rng(0))
+        result[name] = [space.schedule(c).to_json() for c in (space.heuristic(), *configs)]
+    return result
+
+
+def main() -> None:
+    hashes = {
+        name: {text: emitted_hash(name, Schedule.from_json(text)) for text in texts}
+        for name, texts in schedules().items()
+    }
+    record = {"version": CODEGEN_VERSION, "hashes": hashes}
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
