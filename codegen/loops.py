@@ -161,7 +161,7 @@ class StageFunction:
         if loop.kind == "unroll":
             for p in range(0, self._static_size(s, k, span), loop.step):
                 if loop.root in self._reduced(s):
-                    self.f.forget()
+                    self.f.fence()
                 self._step(s, k, point, span.low + p)
         elif loop.kind == "vectorize":
             lane = Lane(loop.root, s.lanes, self._static_size(s, k, span))

@@ -88,6 +88,15 @@ class Function:
         """Ends the reuse of values in this block: what was loaded need not stay in registers."""
         self.local, self.kept = {}, {}
 
+    def fence(self) -> None:
+        """Keeps loads on their side, so that what is loaded for one step is not held through others.
+
+        LLVM's scheduler would move the loads of all unrolled steps to the front, and spill the
+        register tile to make room for them.
+        """
+        self.forget()
+        self.emit('call void asm sideeffect "", "~{memory}"()')
+
     def hoisted(self, depth: int, text: str) -> str:
         """The value of an instruction whose operands are known at loop depth `depth`."""
         lines, memo = self._heads[depth]
