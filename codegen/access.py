@@ -184,7 +184,7 @@ def _quotient(f: Function, e: Affine, divisor: int) -> Affine:
     return f.variable(name, (low // divisor, high // divisor), depth=f.depth_of(e))
 
 
-def _elements(f: Function, place: Place, index: list[Affine]) -> Affine:
+def elements(f: Function, place: Place, index: list[Affine]) -> Affine:
     """Elements between the start of a buffer and an element of it."""
     total = Affine()
     blocks = {d: b for d, b in place.layout if b > 1}
@@ -213,7 +213,7 @@ def _blocked(f: Function, local: Affine, block: int, outer: int, inner: int) -> 
 
 
 def _pointer(f: Function, place: Place, index: list[Affine]) -> str:
-    offset = _elements(f, place, index) * BYTES[place.dtype]
+    offset = elements(f, place, index) * BYTES[place.dtype]
     pointer, _ = f.pointer(place.base, offset)
     return _plus(f, pointer, offset.constant)
 
@@ -260,7 +260,7 @@ def _around_choice(
     before, after = Affine(), Affine()
     for d in range(len(index)):
         alone = [x if k == d else place.origin[k] for k, x in enumerate(index)]
-        part, checked = _elements(f, place, alone) * BYTES[place.dtype], d in checks
+        part, checked = elements(f, place, alone) * BYTES[place.dtype], d in checks
         outer = {n: c for n, c in part.terms if checked or f.variables[n].depth <= depth or c < 0}
         inner = {n: c for n, c in part.terms if n not in outer}
         free = not checked and part.constant >= 0

@@ -10,7 +10,8 @@ from dataclasses import replace
 from math import ceil, prod
 
 from hlotune.codegen.clipping import clipped_range
-from hlotune.codegen.places import Places, Scratch
+from hlotune.codegen.places import Place, Places, Scratch
+from hlotune.codegen.prefetching import Entered, prefetch
 from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
@@ -45,6 +46,8 @@ class StageFunction:
         self.f = Function(module, header)
         self.places = Places(nest, root, self.f, scratch)
         self.statements = Statements(nest, self.f, self.places)
+        self.entered: list[Entered] = []
+        self.trips = {s.stage.name: s.trips(region(nest, s)) for s in nest.stages}
 
     def write(self) -> None:
         parallel = tasks(self.nest, self.root)
@@ -154,6 +157,8 @@ class StageFunction:
 
     def _rest(self, s: StageNest, k: int, point: Point) -> None:
         """Loop `k` and all inside it; the statement, when there is no such loop."""
+        if s.prefetch and k == _written_out_from(s):
+            self._prefetch(s)
         if k == len(s.loops):
             self.statements.statement(s, point)
             return
@@ -180,7 +185,19 @@ class StageFunction:
         left = outer.size
         if low.terms == outer.low.terms:
             left -= low.constant - outer.low.constant
-        self._inside(s, k, resized(point, loop.root, low, min(loop.step, left)))
+        inside = resized(point, loop.root, low, min(loop.step, left))
+        if loop.kind == "serial":
+            self.entered.append(Entered(loop, self.trips[s.stage.name][k], point, inside))
+        self._inside(s, k, inside)
+        if loop.kind == "serial":
+            self.entered.pop()
+
+    def _prefetch(self, s: StageNest) -> None:
+        for tensor in s.prefetch:
+            place = self.places[tensor]
+            if isinstance(place, Place):
+                x = next(x for x in s.stage.loads if x.tensor == tensor)
+                prefetch(self.f, place, x, self.entered)
 
     def _loop(self, s: StageNest, k: int, point: Point) -> None:
         loop, span = s.loops[k], point.spans[s.loops[k].root]
@@ -306,6 +323,14 @@ class StageFunction:
                 f"size, got {span}; put a loop of the same axis around it"
             )
         return size
+
+
+def _written_out_from(s: StageNest) -> int:
+    """The first loop from which on all are unrolled or vectorized."""
+    k = len(s.loops)
+    while k and s.loops[k - 1].kind in ("unroll", "vectorize"):
+        k -= 1
+    return k
 
 
 def _is_axis(index: Affine) -> bool:

@@ -89,7 +89,7 @@ class Function:
         self.local, self.kept = {}, {}
 
     def fence(self) -> None:
-        """Keeps loads on their side, so that what is loaded for one step is not held through others.
+        """Keeps loads on their side: what one step loads is not held through others.
 
         LLVM's scheduler would move the loads of all unrolled steps to the front, and spill the
         register tile to make room for them.

@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.features import features_of
 from hlotune.schedules.heuristic import heuristic_config
-from hlotune.schedules.knobs import Knobs, knobs_of
+from hlotune.schedules.knobs import LONGEST_TILE, Knobs, knobs_of
+from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.locate import located
 from hlotune.schedules.moves import moved
+from hlotune.schedules.nest import initial, stored_bytes
+from hlotune.schedules.packing import has_one_load
 from hlotune.schedules.paths import Path, digest
 from hlotune.schedules.populations import Population, legal_of, path_of_population, population
 from hlotune.schedules.roles import Contraction, contraction
@@ -32,8 +36,15 @@ SAMPLING_ROUNDS = 20
 
 
 def space_of(compute: Compute, target: Target) -> "CpuSpace":
-    """Raises UnsupportedKernel where there is no rule for the compute."""
-    return CpuSpace(contraction(compute), target)
+    """Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule."""
+    c, nest = contraction(compute), initial(compute, target)
+    for stage in c.before:
+        if (size := stored_bytes(nest, nest.stage(stage.name))) > CALL_BYTES:
+            raise UnsupportedKernel(
+                f"expected stages ahead of the contraction of at most {CALL_BYTES} bytes, got "
+                f"{stage.name} of {size}: the kernel stays with the default compiler"
+            )
+    return CpuSpace(c, target)
 
 
 @dataclass(frozen=True)
@@ -62,10 +73,10 @@ class CpuSpace:
     @cached_property
     def tiles(self) -> dict[str, NDArray[np.int32]]:
         """For each vector axis the register tiles that fit, as positions in the register knobs."""
-        return {v: self._tiles(v) for v in {s.vector for s in self.sketches}}
+        return {v: self._tiles(v) for v in dict.fromkeys(s.vector for s in self.sketches)}
 
     def _tiles(self, vector: str) -> NDArray[np.int32]:
-        choices = [range(1, min(a.extent, 32) + 1) for a in self.contraction.parallel]
+        choices = [range(1, min(a.extent, LONGEST_TILE) + 1) for a in self.contraction.parallel]
         rows = np.array(_products(choices, self.target.vector_registers), dtype=np.int64)
         column = [a.name for a in self.contraction.parallel].index(vector)
         across = rows[:, column]
@@ -155,6 +166,7 @@ class CpuSpace:
             task_order=order("task_order", parallel), group_order=order("group_order", parallel),
             tile_order=order("tile_order", parallel), reduce_order=order("reduce_order", reduce),
             clip=frozenset(a for a, on in table.get("clip", {}).items() if on),
+            prefetch=bool(table["prefetch"][""]),
             peel=frozenset(a for a, on in table.get("peel", {}).items() if on),
         )  # fmt: skip
 
@@ -186,9 +198,8 @@ def vector_axes(c: Contraction) -> tuple[str, ...]:
 
 
 def pack_levels(c: Contraction, tensor: str, chunked: bool) -> tuple[str, ...]:
-    role = c.compute.tensor(tensor).role
-    maker = c.compute.producer(tensor)
-    levels = [x for x in PACK_LEVELS if x != "load" or (role == "constant" and maker is None)]
+    at_load = c.compute.tensor(tensor).role == "constant" and has_one_load(c.compute, tensor)
+    levels = [x for x in PACK_LEVELS if x != "load" or at_load]
     return tuple(x for x in levels if x != "chunk" or chunked)
 
 

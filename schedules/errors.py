@@ -40,6 +40,11 @@ class BuildError(HlotuneError, RuntimeError):
 class WrongResult(HlotuneError, ArithmeticError):
     """A tuned kernel or program disagrees with the oracle."""
 
+    def __init__(self, message: str, kernels: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.kernels = kernels
+        """Keys of the kernels to blame."""
+
 
 class DatabaseError(HlotuneError, OSError):
     """The database cannot be opened, read or written."""

@@ -33,7 +33,7 @@ NEST_NAMES = (
     "flops_a_tile", "tile_reduction", "innermost_trips", "loop_steps_a_flop",
     "footprint_tile_l1", "footprint_tile_l2", "footprint_task_l2", "footprint_task_l3",
     "footprint_step_l1", "traffic_l1", "traffic_l2", "traffic_l3", "partial_sums",
-    "clipped", "peeled", "checks_a_flop",
+    "clipped", "peeled", "checks_a_flop", "prefetch",
     "outermost_task_axis", "innermost_tile_axis", "loads_a_multiply_add", "store_stride",
 )  # fmt: skip
 OPERAND_NAMES = (
@@ -197,7 +197,7 @@ def _memory(v: _View, footprint: Floats) -> list[Floats]:
         _log(held / t.l1_bytes), _log(held / t.l2_bytes),
         _log(task / t.l2_bytes), _log(task / t.l3_bytes), _log(step / t.l1_bytes),
         *(_log(x / v.flops) for x in traffic), _log(chunks),
-        borders[:, 0], borders[:, 1], _checks(v),
+        borders[:, 0], borders[:, 1], _checks(v), path.prefetch.astype(np.float64),
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ taps on padding left out where they are a share of the work, the larger operand 
 tiles that use it, and as many equal tasks as there are threads.
 """
 
+from dataclasses import replace
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,37 @@ SERIAL_FLOPS = 500_000
 
 
 def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
+    """The first candidate; where it passes a limit, it gives up what it can do best without."""
+    config = _wanted(space)
+    for less in (_not_unrolled, _packed_by_blocks, _not_packed):
+        if space.legal(config[None])[0]:
+            return config
+        less(space, config)
+    columns = 1 + np.array(space.knobs.columns("register"))
+    while not space.legal(config[None])[0] and config[columns].any():
+        config[columns[int(np.argmax(config[columns]))]] //= 2
+        _set(space, config, "group", _groups(space, config))
+    return config
+
+
+def _not_unrolled(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+    _set(space, config, "unroll", np.ones(len(space.contraction.reduce), dtype=np.int64))
+
+
+def _packed_by_blocks(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+    """What does not fit into the scratch of a call is packed for one block at a time."""
+    sketch = space.sketches[int(config[0])]
+    packs = tuple((t, "block" if level == "call" else level) for t, level in sketch.packs)
+    config[0] = space.sketches.index(replace(sketch, packs=packs))
+
+
+def _not_packed(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+    sketch = space.sketches[int(config[0])]
+    packs = tuple((t, "none" if level == "block" else level) for t, level in sketch.packs)
+    config[0] = space.sketches.index(replace(sketch, packs=packs))
+
+
+def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     sketch = _sketch(space)
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
@@ -44,9 +76,6 @@ def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "clip", clip)
     _set_order(space, config, sketch)
     _set(space, config, "group", _groups(space, config))
-    if space.legal(config[None])[0]:
-        return config
-    _set(space, config, "unroll", np.ones(len(unroll), dtype=np.int64))
     return config
 
 
@@ -63,13 +92,13 @@ def _set(
 def _sketch(space: "CpuSpace") -> Sketch:
     """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
-    vectors = {s.vector for s in space.sketches}
+    vectors = dict.fromkeys(s.vector for s in space.sketches)
     vector = max(vectors, key=lambda v: _vector_score(c, v, space.lanes))
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
         level = "call" if stride > 1 else "none"
-        if stride and Sketch(vector, False, ()) and _can_load(space, x.tensor):
+        if stride and _can_load(space, x.tensor):
             level = "load"
         packs.append((x.tensor, level))
     return next(
@@ -142,7 +171,10 @@ def _left_out(
 
 
 def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> None:
-    """The vectorized axis goes outermost when what is read along it would not stay in cache."""
+    """What is read along the vectorized axis, when it would not stay in cache, is read once.
+
+    The axis goes outermost, and the next panel is asked for while the present one is used.
+    """
     c, names = space.contraction, [a.name for a in space.contraction.parallel]
     along = (x for x in c.operands if c.stride(x, sketch.vector))
     size = max((c.compute.tensor(x.tensor).bytes for x in along), default=0)
@@ -154,6 +186,7 @@ def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> 
         rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
         if len(rows):
             config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
+    _set(space, config, "prefetch", np.ones(1, dtype=np.int64))
 
 
 def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -81,6 +81,7 @@ def knobs_of(
     }
     knobs += [Knob(kind, "", tuple(range(len(table)))) for kind, table in orders.items()]
     knobs += [Knob("peel", a, (0, 1)) for a in windowed[0]]
+    knobs.append(Knob("prefetch", "", (0, 1)))
     knobs += [Knob("clip", r, (0, 1)) for r in windowed[1]]
     return Knobs(tuple(knobs), orders)
 

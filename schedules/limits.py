@@ -3,7 +3,7 @@
 `populations.py` states the same limits on arrays of configs; a property test binds the two.
 """
 
-from math import ceil, prod
+from math import ceil, inf, prod
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.nest import LoopNest, StageNest, bordering, region, stored_bytes
@@ -12,6 +12,8 @@ CODE_STATEMENTS = 1024
 """Statements written out in one function, all bodies together: some 50 ms of LLVM."""
 TASK_BYTES = 4 << 20
 CALL_BYTES = 256 << 20
+MOST_BYTES = {"register": 0, "task": TASK_BYTES, "call": CALL_BYTES, "load": inf}
+"""Of a buffer, by its scope; what is packed when a program is loaded is no scratch."""
 
 
 def check(nest: LoopNest) -> None:
@@ -24,7 +26,7 @@ def check(nest: LoopNest) -> None:
                 f"{name}: the register tile needs {needed} vector registers, "
                 f"the target has {nest.target.vector_registers}: use a smaller tile"
             )
-        if (size := stored_bytes(nest, s)) > (TASK_BYTES if s.scope == "task" else CALL_BYTES):
+        if (size := stored_bytes(nest, s)) > MOST_BYTES[s.scope]:
             raise ScheduleError(
                 f"{name}: its buffer of {size} bytes is too large: compute it further inside"
             )

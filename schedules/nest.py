@@ -55,6 +55,8 @@ class StageNest:
     """Its own loop inside which registers hold its results; "" holds them over all its loops."""
     layout: Layout = ()
     """How its results lie in memory, when not in registers; () is row-major."""
+    prefetch: tuple[str, ...] = ()
+    """Packed operands whose next panel is asked for in its innermost loop."""
 
     def index(self, axis: str) -> int:
         for k, loop in enumerate(self.loops):
@@ -303,6 +305,8 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
             yield f"{'  ' * depth}{s.stage.name}: registers"
         for inner in nest.attached(s.stage.name, loop.axis):
             yield from _stage_lines(nest, inner, depth)
+    for tensor in s.prefetch:
+        yield f"{'  ' * depth}prefetch {tensor}"
     for store, value in zip(s.stage.stores, s.stage.values, strict=True):
         place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
         how = "=" if s.stage.combine is None else f"{s.stage.combine}="

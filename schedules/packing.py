@@ -30,9 +30,13 @@ class Pack:
     lanes: int
 
     def apply(self, nest: LoopNest) -> LoopNest:
-        user = nest.stage(self.stage)
+        user, maker = nest.stage(self.stage), nest.producer(self.tensor)
         found = [x for x in user.stage.loads if x.tensor == self.tensor]
         _require(len(found) == 1, f"expected one load of {self.tensor}, found {len(found)}")
+        names = [t.name for t in nest.compute.tensors]
+        _require(packed_name(self.tensor) not in names, f"{self.tensor} is packed already")
+        inside = maker is not None and maker.at is not None
+        _require(not inside, f"{self.tensor} is computed inside another stage")
         self._check_layout(found[0])
         self._check_place(nest)
         compute, packed = _packed(nest.compute, user.stage, found[0])
@@ -55,22 +59,59 @@ class Pack:
         return "load" if self.axis == "load" else "call"
 
     def _check_layout(self, load: Load) -> None:
+        _require(bool(load.index), f"{self.tensor} has no dimensions to lay out")
+        _require(self.lanes >= 1, f"expected at least one lane, got {self.lanes}")
         dimensions = sorted(d for d, block in self.layout if block == 1)
         complete = dimensions == list(range(len(load.index)))
-        _require(complete, f"layout {self.layout} leaves a dimension out")
-        for d, block in self.layout:
-            plain = block == 1 or len(load.index[d].terms) == 1
-            _require(plain, f"dimension {d} is a window: no blocks")
+        _require(complete, f"layout {self.layout} leaves a dimension out, or has one that is none")
+        blocks = [entry for entry in self.layout if entry[1] != 1]
+        for d, block in blocks:
+            _require(d in dimensions and block > 1, f"dimension {d} cannot have blocks of {block}")
+            once = sum(other == d for other, _ in blocks) == 1
+            before = self.layout.index((d, block)) < self.layout.index((d, 1))
+            _require(once and before, f"the blocks of dimension {d} must stand once, before it")
+            _require(len(load.index[d].terms) == 1, f"dimension {d} is a window: no blocks")
+            _require(load.index[d].terms[0][1] > 0, f"dimension {d} is read backwards: no blocks")
+            _require(block % self.lanes == 0, f"blocks of {block} are no whole vectors")
 
     def _check_place(self, nest: LoopNest) -> None:
         if self.consumer:
             consumer = nest.stage(self.consumer)
+            encloses = consumer.stage.name == self.stage or _stands_inside(nest, self)
+            _require(encloses, f"{self.consumer} does not enclose {self.stage}")
             for loop in consumer.loops[: consumer.index(self.axis) + 1]:
                 _require(loop.kind in ("serial", "parallel"), f"{loop.axis} is {loop.kind}")
             return
         _require(self.axis in ("call", "load"), f"expected 'call' or 'load', got {self.axis!r}")
-        role = nest.compute.tensor(self.tensor).role
-        _require(self.axis == "call" or role == "constant", f"{self.tensor} is no constant")
+        if self.axis == "load":
+            role = nest.compute.tensor(self.tensor).role
+            _require(role == "constant", f"{self.tensor} is no constant")
+            alone = has_one_load(nest.compute, self.tensor)
+            _require(alone, f"{self.tensor} is read elsewhere too, where its values are needed")
+
+
+def packed_name(tensor: str) -> str:
+    """What the copy of a tensor is called."""
+    return f"{tensor}.packed"
+
+
+def has_one_load(compute: Compute, tensor: str) -> bool:
+    """Whether one load is all that is read of a tensor.
+
+    Only then may a packed form take the place of its values.
+    """
+    return sum(x.tensor == tensor for s in compute.stages for x in s.loads) == 1
+
+
+def _stands_inside(nest: LoopNest, pack: Pack) -> bool:
+    """Whether the loop of a pack encloses the stage that it is for."""
+    place = nest.stage(pack.stage).at
+    while place is not None:
+        outer = nest.stage(place[0])
+        if outer.stage.name == pack.consumer:
+            return outer.index(pack.axis) <= outer.index(place[1])
+        place = outer.at
+    return False
 
 
 def _require(condition: bool, message: str) -> None:
@@ -83,7 +124,7 @@ def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
 
     Its coordinates are such that the user needs no checks.
     """
-    name = f"{load.tensor}.packed"
+    name = packed_name(load.tensor)
     axes, source, place = [], [], []
     for d, index in enumerate(load.index):
         low, high = index.bounds(index_ranges(user))

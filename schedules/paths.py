@@ -41,6 +41,8 @@ class Path:
     """`(n, operands)`: elements of the innermost block of a pack, 1 where it has no blocks."""
     borders: Ints
     """`(n, 2)`: axes that are clipped and axes that are peeled, as bits."""
+    prefetch: Ints
+    """`(n,)`: 1 where the next panels of operands are asked for."""
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
@@ -71,7 +73,7 @@ def digest(path: Path) -> NDArray[np.uint64]:
     rows = np.arange(len(before))
     places = [before[rows, path.held_from], before[rows, path.split_from]]
     places += [np.where(p < 0, p, before[rows, np.maximum(p, 0) + 1]) for p in path.packs.T]
-    for extra in (*places, *path.panels.T, *path.borders.T):
+    for extra in (*places, *path.panels.T, *path.borders.T, path.prefetch):
         value = (value ^ (extra + 7).astype(np.uint64)) * prime
     return value
 
@@ -96,6 +98,7 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         packs=np.array([[slot for slot, _ in packs]], dtype=np.int64).reshape(1, -1),
         panels=np.array([[panel for _, panel in packs]], dtype=np.int64).reshape(1, -1),
         borders=np.array([[clipped, peeled]]),
+        prefetch=np.array([int(bool(core.prefetch))]),
     )
 
 

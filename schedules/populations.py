@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
-from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
+from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
 from hlotune.schedules.nest import index_ranges, initial, interior
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import PACK_LEVELS, layout
+from hlotune.schedules.sketch import PACK_LEVELS, layout, prefetched
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
+MOST_PACK_BYTES = np.array(
+    [np.inf if x == "none" else MOST_BYTES.get(x, TASK_BYTES) for x in PACK_LEVELS]
+)
+"""By position in PACK_LEVELS."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Population:
     clip: NDArray[np.bool_]
     """`(n, R)`: reduce axes that are clipped in fact."""
     peel: NDArray[np.bool_]
+    prefetch: NDArray[np.bool_]
+    """`(n,)`: whether some operand is prefetched in fact."""
 
 
 def population(space: "CpuSpace", configs: Configs) -> Population:
@@ -75,6 +81,8 @@ def population(space: "CpuSpace", configs: Configs) -> Population:
         },
         clip=clip,
         peel=peel,
+        prefetch=np.array([bool(prefetched(c, s)) for s in space.sketches])[sketch]
+        & (knobs.values("prefetch", positions)[:, 0] == 1),
     )
 
 
@@ -168,6 +176,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         packs=slots[p.packs],
         panels=_panels(space, p),
         borders=np.stack([_bits(p.clip, len(c.parallel)), _bits(p.peel, 0)], axis=1),
+        prefetch=p.prefetch.astype(np.int64),
     )
 
 
@@ -280,8 +289,7 @@ def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
         for d, extent in enumerate(_extents(space, p, s, x, k).T):
             size *= _rounded(c, x, d, extent, panels[:, k], p.vector)
         level = p.packs[:, k]
-        limit = np.where(level >= PACK_LEVELS.index("task"), TASK_BYTES, CALL_BYTES)
-        result &= (level == 0) | (size <= limit)
+        result &= size <= MOST_PACK_BYTES[level]
     return result
 
 

@@ -26,6 +26,7 @@ from hlotune.schedules.steps import (
     Pack,
     Parallel,
     Peel,
+    Prefetch,
     Reorder,
     Split,
     Step,
@@ -65,6 +66,7 @@ class Tiling:
     reduce_order: tuple[str, ...]
     clip: frozenset[str] = field(default_factory=frozenset)
     peel: frozenset[str] = field(default_factory=frozenset)
+    prefetch: bool = False
 
 
 def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Step, ...]:
@@ -73,6 +75,8 @@ def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Ste
     steps += _core_chunked(c, sketch, t, lanes) if sketch.chunked else _core(c, sketch, t, lanes)
     steps += _packs(c, sketch, t, lanes)
     steps += _borders(c, sketch, t)
+    if t.prefetch:
+        steps += [Prefetch(c.core.name, f"{x}.packed") for x in prefetched(c, sketch)]
     for stage in c.before:
         steps += _small(stage, lanes)
     return tuple(steps)
@@ -157,7 +161,8 @@ def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
     load = next(x for x in c.operands if x.tensor == tensor)
     along = [d for d, e in enumerate(load.index) if vector in e.coefficients]
     rest = [d for d in range(len(load.index)) if d not in along]
-    if len(along) == 1 and len(load.index[along[0]].terms) == 1:
+    index = load.index[along[0]].coefficients if along else {}
+    if len(along) == 1 and len(index) == 1 and index[vector] > 0:
         return ((along[0], block), *((d, 1) for d in rest), (along[0], 1))
     return tuple((d, 1) for d in rest + along)
 
@@ -181,6 +186,15 @@ def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:
     stage, level = (c.core.name, 0) if sketch.chunked else (c.out.name, 2)
     steps += [Peel(stage, f"{a}.{level}") for a in t.tile_order if a in t.peel & needed]
     return steps
+
+
+def prefetched(c: Contraction, sketch: Sketch) -> tuple[str, ...]:
+    """Operands that lie in panels ahead of the loops: what comes next is known."""
+    return tuple(
+        tensor
+        for tensor, level in sketch.packs
+        if level in ("load", "call") and layout(c, tensor, sketch.vector, 2)[0][1] > 1
+    )
 
 
 def _small(stage: Stage, lanes: int) -> list[Step]:

@@ -276,6 +276,29 @@ class Peel:
         return nest.put(_border(s, k, "peel"))
 
 
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Asks for the next panel of a packed operand while the present one is worked on.
+
+    for j: for i: for k: s(p[j, k])   ->   for j: for i: for k: {fetch p[j + 1, ...]; s(p[j, k])}
+
+    The requests are spread evenly over the loops inside the one that goes from panel to panel, so
+    that memory works all the time, and not only while a panel is read for the first time.
+    """
+
+    stage: str
+    tensor: str
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s, maker = nest.stage(self.stage), nest.producer(self.tensor)
+        loaded = {x.tensor for x in s.stage.loads}
+        _require(self.tensor in loaded, "prefetch", f"{self.stage} does not load {self.tensor}")
+        panels = maker is not None and maker.at is None and maker.layout and maker.layout[0][1] > 1
+        wrong = f"{self.tensor} is not packed in panels ahead of the loops"
+        _require(bool(panels), "prefetch", wrong)
+        return nest.put(replace(s, prefetch=(*s.prefetch, self.tensor)))
+
+
 def _kind(s: StageNest, k: int, kind: LoopKind) -> StageNest:
     return _with_loop(s, k, replace(s.loops[k], kind=kind))
 
@@ -288,6 +311,18 @@ def _with_loop(s: StageNest, k: int, loop: Loop) -> StageNest:
     return replace(s, loops=(*s.loops[:k], loop, *s.loops[k + 1 :]))
 
 
-Step = Split | Reorder | Parallel | Vectorize | Unroll | ComputeAt | Accumulate | Clip | Peel | Pack
+Step = (
+    Split
+    | Reorder
+    | Parallel
+    | Vectorize
+    | Unroll
+    | ComputeAt
+    | Accumulate
+    | Clip
+    | Peel
+    | Pack
+    | Prefetch
+)
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

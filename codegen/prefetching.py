@@ -1,0 +1,60 @@
+"""Requests for the next panel of a packed operand, spread over the loops inside a panel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from hlotune.codegen.access import elements
+from hlotune.codegen.places import LINE_BYTES, Place
+from hlotune.codegen.spans import Point
+from hlotune.codegen.text import Function
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.nest import Loop
+
+MOST_LINES = 4
+"""Requests in one iteration; a panel that needs more is not worth waiting for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A loop around a statement: its iterations, and where it and the loop outside it stand."""
+
+    loop: Loop
+    trips: int
+    outside: Point
+    inside: Point
+
+
+def prefetch(f: Function, place: Place, x: Load, entered: Sequence[Entered]) -> None:
+    """Asks for a part of the panel after the present one; none where there is but one."""
+    dimension, block = place.layout[0]
+    root = x.index[dimension].terms[0][0]
+    panel_loops = [n for n, e in enumerate(entered) if e.loop.root == root and e.trips > 1]
+    if not panel_loops or entered[panel_loops[-1]].loop.step != block:
+        return
+    panel, inner = entered[panel_loops[-1]], entered[panel_loops[-1] + 1 :]
+    size = BYTES[place.dtype]
+    panel_bytes = place.strides[dimension, block] * size
+    lines = ceil(panel_bytes / (LINE_BYTES * prod(e.trips for e in inner)))
+    if lines > MOST_LINES:
+        return
+    index = [Affine() for _ in place.shape]
+    index[dimension] = panel.inside.spans[root].low + block
+    offset = elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES)
+    pointer, _ = f.pointer(place.base, offset)
+    for line in range(lines):
+        at = f.once(f"getelementptr i8, ptr {pointer}, i64 {offset.constant + line * LINE_BYTES}")
+        wanted = (("ptr", at), ("i32", "0"), ("i32", "2"), ("i32", "1"))
+        f.intrinsic("llvm.prefetch.p0", "void", *wanted)
+
+
+def _spread(inner: Sequence[Entered], each_bytes: int) -> Affine:
+    """Bytes between the first iteration of the loops and the present one."""
+    total = Affine()
+    for e in reversed(inner):
+        root = e.loop.root
+        gone = e.inside.spans[root].low + e.outside.spans[root].low * -1
+        total = total + gone * max(1, each_bytes // e.loop.step)
+        each_bytes *= e.trips
+    return total
