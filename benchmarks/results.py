@@ -1,7 +1,9 @@
 """Tables: printed, and kept under `build/` with the conditions that they were measured under."""
 
 import json
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -42,16 +44,41 @@ def conditions(target: Target, properties: Properties) -> dict[str, Any]:
 
 
 def publish(table: Table, under: Mapping[str, Any], data: Sequence[object]) -> None:
-    """Prints a table, and writes it with all that it was made from to `build/NAME.json`."""
+    """Prints a table, and writes it with all that it was made from to `build/NAME.json`.
+
+    What an earlier run left there moves to `build/NAME.STARTED.json`.  Numbers that JSON has not
+    become null.
+    """
     print(described(under))
     print_table(table.columns, table.rows)
     for note in table.notes:
         print(note)
     FOLDER.mkdir(exist_ok=True)
     whole = {"version": 1, **asdict(table), "conditions": dict(under), "data": list(data)}
-    path = FOLDER / f"{table.name}.json"
-    path.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    path, part = FOLDER / f"{table.name}.json", FOLDER / f"{table.name}.json.part"
+    part.write_text(json.dumps(finite(whole), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    set_aside(path, under)
+    part.replace(path)
     print(f"written to {path}")
+
+
+def set_aside(path: Path, under: Mapping[str, Any]) -> None:
+    """Keeps the table of another run: this one's may have fewer rows, or end early."""
+    if not path.exists():
+        return
+    started = json.loads(path.read_text(encoding="utf-8"))["conditions"]["started"]
+    if started != under["started"]:
+        name = re.sub(r"[^0-9T]", "", started.partition("+")[0])
+        path.replace(path.with_suffix(f".{name}.json"))
+
+
+def finite(value: Any) -> Any:
+    """The same with null for infinities and what is no number."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def described(under: Mapping[str, Any]) -> str:

@@ -51,9 +51,10 @@ def print_result(result: "BenchResult") -> None:
 
     default, tuned = time_text(median(result.default_s)), time_text(median(result.tuned_s))
     ratio = result.speedup
-    replaced = sum(e.status == "tuned" for e in result.kernels)
+    replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
     print(
-        f"{result.program}: default {default}, tuned {tuned} a call, {replaced} kernels replaced\n"
+        f"{result.program}: default {default}, tuned {tuned} a call, {len(replaced)} sites "
+        f"replaced by {len(set(replaced))} kernels\n"
         f"speedup: {ratio_text(ratio.median, ratio.low, ratio.high)}, "
         f"{len(result.default_s)} pairs of {result.calls_per_sample} calls"
     )
@@ -62,7 +63,7 @@ def print_result(result: "BenchResult") -> None:
     recorded = [e for e in result.kernels if e.status != "no record"]
     print_table(columns, map(kernel_cells, recorded))
     print(f"{len(result.kernels) - len(recorded)} more sites have no record\n")
-    columns = ["inputs", ">result", ">error of tuned", ">of default"]
+    columns = ["inputs", ">result", ">error of tuned", ">of default", ">compared"]
     print_table(columns, map(accuracy_cells, result.accuracy))
     if result.shortfalls:
         print()
@@ -86,7 +87,10 @@ def kernel_cells(e: "Explanation") -> tuple[str, ...]:
 
 
 def accuracy_cells(accuracy: "Accuracy") -> tuple[str, ...]:
-    """Relative root mean square errors."""
+    """Relative root mean square errors, and the share of the elements that they are of."""
+    place = accuracy.inputs, str(accuracy.result)
+    if not accuracy.is_checked:
+        return *place, "not checked", "not checked", "0 %"
     default = accuracy.default_error
     of_default = "not known" if default is None else f"{default:.2g}"
-    return accuracy.inputs, str(accuracy.result), f"{accuracy.tuned_error:.2g}", of_default
+    return *place, f"{accuracy.tuned_error:.2g}", of_default, f"{accuracy.compared:.4%}"

@@ -92,9 +92,12 @@ def import_(
     json: Json = False,
 ) -> None:
     """Reads records from JSON lines; what is known already stays, broken lines are counted."""
+    from hlotune.schedules.errors import DatabaseError
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.records import import_records
 
+    if file.is_dir() or not file.exists():  # before a database is made for nothing
+        raise DatabaseError(f"expected JSON lines at {file}, got no such file; check the path")
     with TuningDatabase(database_path(database)) as opened:
         taken = import_records(opened, file)
     if json:
@@ -119,6 +122,7 @@ def merge(
     from hlotune.tuning_logs import merge as merging
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
+    TuningDatabase(other, create=False).close()  # what cannot be opened shall leave no new database
     with TuningDatabase(database_path(database)) as opened:
         added = merging.merge(opened, other)
     if json:

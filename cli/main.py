@@ -40,7 +40,9 @@ def main() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code: 0, 1 nothing found, 2 misuse, 130 interrupted.
+    """Runs one command and returns its exit code.
+
+    0 done, 1 nothing found, 2 misuse or failure, 130 interrupted.
 
     With `HLOTUNE_DEBUG` set, an error of ours shows its traceback as well.
     """

@@ -24,9 +24,7 @@ def database_path(chosen: Path | None) -> Path:
         return chosen
     if named := os.environ.get("HLOTUNE_DB"):
         return Path(named).expanduser()
-    path = _cache_directory() / "hlotune" / "tuning.db"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
+    return _cache_directory() / "hlotune" / "tuning.db"
 
 
 def _cache_directory() -> Path:

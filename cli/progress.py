@@ -92,7 +92,7 @@ class View:
     """The state of the live table, a renderable of rich: what the latest events said."""
 
     kernels: dict[str, KernelStarted | Batch] = field(default_factory=dict)
-    """The latest event of each kernel by label, the one tuned last at the end."""
+    """The latest event of each kernel by key, the one tuned last at the end."""
     latest: Batch | None = None
     note: str = "finding kernels"
 
@@ -101,10 +101,10 @@ class View:
             case Started():
                 self.note = f"timing the defaults of {event.kernels} kernels"
             case KernelStarted():
-                self.kernels[event.label] = event
+                self.kernels[event.key] = event
             case Batch():
-                self.kernels.pop(event.label, None)
-                self.kernels[event.label] = self.latest = event
+                self.kernels.pop(event.key, None)
+                self.kernels[event.key] = self.latest = event
                 self.note = ""
             case Finalising() | Finished():
                 self.note = line(event)

@@ -1,6 +1,6 @@
 """`tune run`: searches, measures, records."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,10 @@ from hlotune.cli.options import (
     database_path,
     seconds,
 )
+from hlotune.schedules.errors import NoRecord, WrongResult
+
+if TYPE_CHECKING:
+    from hlotune.search.result import TuneResult
 
 EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning.db"
 
@@ -69,7 +73,7 @@ def run(
     # After loading: what is wrong with a program shall not wait for xgboost and torch.
     from hlotune.cli.progress import watching
     from hlotune.cli.report import print_report
-    from hlotune.search.tune import tune
+    from hlotune.search.tune import DEFAULT_BUDGET_S, tune
 
     with watching(quiet=json) as progress:
         result = tune(
@@ -84,5 +88,22 @@ def run(
             progress=progress,
         )
     print_report(path, result.run, json=json)
+    if result.wrong:
+        raise wrong_in_the_program(result)
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if result.needed_s is not None:
+        raise NoRecord(
+            f"program {result.program_name}: expected time for a batch of trials, found none in "
+            f"the budget of {budget or DEFAULT_BUDGET_S:g} s; give --budget {result.needed_s}s"
+        )
+
+
+def wrong_in_the_program(result: "TuneResult") -> WrongResult:
+    labels = {kernel.key: kernel.label for kernel in result.kernels}
+    names = ", ".join(f"{key[:8]} {labels.get(key, '')}".strip() for key in result.wrong)
+    return WrongResult(
+        f"program {result.program_name}: expected its results, got others with {names}; these "
+        "keep the default from now on, and the report counts without them",
+        kernels=result.wrong,
+    )

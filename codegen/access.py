@@ -1,8 +1,10 @@
 """Loads and stores of a stage: addresses, borders, tails.
 
 Borders are checked by choosing a pointer, once per loop in which the check varies, between the
-tensor and a page of zeros; what is inside is then read without masks.  Where every position is
-known while emitting, a load outside its tensor is a constant and costs nothing.
+tensor and a page of zeros; what is read there needs no masks.  Masks are for vectors at the end of
+an axis, for those whose own lanes reach over a border, and for lanes that are not neighbours.
+Where every position is known while emitting, a load outside its tensor is a constant and costs
+nothing.
 """
 
 from hlotune.codegen.places import Place
@@ -36,7 +38,8 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     if point.lane is None or not any(steps):
         return _straight(f, place, x, index, checks, None)
     across = [d for d, c in enumerate(steps) if c]
-    if all(x.divisor(d) == 1 for d in across) and _lane_stride(place, steps, point.lane) == 1:
+    whole = all(x.divisor(d) == 1 for d in across)
+    if whole and _lane_stride(f, place, index, steps, point.lane) == 1:
         masked = [d for d in across if d in checks]
         if not masked:
             return _straight(f, place, x, index, checks, point.lane)
@@ -55,7 +58,7 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
         return
     value = splat(f, value, lane.lanes)
     name, steps = to_memory(f, value), _lane_steps(index, lane)
-    if _lane_stride(place, steps, lane) != 1:
+    if _lane_stride(f, place, where, steps, lane) != 1:
         indices = _lane_indices(f, where, steps, (1,) * len(where), lane)
         pointers = _lane_pointers(f, place, indices, lane)
         _masked_store(f, "scatter", name, pointers, lane, value.dtype)
@@ -79,11 +82,15 @@ def _lane_steps(index: tuple[Affine, ...], lane: Lane | None) -> list[int]:
     return [e.coefficients.get(lane.root, 0) if lane else 0 for e in index]
 
 
-def _lane_stride(place: Place, steps: list[int], lane: Lane) -> int:
-    """Elements of memory between neighbouring lanes."""
+def _lane_stride(
+    f: Function, place: Place, index: list[Affine], steps: list[int], lane: Lane
+) -> int:
+    """Elements of memory between neighbouring lanes, which must lie in one block."""
     blocks = {d: b for d, b in place.layout if b > 1}
-    for d, c in enumerate(steps):
-        if c and d in blocks and (c != 1 or blocks[d] % lane.lanes):
+    for d in (d for d, c in enumerate(steps) if c and d in blocks):
+        first = index[d] + place.origin[d] * -1
+        starts = f.multiple_of(first, lane.lanes) and first.constant % lane.lanes == 0
+        if steps[d] != 1 or blocks[d] % lane.lanes or not starts:
             raise BuildError(
                 f"vectors of {lane.lanes} do not lie inside blocks of {blocks[d]}: "
                 "pack whole vectors"

@@ -14,6 +14,18 @@ from hlotune.schedules.errors import BuildError
 from hlotune.schedules.target import Target
 
 Level = Literal[0, 1, 2, 3]
+EXTENSIONS = {
+    "x86_64": (
+        "avx", "avx2", "fma", "fma4", "xop", "f16c", "bmi", "bmi2", "gfni", "vaes", "vpclmulqdq",
+        "avxvnni", "avxvnniint8", "avxvnniint16", "avxifma", "avxneconvert",
+        "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512bf16", "avx512bitalg",
+        "avx512fp16", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni",
+        "avx512vp2intersect", "avx512vpopcntdq",
+        "amx-tile", "amx-int8", "amx-bf16", "amx-fp16", "amx-complex",
+    ),
+    "aarch64": ("sve", "sve2"),
+}  # fmt: skip
+"""Instructions that operating system or hypervisor may hide, by architecture."""
 
 
 def compile_object(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> bytes:
@@ -45,7 +57,14 @@ def compile_for_process(llvm_text: str, name: str) -> bytes:
 
 
 def _flags(target: Target) -> str:
-    return ",".join(f"+{feature}" for feature in target.features)
+    """What the target has is on, and extensions that it lacks are off.
+
+    A processor's name brings its extensions with it, also those that a hypervisor hides.  What is
+    off comes first: what is on then brings back the smaller extensions that it is made of.
+    """
+    known = EXTENSIONS.get(target.triple.partition("-")[0], ())
+    off = [f"-{x}" for x in known if x not in target.features]
+    return ",".join([*off, *(f"+{x}" for x in target.features)])
 
 
 @lru_cache(maxsize=64)

@@ -8,13 +8,11 @@ in `statements.py`, addresses and borders in `access.py`, where tensors lie in `
 from dataclasses import dataclass
 from math import prod
 
+from hlotune.codegen.abi import HOST
 from hlotune.codegen.loops import StageFunction, tasks
 from hlotune.codegen.places import Scratch
 from hlotune.codegen.text import Function, Module
 from hlotune.schedules.nest import LoopNest, StageNest, stored_bytes
-
-HOST = 24
-"""Offset of the host in struct Call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,6 @@
 """Machine code into this process: objects linked into memory, functions called on addresses.
 
-The ABI: `int32 kernel(const Call*)` returns 0 when all is well.
-
-    struct Call { void** args; void** results; void* scratch; const Host* host; }
-    struct Host { void (*parallel_for)(const Host*, int64 n, Body, void* data); int32 threads; ... }
-    void Body(void* data, int64 begin, int64 end, int64 slot)
+The ABI: `int32 kernel(const Call*)` returns 0 when all is well; the structures are in `abi.py`.
 
 `parallel_for` runs the body over [0, n) in ranges and returns when all are done; a `slot` below
 `threads` is given to one running body at a time.  A kernel may call it any number of times, one
@@ -19,32 +15,12 @@ from typing import Any, cast
 
 import llvmlite.binding as llvm
 
+from hlotune.codegen.abi import Call, HostHead
 from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_for_process
 from hlotune.schedules.errors import BuildError
 
 KERNEL = "kernel"
-
-
-class Call(ctypes.Structure):
-    """What a kernel gets: addresses of its arguments and results, of its scratch, and its host."""
-
-    _fields_ = (
-        ("args", ctypes.c_void_p),
-        ("results", ctypes.c_void_p),
-        ("scratch", ctypes.c_void_p),
-        ("host", ctypes.c_void_p),
-    )
-
-
-class HostHead(ctypes.Structure):
-    """The part of a host that kernels see, and a pointer for the host itself."""
-
-    _fields_ = (
-        ("parallel_for", ctypes.c_void_p),
-        ("threads", ctypes.c_int32),
-        ("state", ctypes.c_void_p),
-    )
 
 
 @dataclass(frozen=True, slots=True)

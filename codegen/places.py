@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from hlotune.codegen.abi import ARGUMENTS, RESULTS, SCRATCH
 from hlotune.codegen.spans import Span
 from hlotune.codegen.text import Function
 from hlotune.schedules.compute import Tensor
@@ -17,10 +18,7 @@ from hlotune.schedules.nest import (
     stored_shape,
     strides,
 )
-
-LINE_BYTES = 64
-ARGUMENTS, RESULTS, SCRATCH = 0, 8, 16
-"""Offsets of the pointers in struct Call."""
+from hlotune.schedules.target import LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

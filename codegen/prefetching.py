@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from hlotune.codegen.access import elements
-from hlotune.codegen.places import LINE_BYTES, Place
+from hlotune.codegen.places import Place
 from hlotune.codegen.spans import Point
 from hlotune.codegen.text import Function
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.nest import Loop
+from hlotune.schedules.target import LINE_BYTES
 
 MOST_LINES = 4
 """Requests in one iteration; a panel that needs more is not worth waiting for."""

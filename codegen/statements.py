@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from hlotune.codegen.access import load, store
+from hlotune.codegen.operations import apply
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, Span, known_size
 from hlotune.codegen.text import Function, Register
-from hlotune.codegen.values import Value, apply, convert, literal, splat, suffix
+from hlotune.codegen.values import Value, convert, literal, splat, suffix
 from hlotune.schedules.compute import Combine, Store
 from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
 from hlotune.schedules.errors import BuildError

@@ -54,6 +54,8 @@ class TunedFunction:
     program: Program
     replacements: tuple[Replacement, ...]
     numerics: Numerics
+    target: Target
+    """What its kernels are built for."""
     _explanations: tuple[Explanation, ...]
     _function: Callable[..., Any]
 
@@ -98,7 +100,7 @@ def apply(
         _explained(site, decisions[site.kernel.key], replacements, failures) for site in found
     )
     function = assembled(program, replacements)
-    return TunedFunction(program, tuple(replacements), numerics, explanations, function)
+    return TunedFunction(program, tuple(replacements), numerics, target, explanations, function)
 
 
 def gain_s(paired: Paired) -> float:

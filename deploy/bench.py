@@ -1,4 +1,8 @@
-"""The whole program, default against tuned: first whether it is right, then how fast it is."""
+"""The whole program, default against tuned: first whether it is right, then how fast it is.
+
+The process is as a user's: its allocator is glibc's own.  After the warm calls neither side gets
+fresh pages for arrays up to 32 MiB; larger ones cost page faults in every call of both.
+"""
 
 import math
 import time
@@ -9,13 +13,15 @@ from typing import Any
 
 import jax
 
-from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inputs, random_inputs
+from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, tame_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
-from hlotune.hlo.callable import jitted
+from hlotune.hlo.callable import cpu, jitted
 from hlotune.hlo.program import Program
+from hlotune.measure.affinity import pinned
 from hlotune.measure.comparison import Ratio, ratio
+from hlotune.measure.sharing import alone
 from hlotune.schedules.errors import WrongResult
 
 WARM_CALLS = 3
@@ -109,14 +115,17 @@ def bench(
 ) -> BenchResult:
     """Times default and tuned in turns, after both have been held against the oracle.
 
-    `limit_s` limits the timing; the check before it takes as long as it takes.
+    `limit_s` limits the timing; the check before it takes as long as it takes.  Where the kernels
+    are built for fewer threads than there are processors, both sides run on so many processors.
 
     Raises:
+        TargetError: the system does not let a process choose its processors.
         WrongResult: the tuned program is wrong; the message names the sites to blame.
     """
-    default, inputs = jitted(program), example_inputs(program, seed)
-    accuracy = checked(program, tuned, default, [inputs, random_inputs(program, seed)])
-    timer = Timer(program, inputs, time.monotonic() + limit_s)
+    default = jitted(program)
+    inputs, random = tame_inputs(program, default, seed)
+    accuracy = checked(program, tuned, default, [inputs, random])
+    timer = Timer(program, inputs, tuned.target.threads, time.monotonic() + limit_s)
     calls, default_s, tuned_s = timer.paired(default, tuned, pairs)
     result = BenchResult(
         program=program.name,
@@ -161,7 +170,8 @@ def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> Wron
     names = ", ".join(f"{r.site.name} ({r.site.label})" for r in blamed) or "no site"
     return WrongResult(
         f"expected result {verdict.result} of {judge.program.name} on {verdict.inputs} inputs as "
-        f"the oracle has it, got {verdict.wrong}; to blame: {names}; tune these kernels again"
+        f"the oracle has it, got {verdict.wrong}; to blame: {names}; tune these kernels again",
+        kernels=tuple(dict.fromkeys(r.site.kernel.key for r in blamed)),
     )
 
 
@@ -186,9 +196,9 @@ def _shortfalls(
 class Timer:
     """Times functions of one program on the same arguments, on the device, until a deadline."""
 
-    def __init__(self, program: Program, inputs: Inputs, deadline: float) -> None:
-        self.program, self.deadline = program, deadline
-        with jax.enable_x64(True):
+    def __init__(self, program: Program, inputs: Inputs, threads: int, deadline: float) -> None:
+        self.program, self.threads, self.deadline = program, threads, deadline
+        with jax.enable_x64(True), jax.default_device(cpu()):
             self.values = [jax.device_put(v) for v in inputs.values]
 
     @property
@@ -199,7 +209,12 @@ class Timer:
         self, default: Function, tuned: Function, pairs: int
     ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
         """Calls a sample, and seconds a call of both, in the order ABBA: drift is in neither."""
-        both = default, tuned
+        with alone(), pinned(self.threads):
+            return self._paired((default, tuned), pairs)
+
+    def _paired(
+        self, both: tuple[Function, Function], pairs: int
+    ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
         warm_s = [self.sample(f, 1) for f in both for _ in range(WARM_CALLS)]
         calls = max(1, math.ceil(SAMPLE_S / min(warm_s)))
         samples: tuple[list[float], list[float]] = ([], [])

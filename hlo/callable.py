@@ -14,6 +14,20 @@ from hlotune.hlo.program import Program, shape_of
 from hlotune.schedules.errors import ProgramError
 
 
+def cpu() -> jax.Device:
+    """Where programs run, whatever other devices JAX has found.
+
+    Raises:
+        ProgramError: JAX was told to leave the CPU out.
+    """
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError as error:
+        raise ProgramError(
+            f"expected JAX to run programs on the CPU, got {error}; add cpu to JAX_PLATFORMS"
+        ) from error
+
+
 def jitted(
     program: Program, bytecode: bytes | None = None, *, hidden_values: Sequence[Any] = ()
 ) -> Callable[..., Any]:
@@ -21,7 +35,8 @@ def jitted(
 
     It takes and gives the pytrees of the original.  A program that did not come from a JAX function
     takes flat arrays and gives a tuple.  `hidden_values` are the arguments that splicing appended:
-    they are put on the device once and passed with every call.
+    they are put on the device once and passed with every call.  It runs on the CPU, and fetches
+    arguments that lie elsewhere.
     """
     module = mlir.parse(program.bytecode if bytecode is None else bytecode)
     function = mlir.signature(module)
@@ -34,11 +49,13 @@ def jitted(
     types = (*function.arguments, *function.results)
     wide = any(t.dtype in ("f64", "i64", "ui64") for t in types)
     already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
-    with jax.enable_x64(wide or already):
+    with jax.enable_x64(wide or already), jax.default_device(cpu()):
         exported = _exported(module, function)
         values = tuple(jnp.asarray(v) for v in hidden_values)
     run = jax.jit(functools.partial(_call, exported, program.in_tree, program.out_tree))
-    bound = functools.partial(run, values)
+    bound: Callable[..., Any] = functools.partial(run, values)
+    if jax.default_backend() != "cpu":
+        bound = _fetching(bound)
     return _wide(bound) if wide else bound
 
 
@@ -50,7 +67,7 @@ def _exported(module: mlir.Module, function: mlir.Signature) -> export.Exported:
     def zeros(*_: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(jnp.zeros(r.shape, r.dtype) for r in results)
 
-    template = export.export(jax.jit(zeros, keep_unused=True))(*arguments)
+    template = export.export(jax.jit(zeros, keep_unused=True), platforms=("cpu",))(*arguments)
     return dataclasses.replace(
         template,
         mlir_module_serialized=mlir.exportable(module),
@@ -72,6 +89,19 @@ def _call(
         raise TypeError(f"expected arguments of the structure {in_tree}, got {tree}")
     results = exported.call(*leaves, *hidden)  # type: ignore[no-untyped-call]
     return results if out_tree is None else jax.tree.unflatten(out_tree, results)
+
+
+def _fetching(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls on the CPU where it is not JAX's first choice."""
+    device = cpu()
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with jax.default_device(device):
+            args, kwargs = jax.device_put((args, kwargs), device)
+            return function(*args, **kwargs)
+
+    return call
 
 
 def _wide(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -55,7 +55,7 @@ def load(
     `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
     that takes nothing and returns `(function, example_args)`, or a function when arguments are
     given here; or the path of a StableHLO file (text, bytecode or portable artifact).  Arguments
-    are `example_args`, or `argument_types` like `f32[8,784]`.
+    are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.
 
     Raises:
         ProgramError: the source is no program, or one that hlotune does not take.
@@ -66,6 +66,11 @@ def load(
     text = str(source)
     path = Path(text)
     if path.suffix in FILES or (":" not in text and path.is_file()):
+        if arguments:
+            raise ProgramError(
+                f"expected no arguments with {text}, a file that has its types in it, got "
+                f"{len(arguments)}; leave them out"
+            )
         return _from_file(path)
     where, _, name = text.rpartition(":")
     if not where or not name:
@@ -109,7 +114,8 @@ def _from_function(
 ) -> Program:
     try:
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
-        lowered = jax.jit(function, keep_unused=True).trace(*arguments).lower()
+        traced = jax.jit(function, keep_unused=True).trace(*arguments)
+        lowered = traced.lower(lowering_platforms=("cpu",))
     except Exception as error:  # the user's code runs here, and may raise anything
         reason = f"{type(error).__name__}: {str(error)[:500]}"
         raise ProgramError(

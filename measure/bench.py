@@ -4,6 +4,19 @@ A candidate is called as XLA calls it inside a program: through the one custom c
 buffers and pool.  The program is compiled once for each *form* of call (scratch size class,
 packed operands); candidates take turns in its slot, and so does the empty kernel that shows what
 the call itself costs.
+
+In the cache mode `model` the same stands in the caches before every call, whoever is called:
+
+- Constants are cold.  As operands they come from a ring of copies; before a program that has them
+  in its text, as many bytes are read as the ring's other copies have.  A ring has at most 256
+  copies, so constants below a 256th of twice the last cache are in that cache, in both forms.
+- All other operands are warm: every thread reads them, up to the size of the last cache.  That
+  holds for weights too where a program takes them as arguments: a kernel cannot tell them from
+  activations.
+- Results are written to lines that every thread has just read.
+
+What is left to the disadvantage of constants in the text: the flood may push the program's code
+out of the inner caches.  The mode `warm` calls again and again on the same buffers.
 """
 
 import time
@@ -25,9 +38,8 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.inputs import Array, draw
-from hlotune.measure.peaks import compute_text, multiply_add_loop
 from hlotune.measure.prepacking import prepack
-from hlotune.measure.rotation import arena, copies
+from hlotune.measure.rotation import Arena, copies
 from hlotune.measure.timing import Clock, Subject
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.xla import Program, baked_text, compiled, default_text, on_device
@@ -36,9 +48,10 @@ from hlotune.schedules.target import Target
 MOST_BAKED_BYTES = 64 << 20
 """The default is tried with constants in its text up to this size: compiling takes long beyond."""
 
-_MOST_READ_BYTES = 2 << 20
-_PROBE_TRIPS = 1 << 13
+_MOST_RESULT_BYTES = 2 << 20
+"""Of each result, read before a call."""
 _SMALLEST_SCRATCH = 4096
+_DEFAULT = "default"
 _keys = count()
 
 Form = tuple[int, tuple[tuple[int, int], ...]]
@@ -59,19 +72,38 @@ class Bench:
     last: list[jax.Array] = field(default_factory=list)
     """Results of the last call: the next call gets their memory."""
     _between: Program | None = None
-    _rings: dict[str, Iterator[list[jax.Array]]] = field(default_factory=dict)
+    """Reads the last results, then the operands that are no constants."""
+    _arenas: dict[str, Arena] = field(default_factory=dict)
+    """By place: what is in one does not move what is in another."""
+    _shared: Iterator[list[jax.Array]] | None = None
+    """The ring of the constants as they are: for the default and candidates that pack nothing."""
 
     def __post_init__(self) -> None:
         self.graph = graph_of(self.kernel)
         self.values = draw(self.graph, "normal", np.random.default_rng(0))
         self._arrays = [on_device(v) for v in self.values]
         if self.cache == "model":
-            self._between = _reader(self.graph.result_types, self.target)
+            self._between = self._reader_between()
+
+    def _reader_between(self) -> Program:
+        results = [(t, _MOST_RESULT_BYTES) for t in self.graph.result_types]
+        warm = [(t, self.target.l3_bytes) for t in self._warm_types]
+        return _reader([*results, *warm], self.target)
 
     @property
     def constants(self) -> tuple[int, ...]:
         """Positions of the arguments whose values are known when a program is loaded."""
         return tuple(i for i, a in enumerate(self.graph.arguments) if a in self.graph.constants)
+
+    @property
+    def _warm(self) -> list[jax.Array]:
+        """The operands that are no constants."""
+        return [a for i, a in enumerate(self._arrays) if i not in self.constants]
+
+    @property
+    def _warm_types(self) -> list[TensorType]:
+        types = self.graph.argument_types
+        return [t for i, t in enumerate(types) if i not in self.constants]
 
     def candidate(self, built: Built, place: str = "candidate") -> Subject:
         """A built kernel.  Subjects that are timed in turns need places of their own."""
@@ -80,44 +112,44 @@ class Bench:
         form = scratch, tuple(sorted((p.argument, p.bytes) for p in built.packed))
         key, program = self._program(form)
         operands = self._operands(loaded, place)
-        call = self._clock(program, operands, lambda: bind(key, loaded))
-        return Subject(call, self._clock(program, operands, lambda: bind_empty(key)))
+        empty = self._empty(key, program, operands)
+        return Subject(self._clock(program, operands, lambda: bind(key, loaded)), empty)
 
-    def default(self, place: str = "default") -> tuple[Subject, ...]:
+    def default(self) -> tuple[Subject, ...]:
         """XLA's own kernel in its forms: constants as operands, constants in its text."""
         key, program = self._program((0, ()))
-        operands = self._cold(self.constants, [self.values[i] for i in self.constants], place)
-        empty = self._clock(program, operands, lambda: bind_empty(key))
+        operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
+        empty = self._empty(key, program, operands)
         own = compiled(default_text(self.kernel))
         subjects = [Subject(self._clock(own, operands, _nothing), empty)]
         baked = self._baked()
         return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
 
+    def _empty(self, key: str, program: Program, operands: Iterator[list[jax.Array]]) -> Clock:
+        """A call of nothing.  It reads no operand, so it must not use up turns of the ring."""
+        some = next(operands)
+        return self._clock(program, repeat(some), lambda: bind_empty(key))
+
     def _baked(self) -> Clock | None:
         """The default with its constants in its text, or None where there is nothing to bake."""
         types = [self.graph.argument_types[i] for i in self.constants]
         size = sum(t.bytes for t in types)
-        if not types or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
+        if not size or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
             return None
         program = compiled(baked_text(self.kernel, self.graph, self.values))
-        others = [a for i, a in enumerate(self._arrays) if i not in self.constants]
-        return self._clock(program, repeat(others), self._eviction(others) or _nothing)
+        return self._clock(program, repeat(self._warm), self._flood(size))
 
-    def _eviction(self, others: Sequence[jax.Array]) -> Callable[[], None] | None:
-        """What makes constants in a program's text cold, and its other operands warm again."""
-        if self.cache == "warm":
-            return None
-        flood = on_device(np.zeros(2 * self.target.l3_bytes, np.uint8))
-        types = [t for i, t in enumerate(self.graph.argument_types) if i not in self.constants]
-        evict = _reader((TensorType(flood.shape, "ui8"),), self.target, most_bytes=flood.size)
-        warm = _reader(types, self.target, most_bytes=self.target.l2_bytes) if types else None
+    def _flood(self, constant_bytes: int) -> Callable[[], None]:
+        """Reads as many bytes as a ring of such constants has in its other copies."""
+        other_bytes = (self._copies(constant_bytes) - 1) * constant_bytes
+        if not other_bytes:
+            return _nothing
+        (flood,) = next(Arena().ring([np.ones(other_bytes, np.uint8)], 1))
+        read = _reader([(TensorType(flood.shape, "ui8"), other_bytes)], self.target)
+        return lambda: _wait(read([flood]))
 
-        def run() -> None:
-            _wait(evict([flood]))
-            if warm is not None:
-                _wait(warm(others))
-
-        return run
+    def _copies(self, constant_bytes: int) -> int:
+        return copies(constant_bytes, self.target.l3_bytes) if self.cache == "model" else 1
 
     def _program(self, form: Form) -> tuple[str, Program]:
         if form not in self._forms:
@@ -134,7 +166,7 @@ class Bench:
         packed = dict(sorted(prepack(loaded, self.values, serial()).items()))
         raw = [i for i in self.constants if i not in packed]
         if not packed:
-            place = "default"  # the same constants as the default's: one ring serves both
+            place = _DEFAULT  # the same constants as the default's: one ring serves both
         extra = range(len(self._arrays), len(self._arrays) + len(packed))
         constants = [self.values[i] for i in raw] + list(packed.values())
         return self._cold((*raw, *extra), constants, place)
@@ -143,11 +175,7 @@ class Bench:
         self, positions: Sequence[int], constants: Sequence[Array], place: str
     ) -> Iterator[list[jax.Array]]:
         """All operands; in the mode `model` those at `positions` are rotated through copies."""
-        total = sum(c.nbytes for c in constants)
-        number = copies(total, self.target.l3_bytes) if self.cache == "model" else 1
-        if place != "default" or place not in self._rings:
-            self._rings[place] = arena(place).ring(constants, number)
-        ring = self._rings[place]
+        ring = self._ring(constants, place)
         missing = max(positions, default=-1) + 1 - len(self._arrays)
         operands = self._arrays + self._arrays[:1] * missing
         while True:
@@ -155,14 +183,25 @@ class Bench:
                 operands[position] = constant
             yield operands
 
+    def _ring(self, constants: Sequence[Array], place: str) -> Iterator[list[jax.Array]]:
+        if place == _DEFAULT and self._shared is not None:
+            return self._shared
+        arena = self._arenas.setdefault(place, Arena())
+        ring = arena.ring(constants, self._copies(sum(c.nbytes for c in constants)))
+        if place == _DEFAULT:
+            self._shared = ring
+        return ring
+
     def _clock(
         self, program: Program, operands: Iterator[list[jax.Array]], prepare: Callable[[], None]
     ) -> Clock:
+        warm = self._warm
+
         def clock() -> float:
             arguments = next(operands)
             prepare()
             if self._between is not None and self.last:
-                _wait(self._between(self.last))
+                _wait(self._between([*self.last, *warm]))
             self.last.clear()  # the next results take their memory
             start = time.perf_counter()
             results = program(arguments)
@@ -175,27 +214,10 @@ class Bench:
         return clock
 
 
-def probe(target: Target) -> Clock:
-    """Fixed arithmetic on all threads of XLA's pool: its time changes when the machine does."""
-    loop = multiply_add_loop("f32", target)
-    text = compute_text(loop, _PROBE_TRIPS, target.threads)
-    sink = TensorType((64 * loop.chains * target.threads,), "ui8")
-    operand = on_device(np.full(4096, 0x38, np.uint8))
-    program = _support(text, [TensorType((4096,), "ui8")], [sink], target)
-
-    def clock() -> float:
-        start = time.perf_counter()
-        _wait(program([operand]))
-        return time.perf_counter() - start
-
-    return clock
-
-
-def _reader(
-    types: Sequence[TensorType], target: Target, most_bytes: int = _MOST_READ_BYTES
-) -> Program:
-    """A program that reads its operands, up to so many bytes of each, in every thread."""
-    sizes = [max(1, min(t.bytes, most_bytes)) for t in types]
+def _reader(operands: Sequence[tuple[TensorType, int]], target: Target) -> Program:
+    """A program that reads its operands in every thread, each up to a number of bytes."""
+    types = [t for t, _ in operands]
+    sizes = [max(1, min(t.bytes, most_bytes)) for t, most_bytes in operands]
     template = Template(Path(__file__).with_name("reader.ll").read_text(encoding="utf-8"))
     text = template.substitute(
         count=len(sizes), bytes=", ".join(f"i64 {s}" for s in sizes), threads=target.threads

@@ -3,12 +3,14 @@
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, cast
 
 from hlotune.codegen.built import Built
 from hlotune.measure.channel import Channel, Message
+from hlotune.measure.sharing import alone
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.measure.wire import from_candidate, from_target, to_outcome
 from hlotune.schedules.errors import BuildError
@@ -16,6 +18,13 @@ from hlotune.schedules.schedule import XLA
 from hlotune.schedules.target import Target
 
 BUILD_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "build")
+
+
+@dataclass(frozen=True)
+class TimedBuilt(Built):
+    """A kernel as machine code, and the seconds that building it took."""
+
+    build_s: float = 0.0
 
 
 class ProcessBuilder:
@@ -36,8 +45,8 @@ class ProcessBuilder:
             self._idle.put(channel)
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
-        """One outcome a candidate, in their order."""
-        with ThreadPoolExecutor(len(self._all)) as threads:
+        """One outcome a candidate, in their order.  Waits while another tuner measures."""
+        with alone(), ThreadPoolExecutor(len(self._all)) as threads:
             try:
                 return list(threads.map(self._one, candidates))
             except BaseException:
@@ -82,6 +91,8 @@ def _outcome(reply: Message) -> Built | Failure:
     if reply.header["is"] != "built":
         return cast(Failure, to_outcome(dict(reply.header)))
     try:
-        return Built.from_bytes(reply.blob)
+        built = Built.from_bytes(reply.blob)
+        values = {field.name: getattr(built, field.name) for field in fields(built)}
+        return TimedBuilt(**values, build_s=reply.header.get("build_s", 0.0))
     except BuildError as error:
         return Failure("build", str(error))

@@ -1,5 +1,6 @@
 """The builder's side of a worker process: schedules in, machine code out."""
 
+import time
 from collections.abc import Mapping
 
 from hlotune.codegen.build import build
@@ -20,8 +21,10 @@ def _build(request: Message) -> Message:
     target = to_target(request.header["target"])
     try:
         candidate = to_candidate(request.header["candidate"])
-        compute = compute_of(graph_of(candidate.kernel))
-        return Message({"is": "built"}, build(compute, candidate.schedule, target).to_bytes())
+        start = time.perf_counter()
+        built = build(compute_of(graph_of(candidate.kernel)), candidate.schedule, target)
+        seconds = time.perf_counter() - start
+        return Message({"is": "built", "build_s": seconds}, built.to_bytes())
     except (ScheduleError, UnsupportedKernel) as error:
         return Message(from_outcome(Failure("schedule", str(error))))
     except BuildError as error:

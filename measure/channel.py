@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from hlotune.measure.trial import Failure
+from hlotune.measure.trial import Failure, FailureKind
 
 Header = Mapping[str, Any]
 _SIZES = struct.Struct("<IQ")
@@ -70,20 +70,33 @@ class Channel:
     _log: IO[bytes] | None = None
 
     def request(self, message: Message, timeout_s: float) -> Message | Failure:
-        """The worker's answer, or why there is none: `timeout` or `crash`."""
+        """The worker's answer, or why there is none.
+
+        `timeout` and `crash` are the request's doing; `device` is a mishap of the machine: no
+        process, no memory, no files.
+        """
+        ready = False
         try:
             self._started()
+            ready = True
             deadline = time.monotonic() + timeout_s
             self._write(pack(message), deadline)
             return self._read(deadline)
         except Late:
             self.close()
+            if not ready:
+                return Failure("device", f"no worker was ready within {_START_S:g} s")
             return Failure("timeout", f"no answer within {timeout_s:g} s; the worker was stopped")
-        except (ValueError, OSError) as error:
-            self.close()  # a candidate may have written nonsense over everything
-            return Failure("crash", f"the worker's answer made no sense ({error})")
+        except ValueError as error:  # a candidate may have written nonsense over everything
+            self.close()
+            kind: FailureKind = "crash" if ready else "device"
+            return Failure(kind, f"the worker's answer made no sense ({error})")
+        except OSError as error:
+            self.close()
+            return Failure("device", f"the system refused a worker something it needs ({error})")
         except Ended:
-            return Failure("crash", self._epitaph())
+            died = self._epitaph()
+            return died if ready else Failure("device", f"before it was ready, {died.message}")
         except BaseException:
             self.close()
             raise
@@ -124,8 +137,7 @@ class Channel:
         assert self._process is not None and self._process.stdin is not None
         view, end = memoryview(data), self._process.stdin.fileno()
         while view:
-            if not select.select([], [end], [], max(0.0, deadline - time.monotonic()))[1]:
-                raise Late
+            _wait(end, select.POLLOUT, deadline)
             try:
                 view = view[os.write(end, view[: 1 << 20]) :]
             except BlockingIOError:
@@ -144,8 +156,7 @@ class Channel:
         assert self._process is not None and self._process.stdout is not None
         end, parts, missing = self._process.stdout.fileno(), list[bytes](), count
         while missing:
-            if not select.select([end], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise Late
+            _wait(end, select.POLLIN, deadline)
             part = os.read(end, min(missing, 1 << 20))
             if not part:
                 raise Ended
@@ -153,9 +164,13 @@ class Channel:
             missing -= len(part)
         return b"".join(parts)
 
-    def _epitaph(self) -> str:
-        """How the process ended, and the last thing that it said."""
+    def _epitaph(self) -> Failure:
+        """How the process ended, and the last thing that it said.
+
+        Nobody but the system kills a worker whose channel is open: it is out of memory.
+        """
         assert self._process is not None and self._log is not None
+        code: int | None = None
         try:
             code = self._process.wait(timeout=5.0)
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -165,4 +180,18 @@ class Channel:
         self._log.seek(max(0, self._log.tell() - 500))
         said = [x for x in self._log.read().decode(errors="replace").splitlines() if x.strip()]
         self.close()
-        return f"the worker died ({how})" + (f": {said[-1]}" if said else "")
+        message = f"the worker died ({how})" + (f": {said[-1]}" if said else "")
+        if code == -signal.SIGKILL:
+            return Failure("device", f"{message}; the system kills when memory runs out")
+        return Failure("crash", message)
+
+
+def _wait(end: int, event: int, deadline: float) -> None:
+    """Until a stream is ready, or closed; unlike `select`, `poll` takes any number of file.
+
+    Raises Late at the deadline.
+    """
+    poll = select.poll()
+    poll.register(end, event)
+    if not poll.poll(1e3 * max(0.0, deadline - time.monotonic())):
+        raise Late

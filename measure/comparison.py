@@ -1,9 +1,9 @@
 """Who is faster: paired samples of the default and of candidates, and what they prove.
 
 The samples of one round are taken one after another, so a slow minute of the machine is in all of
-them.  Each round gives a ratio, default over candidate.  The interval is the sign test's: order
-statistics of the ratios, which hold the true median with at least the stated confidence whatever
-the distribution of the noise.
+them, and cancels.  Each round gives a ratio, default over candidate.  The interval is the sign
+test's: order statistics of the ratios, which hold the true median with at least the stated
+confidence whatever the distribution of the noise.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,6 @@ class Comparison:
 
     default: Measurement
     candidates: tuple[Measurement | Failure, ...]
-    probe_s: tuple[float, ...] = ()
-    """A fixed piece of work timed in each round: it changes only when the machine does."""
 
     @property
     def ratios(self) -> tuple[Ratio | None, ...]:
@@ -60,11 +58,6 @@ class Comparison:
             if isinstance(candidate, Measurement) and ratio(samples, candidate.samples_s).is_faster:
                 best, samples = number, candidate.samples_s
         return best
-
-    @property
-    def drift(self) -> float:
-        """Slowest over fastest probe; near 1 on a steady machine."""
-        return max(self.probe_s) / min(self.probe_s) if self.probe_s else 1.0
 
 
 def ratio(

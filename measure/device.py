@@ -8,12 +8,12 @@ from typing import Any
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.bench import Bench, probe
+from hlotune.measure.bench import Bench
 from hlotune.measure.channel import Message
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Clock, Subject, interleaved, sampled
+from hlotune.measure.timing import Subject, interleaved, sampled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import verify
 from hlotune.measure.wire import from_outcome, to_target
@@ -61,7 +61,6 @@ def _verify(request: Message) -> Message:
         built,
         numerics=header["numerics"],
         thorough=header["thorough"],
-        reorders=header["reorders"],
         references=_references(kernel),
     )
     if isinstance(verdict, Failure):
@@ -85,7 +84,7 @@ def _measure(request: Message) -> Message:
         numerics=checked.header["numerics"],
         error=checked.header["error"],
     )
-    return Message({**from_outcome(found), "probe_s": _probe(target)()})
+    return Message(from_outcome(found))
 
 
 def _default(request: Message) -> Message:
@@ -100,12 +99,10 @@ def _default(request: Message) -> Message:
 
 
 def _compare(request: Message) -> Message:
-    """Samples of the default, of each candidate, and of the probe, in rounds."""
+    """Samples of the default and of each candidate, in rounds."""
     header = request.header
-    target = _settled(header)
-    bench = _bench(Kernel(header["kernel"]), target, header["cache"])
+    bench = _bench(Kernel(header["kernel"]), _settled(header), header["cache"])
     subjects = [_better(bench.default()), *_candidates(bench, header["sizes"], request.blob)]
-    subjects.append(Subject(_probe(target), lambda: 0.0))
     samples = interleaved(
         subjects, pairs=header["pairs"], limit_s=header["limit_s"], clock=header["clock"]
     )
@@ -151,8 +148,3 @@ def _bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench:
 @lru_cache(maxsize=4)
 def _references(kernel: Kernel) -> References:
     return References(kernel)
-
-
-@cache
-def _probe(target: Target) -> Clock:
-    return probe(target)

@@ -10,11 +10,17 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Oracle, Reference
 from hlotune.measure.inputs import Array, InputKind, draw
+from hlotune.schedules.errors import UnsupportedKernel
 
 MOST_ELEMENTS = 1 << 16
 """Elements compared: all of a smaller result, else corners, borders and random blocks."""
 
 MOST_UNCOMPARED = 0.01
+"""A set of which more is lost is drawn again, with smaller values."""
+
+LEAST_COMPARED = 0.1
+"""A set of which less can be compared proves nothing.  Masks may leave infinities at any scale."""
+
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
 _WHOLE_SCALES = (4.0, 1.0)
 
@@ -61,19 +67,31 @@ class References:
         return graph_of(self.kernel)
 
     def case(self, kind: InputKind, seed: int = 0) -> Case:
-        """Raises UnsupportedKernel where the oracle does not know an operation of the kernel."""
+        """One input set.
+
+        Raises UnsupportedKernel where the oracle does not know an operation of the kernel, or has
+        next to nothing to compare.
+        """
         if (kind, seed) not in self._cases:
             self._cases[kind, seed] = self._drawn(kind, seed)
         return self._cases[kind, seed]
 
     def _drawn(self, kind: InputKind, seed: int) -> Case:
-        """Draws smaller values until the results can be compared; the last try stands."""
+        """Draws smaller values until the results can be compared; else the best try stands."""
         whole = kind == "integers"
-        scales = _WHOLE_SCALES if whole else _SCALES
-        for scale in scales:
+        tries = list[Case]()
+        for scale in _WHOLE_SCALES if whole else _SCALES:
             case = self._evaluated(kind, seed, scale)
             if case.uncompared <= MOST_UNCOMPARED and (case.is_exact or not whole):
-                break
+                return case
+            tries.append(case)
+        case = min(reversed(tries), key=lambda c: c.uncompared)  # of equals the smallest values
+        if case.uncompared > 1 - LEAST_COMPARED:
+            raise UnsupportedKernel(
+                f"expected results that the oracle can compare, got {case.uncompared:.0%} of them "
+                f"infinite, no numbers or undecided with {kind} inputs of every size; "
+                "leave this kernel to XLA"
+            )
         return case
 
     def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Case:

@@ -1,8 +1,10 @@
-"""Operands as cold as weights inside a network: copies of the constants, taken in turn."""
+"""Operands as cold as weights inside a network: copies of the constants, taken in turn.
+
+Between two uses of a copy all others of its ring are read, twice the last-level cache in all.
+"""
 
 import mmap
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import cycle
 
 import jax
@@ -15,7 +17,7 @@ from hlotune.measure.xla import on_device
 
 MOST_BYTES = 256 << 20
 MOST_COPIES = 256
-"""Smaller constants than a 256th of the ring find their lines in the caches now and then."""
+"""Constants below a 256th of twice the last cache have a shorter ring, and stay in that cache."""
 
 _HUGE_PAGE = 2 << 20
 
@@ -29,7 +31,7 @@ def copies(constant_bytes: int, cache_bytes: int) -> int:
 
 
 class Arena:
-    """Memory in huge pages, kept while the process lives: candidates come without page faults."""
+    """Memory in huge pages for one ring at a time, made once: rings come without page faults."""
 
     def __init__(self) -> None:
         self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -58,10 +60,3 @@ class Arena:
                 region.madvise(mmap.MADV_HUGEPAGE)
             self._memory = np.frombuffer(region, dtype=np.uint8)
         return -int(self._memory.ctypes.data) % _HUGE_PAGE
-
-
-@cache
-def arena(name: str) -> Arena:
-    """The arena of a purpose: what is in one does not move what is in another."""
-    assert name
-    return Arena()

@@ -9,8 +9,10 @@ from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.comparison import Comparison
+from hlotune.measure.sharing import alone
 from hlotune.measure.timing import RESOLUTION_S
 from hlotune.measure.trial import (
     CacheMode,
@@ -58,8 +60,6 @@ class ProcessRunner:
         self.numerics = numerics
         self.cache = cache
         self.clock = clock
-        self.probe_s: list[float] = []
-        """A fixed piece of work timed after each candidate: it shows drifts of the machine."""
         self._channel = Channel(DEVICE_WORKER, DEVICE_ENVIRONMENT)
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._properties: Properties | None = None
@@ -92,7 +92,7 @@ class ProcessRunner:
         """
         mode = cache or self.cache
         reply = self._ask("default", kernel, mode, timeout_s=_LIMIT_S)
-        outcome = reply if isinstance(reply, Failure) else _outcome(reply)
+        outcome = reply if isinstance(reply, Failure) else to_outcome(dict(reply.header))
         if isinstance(outcome, Failure):
             raise ProgramError(
                 f"expected XLA to compile and run kernel {kernel.key[:12]}, got a {outcome.kind} "
@@ -130,7 +130,7 @@ class ProcessRunner:
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
             return Comparison(self.default(kernel, cache=mode), failed)
-        default_s, *candidates_s, probe_s = map(tuple, reply)
+        default_s, *candidates_s = map(tuple, reply)
         default = Measurement(samples_s=default_s, clock=self.clock, cache=mode, numerics="strict")
         samples = iter(candidates_s)
         outcomes = tuple(
@@ -139,7 +139,7 @@ class ProcessRunner:
             else replace(default, samples_s=next(samples), numerics=v.numerics, error=v.error)
             for v in verdicts
         )
-        return Comparison(default, outcomes, probe_s)
+        return Comparison(default, outcomes)
 
     def _rounds(
         self,
@@ -149,7 +149,7 @@ class ProcessRunner:
         pairs: int,
         limit_s: float,
     ) -> list[list[float]] | Failure:
-        """Samples of the default, of each built kernel and of the probe."""
+        """Samples of the default and of each built kernel."""
         blobs = [built.to_bytes() for built in builts]
         extra = {"sizes": [len(b) for b in blobs], "pairs": pairs, "limit_s": limit_s}
         timeout_s = _LIMIT_S + 4 * limit_s
@@ -162,7 +162,8 @@ class ProcessRunner:
         """Peaks of the target, measured in the worker.  Raises ProgramError where that fails."""
         if self._properties is None:
             request = {"do": "properties", "target": from_target(self.target)}
-            reply = self._channel.request(Message(request), _LIMIT_S)
+            with alone():
+                reply = self._channel.request(Message(request), _LIMIT_S)
             if isinstance(reply, Failure):
                 raise ProgramError(
                     f"expected the peaks of {self.target.name}, got a {reply.kind} "
@@ -216,15 +217,15 @@ class ProcessRunner:
     ) -> Outcome:
         extra = {
             "numerics": self.numerics,
-            "reorders": reorders(candidate),
             "best_s": self._best_s.get((kernel.key, cache)),
         }
         reply = self._ask("measure", kernel, cache, extra, built.to_bytes(), timeout_s=limit_s)
         if isinstance(reply, Failure):
             return reply
-        if "probe_s" in reply.header:
-            self.probe_s.append(reply.header["probe_s"])
-        return _outcome(reply)
+        outcome = to_outcome(dict(reply.header))
+        if isinstance(outcome, Failure) or not isinstance(built, TimedBuilt):
+            return outcome
+        return replace(outcome, build_s=built.build_s)
 
     def _verified(
         self, kernel: Kernel, candidate: Candidate, built: Built | Failure
@@ -233,7 +234,6 @@ class ProcessRunner:
             return built
         extra = {
             "numerics": self.numerics,
-            "reorders": reorders(candidate),
             "thorough": True,
         }
         reply = self._ask("verify", kernel, self.cache, extra, built.to_bytes(), timeout_s=_LIMIT_S)
@@ -259,7 +259,8 @@ class ProcessRunner:
             "clock": self.clock,
             **(extra or {}),
         }
-        return self._channel.request(Message(header, blob), timeout_s)
+        with alone():
+            return self._channel.request(Message(header, blob), timeout_s)
 
     def _remember(self, kernel: Kernel, found: Measurement) -> None:
         place = kernel.key, found.cache
@@ -283,11 +284,6 @@ class ProcessRunner:
         self._properties = replace(again, flops_per_s=peaks)
 
 
-def reorders(candidate: Candidate) -> bool:
-    """Whether the algorithm sums the same terms as its definition, in whatever order."""
-    return not candidate.schedule.algorithm.startswith("winograd")
-
-
 def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
     """The highest peak among the kernel's floating types; None where one has no known peak."""
     peaks = dict(properties.flops_per_s)
@@ -307,10 +303,6 @@ def _too_fast(found: Measurement, built: Built, peak: float | None) -> Failure:
     )
 
 
-def _outcome(reply: Message) -> Outcome:
-    return to_outcome({k: v for k, v in reply.header.items() if k != "probe_s"})
-
-
 def _failure(reply: Message) -> Failure | None:
-    outcome = _outcome(reply) if reply.header["is"] == "failure" else None
+    outcome = to_outcome(dict(reply.header)) if reply.header["is"] == "failure" else None
     return outcome if isinstance(outcome, Failure) else None

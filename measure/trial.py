@@ -33,6 +33,7 @@ class Measurement:
     error: float = 0.0
     """Largest deviation from the oracle in units of the tolerance of `standard`."""
     build_s: float = 0.0
+    """Seconds that building it took; none for the default."""
 
     @property
     def time_s(self) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Affine:
     @cached_property
     def coefficients(self) -> dict[str, int]:
         return dict(self.terms)
+
+    @property
+    def unit(self) -> int:
+        """What all coefficients are multiples of; 1 where there are none."""
+        return gcd(*(c for _, c in self.terms)) or 1
 
     def __add__(self, other: "Affine | int") -> "Affine":
         if isinstance(other, int):

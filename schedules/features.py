@@ -17,11 +17,9 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints, Path, sizes_inside
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.target import Target
+from hlotune.schedules.target import LINE_BYTES, Target
 
-VERSION = 1
 OPERANDS = 3
-LINE_BYTES = 64
 PAGE_BYTES = 4096
 Floats = NDArray[np.float64]
 Element = TypeVar("Element", bound=np.generic)
@@ -33,7 +31,7 @@ NEST_NAMES = (
     "flops_a_tile", "tile_reduction", "innermost_trips", "loop_steps_a_flop",
     "footprint_tile_l1", "footprint_tile_l2", "footprint_task_l2", "footprint_task_l3",
     "footprint_step_l1", "traffic_l1", "traffic_l2", "traffic_l3", "partial_sums",
-    "clipped", "peeled", "checks_a_flop", "prefetch",
+    "clipped", "peeled", "checks_a_flop", "prefetch", "handed_over",
     "outermost_task_axis", "innermost_tile_axis", "loads_a_multiply_add", "store_stride",
 )  # fmt: skip
 OPERAND_NAMES = (
@@ -198,6 +196,7 @@ def _memory(v: _View, footprint: Floats) -> list[Floats]:
         _log(task / t.l2_bytes), _log(task / t.l3_bytes), _log(step / t.l1_bytes),
         *(_log(x / v.flops) for x in traffic), _log(chunks),
         borders[:, 0], borders[:, 1], _checks(v), path.prefetch.astype(np.float64),
+        path.handed_over.astype(np.float64),
     ]  # fmt: skip
 
 

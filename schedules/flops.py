@@ -13,11 +13,14 @@ def flops_of(compute: Compute) -> int:
 
 def real_flops(compute: Compute, stage: Stage) -> int:
     """Operations of a stage at those points where all of its loads are real."""
-    flops = stage.flops
+    flops, counted = stage.flops, set[tuple[Affine, int, int]]()
     for load in stage.loads:
         for dimension, extent in enumerate(compute.tensor(load.tensor).shape):
-            real, total = points(stage, load, dimension, extent)
-            flops = flops * real // total
+            border = load.index[dimension], load.divisor(dimension), extent
+            if border not in counted:  # loads with equal maps leave their tensors together
+                real, total = points(stage, load, dimension, extent)
+                flops = flops * real // total
+            counted.add(border)
     return flops
 
 

@@ -9,11 +9,14 @@ tiles that use it, and as many equal tasks as there are threads.
 
 from dataclasses import replace
 from itertools import pairwise, permutations
+from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
@@ -29,6 +32,16 @@ PADDING_WORTH = 0.02
 UNEVEN_WORTH = 1.03
 """How much longer the busiest thread may work before tasks are cut along one more axis."""
 MOST_TASKS = 4096
+APART_BYTES = 2048
+"""Steps of a reduction so far apart cost a page or a set of the cache each."""
+REPAYS_PACKING = 128
+"""Operations on a byte of an operand from which on copying it first is little work."""
+PACKED_SHARE = 0.6
+"""Share of the second cache for what a task has packed."""
+WAY_BYTES = 4096
+"""Addresses this far apart share a set of the first cache, on all processors of today."""
+CROWDED = 2 / 3
+"""Share of a set's ways that the rows of one operand may take; the others stream through it."""
 SERIAL_FLOPS = 500_000
 """Below, about five microseconds of work, waking another thread costs more than it gains."""
 
@@ -100,12 +113,18 @@ def _sketch(space: "CpuSpace") -> Sketch:
         level = "call" if stride > 1 else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
+        elif stride == 1 and _repays_packing(c, x):
+            level = "task"
         packs.append((x.tensor, level))
-    return next(
-        s
-        for s in space.sketches
-        if s.vector == vector and not s.chunked and dict(s.packs) == dict(packs)
-    )
+    return Sketch(vector, False, tuple(packs))
+
+
+def _repays_packing(c: Contraction, x: Load) -> bool:
+    """Whether an operand is used so often, and lies so scattered, that it is copied first."""
+    longest = max(c.reduce, key=lambda r: r.extent)
+    apart = abs(c.stride(x, longest.name))
+    often = c.core.flops / c.compute.tensor(x.tensor).bytes
+    return apart * BYTES[x.dtype] >= APART_BYTES and often >= REPAYS_PACKING
 
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:
@@ -134,12 +153,25 @@ def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     total = np.prod(tiles + 1, axis=1)
     rows = total // across
     busy = np.minimum(1, total / LATENCY_TIMES_UNITS)
-    loads = np.maximum(total, rows * 0.75 + across) / total
+    loads = 1 + 0.03 * (rows + across) / total
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
-    score = useful * busy / loads / spread * (1 - 0.1 / total)
+    score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
     return best
+
+
+def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much rows of a tile that fall into the same sets of the first cache slow it down."""
+    c, target = space.contraction, space.target
+    ways = target.l1_bytes / WAY_BYTES
+    most = np.zeros(len(tiles))
+    for x in (x for x in c.operands if not c.stride(x, vector)):
+        for k, a in enumerate(c.parallel):
+            apart = gcd(c.stride(x, a.name) * BYTES[x.dtype], WAY_BYTES)
+            if apart and a.name != vector:
+                most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
+    return np.where(most > CROWDED * ways, 1.25, 1.0)
 
 
 def _left_out(
@@ -196,6 +228,8 @@ def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
     best, least = counts, np.inf
     if space.contraction.core.flops < SERIAL_FLOPS:
         return best
+    if any(level == "task" for _, level in space.sketches[int(config[0])].packs):
+        return _panels(space, config, counts)
     axes = [k for k in range(len(counts)) if counts[k] > 1]
     for cut in [(k,) for k in axes] + list(permutations(axes, 2)):
         groups = counts.copy()
@@ -206,6 +240,21 @@ def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
         if uneven * UNEVEN_WORTH < least:
             best, least = groups, uneven
     return best
+
+
+def _panels(
+    space: "CpuSpace", config: NDArray[np.int32], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Tasks that pack what they read: cut along the vectors, to panels that the cache holds."""
+    c, sketch = space.contraction, space.sketches[int(config[0])]
+    v = [a.name for a in c.parallel].index(sketch.vector)
+    tensor = next(tensor for tensor, level in sketch.packs if level == "task")
+    panel_bytes = c.compute.tensor(tensor).bytes / counts[v]
+    fit = max(1, int(PACKED_SHARE * space.target.l2_bytes / panel_bytes))
+    rounds = -(-counts[v] // (fit * space.target.threads))
+    groups = counts.copy()
+    groups[v] = -(-counts[v] // (rounds * space.target.threads))
+    return groups
 
 
 def _busiest(counts: NDArray[np.int64], groups: NDArray[np.int64], threads: int) -> float:

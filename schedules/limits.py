@@ -6,6 +6,7 @@
 from math import ceil, inf, prod
 
 from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.form import check_form
 from hlotune.schedules.nest import LoopNest, StageNest, bordering, region, stored_bytes
 
 CODE_STATEMENTS = 1024
@@ -17,9 +18,9 @@ MOST_BYTES = {"register": 0, "task": TASK_BYTES, "call": CALL_BYTES, "load": inf
 
 
 def check(nest: LoopNest) -> None:
-    """Raises ScheduleError where a nest passes a limit."""
+    """Raises ScheduleError where a nest passes a limit, or has a form that has no code."""
+    check_form(nest)
     for s in nest.stages:
-        _check_place(nest, s)
         name, needed = s.stage.name, registers(nest, s)
         if needed > nest.target.vector_registers:
             raise ScheduleError(
@@ -34,19 +35,6 @@ def check(nest: LoopNest) -> None:
             raise ScheduleError(
                 f"{name}: {size} statements written out, at most {CODE_STATEMENTS}: unroll less"
             )
-
-
-def _check_place(nest: LoopNest, s: StageNest) -> None:
-    """Nothing stands between two parallel loops: a task is one iteration of all of them."""
-    if s.at is None:
-        return
-    outer = nest.stage(s.at[0])
-    k = outer.index(s.at[1])
-    if k + 1 < len(outer.loops) and outer.loops[k + 1].kind == "parallel":
-        raise ScheduleError(
-            f"{s.stage.name}: {s.at[1]} is not the innermost parallel loop: "
-            "compute it further inside"
-        )
 
 
 def registers(nest: LoopNest, s: StageNest) -> int:

@@ -4,11 +4,11 @@ Every stage has its own loops, outermost first, and stands either at the root or
 its consumer.  A loop walks one *root* axis of its stage in steps: its variable is the absolute
 position on that axis, from the position of the enclosing loop of the same root to `min(that
 position + that loop's step, extent)`.  Steps of one root divide one another from the inside out, so
-a ragged end appears only where the axis itself ends.
+a ragged end appears only where what is walked ends: the axis, or the region of an inner stage.
 
 A stage inside a loop of its consumer computes the region that the loop's body reads: the hull of
-the index maps, of static size.  Start reading at `LoopNest`; `steps.py` changes nests, `region`
-below infers what is computed where.
+the index map, of static size, which need not be a multiple of the stage's own steps.  Start reading
+at `LoopNest`; `steps.py` changes nests, `region` below infers what is computed where.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from typing import Literal
 from hlotune.schedules.compute import Compute, Stage
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.expr import Affine, Apply, Expr, Load
 from hlotune.schedules.target import Target
 
 LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
@@ -173,9 +173,10 @@ def _needed(
 
 
 def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, int]:
-    """Size along each parallel axis of `producer` that `consumer` reads.
+    """Size along each parallel axis of `producer` that one load of `consumer` covers.
 
-    `inside` is what the consumer walks of its own axes meanwhile.
+    `inside` is what the consumer walks of its own axes meanwhile.  Several loads must have one
+    index map, as `ComputeAt` requires: how far different ones lie apart is not counted.
     """
     sizes = {a.name: 1 for a in producer.parallel}
     for load in reads(producer, consumer):
@@ -183,6 +184,19 @@ def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, 
             span = 1 + sum(abs(c) * (inside[a] - 1) for a, c in index.terms)
             sizes[axis] = max(sizes[axis], span)
     return sizes
+
+
+def encloses(nest: LoopNest, place: tuple[str, str], stage: StageNest) -> bool:
+    """Whether a loop, as (stage, loop), is one of a stage's own or has it inside."""
+    name, axis = place
+    if stage.stage.name == name:
+        return True
+    while stage.at is not None:
+        outer = nest.stage(stage.at[0])
+        if outer.stage.name == name:
+            return outer.index(axis) <= outer.index(stage.at[1])
+        stage = outer
+    return False
 
 
 def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
@@ -247,6 +261,28 @@ def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
         if low < 0 or high // load.divisor(d) >= shape[d] or load.divisor(d) > 1:
             result.append(d)
     return tuple(result)
+
+
+def leaving_along(nest: LoopNest, stage: Stage, root: str) -> tuple[Load, ...]:
+    """Loads whose window runs forwards along an axis, out of their tensors."""
+    return tuple(
+        x
+        for x in stage.loads
+        for d in guarded(nest, stage, x)
+        if x.divisor(d) == 1 and x.index[d].coefficients.get(root, 0) > 0
+    )
+
+
+def is_zero_outside(stage: Stage, load: Load) -> bool:
+    """Whether the stage's values are zero for certain wherever a load lies outside its tensor."""
+    return load.outside == 0 and all(load in _factors(v) for v in stage.values)
+
+
+def _factors(value: Expr) -> tuple[Expr, ...]:
+    """What a value is the product of, conversions left out."""
+    if isinstance(value, Apply) and value.op in ("multiply", "convert"):
+        return tuple(x for a in value.args for x in _factors(a))
+    return (value,)
 
 
 def interior(nest: LoopNest, stage: Stage, root: str, size: int) -> tuple[int, int]:

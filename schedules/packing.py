@@ -1,12 +1,11 @@
 """Packing: the step that gives a stage's load a buffer of its own."""
 
 from dataclasses import dataclass, replace
-from math import gcd
 
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Load, map_loads
-from hlotune.schedules.nest import Layout, Loop, LoopNest, Scope, StageNest, index_ranges
+from hlotune.schedules.nest import Layout, Loop, LoopNest, Scope, StageNest, encloses, index_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,10 @@ class Pack:
     def _check_place(self, nest: LoopNest) -> None:
         if self.consumer:
             consumer = nest.stage(self.consumer)
-            encloses = consumer.stage.name == self.stage or _stands_inside(nest, self)
-            _require(encloses, f"{self.consumer} does not enclose {self.stage}")
             for loop in consumer.loops[: consumer.index(self.axis) + 1]:
                 _require(loop.kind in ("serial", "parallel"), f"{loop.axis} is {loop.kind}")
+            inside = encloses(nest, (self.consumer, self.axis), nest.stage(self.stage))
+            _require(inside, f"{self.axis} of {self.consumer} does not enclose {self.stage}")
             return
         _require(self.axis in ("call", "load"), f"expected 'call' or 'load', got {self.axis!r}")
         if self.axis == "load":
@@ -103,17 +102,6 @@ def has_one_load(compute: Compute, tensor: str) -> bool:
     return sum(x.tensor == tensor for s in compute.stages for x in s.loads) == 1
 
 
-def _stands_inside(nest: LoopNest, pack: Pack) -> bool:
-    """Whether the loop of a pack encloses the stage that it is for."""
-    place = nest.stage(pack.stage).at
-    while place is not None:
-        outer = nest.stage(place[0])
-        if outer.stage.name == pack.consumer:
-            return outer.index(pack.axis) <= outer.index(place[1])
-        place = outer.at
-    return False
-
-
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ScheduleError(f"pack: {message}")
@@ -128,7 +116,7 @@ def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
     axes, source, place = [], [], []
     for d, index in enumerate(load.index):
         low, high = index.bounds(index_ranges(user))
-        unit = gcd(*(c for _, c in index.terms)) if index.terms else 1
+        unit = index.unit
         axes.append(Axis(f"p{d}", (high - low) // unit + 1))
         source.append(Affine.of({f"p{d}": unit}, low))
         terms = {a: c // unit for a, c in index.terms}

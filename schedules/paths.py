@@ -4,13 +4,13 @@ A path is what features, limits and digests are computed from, for thousands of 
 `path_of` reads the same arrays off one loop nest, which is how a property test binds the two.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.nest import LoopNest, StageNest, region
+from hlotune.schedules.packing import packed_name
 from hlotune.schedules.roles import Contraction
 
 KINDS = ("serial", "parallel", "unroll", "vectorize")
@@ -41,6 +41,8 @@ class Path:
     """`(n, operands)`: elements of the innermost block of a pack, 1 where it has no blocks."""
     borders: Ints
     """`(n, 2)`: axes that are clipped and axes that are peeled, as bits."""
+    handed_over: Ints
+    """`(n,)`: 1 where the last stage reads the sums in registers, 0 where from memory."""
     prefetch: Ints
     """`(n,)`: 1 where the next panels of operands are asked for."""
 
@@ -73,7 +75,7 @@ def digest(path: Path) -> NDArray[np.uint64]:
     rows = np.arange(len(before))
     places = [before[rows, path.held_from], before[rows, path.split_from]]
     places += [np.where(p < 0, p, before[rows, np.maximum(p, 0) + 1]) for p in path.packs.T]
-    for extra in (*places, *path.panels.T, *path.borders.T, path.prefetch):
+    for extra in (*places, *path.panels.T, *path.borders.T, path.prefetch, path.handed_over):
         value = (value ^ (extra + 7).astype(np.uint64)) * prime
     return value
 
@@ -87,8 +89,9 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
     loops = (*outer, *core.loops)
     held = len(outer) + (core.index(core.accumulate) + 1 if core.accumulate else 0)
     packs = [_pack_slot(nest, core, len(outer), x.tensor) for x in c.operands]
-    clipped = _bits(numbers[x.root] for x in core.loops if x.border == "clip")
-    peeled = _bits(numbers[x.root] for x in (*out.loops, *core.loops) if x.border == "peel")
+    bordered = [
+        {x.root for x in (*out.loops, *core.loops) if x.border == kind} for kind in ("clip", "peel")
+    ]
     return Path(
         axis=np.array([[numbers[x.root] for x in loops]]),
         trips=np.array([trips], dtype=np.int64),
@@ -97,18 +100,21 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         split_from=np.array([len(outer)]),
         packs=np.array([[slot for slot, _ in packs]], dtype=np.int64).reshape(1, -1),
         panels=np.array([[panel for _, panel in packs]], dtype=np.int64).reshape(1, -1),
-        borders=np.array([[clipped, peeled]]),
+        borders=as_bits(np.array([[a in roots for a in numbers] for roots in bordered]))[None],
+        handed_over=np.array([int(core.scope == "register")]),
         prefetch=np.array([int(bool(core.prefetch))]),
     )
 
 
-def _bits(axes: Iterable[int]) -> int:
-    return sum(1 << a for a in set(axes))
+def as_bits(chosen: NDArray[np.bool_], first: int = 0) -> Ints:
+    """`(n, axes)` as one number a row; `first` is the number of the first axis."""
+    bits: Ints = (chosen.astype(np.int64) << np.arange(first, first + chosen.shape[1])).sum(axis=1)
+    return bits
 
 
 def _pack_slot(nest: LoopNest, core: StageNest, outer: int, tensor: str) -> tuple[int, int]:
     """Where an operand is packed, and the block of its panels."""
-    maker = nest.producer(f"{tensor}.packed")
+    maker = nest.producer(packed_name(tensor))
     if maker is None:
         return NOT_PACKED, 1
     panel = max(block for _, block in maker.layout)

@@ -6,7 +6,6 @@ one.
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
 from hlotune.schedules.nest import index_ranges, initial, interior
-from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path
+from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path, as_bits
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import PACK_LEVELS, layout, prefetched
 from hlotune.schedules.space import Configs
@@ -175,7 +174,8 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         split_from=np.where(p.chunked, 2 * a, 3 * a),
         packs=slots[p.packs],
         panels=_panels(space, p),
-        borders=np.stack([_bits(p.clip, len(c.parallel)), _bits(p.peel, 0)], axis=1),
+        borders=np.stack([as_bits(p.clip, len(c.parallel)), as_bits(p.peel)], axis=1),
+        handed_over=(~p.chunked).astype(np.int64),
         prefetch=p.prefetch.astype(np.int64),
     )
 
@@ -184,12 +184,6 @@ def _arranged(parts: list[Ints], chunked: NDArray[np.bool_], order: tuple[int, .
     whole = np.concatenate(parts, axis=1)
     cut = np.concatenate([parts[k] for k in order], axis=1)
     return np.where(chunked[:, None], cut, whole)
-
-
-def _bits(chosen: NDArray[np.bool_], first: int) -> Ints:
-    """Chosen axes as bits; `first` is the number of the first of them."""
-    bits: Ints = (chosen << np.arange(first, first + chosen.shape[1])).sum(axis=1)
-    return bits
 
 
 def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints, Ints]:
@@ -310,7 +304,7 @@ def _extents(space: "CpuSpace", p: Population, s: Sizes, x: Load, k: int) -> Int
     numbers = {a.name: n for n, a in enumerate((*c.parallel, *c.reduce))}
     ranges, result = index_ranges(c.core), []
     for e in x.index:
-        unit = gcd(*(w for _, w in e.terms)) if e.terms else 1
+        unit = e.unit
         low, high = e.bounds(ranges)
         span = np.ones(len(p.sketch), dtype=np.int64)
         for a, w in e.terms:

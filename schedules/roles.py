@@ -6,12 +6,11 @@ The rules know nothing of convolutions or matrix products, only of affine index 
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
 
 from hlotune.schedules.compute import Axis, Compute, Stage
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import guarded, index_ranges, initial
+from hlotune.schedules.nest import initial, is_zero_outside, leaving_along
 from hlotune.schedules.target import Target
 
 
@@ -60,35 +59,24 @@ class Contraction:
         return _stride(store.index, self.compute.tensor(store.tensor).strides, axis)
 
     def windowed(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Parallel and reduce axes along which some load of the core leaves its tensor."""
-        nest = initial(self.compute, target)
-        axes = {
-            a
-            for x in self.core.loads
-            for d in guarded(nest, self.core, x)
-            if x.divisor(d) == 1
-            for a, c in x.index[d].terms
-            if c > 0
-        }
-        return (
-            tuple(a.name for a in self.parallel if a.name in axes),
-            tuple(a.name for a in self.reduce if a.name in axes),
-        )
+        """Parallel and reduce axes along which some load of the core leaves its tensor.
 
-    def packed_shape(self, load: Load) -> tuple[int, ...]:
-        """Extents of the tensor that a pack of the load makes when it stands at the root."""
-        ranges = index_ranges(self.core)
-        return tuple(_extent(e, ranges) for e in load.index)
+        Of the reduce axes those that may be clipped.
+        """
+        nest = initial(self.compute, target)
+        leaving = {a.name: leaving_along(nest, self.core, a.name) for a in self.core.axes}
+        return (
+            tuple(a.name for a in self.parallel if leaving[a.name]),
+            tuple(
+                r.name
+                for r in self.reduce
+                if leaving[r.name] and all(is_zero_outside(self.core, x) for x in leaving[r.name])
+            ),
+        )
 
 
 def _stride(index: tuple[Affine, ...], strides: tuple[int, ...], axis: str) -> int:
     return sum(e.coefficients.get(axis, 0) * s for e, s in zip(index, strides, strict=True))
-
-
-def _extent(index: Affine, ranges: dict[str, tuple[int, int]]) -> int:
-    low, high = index.bounds(ranges)
-    unit = gcd(*(c for _, c in index.terms)) if index.terms else 1
-    return (high - low) // unit + 1
 
 
 def contraction(compute: Compute) -> Contraction:

@@ -14,8 +14,9 @@ Configs = NDArray[np.int32]
 class Space(Protocol):
     """All schedules of one kernel on one target, as integer rows.
 
-    Every row that `sample` or `neighbours` returns is legal.  `features` returns one fixed-length
-    float32 row a config, `(n, FEATURES)`; they belong to the loop nest, not to the knobs.
+    Every row that `sample` or `neighbours` returns is legal.  `features` returns one float32 row a
+    config, of a length that all spaces share (`features.NAMES` says what stands where); they belong
+    to the loop nest, not to the knobs.
     """
 
     @property

@@ -17,6 +17,8 @@ from hlotune.schedules.nest import (
     StageNest,
     guarded,
     is_in_own_order,
+    is_zero_outside,
+    leaving_along,
     reads,
 )
 from hlotune.schedules.packing import Pack as Pack
@@ -81,12 +83,11 @@ class Reorder:
             f"expected all of {names}, got {list(self.loops)}",
         )
         loops = tuple(s.loops[s.index(a)] for a in self.loops)
-        for root in {x.root for x in loops}:
+        for root in dict.fromkeys(x.root for x in loops):
             steps = [x.step for x in loops if x.root == root]
             names = [x.axis for x in loops if x.root == root]
-            ordered = sorted(names, key=lambda a: int(a.rpartition(".")[2]) if "." in a else 0)
             _require(
-                names == ordered,
+                names == [x.axis for x in s.loops if x.root == root],
                 "reorder",
                 f"loops of {root} must go from outer to inner, got steps {steps}",
             )
@@ -191,6 +192,11 @@ class ComputeAt:
             _require(
                 loop.kind in ("serial", "parallel"), "compute_at", f"{loop.axis} is {loop.kind}"
             )
+        for x in reads(s.stage, c.stage):
+            plain = not guarded(nest, c.stage, x)
+            _require(plain, "compute_at", f"{x} leaves what {self.stage} stores, or skips in it")
+        maps = {x.index for x in reads(s.stage, c.stage)}
+        _require(len(maps) == 1, "compute_at", f"{self.stage} is read at several places at once")
         ordered = is_in_own_order(s.stage)
         _require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
         return nest.put(replace(s, at=(self.consumer, self.axis), scope="task"))
@@ -249,13 +255,12 @@ class Clip:
             "clip",
             f"{self.axis} goes in steps of {loop.step}, which clipping would break",
         )
-        clippable = any(
-            load.index[d].coefficients.get(loop.root, 0) > 0 and load.divisor(d) == 1
-            for load in s.stage.loads
-            for d in guarded(nest, s.stage, load)
-        )
-        _require(clippable, "clip", f"no load leaves its tensor along {loop.root}")
+        leaving = leaving_along(nest, s.stage, loop.root)
+        _require(bool(leaving), "clip", f"no load leaves its tensor along {loop.root}")
         _require(s.stage.combine == "sum", "clip", "what lies outside adds nothing only to a sum")
+        for x in leaving:
+            zero = is_zero_outside(s.stage, x)
+            _require(zero, "clip", f"where {x} lies outside, there are values to add all the same")
         return nest.put(_border(s, k, "clip"))
 
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 Kind = Literal["cpu", "gpu", "tpu"]
+LINE_BYTES = 64
+"""Of a cache line, on every processor that we know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

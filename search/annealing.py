@@ -66,6 +66,8 @@ class Annealing:
         )
 
     def observe(self, configs: Configs, times_s: Times) -> None:
+        new = self.history.unseen(configs)
+        configs, times_s = configs[new], times_s[new]
         if np.isfinite(self.history.best_s):
             self._guard(configs, times_s)
         self.history.add(configs, times_s)
@@ -128,9 +130,9 @@ class Annealing:
 
     def restore(self, state: bytes) -> None:
         arrays = unpacked(state)
-        self.epsilon = float(arrays["epsilon"])
-        self._chains = arrays["chains"]
         self.history = History.of(self._space, arrays)
+        self.epsilon = float(arrays["epsilon"])
+        self._chains = legal_rows(self._space, arrays["chains"])
 
 
 def join_best(configs: Configs, values: Scores) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isinf
+from math import ceil, isinf
 
 BATCH = 64
 SMALLEST = 8
@@ -22,6 +22,8 @@ WORTHWHILE = 0.01
 """A kernel that promises to gain less than this share of its own time gets no more batches."""
 UNKNOWN_TRIAL_S = 0.25
 """Assumed cost of a trial before the first batch: high, so that a short budget is not overdrawn."""
+DEFAULTS_SHARE = 0.4
+"""Share of a budget in seconds after which no further default is timed."""
 FINALS_SHARE = 0.15
 """Share of a budget in seconds that is kept for finals, at most."""
 FINAL_S = 2.0
@@ -173,6 +175,12 @@ def for_batches(limits: Limits, kernels: int, passed_s: float) -> Limits:
     finals_s = FINAL_S * (1 + kernels) + WHOLE_SHARE * limits.seconds
     reserved_s = min(finals_s, FINALS_SHARE * limits.seconds)
     return Limits(seconds=max(0.0, limits.seconds - reserved_s - passed_s))
+
+
+def needed_s(kernels: int, passed_s: float) -> int:
+    """A budget in which each kernel has its smallest batch, after preparing for `passed_s`."""
+    batches_s = kernels * SMALLEST * UNKNOWN_TRIAL_S
+    return ceil(passed_s + batches_s / (1 - FINALS_SHARE - DEFAULTS_SHARE))
 
 
 def finishing(item: int, spent: Sequence[Spent], limits: Limits, elapsed_s: float) -> bool:

@@ -1,86 +1,160 @@
 """The last word about each kernel: its champions against the default, timed in turns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isinf
 from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison, Ratio
-from hlotune.measure.trial import Candidate, Failure, Measurement
+from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio
+from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.search.spending import Contest
 from hlotune.search.tuner import Builder
 from hlotune.tuning_logs.finals import Final, Paired
 
 CHAMPIONS = 3
 """Best candidates that meet the default: by the search's own times they are often equal."""
+ROUNDS = 4
+"""So many times the next best may take the places of champions that all failed."""
 PAIRS = 31
-"""Paired samples; with so many the interval leaves out nine at either end."""
+"""Paired samples; with so many the interval of one among three leaves out eight at either end."""
 FEWEST_PAIRS = 9
-"""When the time is short; from six on there is an interval at all."""
+"""When the time is short; from seven on there is an interval for each of three at all."""
+
+Object = tuple[Candidate, Built | Failure]
 
 
 class Referee(Protocol):
     """The part of a runner that finals need."""
 
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-    ) -> Comparison:
-        """Verifies thoroughly, then times in turns; the simplest schedule comes first."""
+    def compare(self, kernel: Kernel, objects: Sequence[Object], *, pairs: int) -> Comparison:
+        """Verifies thoroughly, then times in turns; the simplest schedule comes first.
+
+        Raises ProgramError where the default cannot be timed.
+        """
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A champion that was timed in turns with the default, and with others of equal `default`."""
+
+    candidate: Candidate
+    built: Built
+    default: Measurement
+    measured: Measurement
+
+    def ratio(self, confidence: float) -> Ratio:
+        return ratio(self.default.samples_s, self.measured.samples_s, confidence)
+
+
 def final(contest: Contest, builder: Builder, referee: Referee, pairs: int) -> Final | None:
-    """Decides one kernel; None where no schedule of ours worked.
+    """Decides one kernel; None where none of its champions works when looked at closely.
 
-    The simplest champion goes first: a longer one must be proven faster than it to take its place.
+    What fails is recorded as a failure, and is never champion again.  Raises ProgramError where the
+    default cannot be timed.
     """
-    trials = sorted(
-        contest.tuner.champions(CHAMPIONS),
-        key=lambda t: (len(t.candidate.schedule.steps), t.candidate.schedule.to_json()),
-    )
-    candidates = [t.candidate for t in trials]
-    objects = list(zip(candidates, builder.build(candidates), strict=True))
-    if all(isinstance(built, Failure) for _, built in objects):
-        return None
-    comparison = referee.compare(contest.task.kernel, objects, pairs=pairs)
-    return decided(contest, candidates, comparison)
+    for _ in range(ROUNDS):
+        candidates = [t.candidate for t in contest.tuner.champions(CHAMPIONS)]
+        candidates.sort(key=lambda c: (len(c.schedule.steps), c.schedule.to_json()))
+        objects = list(zip(candidates, builder.build(candidates), strict=True))
+        if contenders := survivors(contest, objects, referee, pairs):
+            return decided(contest, contenders)
+    return None
 
 
-def decided(
-    contest: Contest, candidates: Sequence[Candidate], comparison: Comparison
-) -> Final | None:
-    """What a comparison says: the winner, or the best of those that did not win."""
-    timed = {
-        n: (m, r)
-        for n, (m, r) in enumerate(zip(comparison.candidates, comparison.ratios, strict=True))
-        if isinstance(m, Measurement) and r is not None
-    }
-    if not timed:
-        return None
-    number = comparison.winner
-    if number is None:
-        number = max(timed, key=lambda n: timed[n][1].median)
-    measured, ratio = timed[number]
+def survivors(
+    contest: Contest, objects: Sequence[Object], referee: Referee, pairs: int
+) -> list[Contender]:
+    """Those that can be timed; where there are too few pairs to test several, the best alone."""
+    met = list(meetings(contest.task.kernel, objects, referee, pairs))
+    if failed := [x for x in met if isinstance(x, Trial)]:
+        contest.tuner.reject(failed)
+    found = [x for x in met if isinstance(x, Contender)]
+    if len(found) > 1 and isinf(found[0].ratio(shared(found)).high):
+        best = max(found, key=lambda c: c.ratio(CONFIDENCE).median)
+        return survivors(contest, [(best.candidate, best.built)], referee, pairs)
+    return found
+
+
+def meetings(
+    kernel: Kernel, objects: Sequence[Object], referee: Referee, pairs: int
+) -> Iterator[Contender | Trial]:
+    """What becomes of each: a contender, or a trial that failed.
+
+    Where nothing survives being timed together, one may have broken it for all: each is timed
+    alone.
+    """
+    yield from (Trial(c, found) for c, found in objects if isinstance(found, Failure))
+    built = [(c, found) for c, found in objects if isinstance(found, Built)]
+    if not built:
+        return
+    comparison = referee.compare(kernel, built, pairs=pairs)
+    outcomes = comparison.candidates
+    alone = sum(map(is_broken, outcomes)) > 1 and all(isinstance(x, Failure) for x in outcomes)
+    for (candidate, code), outcome in zip(built, outcomes, strict=True):
+        if alone and is_broken(outcome):
+            yield from meetings(kernel, [(candidate, code)], referee, pairs)
+        elif isinstance(outcome, Failure):
+            yield Trial(candidate, outcome)
+        else:
+            yield Contender(candidate, code, comparison.default, outcome)
+
+
+def is_broken(outcome: Measurement | Failure) -> bool:
+    """Whether a candidate may have failed because of another that was timed with it."""
+    return isinstance(outcome, Failure) and outcome.kind in ("crash", "timeout", "device")
+
+
+def shared(contenders: Sequence[Contender]) -> float:
+    """The confidence of each interval with which all together hold with `CONFIDENCE`."""
+    return 1 - (1 - CONFIDENCE) / len(contenders)
+
+
+def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
+    """The winner, or the best of those that did not win.
+
+    Each is tested with a share of the error that is allowed: whichever is picked, its interval
+    holds with `CONFIDENCE` at least.
+    """
+    won = winner(contenders)
+    confidence = shared(contenders)
+    chosen = won or max(contenders, key=lambda c: c.ratio(confidence).median)
+    found = chosen.ratio(confidence)
     return Final(
-        schedule=candidates[number].schedule,
-        numerics=measured.numerics,
-        paired=paired(comparison.default, measured, ratio),
-        outcome="kept default" if comparison.winner is None else "tuned",
-        margin=ratio.low - 1.0,
+        schedule=chosen.candidate.schedule,
+        numerics=chosen.measured.numerics,
+        paired=Paired(
+            default_s=chosen.default.samples_s,
+            tuned_s=chosen.measured.samples_s,
+            speedup=found.median,
+            low=found.low,
+            high=found.high,
+        ),
+        outcome="tuned" if won else "kept default",
+        margin=found.low - 1.0,
         flops=contest.task.flops,
         dtype=contest.task.dtype,
     )
 
 
-def paired(default: Measurement, tuned: Measurement, ratio: Ratio) -> Paired:
-    return Paired(
-        default_s=default.samples_s,
-        tuned_s=tuned.samples_s,
-        speedup=ratio.median,
-        low=ratio.low,
-        high=ratio.high,
-    )
+def winner(contenders: Sequence[Contender]) -> Contender | None:
+    """Who is to replace the default; None where nobody is proven faster than it.
+
+    The simplest of those that are.  A later one must be proven faster than it to take its place,
+    or have the larger lower bound where each was timed alone.
+    """
+    confidence = shared(contenders)
+    best: Contender | None = None
+    for contender in contenders:
+        bound = contender.ratio(confidence)
+        if not bound.is_faster:
+            continue
+        if best is not None and contender.default is best.default:
+            times = best.measured.samples_s, contender.measured.samples_s
+            is_better = ratio(*times, confidence).is_faster
+        else:
+            is_better = best is None or bound.low > best.ratio(confidence).low
+        best = contender if is_better else best
+    return best

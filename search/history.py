@@ -51,7 +51,10 @@ class History:
 
     @staticmethod
     def of(space: Space, arrays: Mapping[str, NDArray[Any]]) -> "History":
-        history = History(space)
+        """Raises ValueError where the configs are not of this space."""
+        history, configs = History(space), arrays["configs"]
+        if configs.shape[1:] != history.configs.shape[1:] or not space.legal(configs).all():
+            raise ValueError("expected configs of the kernel's space, got those of another one")
         history.add(arrays["configs"], arrays["times_s"])
         return history
 

@@ -14,6 +14,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStarted:
+    key: str
+    """Of the kernel: several may have one label."""
     label: str
     index: int
     """From 1 to `count`."""
@@ -24,7 +26,7 @@ class KernelStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSkipped:
-    """A kernel that stays with the default compiler without a search, and why."""
+    """A kernel that stays with the default compiler, without a search or a comparison, and why."""
 
     label: str
     reason: str
@@ -34,6 +36,7 @@ class KernelSkipped:
 class Batch:
     """A batch of one kernel was measured, recorded and learned from."""
 
+    key: str
     label: str
     kernels_begun: int
     kernels: int

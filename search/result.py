@@ -57,6 +57,12 @@ class TuneResult:
     interrupted: bool = False
     skipped: tuple[tuple[str, str], ...] = ()
     """Label and reason of kernels that stayed with the default compiler without a search."""
+    wrong: tuple[str, ...] = ()
+    """Keys of kernels whose champions were right alone, and wrong in the program.  They were taken
+    back, and are never champions again.
+    """
+    needed_s: int | None = None
+    """Where not even one batch fitted into the budget: one in which each kernel has a batch."""
 
     @property
     def won(self) -> tuple[KernelResult, ...]:

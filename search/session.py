@@ -3,17 +3,18 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Protocol
 
 import numpy as np
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
-from hlotune.schedules.errors import ProgramError
+from hlotune.measure.trial import Candidate, Failure, Measurement, Numerics, Trial
+from hlotune.schedules.errors import ProgramError, WrongResult
 from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties
-from hlotune.search.budget import Limits, for_batches
+from hlotune.search.budget import DEFAULTS_SHARE, Limits, for_batches, needed_s
 from hlotune.search.descent import Descent
 from hlotune.search.finals import FEWEST_PAIRS, PAIRS, Referee, final
 from hlotune.search.progress import (
@@ -29,10 +30,16 @@ from hlotune.search.spending import Contest, Spending
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs.database import Conditions, Database
+from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Summary, Whole
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
+
+NO_TIME = "the budget has no time for it"
+"""Why a kernel is left out whose default was not even timed."""
+WRONG = "wrong in the program"
+"""Why a champion is taken back whose kernel alone was right."""
 
 
 class Device(Runner, Referee, Protocol):
@@ -62,18 +69,24 @@ class Session:
     """Of `time.monotonic()`, when the run was asked for."""
     interrupted: bool = False
 
+    @property
+    def passed_s(self) -> float:
+        return time.monotonic() - self.start_s
+
     def tuned(
         self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped], limits: Limits
     ) -> TuneResult:
         """Searches and compares; the whole program is not measured yet."""
         for skip in skipped:
             self.progress(KernelSkipped(label=skip.label, reason=skip.reason))
-        contests, failed = self._contests(tasks)
-        left = for_batches(limits, len(contests), time.monotonic() - self.start_s)
+        contests, failed = self._contests(tasks, limits)
+        prepared_s = self.passed_s
+        left = for_batches(limits, len(contests), prepared_s)
         spending = Spending(contests, left, self.progress, self.properties)
+        starved = False
         if not self.interrupted:
             spending.run()
-            self.interrupted = spending.interrupted
+            self.interrupted, starved = spending.interrupted, spending.is_starved
         finals = self._finals(contests, limits)
         return TuneResult(
             program_name=name,
@@ -85,22 +98,28 @@ class Session:
             ),
             trials=spending.trials(),
             known_trials=sum(c.known_trials for c in contests),
-            wall_s=time.monotonic() - self.start_s,
+            wall_s=self.passed_s,
             interrupted=self.interrupted,
+            needed_s=needed_s(len(contests), prepared_s) if starved else None,
             skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
         )
 
     def finished(self, result: TuneResult, compare_whole: Callable[[], Whole | None]) -> TuneResult:
         """Compares the whole program where anything was won, and closes the run.
 
-        An interrupted run stays open and is not measured any further.
+        Champions that are to blame for wrong results of the program are taken back, and the rest is
+        compared again.  An interrupted run stays open and is not measured any further.
         """
-        try:
-            whole = compare_whole() if result.won and not self.interrupted else None
-        except KeyboardInterrupt:
-            self.interrupted, whole = True, None
-        wall_s = time.monotonic() - self.start_s
-        result = replace(result, wall_s=wall_s, interrupted=self.interrupted)
+        wrong: list[str] = []
+        whole = self._whole(compare_whole, wrong) if result.won and not self.interrupted else None
+        wall_s = self.passed_s
+        result = replace(
+            result,
+            kernels=tuple(replace(k, won=k.won and k.key not in wrong) for k in result.kernels),
+            wall_s=wall_s,
+            interrupted=self.interrupted,
+            wrong=tuple(wrong),
+        )
         if not self.interrupted:
             self.database.finish_run(self.run, summary(wall_s, whole))
         if whole and (paired := whole.paired):
@@ -120,28 +139,70 @@ class Session:
         )
         return result
 
-    def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], list[Skipped]]:
-        """Times the default of each kernel; Ctrl-C leaves the rest out."""
-        contests: list[Contest] = []
-        failed: list[Skipped] = []
+    def _whole(self, compare_whole: Callable[[], Whole | None], wrong: list[str]) -> Whole | None:
+        """Compares until the program is right; the keys of what was taken back go into `wrong`.
+
+        It ends: each time at least one kernel goes back to its default.
+        """
+        try:
+            while True:
+                try:
+                    return compare_whole()
+                except WrongResult as error:
+                    wrong += self._withdraw(error)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return None
+
+    def _withdraw(self, error: WrongResult) -> list[str]:
+        """Takes back the champions to blame, and bars them.  Raises the error where none is."""
+        taken: list[str] = []
+        for key in error.kernels:
+            found = decision(self.database, key, numerics=self.numerics, **self.under).final
+            if found is None or not found.won:
+                continue
+            kernel = self.database.kernel(key)
+            kept = replace(found, outcome="kept default", withdrawn=WRONG)
+            self.database.record_final(self.run, kernel, kept)
+            failure = Failure("wrong_result", f"right alone, {WRONG}: {error}")
+            trial = Trial(Candidate(kernel, found.schedule), failure)
+            self.database.add(self.run, kernel, [trial], batch=0)
+            taken.append(key)
+        if not taken:
+            raise error
+        return taken
+
+    def _contests(
+        self, tasks: Sequence[Task], limits: Limits
+    ) -> tuple[list[Contest], list[Skipped]]:
+        """Times the defaults, of most arithmetic first, as long as the budget has time for it.
+
+        Ctrl-C leaves the rest out.
+        """
+        contests: dict[int, Contest] = {}
+        skipped: list[Skipped] = []
         recorded = [self._recorded(t.kernel) for t in tasks]
         self.progress(Started(kernels=len(tasks), known_trials=sum(map(len, recorded))))
         try:
-            for group, (task, known) in enumerate(zip(tasks, recorded, strict=True)):
-                contest = self._contest(group, task, known)
+            for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
+                late = self.passed_s > DEFAULTS_SHARE * (limits.seconds or inf)
+                if late and contests:
+                    contest: Contest | Skipped = Skipped(tasks[n].label, NO_TIME)
+                else:
+                    contest = self._contest(n, tasks[n], recorded[n])
                 if isinstance(contest, Skipped):
-                    failed.append(contest)
+                    skipped.append(contest)
                     self.progress(KernelSkipped(label=contest.label, reason=contest.reason))
                 else:
-                    contests.append(contest)
+                    contests[n] = contest
         except KeyboardInterrupt:
             self.interrupted = True
         self.experience.learn()
-        return contests, failed
+        return [contests[n] for n in sorted(contests)], skipped
 
     def _recorded(self, kernel: Kernel) -> list[Trial]:
         """Trials of ours under the same conditions; the default is timed anew in each run."""
-        trials = self.database.trials(kernel.key, **self.under)
+        trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
         return [t for t in trials if t.candidate.schedule.algorithm != XLA]
 
     def _contest(self, group: int, task: Task, recorded: Sequence[Trial]) -> Contest | Skipped:
@@ -152,6 +213,8 @@ class Session:
         trial = Trial(Candidate(task.kernel, DEFAULT), default)
         self.database.add(self.run, task.kernel, [trial], batch=0)
         tuner = self._tuner(group, task)
+        if checkpoint := self.database.checkpoint(self.run, task.kernel.key):
+            tuner.resume(*checkpoint)
         known = tuner.know(recorded)
         return Contest(task, tuner, default.time_s, known)
 
@@ -196,16 +259,24 @@ class Session:
         try:
             for n in sorted(ready, key=gain_s, reverse=True):
                 if pairs := self._pairs(contests[n], limits):
-                    decided[n] = final(contests[n], self.builder, self.runner, pairs)
+                    decided[n] = self._final(contests[n], pairs)
                 if found := decided[n]:
                     self.database.record_final(self.run, contests[n].task.kernel, found)
         except KeyboardInterrupt:
             self.interrupted = True
         return decided
 
+    def _final(self, contest: Contest, pairs: int) -> Final | None:
+        """A kernel whose default fails now stays undecided, and the others do not."""
+        try:
+            return final(contest, self.builder, self.runner, pairs)
+        except ProgramError as error:
+            self.progress(KernelSkipped(label=contest.task.label, reason=str(error)))
+            return None
+
     def _pairs(self, contest: Contest, limits: Limits) -> int:
         """Of samples in the final; 0 for a champion without hope when there is no time for it."""
-        late = limits.seconds is not None and time.monotonic() - self.start_s > limits.seconds
+        late = limits.seconds is not None and self.passed_s > limits.seconds
         hopeless = contest.tuner.best_s > HOPELESS * contest.default_s
         if late or self.interrupted:
             return 0 if hopeless else FEWEST_PAIRS

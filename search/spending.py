@@ -39,7 +39,15 @@ class Spending:
     spent: list[Spent] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     """Of each batch in `spent`."""
+    exhausted: frozenset[int] = frozenset()
+    """Kernels whose space has nothing new to offer."""
     interrupted: bool = False
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether not even one batch fitted into the limits, though there was something to do."""
+        waiting = len(self.exhausted) < len(self.contests)
+        return waiting and not self.spent and not self.interrupted
 
     def run(self) -> None:
         """Spends until the budget is used up or nothing promises to be worth it.
@@ -47,15 +55,14 @@ class Spending:
         Ctrl-C ends it at once: the batch in flight is lost.
         """
         items = [c.item for c in self.contests]
-        exhausted: frozenset[int] = frozenset()
         start_s = self.now()
         try:
             while choice := next_batch(
-                items, self.spent, self.limits, self.now() - start_s, exhausted
+                items, self.spent, self.limits, self.now() - start_s, self.exhausted
             ):
                 step = self._batch(choice, self.now() - start_s)
                 if step is None:
-                    exhausted |= {choice.item}
+                    self.exhausted |= {choice.item}
                 else:
                     self._tell(choice.item, step, self.now() - start_s)
         except KeyboardInterrupt:
@@ -75,6 +82,7 @@ class Spending:
         if choice.item not in begun:
             self.progress(
                 KernelStarted(
+                    key=contest.task.kernel.key,
                     label=contest.task.label,
                     index=len(begun) + 1,
                     count=len(self.contests),
@@ -98,6 +106,7 @@ class Spending:
         limit_s = self.limits.seconds
         self.progress(
             Batch(
+                key=contest.task.kernel.key,
                 label=contest.task.label,
                 kernels_begun=len({s.item for s in self.spent}),
                 kernels=len(self.contests),

@@ -46,10 +46,12 @@ def tune(
     """Searches for faster schedules of a program's kernels, measures them, and records everything.
 
     What the database knows of a kernel under the same conditions is not measured again.  Ctrl-C
-    ends the search; what was found by then is compared with the defaults and returned.
+    ends the search; what was found by then is compared with the defaults and returned.  Called
+    again with the same program, limits and seed, the search goes on where it was interrupted.
 
     Args:
-        budget: wall-clock for everything, `"2m"` or seconds; `budget_s` is the same as a number.
+        budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  Holding the
+            whole program against the oracle at the end is not in it: no figure goes without that.
         trials: trials for each kernel, in place of a budget.  Without either: five minutes.
         database: an open one, or the path of a file, which is made if need be.
         searcher: a name of `SEARCHERS`.

@@ -1,7 +1,7 @@
 """The only loop: propose, build, measure, record, learn; for one kernel, a batch at a time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +39,10 @@ class Runner(Protocol):
         ...
 
 
+CHUNK = 16
+"""Candidates built together before they are timed."""
+HANGS = 3
+"""A batch ends after so many timeouts in a row: its other candidates would likely hang as well."""
 LIMIT_S = 30.0
 """Verifying and timing one candidate, once the kernel has a time, before it counts as hanging."""
 
@@ -56,6 +60,8 @@ class Experience:
         self._groups: list[NDArray[np.int32]] = []
 
     def add(self, group: int, features: Features, times_s: Times) -> None:
+        if not len(times_s):
+            return
         self._features.append(features)
         self._times.append(times_s)
         self._groups.append(np.full(len(times_s), group, np.int32))
@@ -115,11 +121,16 @@ class KernelTuner:
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics = cache, numerics
         self._usable: list[Trial] = []
+        self._failed: set[Schedule] = set()
+        """Never champions, not even where they were timed before."""
+        self._mishaps: set[Schedule] = set()
+        """On which the device failed in this run."""
         self._batches = 0
 
     @property
     def best_s(self) -> float:
-        return min((t.time_s for t in self._usable if t.time_s), default=float("inf"))
+        times = (t.time_s for t in self._usable if t.candidate.schedule not in self._failed)
+        return min((time_s for time_s in times if time_s), default=float("inf"))
 
     def champions(self, n: int) -> tuple[Trial, ...]:
         """The n fastest, fastest first; of equal times the shorter schedule."""
@@ -130,13 +141,20 @@ class KernelTuner:
 
         best: dict[Schedule, Trial] = {}
         for trial in sorted(self._usable, key=rank):
-            best.setdefault(trial.candidate.schedule, trial)
+            if trial.candidate.schedule not in self._failed:
+                best.setdefault(trial.candidate.schedule, trial)
         return tuple(best.values())[:n]
 
     def resume(self, batches: int, state: bytes) -> None:
-        """Goes on after a recorded batch of an interrupted run; `know` its trials next."""
+        """Goes on after a recorded batch of an interrupted run; `know` its trials next.
+
+        A state of another version's space is left alone.
+        """
+        try:
+            self._searcher.restore(state)
+        except (ValueError, KeyError, IndexError):
+            return
         self._batches = batches
-        self._searcher.restore(state)
 
     def know(self, trials: Sequence[Trial]) -> int:
         """Takes recorded trials, of this kernel and under the same conditions, as known.
@@ -145,12 +163,16 @@ class KernelTuner:
         champion.  Returns how many are known; the default's and mishaps of the device are not.
         """
         ours = [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
-        self._usable += [t for t in ours if self._is_usable(t)]
+        self._take(ours)
         located = [(c, t) for t in ours if (c := self._exact(t.candidate.schedule)) is not None]
         if located:
-            configs = np.stack([c for c, _ in located])
-            self._observe(configs, self._times([t for _, t in located]))
+            self._observe(np.stack([c for c, _ in located]), [t for _, t in located])
         return len(ours)
+
+    def reject(self, trials: Sequence[Trial]) -> None:
+        """Records failures of champions that were looked at more closely."""
+        self._record(trials, self._batches, self._searcher.state())
+        self._failed |= {t.candidate.schedule for t in trials}
 
     def step(self, n: int = 64, *, finishing: bool = False) -> Step | None:
         """One batch of up to n candidates; None where the space has nothing new to offer."""
@@ -160,11 +182,12 @@ class KernelTuner:
         if not len(configs):
             return None
         trials = self._measured(configs)
+        configs = configs[: len(trials)]
         times = self._times(trials)
         features = self._space.features(configs)
         correlation = spearman(scores(times), self.experience.model.predict(features))
-        self._usable += [t for t in trials if self._is_usable(t)]
-        self._observe(configs, times)
+        self._take(trials)
+        self._observe(configs, trials)
         self._batches += 1
         self._record(trials, self._batches, self._searcher.state())
         self.experience.learn()
@@ -173,21 +196,48 @@ class KernelTuner:
         return Step(tuple(trials), failures, self.best_s, correlation, wall_s)
 
     def _measured(self, configs: Configs) -> list[Trial]:
+        """Trials of the candidates in their order; fewer of them where several hang."""
         candidates = [Candidate(self.kernel, self._space.schedule(c)) for c in configs]
-        objects = list(zip(candidates, self._builder.build(candidates), strict=True))
-        # The first to be verified waits for the oracle, which may take longer.
-        limit_s = LIMIT_S if np.isfinite(self.best_s) else None
-        trials = self._runner.measure(self.kernel, objects, cache=self._cache, limit_s=limit_s)
-        if [t.candidate for t in trials] != candidates:
+        trials: list[Trial] = []
+        for trial in self._one_by_one(candidates):
+            trials.append(trial)
+            if is_hanging(trials):
+                break
+        if [t.candidate for t in trials] != candidates[: len(trials)]:
             raise RuntimeError(
                 "expected a trial of each candidate in order, got others; the runner mixes them up"
             )
         return trials
 
-    def _observe(self, configs: Configs, times_s: Times) -> None:
-        self._searcher.observe(configs, times_s)
-        self._finisher.observe(configs, times_s)
-        self.experience.add(self._group, self._space.features(configs), times_s)
+    def _one_by_one(self, candidates: Sequence[Candidate]) -> Iterator[Trial]:
+        # The first to be verified waits for the oracle, which may take longer.
+        limit_s = LIMIT_S if np.isfinite(self.best_s) else None
+        for start in range(0, len(candidates), CHUNK):
+            chunk = candidates[start : start + CHUNK]
+            for one in zip(chunk, self._builder.build(chunk), strict=True):
+                yield from self._runner.measure(
+                    self.kernel, [one], cache=self._cache, limit_s=limit_s
+                )
+
+    def _take(self, trials: Sequence[Trial]) -> None:
+        self._usable += [t for t in trials if self._is_usable(t)]
+        self._failed |= {
+            t.candidate.schedule
+            for t in trials
+            if isinstance(t.outcome, Failure) and not is_mishap(t)
+        }
+
+    def _observe(self, configs: Configs, trials: Sequence[Trial]) -> None:
+        """Mishaps of the device say nothing; where it fails twice, the search leaves that place."""
+        once = {t.candidate.schedule for t in trials if is_mishap(t)} - self._mishaps
+        self._mishaps |= once
+        seen = np.array([t.candidate.schedule not in once for t in trials], np.bool_)
+        sound = np.array([not is_mishap(t) for t in trials], np.bool_)
+        times_s = self._times(trials)
+        self._searcher.observe(configs[seen], times_s[seen])
+        self._finisher.observe(configs[seen], times_s[seen])
+        features = self._space.features(configs[sound])
+        self.experience.add(self._group, features, times_s[sound])
 
     def _times(self, trials: Sequence[Trial]) -> Times:
         return np.array([t.time_s if self._is_usable(t) else np.nan for t in trials], np.float64)
@@ -202,6 +252,12 @@ class KernelTuner:
         if config is None or not self._space.legal(config[None, :])[0]:
             return None
         return config if self._space.schedule(config) == schedule else None
+
+
+def is_hanging(trials: Sequence[Trial]) -> bool:
+    """Whether the last few all ran out of time."""
+    last = [t.outcome for t in trials[-HANGS:]]
+    return len(last) == HANGS and all(isinstance(x, Failure) and x.kind == "timeout" for x in last)
 
 
 def is_mishap(trial: Trial) -> bool:

@@ -18,7 +18,7 @@ def compare_whole(
 ) -> Whole | None:
     """Times both in turns, for `limit_s` at most; None where nothing was replaced.
 
-    Raises WrongResult where the tuned program is wrong; the message names the sites to blame.
+    Raises WrongResult where the tuned program is wrong; it names the sites and kernels to blame.
     """
     tuned = apply(program, database=database, numerics=numerics, target=target)
     if not tuned.replacements:

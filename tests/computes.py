@@ -5,7 +5,7 @@ compute.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -30,6 +30,7 @@ from hlotune.measure.prepacking import prepack
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import CpuSpace, space_of
 from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Affine, map_loads
 from hlotune.schedules.roles import contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import Sketch, Tiling, steps_of
@@ -112,6 +113,15 @@ def call(loaded: Loaded, case: Case, host: Host, placement: Placement = "behind"
     assert loaded.call(KERNEL, into, out, scratch.address, host) == 0
     assert all(x.intact for x in (*arguments, *results, scratch)), "a write beside a buffer"
     return [r.array(t.shape, numpy_dtype(t.dtype)) for r, t in zip(results, types, strict=True)]
+
+
+def backwards(compute: Compute) -> Compute:
+    """A product that reads its second operand from the last column to the first."""
+    contract, *rest = compute.stages
+    (_, w), columns = contract.loads, contract.parallel[-1]
+    place = Affine.axis(columns.name, -1) + (columns.extent - 1)
+    turned = map_loads(contract.values[0], {w: replace(w, index=(w.index[0], place))})
+    return Compute(compute.tensors, (replace(contract, values=(turned,)), *rest))
 
 
 def tiled(

@@ -10,8 +10,9 @@ import numpy as np
 
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.loader import Library
+from hlotune.codegen.operations import apply
 from hlotune.codegen.text import Function, Module
-from hlotune.codegen.values import STORED, Value, apply, from_memory, to_memory, vector
+from hlotune.codegen.values import STORED, Value, from_memory, to_memory, vector
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine
 from tests.ir_kernels import target

@@ -1,13 +1,20 @@
 """What the device does around a timed call: the default, cold constants, memory of results."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
 import numpy as np
 import pytest
 
+from hlotune.hlo.graph import TensorType
 from hlotune.measure import bench
 from hlotune.measure.bench import Bench
+from hlotune.measure.buffers import rounded
 from hlotune.measure.rotation import Arena, copies
 from hlotune.measure.targets import host_target
 from hlotune.measure.xla import baked_text, compiled, default_text, on_device
+from hlotune.schedules.target import Target
 from tests.tiny_dot import kernel, tiny_dot
 
 MEGABYTE = 1 << 20
@@ -80,5 +87,75 @@ def test_wide_types_stay_wide_on_the_device() -> None:
     assert on_device(np.arange(3, dtype=np.int64)).dtype == np.int64
 
 
-def test_the_probe_takes_time() -> None:
-    assert 1e-7 < min(bench.probe(host_target())() for _ in range(3)) < 1.0
+@pytest.mark.parametrize("packed", [False, True])
+def test_kernels_in_turns_keep_their_own_constants(packed: bool) -> None:
+    first = Bench(kernel(), host_target(), "model")
+    second = Bench(kernel(11), host_target(), "model")
+    second.values = (second.values[0], 3 * np.asarray(second.values[1]))
+    a, b = first.candidate(tiny_dot(packed=packed)), first.default()[0]
+    others = second.candidate(tiny_dot(rows=11, packed=packed)), second.default()[0]
+    for subject in (a, b, *others, a, b):
+        subject.call()
+    x, w = (np.asarray(v, dtype=np.float64) for v in first.values)
+    for subject in (a, b):
+        subject.call()
+        np.testing.assert_allclose(first.last[0], x @ w, rtol=1e-4, atol=1e-5)
+
+
+def test_empty_calls_use_up_no_turn_of_the_ring() -> None:
+    found = Bench(kernel(), host_target(), "model")
+    seen: list[int] = []
+
+    def spy(arguments: Sequence[jax.Array]) -> list[jax.Array]:
+        seen.append(arguments[1].unsafe_buffer_pointer())
+        return []
+
+    key, _ = found._program((0, ()))
+    operands = found._cold((1,), [found.values[1]], "spied")
+    empty, call = found._empty(key, spy, operands), found._clock(spy, operands, lambda: None)
+    for clock in (call, empty, empty, empty, call):
+        clock()
+    first, *idle, second = seen
+    assert idle == [first] * 3
+    assert second == first + rounded(found.values[1].nbytes)
+
+
+def test_as_much_is_read_before_baked_constants_as_a_ring_has_in_other_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def reader(operands: Sequence[tuple[TensorType, int]], target: Target) -> Callable[..., Any]:
+        sizes.extend(t.bytes for t, _ in operands)
+        return lambda arguments: []
+
+    monkeypatch.setattr(bench, "_reader", reader)
+    cache = host_target().l3_bytes
+    found = Bench(kernel(), host_target(), "model")
+    sizes.clear()
+    for constant_bytes in (1 << 10, cache // 8, cache, 2 * cache):
+        found._flood(constant_bytes)
+    assert sizes == [255 << 10, 15 * cache // 8, cache]
+    Bench(kernel(), host_target(), "warm")._flood(cache)
+    assert len(sizes) == 3
+
+
+def test_operands_that_are_no_constants_are_warm_for_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = Bench(kernel(), host_target(), "model")
+    read: list[list[int]] = []
+    between = found._between
+    assert between is not None
+
+    def spy(arguments: Sequence[jax.Array]) -> list[jax.Array]:
+        read.append([a.unsafe_buffer_pointer() for a in arguments])
+        return between(arguments)
+
+    found._between = spy
+    subjects = (*found.default(), found.candidate(tiny_dot(packed=True)))
+    for subject in (*subjects, *subjects):
+        subject.call()
+    (x,) = found._warm
+    assert len(read) == 5  # before the very first call there are no results
+    assert {line[-1] for line in read} == {x.unsafe_buffer_pointer()}

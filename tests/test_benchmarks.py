@@ -244,6 +244,28 @@ def test_a_table_is_kept_with_its_conditions_and_comes_into_the_page(
     assert "old" not in text and "load before 0.00" in text
 
 
+def test_numbers_that_json_has_not_are_null(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = results.Table(name="toy", columns=["a"], rows=[])
+    results.publish(table, CONDITIONS, [{"high": float("inf"), "all": (1.0, float("nan"))}])
+    kept = json.loads((tmp_path / "build" / "toy.json").read_text())
+    assert kept["data"] == [{"high": None, "all": [1.0, None]}]
+
+
+def test_a_new_run_sets_the_table_of_an_earlier_one_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    again = {**CONDITIONS, "started": "2031-01-02T03:04:05+00:00"}
+    for under, rows in ((CONDITIONS, ["1"]), (again, ["2"]), (again, ["3"])):
+        results.publish(results.Table(name="toy", columns=["a"], rows=[rows]), under, [])
+    kept = sorted((tmp_path / "build").iterdir())
+    assert [json.loads(path.read_text())["rows"] for path in kept] == [[["1"]], [["3"]]]
+    assert kept[1].name == "toy.json"
+
+
 def test_what_was_not_measured_stays_in_the_page() -> None:
     text = "<!-- toy -->\nnot yet measured\n<!-- /toy -->\n"
     assert page.filled(text, {}) == text

@@ -12,6 +12,7 @@ from hlotune.search.budget import (
     best_s,
     finishing,
     for_batches,
+    needed_s,
     next_batch,
     promise_s,
     promised_share,
@@ -154,6 +155,13 @@ def test_finals_have_their_time_and_never_more_than_their_share() -> None:
     assert for_batches(Limits(seconds=100), 50, passed_s=5).seconds == pytest.approx(80)
     assert for_batches(Limits(seconds=1), 1, passed_s=5).seconds == 0
     assert for_batches(Limits(trials=9), 1, passed_s=5) == Limits(trials=9)
+
+
+def test_a_budget_that_is_said_to_suffice_does() -> None:
+    limits = Limits(seconds=needed_s(3, passed_s=5))
+    assert limits.seconds == 19
+    left = for_batches(limits, 3, passed_s=5)
+    assert next_batch(ITEMS, (), left, 0) == Choice(1, 14)
 
 
 def test_the_last_tenth_is_for_finishing() -> None:

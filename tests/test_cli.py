@@ -184,3 +184,18 @@ def test_sizes_are_printed_with_a_prefix_that_suits_them(
 def test_json_refuses_numbers_that_json_has_not() -> None:
     with pytest.raises(ValueError, match="Out of range float"):
         printing.print_json({"time_s": float("nan")})
+
+
+@pytest.mark.parametrize(("verb", "name"), [("import", "typo.jsonl"), ("merge", "typo.db")])
+def test_taking_in_what_is_not_there_leaves_no_database(
+    verb: str, name: str, tmp_path: Path
+) -> None:
+    database = tmp_path / "new.db"
+    assert "typo" in refused("db", verb, str(tmp_path / name), "--db", str(database))
+    assert not database.exists()
+
+
+def test_reading_commands_make_no_folder(tmp_path: Path) -> None:
+    done = tune("db", "ls", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode in (1, 2)
+    assert not (tmp_path / "cache").exists()

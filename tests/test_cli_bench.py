@@ -2,7 +2,8 @@
 
 import pytest
 
-from hlotune.cli.bench import print_result
+from hlotune.cli.bench import accuracy_cells, print_result
+from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.bench import BenchResult
 
 
@@ -37,3 +38,11 @@ def test_a_gain_inside_the_noise_is_not_told_as_one(capsys: pytest.CaptureFixtur
 def test_too_few_pairs_prove_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     text = headline(capsys, result((2e-3,) * 5, (1e-3,) * 5))
     assert "no difference proven, the 95 % interval 0.00 to unknown" in text
+
+
+def test_what_could_not_be_compared_is_not_told_as_an_error_of_nothing() -> None:
+    nan = float("nan")
+    lost = Accuracy(inputs="random", result=0, default_error=nan, tuned_error=nan, compared=0.0)
+    assert accuracy_cells(lost) == ("random", "0", "not checked", "not checked", "0 %")
+    part = Accuracy(inputs="random", result=0, default_error=None, tuned_error=1e-7, compared=0.25)
+    assert accuracy_cells(part)[2:] == ("1e-07", "not known", "25.0000%")

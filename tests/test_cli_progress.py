@@ -17,6 +17,7 @@ from hlotune.search.progress import (
 )
 
 BATCH = Batch(
+    key="a",
     label="dot 64x784x512",
     kernels_begun=1,
     kernels=3,
@@ -30,7 +31,9 @@ BATCH = Batch(
     elapsed_s=10.0,
     remaining_s=50.0,
 )
-KERNEL = KernelStarted(label="dot 64x784x512", index=1, count=3, default_s=2e-4, known_trials=0)
+KERNEL = KernelStarted(
+    key="a", label="dot 64x784x512", index=1, count=3, default_s=2e-4, known_trials=0
+)
 FINISHED = Finished(
     trials=64, won=1, kernels=3, speedup=1.25, speedup_low=1.2, speedup_high=1.3, wall_s=60.4
 )
@@ -68,6 +71,13 @@ def test_the_live_table_shows_the_latest_of_each_kernel() -> None:
     for part in ("dot 64x784x512", "200 us", "100 us", "2.00x", "512.3", "75%", "50 s left"):
         assert part in text
     assert text.count("dot 64x784x512") == 1
+
+
+def test_two_kernels_of_one_label_have_two_rows() -> None:
+    view = View()
+    for event in (KERNEL, BATCH, replace(KERNEL, key="b")):
+        view.update(event)
+    assert view.table().row_count == 2
 
 
 def test_a_kernel_where_everything_failed_has_no_best() -> None:

@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import struct
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -14,6 +16,7 @@ from hlotune.codegen.compile import assembly, compile_object
 from hlotune.codegen.loader import Loaded, load
 from hlotune.schedules.errors import BuildError
 from tests.ir_kernels import build, scale, status, target
+from tests.tree import ROOT
 
 X86_64, AARCH64 = 62, 183
 ADD = """
@@ -44,8 +47,8 @@ def test_objects_are_emitted_for_each_kind_of_processor(
     ("isa", "features", "register"),
     [
         ("x86-64", (), "%xmm0"),
-        ("x86-64-v3", (), "%ymm0"),
-        ("znver4", (), "%zmm0"),
+        ("x86-64-v3", ("avx", "avx2"), "%ymm0"),
+        ("znver4", ("avx512f",), "%zmm0"),
     ],
 )
 def test_assembly_uses_the_registers_of_the_target(
@@ -54,6 +57,28 @@ def test_assembly_uses_the_registers_of_the_target(
     text = assembly(ADD, target(isa, features))
     assert register in text
     assert "addps" in text
+
+
+@pytest.mark.parametrize(
+    ("features", "register"), [(("avx", "avx2", "fma"), "%ymm0"), (("sse2",), "%xmm0")]
+)
+def test_what_a_hypervisor_hides_of_a_processor_is_not_used(
+    features: tuple[str, ...], register: str
+) -> None:
+    text = assembly(ADD, target("znver4", features))
+    assert register in text
+    assert "%zmm" not in text
+
+
+def test_llvm_knows_every_extension_that_may_be_hidden() -> None:
+    text = f"""
+from hlotune.codegen.compile import EXTENSIONS, assembly
+from tests.ir_kernels import target
+for triple in EXTENSIONS:
+    assembly({ADD!r}, target("", (), triple + "-unknown-linux-gnu"))
+"""
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True, capture_output=True)
+    assert b"not a recognized feature" not in done.stderr
 
 
 def test_text_that_does_not_parse_is_refused_with_its_line() -> None:

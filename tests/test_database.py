@@ -24,6 +24,7 @@ from tests.recorded import (
     KERNEL,
     OTHER_TARGET,
     OTHER_TOOLCHAIN,
+    PROGRAM,
     TARGET,
     TOOLCHAIN,
     default_trial,
@@ -57,7 +58,8 @@ positive = st.floats(min_value=1e-9, max_value=1e3)
 def test_any_trial_survives_its_row(samples: list[float], error: float, number: int) -> None:
     outcome = Measurement(samples_s=tuple(samples), error=error, build_s=error)
     trial = Trial(Candidate(KERNEL, schedule(number)), outcome)
-    run = {"id": "r", "target": "t", "toolchain": "c", "threads": 2, "cache": "model"}
+    run = {"id": "r", "target": "t", "toolchain": "c", "threads": 2}
+    run |= {"cache": "model", "numerics": "standard"}
     assert trial_of(trial_row(trial, run, 0, 0), KERNEL) == trial
 
 
@@ -88,7 +90,6 @@ def test_a_trial_under_other_conditions_is_not_measured_here(
     with Database(path) as database:
         database.add(start(database), KERNEL, [measured(1e-3)], batch=0)
         assert database.trials(KERNEL.key, **elsewhere) == []
-        assert database.best(KERNEL.key, **elsewhere) is None
         assert database.seeds(KERNEL, **elsewhere) == [schedule(1)]
         assert database.seeds(KERNEL, **HERE) == []
 
@@ -100,29 +101,15 @@ def test_a_failure_counts_as_tried_in_the_cache_mode_of_its_run(path: Path) -> N
         assert database.trials(KERNEL.key, **HERE) == []
 
 
-def test_best_is_the_fastest_that_the_numerics_allow(path: Path) -> None:
-    strict, standard = measured(3e-3, 3, numerics="strict"), measured(2e-3, 2)
-    fast = measured(1e-3, 1, numerics="fast")
+def test_what_only_a_narrower_setting_found_wrong_may_be_tried_again(path: Path) -> None:
+    wrong, crashed = failed("wrong_result", number=1), failed("crash", number=2)
     with Database(path) as database:
-        database.add(start(database), KERNEL, [fast, strict, standard, failed()], batch=0)
-        assert database.best(KERNEL.key, numerics="strict", **HERE) == strict
-        assert database.best(KERNEL.key, numerics="standard", **HERE) == standard
-        assert database.best(KERNEL.key, numerics="fast", **HERE) == fast
-
-
-def test_best_never_compares_two_clocks(path: Path) -> None:
-    by_kernel, by_call = measured(2e-3, 1), measured(1e-3, 2, clock="call")
-    with Database(path) as database:
-        database.add(start(database), KERNEL, [by_kernel, by_call], batch=0)
-        assert database.best(KERNEL.key, **HERE) == by_kernel
-        assert database.best(KERNEL.key, clock="call", **HERE) == by_call
-
-
-def test_of_equal_times_best_takes_the_shorter_schedule(path: Path) -> None:
-    long, short = measured(1e-3, 1000), measured(1e-3, 1)
-    with Database(path) as database:
-        database.add(start(database), KERNEL, [long, short], batch=0)
-        assert database.best(KERNEL.key, **HERE) == short
+        database.add(start(database, numerics="strict"), KERNEL, [wrong, crashed], batch=0)
+        assert database.trials(KERNEL.key, numerics="strict", **HERE) == [wrong, crashed]
+        assert database.trials(KERNEL.key, numerics="standard", **HERE) == [crashed]
+        database.add(start(database, numerics="standard"), KERNEL, [wrong], batch=0)
+        assert database.trials(KERNEL.key, numerics="standard", **HERE) == [crashed, wrong]
+        assert database.trials(KERNEL.key, numerics="fast", **HERE) == [crashed]
 
 
 def test_seeds_are_the_best_of_each_conditions_the_kernel_before_its_family(path: Path) -> None:
@@ -164,6 +151,22 @@ def test_the_checkpoint_is_the_last_batch_with_its_state(path: Path) -> None:
         assert database.checkpoint(start(database), KERNEL.key) is None
 
 
+def test_a_run_goes_on_with_the_newest_unfinished_one_like_it(path: Path) -> None:
+    def begin(seed: int = 0, options: dict[str, object] | None = None) -> str:
+        return database.start_run(PROGRAM, TARGET, TOOLCHAIN, seed=seed, options=options)
+
+    with Database(path) as database:
+        for state in (b"older", b"newer"):
+            database.add(begin(), KERNEL, [], batch=3, state=state)
+        finished = begin()
+        database.add(finished, KERNEL, [], batch=9, state=b"finished")
+        database.finish_run(finished)
+        assert database.checkpoint(begin(), KERNEL.key) == (3, b"newer")
+        assert database.checkpoint(begin(seed=1), KERNEL.key) is None
+        assert database.checkpoint(begin(options={"trials": 8}), KERNEL.key) is None
+        assert database.checkpoint(begin(), kernel(16).key) is None
+
+
 def test_a_batch_that_cannot_be_written_leaves_neither_trials_nor_state(path: Path) -> None:
     not_a_number = Trial(Candidate(KERNEL, schedule(2)), Measurement(samples_s=(float("nan"),)))
     with Database(path) as database:
@@ -182,9 +185,8 @@ def test_a_schedule_that_does_not_parse_is_skipped_and_counted(path: Path) -> No
             sql.execute("update trials set schedule = ? where time_s < 1.5e-3", [old])
         assert database.trials(KERNEL.key, **HERE) == [measured(2e-3, 2)]
         assert database.unreadable == 1
-        assert database.best(KERNEL.key, **HERE) == measured(2e-3, 2)
         assert database.seeds(kernel(16), **HERE) == [schedule(2)]
-        assert database.unreadable == 3
+        assert database.unreadable == 2
 
 
 def test_adding_to_an_unknown_run_is_refused(path: Path) -> None:
@@ -262,7 +264,7 @@ def test_a_newer_version_is_refused_with_both_numbers(path: Path) -> None:
     newer.execute("pragma user_version = 7")
     newer.close()
     with pytest.raises(
-        DatabaseError, match=r"expected version 1 or older, got version 7, .*upgrade"
+        DatabaseError, match=r"expected version 2 or older, got version 7, .*upgrade"
     ):
         Database(path)
 

@@ -1,19 +1,22 @@
 """What `apply` is told for a kernel, and the reason for every miss."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hlotune.schedules.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database, conditions
-from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.decisions import Decision, decision
+from hlotune.tuning_logs.finals import Final, Outcome, Paired
 from tests.recorded import (
     HERE,
     KERNEL,
     OTHER_TARGET,
     TARGET,
     TOOLCHAIN,
+    default_trial,
     failed,
     final,
     measured,
@@ -104,12 +107,64 @@ def test_a_kernel_never_seen_is_never_tuned(database: Database) -> None:
     assert (decided.schedule, decided.reason) == (DEFAULT, "never tuned")
 
 
-def test_a_run_that_did_not_finish_says_how_to_resume(database: Database) -> None:
-    run = start(database)
-    database.add(run, KERNEL, [measured(1e-3), failed()], batch=0)
+def test_trials_that_were_never_compared_are_what_the_next_run_starts_from(
+    database: Database,
+) -> None:
+    trials = [default_trial(2e-3), measured(1e-3), failed()]
+    database.add(start(database), KERNEL, trials, batch=0)
     assert decision(database, KERNEL.key, **HERE).reason == (
-        f"2 trials, but never compared with the default: finish the run (`tune resume {run[:8]}`)"
+        "2 trials, but none was compared with the default: `tune run` again starts from them"
     )
+
+
+def test_the_default_alone_is_no_tuning(database: Database) -> None:
+    database.add(start(database), KERNEL, [default_trial(2e-3)], batch=0)
+    assert decision(database, KERNEL.key, **HERE).reason == "never tuned"
+
+
+def test_a_champion_that_was_taken_back_is_not_used_and_says_why(database: Database) -> None:
+    database.record_final(start(database), KERNEL, final(2.0))
+    wrong = replace(final(2.0), outcome="kept default", withdrawn="wrong in the program")
+    database.record_final(start(database), KERNEL, wrong)
+    decided = decision(database, KERNEL.key, **HERE)
+    assert decided == Decision(
+        schedule=DEFAULT, reason="kept default: wrong in the program", final=wrong
+    )
+
+
+def of_pairs(pairs: int, low: float, high: float, number: int = 1) -> Final:
+    paired = Paired(
+        default_s=(1e-3,) * pairs,
+        tuned_s=(1e-3,) * pairs,
+        speedup=(low + high) / 2,
+        low=low,
+        high=high,
+    )
+    outcome: Outcome = "tuned" if low > 1 else "kept default"
+    return replace(final(number=number), paired=paired, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "standing_number"),
+    [
+        (of_pairs(31, 1.1, 1.3), of_pairs(9, 0.9, 1.4, 2), 1),
+        (of_pairs(31, 1.1, 1.3), of_pairs(9, 0.8, 0.9, 2), 2),
+        (of_pairs(31, 1.1, 1.3), of_pairs(9, 1.5, 1.9, 2), 2),
+        (of_pairs(31, 0.9, 1.1), of_pairs(9, 1.05, 1.4, 2), 1),
+        (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 1.2, 2), 2),
+        (of_pairs(9, 1.1, 1.3), of_pairs(9, 0.9, 1.2, 2), 2),
+        (replace(of_pairs(31, 1.1, 1.3), withdrawn="wrong"), of_pairs(9, 1.05, 1.2, 2), 2),
+    ],
+    ids=["unclear", "slower", "faster", "luck", "thorough", "both hurried", "taken back"],
+)
+def test_a_hurried_comparison_overrules_a_thorough_one_only_where_it_contradicts(
+    database: Database, older: Final, newer: Final, standing_number: int
+) -> None:
+    for found in (older, newer):
+        database.record_final(start(database), KERNEL, found)
+    decided = decision(database, KERNEL.key, **HERE).final
+    assert decided is not None
+    assert decided.schedule == schedule(standing_number)
 
 
 def test_a_miss_names_the_conditions_that_differ(database: Database) -> None:

@@ -1,6 +1,8 @@
 """Tuned programs are right, fast where records say so, and honest where they are not."""
 
+import functools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs
+from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs, tame_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction, apply
 from hlotune.deploy.bench import bench
 from hlotune.deploy.bisection import culprits, shortfalls
@@ -19,6 +21,8 @@ from hlotune.hlo import mlir
 from hlotune.hlo.callable import jitted
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
+from hlotune.measure import affinity
+from hlotune.measure.affinity import pinned
 from hlotune.measure.targets import TARGETS, host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, ProgramError, TargetError, WrongResult
 from hlotune.schedules.schedule import DEFAULT, Schedule
@@ -242,7 +246,8 @@ def by_hand(program: Program, *factors: float, promised_s: float = 0.0) -> Tuned
     explained = tuple(
         Explanation(site=s, status="tuned", reason="by hand", paired=paired) for s in bare
     )
-    return TunedFunction(program, made, "standard", explained, assembled(program, made))
+    function = assembled(program, made)
+    return TunedFunction(program, made, "standard", host_target(), explained, function)
 
 
 def test_a_right_replacement_is_timed_in_pairs(deep: Program) -> None:
@@ -256,8 +261,10 @@ def test_a_right_replacement_is_timed_in_pairs(deep: Program) -> None:
 def test_a_wrong_replacement_is_named_before_any_figure(deep: Program, wrong: int) -> None:
     factors = [1.0] * 4
     factors[wrong] = 1.01
-    with pytest.raises(WrongResult, match=f"to blame: dot{wrong}[. ]"):
-        bench(deep, by_hand(deep, *factors))
+    tuned = by_hand(deep, *factors)
+    with pytest.raises(WrongResult, match=f"to blame: dot{wrong}[. ]") as error:
+        bench(deep, tuned)
+    assert error.value.kernels == (tuned.sites[wrong].kernel.key,)
 
 
 def test_a_result_of_nothing_but_nan_is_wrong(deep: Program) -> None:
@@ -299,6 +306,74 @@ def test_bisection_stops_when_time_is_up(deep: Program) -> None:
 def test_replacements_that_are_wrong_only_together_are_all_blamed(deep: Program) -> None:
     parts = replacements(deep)
     assert culprits(parts, lambda some: len(some) == len(parts)) == parts
+
+
+def shapes_of_a_deep_chain() -> Program:
+    """Values of size 1 overflow in it, and it has no others of its own."""
+    shape = jax.eval_shape(lambda: jnp.zeros((40, 40)))
+    return load(lambda x, *ws: functools.reduce(jnp.matmul, ws, x), *[shape] * 60)
+
+
+def test_random_values_are_drawn_so_small_that_results_are_finite() -> None:
+    program = shapes_of_a_deep_chain()
+    default = jitted(program)
+    for inputs in tame_inputs(program, default):
+        judge = Judge.of(program, default, inputs)
+        (right,) = judge.judge(default, "standard")
+        (wrong,) = judge.judge(lambda *v: (1.001 * np.asarray(default(*v)),), "standard")
+        assert (right.compared, right.wrong) == (1.0, None)
+        assert wrong.wrong is not None
+
+
+def test_where_nothing_can_be_compared_nothing_is_said_to_be_right() -> None:
+    program = shapes_of_a_deep_chain()
+    judge = Judge.of(program, jitted(program), random_inputs(program))
+    (found,) = judge.judge(jitted(program), "standard")
+    assert not found.is_checked
+    assert (found.to_json()["tuned_error"], found.to_json()["compared"]) == (None, 0.0)
+
+
+def test_infinities_where_the_default_has_none_are_wrong() -> None:
+    program = load(lambda x: jnp.linalg.cholesky(x @ x.T + 4 * jnp.eye(3)), normal(3, 3))
+    judge = Judge.of(program, jitted(program), random_inputs(program))
+    (found,) = judge.judge(lambda x: (np.full((3, 3), np.inf),), "standard")
+    assert found.wrong is not None
+
+
+def test_infinities_that_a_program_makes_on_purpose_are_to_be_kept() -> None:
+    x = np.abs(normal(6, 6)) + 1
+    program = load(lambda x: jnp.where(np.tri(6, dtype=bool), x * 2, -np.inf), x)
+    judge = Judge.of(program, jitted(program), example_inputs(program))
+    (right,) = judge.judge(jitted(program), "standard")
+    (wrong,) = judge.judge(lambda x: (np.tril(x * 2),), "standard")
+    assert (right.compared, right.wrong) == (21 / 36, None)
+    assert wrong.wrong is not None and wrong.wrong.startswith("15 of 36 elements wrong")
+
+
+def test_values_of_the_user_stay_as_they_are() -> None:
+    x = np.full(3, 1e30, np.float32)
+    program = load(lambda x: x * x, x)
+    example, _ = tame_inputs(program, jitted(program))
+    assert example.drawn == ()
+    np.testing.assert_array_equal(example.values[0], x)
+
+
+def test_fewer_threads_are_fewer_processors_for_the_time_of_the_block() -> None:
+    before = os.sched_getaffinity(0)
+    with pinned(1):
+        assert len(os.sched_getaffinity(0)) == 1
+        assert host_target().threads == 1
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_system_that_binds_no_threads_refuses_a_smaller_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(affinity, "_THREADS", tmp_path / "none")
+    with pinned(len(os.sched_getaffinity(0))):
+        pass
+    with pytest.raises(TargetError, match="use the target of all processors"), pinned(0):
+        pass
 
 
 def test_zeros_and_shapes_are_no_inputs_to_time() -> None:

@@ -18,8 +18,10 @@ from hlotune.codegen.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.errors import BuildError
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps import ComputeAt, Pack, Reorder, Split, Step, Vectorize
 from hlotune.schedules.target import Target
 from tests.computes import NHWC, SMALL, Case, batched, call, conv, gemm, named, tiled, whole
 
@@ -153,3 +155,18 @@ def test_no_flag_but_contract_stands_on_arithmetic() -> None:
         flags = re.findall(r"= f(?:add|sub|mul|div|neg|cmp) ((?:[a-z]+ )*)", text)
         assert all(f.split()[:-1] in ([], ["contract"]) or f in ("", "contract ") for f in flags)
         assert not re.search(r"\b(fast|nnan|ninf|nsz|reassoc|afn|arcp)\b", text)
+
+
+def test_vectors_across_blocks_of_a_pack_are_refused() -> None:
+    """Tiles of 12 start in the middle of a block of 8, and so would their first vector."""
+    case = gemm(4, 48, 3)
+    steps: list[Step] = [Split("out", "i1", (3, 4)), ComputeAt("contract", "out", "i1.0")]
+    steps += [Split("contract", "i1", (8,)), Reorder("contract", ("i0", "r0", "i1.0", "i1.1"))]
+    steps += [Vectorize("contract", "i1.1")]
+    pack = Pack("contract", "a1", "", "call", ((1, 8), (0, 1), (1, 1)), 8)
+    with pytest.raises(BuildError, match=r"^vectors of 8 do not lie inside blocks of 8: pack whole"):
+        emitted(case, AVX512, Schedule("direct", (*steps, pack)))
+    pack = Pack("contract", "a1", "", "call", ((1, 4), (0, 1), (1, 1)), 4)
+    steps[2] = Split("contract", "i1", (4,))
+    schedule = Schedule("direct", (*steps, pack))
+    assert isinstance(verify(case.kernel, build(case.compute, schedule, host_target())), Verdict)

@@ -154,7 +154,7 @@ def verdict(worker: Channel, case: Case, built: Built) -> Failure | None:
     """What the worker says of a kernel; None where it is right."""
     header = {
         "do": "verify", "kernel": case.kernel.text, "target": from_target(host_target()),
-        "numerics": "standard", "reorders": True, "thorough": False,
+        "numerics": "standard", "thorough": False,
     }  # fmt: skip
     reply = worker.request(Message(header, built.to_bytes()), 60.0)
     if isinstance(reply, Failure):

@@ -54,3 +54,24 @@ def test_an_index_that_stays_inside_is_not_counted_point_by_point() -> None:
     stage = Stage("y", (Axis("i0", n),), (), (Store("y", index),), (value,))
     tensors = (Tensor("x", (n,), "f32", "argument"), Tensor("y", (n,), "f32", "result"))
     assert flops_of(Compute(tensors, (stage,))) == n
+
+
+def test_a_border_that_several_loads_share_is_counted_once() -> None:
+    def convolve(x: jax.Array, m: jax.Array, w: jax.Array) -> jax.Array:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(x * m, w, (1, 1), "SAME", dimension_numbers=numbers)
+
+    def at(axis: str, tap: str) -> Affine:
+        return Affine.axis(axis) + Affine.axis(tap) + (-1)
+
+    image = jnp.ones((1, 7, 7, 4))
+    program = load(convolve, image, image, jnp.ones((3, 3, 4, 8)))
+    compute = compute_of(graph_of(sites(program)[0].kernel))
+    assert flops_of(compute) == 3 * 19 * 19 * 4 * 8  # two products and a sum a tap
+    place = (at("i0", "r0"),)
+    value = Apply("multiply", (Load("x", place, "f32"), Load("m", place, "f32")), "f32")
+    stores = (Store("y", (Affine.axis("i0"),)),)
+    stage = Stage("y", (Axis("i0", 7),), (Axis("r0", 3),), stores, (value,), "sum")
+    tensors = tuple(Tensor(n, (7,), "f32", "argument") for n in ("x", "m"))
+    shared = Compute((*tensors, Tensor("y", (7,), "f32", "result")), (stage,))
+    assert flops_of(shared) == 2 * (7 * 3 - 2)

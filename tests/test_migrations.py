@@ -28,9 +28,8 @@ def test_an_old_file_opens_and_tells_what_it_knew(number: int, tmp_path: Path) -
     with Database(old_file(number, tmp_path / "old.db")) as database:
         assert version(database.sql) == len(MIGRATIONS)
         assert check(database).problems == ()
-        best = database.best(KERNEL.key, **HERE)
-        assert best is not None
-        assert best.time_s == 1e-3
+        times = [t.time_s for t in database.trials(KERNEL.key, **HERE)]
+        assert times == [2e-3, 1e-3, None, 1.5e-3]
         assert decision(database, KERNEL.key, **HERE).schedule == schedule(1)
         run = database.query("select id from runs")[0]["id"]
         assert database.checkpoint(run, KERNEL.key) == (1, b"after batch 1")
@@ -40,9 +39,14 @@ def test_an_old_file_opens_and_tells_what_it_knew(number: int, tmp_path: Path) -
 def test_an_old_file_can_be_written(number: int, tmp_path: Path) -> None:
     with Database(old_file(number, tmp_path / "old.db")) as database:
         database.add(start(database), KERNEL, [measured(5e-4, 5)], batch=0)
-        best = database.best(KERNEL.key, **HERE)
-        assert best is not None
-        assert best.time_s == 5e-4
+        assert database.trials(KERNEL.key, **HERE)[-1] == measured(5e-4, 5)
+
+
+@pytest.mark.parametrize("number", VERSIONS)
+def test_failures_of_an_old_file_were_judged_as_their_run_was(number: int, tmp_path: Path) -> None:
+    with Database(old_file(number, tmp_path / "old.db")) as database:
+        judged = database.query("select numerics from trials where failure_kind is not null")
+        assert [row["numerics"] for row in judged] == ["standard"] * 2
 
 
 @pytest.mark.parametrize("number", VERSIONS)

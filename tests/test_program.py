@@ -10,6 +10,7 @@ import pytest
 from jax import export, lax
 
 from hlotune.hlo import mlir
+from hlotune.hlo.callable import cpu, jitted
 from hlotune.hlo.graph import Graph, Literal, TensorType
 from hlotune.hlo.program import Program, argument, load
 from hlotune.schedules.errors import ProgramError
@@ -254,6 +255,29 @@ def test_a_binary_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="No such file"):
         load(tmp_path / "absent.mlir")
+
+
+def test_a_file_takes_no_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="has its types in it, got 1; leave them out"):
+        load(tmp_path / "a.mlir", argument_types=["f32[3]"])
+
+
+def test_programs_run_on_the_cpu_where_jax_prefers_another_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    run = jitted(load(lambda x, y: x + y, X, X))
+    result = run(*[np.ones((4, 8), np.float32)] * 2)
+    assert result.committed and result.device == jax.devices("cpu")[0]
+
+
+def test_a_jax_without_a_cpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def devices(kind: str) -> list[jax.Device]:
+        raise RuntimeError(f"unknown backend {kind}")
+
+    monkeypatch.setattr(jax, "devices", devices)
+    with pytest.raises(ProgramError, match="add cpu to JAX_PLATFORMS"):
+        cpu()
 
 
 def test_a_name_that_is_not_there_is_refused_and_others_are_offered(tmp_path: Path) -> None:

@@ -74,6 +74,18 @@ def test_a_record_stands_alone(database: Database, empty: Database, tmp_path: Pa
     assert empty.trials(KERNEL.key, **HERE) == [measured(1e-3, 1)]
 
 
+def test_records_older_than_judged_failures_and_withdrawals_are_read(
+    database: Database, empty: Database, tmp_path: Path
+) -> None:
+    older = exported_lines(database, tmp_path)
+    for record in older:
+        record.pop("withdrawn", None)
+        if record.get("failure_kind"):
+            record["numerics"] = None
+    assert import_lines(empty, tmp_path, *older) == imported(records=10, added=10)
+    assert contents(empty, *EXPORTED) == contents(database, *EXPORTED)
+
+
 def test_a_run_known_by_its_trials_alone_is_completed_later(
     database: Database, empty: Database, tmp_path: Path
 ) -> None:

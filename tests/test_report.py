@@ -57,6 +57,17 @@ def test_the_default_as_its_own_champion_is_no_win(database: Database) -> None:
     assert report(database, run).won == 0
 
 
+def test_a_champion_that_was_taken_back_says_why(database: Database) -> None:
+    run = start(database)
+    wrong = replace(final(2.0), outcome="kept default", withdrawn="wrong in the program")
+    database.record_final(run, KERNEL, wrong)
+    found = report(database, run)
+    (kernel,) = found.kernels
+    assert (kernel.won, kernel.speedup, kernel.withdrawn) == (False, 1.0, "wrong in the program")
+    assert "kept xla: wrong in the program" in render(found, color=False)
+    assert list(violations(json.loads(to_json(found)), SCHEMA)) == []
+
+
 def test_a_kernel_without_a_final_is_not_compared(full: Report) -> None:
     unfinished = of(full, "divide [8]")
     assert (unfinished.decision, unfinished.won) == ("not compared", False)

@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import pytest
 
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Apply, Const, Load
+from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.limits import check
 from hlotune.schedules.nest import LoopNest, initial
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import (
     Accumulate,
     Clip,
@@ -22,7 +26,7 @@ from hlotune.schedules.steps import (
     Unroll,
     Vectorize,
 )
-from tests.computes import conv, gemm
+from tests.computes import Case, backwards, conv, gemm, whole
 
 TARGET = TARGETS["x86-64-v3"]
 GEMM = gemm(37, 45, 29, frozen=True).compute
@@ -36,19 +40,26 @@ def nest(*steps: Step, compute: Compute = GEMM) -> LoopNest:
     return result
 
 
-def blur(combine: str = "max") -> Compute:
-    """A stage, its neighbours combined in a window, and a last stage that reads both."""
+def finished(*steps: Step, compute: Compute = GEMM) -> LoopNest:
+    return replay(compute, Schedule("direct", steps), TARGET)
+
+
+def blur(combine: str = "max", before: int = 1) -> Compute:
+    """A stage, its neighbours combined in a window, and a last stage that reads both.
+
+    The window starts some elements before the place where it stands.
+    """
     a, i, r = Affine.axis, Axis("i0", 20), Axis("r0", 3)
-    tensors = [Tensor("x", (20,), "f32", "argument"), Tensor("y", (20,), "f32", "result")]
-    tensors += [Tensor(n, (20,), "f32", "temporary") for n in ("p", "q")]
+    tensors = [Tensor("x", (22,), "f32", "argument"), Tensor("y", (20,), "f32", "result")]
+    tensors += [Tensor("p", (22,), "f32", "temporary"), Tensor("q", (20,), "f32", "temporary")]
     here = (a("i0"),)
     double = Apply("add", (Load("x", here, "f32"), Load("x", here, "f32")), "f32")
-    window = Load("p", (a("i0") + a("r0") + (-1),), "f32")
+    window = Load("p", (a("i0") + a("r0") + (-before),), "f32")
     last = Apply("add", (Load("q", here, "f32"), Load("p", here, "f32")), "f32")
     return Compute(
         tuple(tensors),
         (
-            Stage("double", (i,), (), (Store("p", here),), (double,)),
+            Stage("double", (Axis("i0", 22),), (), (Store("p", here),), (double,)),
             Stage("window", (i,), (r,), (Store("q", here),), (window,), combine),  # type: ignore[arg-type]
             Stage("out", (i,), (), (Store("y", here),), (last,)),
         ),
@@ -93,7 +104,7 @@ def test_compute_at_computes_what_the_body_reads(golden: str) -> None:
 
 
 def test_compute_at_widens_the_region_by_the_window_of_its_reader() -> None:
-    compute = blur("sum")
+    compute = blur("sum", before=0)
     compute = Compute(compute.tensors, compute.stages[:2])
     found = nest(
         Split("window", "i0", (4,)), ComputeAt("double", "window", "i0.0"), compute=compute
@@ -119,7 +130,8 @@ def test_accumulate_over_all_loops_hands_registers_to_the_consumer(golden: str) 
 
 
 def test_clip_marks_a_reduction_at_a_border(golden: str) -> None:
-    assert str(nest(Clip("contract", "r0"), Clip("contract", "r1"), compute=CONV)) == golden
+    steps = Accumulate("contract", "i2"), Clip("contract", "r0"), Clip("contract", "r1")
+    assert str(finished(*steps, compute=CONV)) == golden
 
 
 def test_peel_marks_a_loop_at_a_border(golden: str) -> None:
@@ -146,6 +158,7 @@ def test_pack_inside_a_loop_copies_the_region_that_the_body_reads_padding_includ
 
 SPLIT = Split("out", "i1", (8,))
 AT = ComputeAt("contract", "out", "i1")
+PACK = Pack("contract", "a1", "", "call", ((0, 1), (1, 1)), 8)
 REFUSED: dict[str, tuple[tuple[Step, ...], str]] = {
     "split without factors": ((Split("out", "i0", ()),), "split: needs at least one factor"),
     "split by zero": (
@@ -236,7 +249,50 @@ REFUSED: dict[str, tuple[tuple[Step, ...], str]] = {
     ),
     "pack half": (
         (Pack("contract", "a1", "", "call", ((1, 1),), 8),),
-        r"pack: layout \(\(1, 1\),\) leaves a dimension out",
+        r"pack: layout \(\(1, 1\),\) leaves a dimension out, or has one that is none",
+    ),
+    "pack a dimension that is none": (
+        (Pack("contract", "a1", "", "call", ((0, 1), (1, 1), (2, 1)), 8),),
+        r"pack: layout \S+ 1\), .* leaves a dimension out, or has one that is none",
+    ),
+    "pack blocks of a dimension that is none": (
+        (Pack("contract", "a1", "", "call", ((2, 8), (0, 1), (1, 1)), 8),),
+        "pack: dimension 2 cannot have blocks of 8",
+    ),
+    "pack blocks of nothing": (
+        (Pack("contract", "a1", "", "call", ((1, 0), (0, 1), (1, 1)), 8),),
+        "pack: dimension 1 cannot have blocks of 0",
+    ),
+    "pack blocks twice": (
+        (Pack("contract", "a1", "", "call", ((1, 16), (1, 8), (0, 1), (1, 1)), 8),),
+        "pack: the blocks of dimension 1 must stand once, before it",
+    ),
+    "pack blocks inside out": (
+        (Pack("contract", "a1", "", "call", ((1, 1), (1, 8), (0, 1)), 8),),
+        "pack: the blocks of dimension 1 must stand once, before it",
+    ),
+    "pack parts of vectors": (
+        (Pack("contract", "a1", "", "call", ((1, 12), (0, 1), (1, 1)), 8),),
+        "pack: blocks of 12 are no whole vectors",
+    ),
+    "pack without lanes": (
+        (Pack("contract", "a1", "", "call", ((0, 1), (1, 1)), 0),),
+        "pack: expected at least one lane, got 0",
+    ),
+    "pack inside a loop that is elsewhere": (
+        (Pack("contract", "a1", "out", "i0", ((0, 1), (1, 1)), 8),),
+        "pack: i0 of out does not enclose contract",
+    ),
+    "pack inside a loop further inside": (
+        (
+            ComputeAt("contract", "out", "i0"),
+            Pack("contract", "a1", "out", "i1", ((0, 1), (1, 1)), 8),
+        ),
+        "pack: i1 of out does not enclose contract",
+    ),
+    "pack twice": (
+        (PACK, Pack("a1.packed", "a1", "", "call", ((0, 1), (1, 1)), 8)),
+        "pack: a1 is packed already",
     ),
     "pack nowhere": (
         (Pack("contract", "a1", "", "night", ((0, 1), (1, 1)), 8),),
@@ -310,3 +366,152 @@ def test_a_constant_needs_no_stage() -> None:
     )
     compute = Compute((Tensor("y", (4,), "f32", "result"),), (out,))
     assert str(nest(Vectorize("out", "i0"), compute=compute)) == "vectorize i0 x4\n  y[i0] = 1.0"
+
+
+def test_the_loops_of_a_pack_can_be_put_in_another_order() -> None:
+    order = Reorder("a1.packed", ("p1.v", "p0", "p1.l"))
+    assert str(finished(PACK, order)).startswith("serial p1.v x6 step 8\n  serial p0 x29")
+
+
+def test_the_loops_of_a_pack_keep_their_order_within_an_axis() -> None:
+    with pytest.raises(ScheduleError, match=r"^reorder: loops of p1 must go from outer to inner"):
+        nest(PACK, Reorder("a1.packed", ("p0", "p1.l", "p1.v")))
+
+
+def test_pack_refuses_what_is_computed_inside_another_stage() -> None:
+    compute = blur("sum", before=0)
+    compute = Compute(compute.tensors, compute.stages[:2])
+    steps = ComputeAt("double", "window", "i0"), Pack("window", "p", "", "call", ((0, 1),), 8)
+    with pytest.raises(ScheduleError, match=r"^pack: p is computed inside another stage$"):
+        nest(*steps, compute=compute)
+
+
+def test_pack_refuses_blocks_of_what_is_read_backwards() -> None:
+    pack = Pack("contract", "a1", "", "call", ((1, 16), (0, 1), (1, 1)), 8)
+    with pytest.raises(ScheduleError, match=r"^pack: dimension 1 is read backwards: no blocks$"):
+        nest(pack, compute=backwards(GEMM))
+
+
+def test_a_constant_that_is_read_twice_is_not_packed_when_it_is_loaded() -> None:
+    """Its packed form would stand where the other reader looks for the values."""
+    w = whole(32, 32, seed=1)
+    case = Case("twice", lambda x: x @ jnp.asarray(w) + jnp.asarray(w), (whole(32, 32),))
+    steps = [Pack("contract", "a1", "", "load", ((1, 16), (0, 1), (1, 1)), 8)]
+    with pytest.raises(ScheduleError, match=r"^pack: a1 is read elsewhere too, where its values"):
+        nest(*steps, compute=case.compute)
+
+
+def test_compute_at_refuses_a_consumer_that_leaves_the_stage() -> None:
+    compute = blur("sum")
+    compute = Compute(compute.tensors, compute.stages[:2])
+    wanted = r"^compute_at: p\[i0 \+ r0 - 1\] leaves what double stores, or skips in it$"
+    with pytest.raises(ScheduleError, match=wanted):
+        nest(ComputeAt("double", "window", "i0"), compute=compute)
+
+
+def test_compute_at_refuses_a_consumer_that_reads_several_places() -> None:
+    double, *_ = blur("sum", before=0).stages
+    a = Affine.axis("i0")
+    ends = Apply("add", (Load("p", (a,), "f32"), Load("p", (a + 2,), "f32")), "f32")
+    both = Stage("both", (Axis("i0", 20),), (), (Store("y", (a,)),), (ends,))
+    compute = Compute(blur().tensors, (double, both))
+    with pytest.raises(ScheduleError, match=r"^compute_at: double is read at several places"):
+        nest(ComputeAt("double", "both", "i0"), compute=compute)
+
+
+def clipped(value: Expr) -> LoopNest:
+    contract, out = CONV.stages
+    changed = Compute(CONV.tensors, (replace(contract, values=(value,)), out))
+    return finished(Accumulate("contract", "i2"), Clip("contract", "r0"), compute=changed)
+
+
+def test_clip_takes_a_factor_behind_conversions() -> None:
+    (product,) = CONV.stages[0].values
+    assert isinstance(product, Apply)
+    clipped(Apply("convert", (product,), "f32"))
+
+
+def test_clip_refuses_values_that_are_not_zero_outside() -> None:
+    x, w = CONV.stages[0].loads
+    wanted = "^clip: where a0.* lies outside, there are values to add all the same$"
+    grown = Apply("multiply", (Apply("exponential", (x,), "f32"), w), "f32")
+    padded = Apply("multiply", (replace(x, outside=1), w), "f32")
+    for value in (grown, padded, Apply("add", (x, w), "f32")):
+        with pytest.raises(ScheduleError, match=wanted):
+            clipped(value)
+
+
+BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
+    "tasks moved inside": (
+        (Parallel("out", "i0"), Reorder("out", ("i1", "i0"))),
+        "out: a parallel loop stands inside a loop that is not: run the outer ones too",
+    ),
+    "tasks of one axis twice": (
+        (Split("out", "i0", (4,)), Parallel("out", "i0.1")),
+        "out: two parallel loops walk i0: run only the outer one in tasks",
+    ),
+    "tasks inside a stage": (
+        (Parallel("contract", "i0"), ComputeAt("contract", "out", "i0")),
+        "contract: parallel loops stand inside another stage",
+    ),
+    "borders of tasks": (
+        (Peel("out", "i0"), Parallel("out", "i0")),
+        "out: peel of i0: the loop is parallel",
+    ),
+    "vectors cut in two": (
+        (Vectorize("out", "i1"), Split("out", "i1", (8,))),
+        "out: i1.0 is vectorized and not innermost: split and reorder before",
+    ),
+    "vectors moved outside": (
+        (Vectorize("out", "i1"), Reorder("out", ("i1", "i0"))),
+        "out: i1 is vectorized and not innermost: split and reorder before",
+    ),
+    "a stage inside lanes": (
+        (ComputeAt("contract", "out", "i1"), Vectorize("out", "i1")),
+        "contract: it stands inside i1, which is vectorize",
+    ),
+    "a stage inside what is unrolled": (
+        (ComputeAt("contract", "out", "i1"), Unroll("out", "i1")),
+        "contract: it stands inside i1, which is unroll",
+    ),
+    "a copy left behind": (
+        (
+            ComputeAt("contract", "out", "i1"),
+            Pack("contract", "a1", "out", "i1", ((0, 1), (1, 1)), 8),
+            ComputeAt("contract", "out", "i0"),
+        ),
+        "a1.packed: contract reads it outside of out i1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_steps_that_break_what_an_earlier_one_made_are_refused(name: str) -> None:
+    steps, message = BROKEN[name]
+    with pytest.raises(ScheduleError, match=f"^{message}$"):
+        finished(*steps)
+
+
+def test_a_clip_around_the_registers_is_refused() -> None:
+    wanted = "^contract: clip of r0: results are not held in registers around it$"
+    with pytest.raises(ScheduleError, match=wanted):
+        finished(Clip("contract", "r0"), compute=CONV)
+    outside = Reorder("contract", ("r0", "i0", "i1", "i2", "r1", "r2"))
+    with pytest.raises(ScheduleError, match=wanted):
+        finished(outside, Accumulate("contract", "i2"), Clip("contract", "r0"), compute=CONV)
+
+
+def test_a_clipped_loop_that_is_split_is_refused() -> None:
+    steps = Accumulate("contract", "i2"), Clip("contract", "r0"), Split("contract", "r0", (2,))
+    wanted = "^contract: clip of r0.0: the loop goes in steps of 2$"
+    with pytest.raises(ScheduleError, match=wanted):
+        finished(*steps, compute=CONV)
+
+
+def test_tiles_that_do_not_fit_into_one_another_are_refused() -> None:
+    made = nest(Split("out", "i1", (4, 2)))  # no step makes such loops: made by hand
+    out = made.stage("out")
+    loops = tuple(replace(x, step=x.step + 1) if x.step == 8 else x for x in out.loops)
+    wanted = r"^out: steps \[9, 2, 1\] of the loops of i1 do not divide one another to 1$"
+    with pytest.raises(ScheduleError, match=wanted):
+        check(made.put(replace(out, loops=loops)))

@@ -148,8 +148,3 @@ def test_a_later_candidate_wins_when_it_is_proven_faster() -> None:
     default = measurement(*[2.0] * 8)
     both = (measurement(*[1.0] * 8), measurement(*[0.9] * 8))
     assert Comparison(default, both).winner == 1
-
-
-def test_drift_is_seen_in_the_probe() -> None:
-    probed = Comparison(measurement(1.0), (), probe_s=(1.0, 1.3))
-    assert probed.drift == pytest.approx(1.3)

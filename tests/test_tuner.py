@@ -22,7 +22,7 @@ from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps import Split
 from hlotune.search.annealing import Annealing
 from hlotune.search.descent import Descent
-from hlotune.search.tuner import LIMIT_S, Experience, KernelTuner
+from hlotune.search.tuner import HANGS, LIMIT_S, Experience, KernelTuner
 from tests.toy import ToySpace, heuristic_first
 
 KERNEL = Kernel("func.func @kernel() { toy }")
@@ -43,11 +43,11 @@ class FakeBuilder:
 
 
 class FakeRunner:
-    """Times by the space's formula.  The power fails in the middle of batch `dies_in`."""
+    """Times by the space's formula.  The power fails at trial `dies_at`."""
 
-    def __init__(self, space: ToySpace, dies_in: int = 0, lax_from: int = 99) -> None:
-        self.space, self.dies_in, self.lax_from = space, dies_in, lax_from
-        self.batches = 0
+    def __init__(self, space: ToySpace, dies_at: int = 0, lax_from: int = 99) -> None:
+        self.space, self.dies_at, self.lax_from = space, dies_at, lax_from
+        self.hangs = False
         self.limits_s: list[float | None] = []
 
     def measure(
@@ -58,15 +58,16 @@ class FakeRunner:
         cache: CacheMode = "model",
         limit_s: float | None = None,
     ) -> list[Trial]:
-        self.batches += 1
         self.limits_s.append(limit_s)
-        if self.batches == self.dies_in:
+        if len(self.limits_s) == self.dies_at:
             raise KeyboardInterrupt
         return [
             Trial(c, built if isinstance(built, Failure) else self._time(c)) for c, built in objects
         ]
 
     def _time(self, candidate: Candidate) -> Outcome:
+        if self.hangs:
+            return Failure("timeout", "no answer")
         config = self.space.locate(candidate.schedule)
         assert config is not None
         numerics: Numerics = "fast" if factors(candidate)[0] >= self.lax_from else "standard"
@@ -181,7 +182,7 @@ def test_a_run_killed_in_a_batch_goes_on_as_if_it_had_not_been() -> None:
     steps(tuner(whole, space()), 6)
     log = Log()
     with pytest.raises(KeyboardInterrupt):
-        steps(tuner(log, space(), runner=FakeRunner(space(), dies_in=4)), 6)
+        steps(tuner(log, space(), runner=FakeRunner(space(), dies_at=3 * 32 + 10)), 6)
     assert (log.batch, len(log.trials)) == (3, 96)
     again = tuner(log, space())
     again.resume(log.batch, log.state)
@@ -300,7 +301,54 @@ def test_a_candidate_has_limited_time_once_the_kernel_has_one() -> None:
     runner = FakeRunner(toy)
     tuning = tuner(Log(), toy, runner=runner)
     steps(tuning, 2)
-    assert runner.limits_s == [None, LIMIT_S]
+    assert runner.limits_s == [None] * 32 + [LIMIT_S] * 32
+
+
+def test_a_batch_ends_after_a_few_timeouts_in_a_row() -> None:
+    log, toy = Log(), space()
+    runner = FakeRunner(toy)
+    tuning = tuner(log, toy, runner=runner)
+    steps(tuning, 1)
+    runner.hangs = True
+    step = tuning.step(32)
+    assert step is not None
+    assert len(step.trials) == step.failures == HANGS
+    assert len(log.trials) == 32 + HANGS
+
+
+def test_what_the_device_failed_on_is_tried_once_more_and_not_learned_from() -> None:
+    class Exhausted(FakeRunner):
+        def _time(self, candidate: Candidate) -> Outcome:
+            return Failure("device", "no memory")
+
+    log, toy = Log(), ToySpace((2, 2))
+    tuning = tuner(log, toy, runner=Exhausted(toy))
+    counts = [len(step.trials) if (step := tuning.step(4)) else 0 for _ in range(3)]
+    assert counts == [4, 4, 0]
+    assert len(set(log.schedules)) == 4
+
+
+def test_a_rejected_champion_is_recorded_and_never_champion_again() -> None:
+    log, toy = Log(), space()
+    tuning = tuner(log, toy)
+    steps(tuning, 2)
+    first, second = tuning.champions(2)
+    tuning.reject([Trial(first.candidate, Failure("wrong_result", "a lost tap"))])
+    assert tuning.champions(1) == (second,)
+    assert tuning.best_s == second.time_s
+    later = tuner(Log(), toy, seed=1)
+    later.know(log.trials)
+    assert later.champions(1) == (second,)
+    assert later.best_s == second.time_s
+
+
+def test_a_saved_state_of_another_space_is_left_alone() -> None:
+    log, again = Log(), Log()
+    steps(tuner(log, space()), 1)
+    tuning = tuner(again, ToySpace((4, 4)))
+    tuning.resume(log.batch, log.state)
+    steps(tuning, 1, n=8)
+    assert (again.batch, len(again.trials)) == (1, 8)
 
 
 def test_the_end_of_a_search_tries_neighbours_of_the_best() -> None:
@@ -318,6 +366,8 @@ def test_the_end_of_a_search_tries_neighbours_of_the_best() -> None:
 
 def test_a_runner_that_mixes_up_its_trials_is_found_out() -> None:
     class Mixed(FakeRunner):
+        last: Sequence[Trial] = ()
+
         def measure(
             self,
             kernel: Kernel,
@@ -326,7 +376,8 @@ def test_a_runner_that_mixes_up_its_trials_is_found_out() -> None:
             cache: CacheMode = "model",
             limit_s: float | None = None,
         ) -> list[Trial]:
-            return super().measure(kernel, objects)[::-1]
+            self.last, before = super().measure(kernel, objects), self.last
+            return before or self.last
 
     with pytest.raises(RuntimeError, match="expected a trial of each candidate in order"):
         tuner(Log(), space(), runner=Mixed(space())).step(8)

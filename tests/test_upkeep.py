@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Summary
-from hlotune.tuning_logs.listing import find_kernel, find_run, ls, run_settings, stats
+from hlotune.tuning_logs.listing import find_kernel, find_run, ls, stats
 from hlotune.tuning_logs.merge import merge
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.upkeep import check, prune
@@ -93,6 +94,13 @@ def test_prune_keeps_the_best_of_each_kernel_under_each_conditions(database: Dat
     assert database.seeds(KERNEL, **HERE) == [schedule(5)]
     assert decision(database, KERNEL.key, **HERE) == before
     assert check(database).problems == ()
+
+
+def test_prune_keeps_the_failure_of_what_had_a_time_before(database: Database) -> None:
+    wrong = failed("wrong_result", number=1)
+    database.add(start(database), KERNEL, [wrong], batch=0)
+    prune(database, keep=1)
+    assert database.trials(KERNEL.key, **HERE) == [measured(1e-3, 1), wrong]
 
 
 def test_prune_drops_states_of_finished_runs_alone(database: Database) -> None:
@@ -191,13 +199,19 @@ def test_a_program_stands_for_its_newest_run(database: Database) -> None:
     assert find_run(database, newest[:20]) == newest
 
 
-def test_the_settings_of_a_run_are_enough_to_resume_it(database: Database) -> None:
-    settings = run_settings(database, "mlp")
-    assert settings.source == PROGRAM.source
-    assert settings.program_key == PROGRAM.key
-    assert (settings.seed, settings.options, settings.finished) == (7, {"trials": 4}, True)
-    assert (settings.fingerprint, settings.toolchain_key) == (TARGET.fingerprint, TOOLCHAIN.key)
-    assert not run_settings(database, start(database)).finished
+def test_a_name_of_programs_of_several_sources_is_refused_with_all_of_them(
+    database: Database,
+) -> None:
+    first = find_run(database, "mlp")
+    other = replace(PROGRAM, key="cd" * 16, source="other.py:model")
+    edited = replace(PROGRAM, key="ef" * 16)
+    second = database.start_run(other, TARGET, TOOLCHAIN)
+    with pytest.raises(NoRecord, match=r"got 'mlp', which fits 2: other.py:model \(run ") as error:
+        find_run(database, "mlp")
+    assert f"{PROGRAM.source} (run {first[:12]})" in str(error.value)
+    assert find_run(database, "other.py:model") == second
+    newest = database.start_run(edited, TARGET, TOOLCHAIN)
+    assert find_run(database, PROGRAM.source) == newest
 
 
 def test_the_properties_of_a_target_outlive_a_run_that_does_not_know_them(

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hlotune.codegen.operations import apply
 from hlotune.codegen.text import Function, Module
-from hlotune.codegen.values import apply, literal
+from hlotune.codegen.values import literal
 from hlotune.hlo.oracle.integers import INTEGERS, LOGIC
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.errors import UnsupportedKernel

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import sqlite_utils
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import CacheMode, Clock, Numerics, Trial
+from hlotune.measure.trial import CacheMode, Numerics, Trial
 from hlotune.schedules.errors import NoRecord
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Properties, Target, Toolchain
@@ -52,6 +52,11 @@ def conditions(target: Target, toolchain: Toolchain, cache: CacheMode = "model")
         threads=target.threads,
     )
 
+
+SETTINGS = (
+    "program", "target", "toolchain", "cache", "threads", "numerics", "options", "seed",
+)  # fmt: skip
+"""Columns in which a run equals one that it goes on with."""
 
 UNDER = """target = :fingerprint and toolchain = :toolchain_key
     and cache = :cache and threads = :threads"""
@@ -205,32 +210,20 @@ class Database:
                 rows.final_row(run, kernel, final), pk=("run", "kernel")
             )
 
-    def trials(self, kernel_key: str, **under: Unpack[Conditions]) -> list[Trial]:
-        """All that was tried under equal conditions, failures too, in the order of recording."""
+    def trials(
+        self, kernel_key: str, *, numerics: Numerics = "strict", **under: Unpack[Conditions]
+    ) -> list[Trial]:
+        """All that was tried under equal conditions, failures too, in the order of recording.
+
+        Without results that only a narrower setting than `numerics` found wrong.
+        """
         found = self.query(
             f"""select * from trials where kernel = :kernel and {UNDER}
+            and (failure_kind is not 'wrong_result' or numerics in ({_at_least(numerics)}))
             order by recorded, number, id""",
             {"kernel": kernel_key, **under},
         )
         return self._parsed(kernel_key, found)
-
-    def best(
-        self,
-        kernel_key: str,
-        *,
-        numerics: Numerics = "standard",
-        clock: Clock = "kernel",
-        **under: Unpack[Conditions],
-    ) -> Trial | None:
-        """The fastest trial that these numerics allow; of equal times the shorter schedule."""
-        found = self.query(
-            f"""select * from trials where kernel = :kernel and {UNDER}
-            and time_s is not null and clock = :clock
-            and numerics in ({allowed(numerics)})
-            order by time_s, length(schedule), schedule""",
-            {"kernel": kernel_key, "clock": clock, **under},
-        )
-        return next(iter(self._parsed(kernel_key, found, limit=1)), None)
 
     def seeds(
         self, kernel: Kernel, *, limit: int = 16, **under: Unpack[Conditions]
@@ -265,9 +258,17 @@ class Database:
         return list(islice((s for s in schedules if s and s != DEFAULT), limit))
 
     def checkpoint(self, run: str, kernel_key: str) -> tuple[int, bytes] | None:
-        """The last recorded batch of a kernel, and the searcher's state after it."""
+        """The last recorded batch of a kernel, and the searcher's state after it.
+
+        Of the run itself, or else of the newest one like it that did not finish: of the same
+        program, conditions, numerics, options and seed.
+        """
+        same = " and ".join(f"runs.{column} = own.{column}" for column in SETTINGS)
         found = self.query(
-            "select batch, state from states where run = :run and kernel = :kernel",
+            f"""select batch, state from states
+            join runs on runs.id = states.run join runs as own on own.id = :run
+            where kernel = :kernel and (runs.id = own.id or runs.finished is null and {same})
+            order by runs.id = own.id desc, runs.started desc limit 1""",
             {"run": run, "kernel": kernel_key},
         )
         return (found[0]["batch"], found[0]["state"]) if found else None
@@ -281,7 +282,7 @@ class Database:
             )
         return Kernel(found[0]["text"])
 
-    def _parsed(self, kernel_key: str, found: list[Row], limit: int | None = None) -> list[Trial]:
+    def _parsed(self, kernel_key: str, found: list[Row]) -> list[Trial]:
         if not found:
             return []
         kernel, trials = self.kernel(kernel_key), list[Trial]()
@@ -290,8 +291,6 @@ class Database:
                 trials.append(rows.trial_of(row, kernel))
             except ValueError:
                 self.unreadable += 1
-            if len(trials) == limit:
-                break
         return trials
 
     def _schedule(self, text: str) -> Schedule | None:
@@ -326,6 +325,6 @@ class Database:
         return 0 if found[0]["last"] is None else int(found[0]["last"]) + 1
 
 
-def allowed(numerics: Numerics) -> str:
-    """The settings that a setting allows, as a list in SQL."""
-    return ", ".join(f"'{n}'" for n in NUMERICS[: NUMERICS.index(numerics) + 1])
+def _at_least(numerics: Numerics) -> str:
+    """A setting and those that are laxer, as a list in SQL."""
+    return ", ".join(f"'{n}'" for n in NUMERICS[NUMERICS.index(numerics) :])

@@ -2,6 +2,7 @@
 XLA.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -9,8 +10,11 @@ from hlotune.measure.trial import Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import NUMERICS, UNDER, Conditions, Database
-from hlotune.tuning_logs.finals import Final
+from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.rows import Row
+
+HURRIED = 0.5
+"""A comparison with at most this share of the pairs of an earlier one was made in a hurry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,7 @@ def decision(
 ) -> Decision:
     """The newest comparison under these conditions decides, unless its winner is not allowed.
 
+    One made in a hurry does not overrule a thorough one, unless its whole interval contradicts it.
     Comparisons of runs under a laxer setting go first, as far as it is allowed: a later `strict`
     run that kept the default says nothing about what `standard` may use.
     """
@@ -45,11 +50,8 @@ def decision(
     rank = NUMERICS.index(numerics)
     usable = [row for row in found if row["decision"] != "tuned" or _rank(row["numerics"]) <= rank]
     usable.sort(key=lambda row: -min(_rank(row["setting"]), rank))
-    for row in usable:
-        try:
-            return _decided(rows.final_of(row))
-        except ValueError:
-            database.unreadable += 1
+    if finals := _readable(database, usable):
+        return _decided(standing(finals))
     reason = _why_not_usable(found, numerics) or _why_missing(database, kernel_key, under)
     return Decision(schedule=DEFAULT, reason=reason)
 
@@ -58,7 +60,36 @@ def _rank(numerics: Numerics) -> int:
     return NUMERICS.index(numerics)
 
 
+def _readable(database: Database, found: Sequence[Row]) -> list[Final]:
+    finals: list[Final] = []
+    for row in found:
+        try:
+            finals.append(rows.final_of(row))
+        except ValueError:
+            database.unreadable += 1
+    return finals
+
+
+def standing(finals: Sequence[Final]) -> Final:
+    """The final that decides, of one or more, the newest first."""
+    decides = finals[0]
+    for older in finals[1:]:
+        if decides.withdrawn or older.withdrawn:
+            break  # what was compared before that stands no more
+        hurried = len(decides.paired.tuned_s) <= HURRIED * len(older.paired.tuned_s)
+        if hurried and not _contradicts(decides.paired, older.paired):
+            decides = older
+    return decides
+
+
+def _contradicts(newer: Paired, older: Paired) -> bool:
+    return newer.high < older.low or newer.low > older.high
+
+
 def _decided(final: Final) -> Decision:
+    if final.withdrawn:
+        reason = f"kept default: {final.withdrawn}"
+        return Decision(schedule=DEFAULT, reason=reason, final=final)
     ratio = f"{final.paired.speedup:.2f}x ({final.paired.low:.2f} to {final.paired.high:.2f})"
     if final.won:
         return Decision(schedule=final.schedule, reason=f"tuned: {ratio}", final=final)
@@ -76,22 +107,22 @@ def _why_not_usable(found: list[Row], numerics: Numerics) -> str | None:
 
 
 def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
-    values = {"kernel": kernel_key, **under}
+    values = {"kernel": kernel_key, "default": DEFAULT.to_json(), **under}
     here = database.query(
-        f"""select count(*) as n, run, max(recorded)
-        from trials where kernel = :kernel and {UNDER}""",
+        f"""select count(*) as n from trials
+        where kernel = :kernel and schedule <> :default and {UNDER}""",
         values,
     )[0]
     if here["n"]:
         return (
-            f"{here['n']} trials, but never compared with the default: "
-            f"finish the run (`tune resume {here['run'][:8]}`)"
+            f"{here['n']} trials, but none was compared with the default: "
+            "`tune run` again starts from them"
         )
     elsewhere = database.query(
         """select count(*) as n,
             max(target = :fingerprint) as machine, max(toolchain = :toolchain_key) as toolchain,
             max(cache = :cache) as cache, max(threads = :threads) as threads
-        from trials where kernel = :kernel""",
+        from trials where kernel = :kernel and schedule <> :default""",
         values,
     )[0]
     if not elsewhere["n"]:

@@ -36,13 +36,15 @@ class Final:
     paired: Paired
     outcome: Outcome
     margin: float
-    """Lower bound of the speedup minus the bound that was asked for; negative where the default
-    was kept.
+    """Lower bound of the speedup minus the bound that was asked for; negative where that was not
+    reached.
     """
     flops: int | None = None
     """Arithmetic of the kernel without padding and inserted zeros, for GFLOP/s."""
     dtype: str | None = None
     """The element type in which most of it is done, for the share of the peak."""
+    withdrawn: str | None = None
+    """Why the champion was taken back after it had won; the default is kept then."""
 
     @property
     def won(self) -> bool:

@@ -2,10 +2,8 @@
 prefix.
 """
 
-import json
 from dataclasses import dataclass
 
-from hlotune.measure.trial import CacheMode, Numerics
 from hlotune.schedules.errors import NoRecord
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import TABLES
@@ -44,24 +42,6 @@ class RunLine:
     started: str
     finished: str | None
     trials: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """All that a run was started with: what it takes to resume it."""
-
-    id: str
-    source: str
-    """Of its program; empty where kernels were tuned alone."""
-    program_key: str
-    fingerprint: str
-    toolchain_key: str
-    cache: CacheMode
-    threads: int
-    numerics: Numerics
-    seed: int
-    options: dict[str, object]
-    finished: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +104,6 @@ def runs(database: Database) -> tuple[RunLine, ...]:
     return tuple(RunLine(**row) for row in found)
 
 
-def run_settings(database: Database, name: str) -> RunSettings:
-    """Of the run that `find_run` finds.  Raises NoRecord where there is none."""
-    row = database.query(
-        """select id, coalesce(source, '') as source, coalesce(program, '') as program_key,
-            target as fingerprint, toolchain as toolchain_key, cache, threads, numerics, seed,
-            options, finished is not null as finished
-        from runs left join programs on key = program where id = :id""",
-        {"id": find_run(database, name)},
-    )[0]
-    row |= {"options": json.loads(row["options"]), "finished": bool(row["finished"])}
-    return RunSettings(**row)
-
-
 def find_kernel(database: Database, name: str) -> str:
     """The key of the kernel with this label or hash prefix.
 
@@ -151,15 +118,24 @@ def find_kernel(database: Database, name: str) -> str:
 
 
 def find_run(database: Database, name: str) -> str:
-    """The id of the run with this prefix, or of the newest run of a program by its name or key.
+    """The id of the run with this prefix, or of the newest run of a program by name, source or key.
 
-    Raises NoRecord where there is none, or where a prefix fits more than one.
+    Raises NoRecord where there is none, or where the name fits programs of several sources, or
+    a prefix more than one run.
     """
     by_program = database.query(
-        """select runs.id from runs join programs on programs.key = program
-        where :name in (programs.name, programs.key) order by started desc limit 1""",
+        """select id, coalesce(source, '') as source, max(started) as started
+        from runs join programs on programs.key = program
+        where :name in (programs.name, source, programs.key)
+        group by source order by started desc""",
         {"name": name},
     )
+    if len(by_program) > 1:
+        several = ", ".join(f"{row['source']} (run {row['id'][:12]})" for row in by_program[:5])
+        raise NoRecord(
+            f"expected one program, got {name!r}, which fits {len(by_program)}: {several}; "
+            "give its source, or the run"
+        )
     found = by_program or database.query(
         """select id, started as about from runs
         where substr(id, 1, length(:name)) = :name order by id""",

@@ -135,7 +135,16 @@ def _finals(db: sqlite_utils.Database) -> None:
     ).create_index(["kernel"])  # fmt: skip
 
 
-MIGRATIONS: tuple[Migration, ...] = (version_1,)
+def version_2(db: sqlite_utils.Database) -> None:
+    """Failures say under which numerics they were judged; finals, why they were taken back."""
+    db.execute(
+        """update trials set numerics = (select numerics from runs where runs.id = run)
+        where failure_kind is not null"""
+    )
+    db.table("finals").add_column("withdrawn", str)
+
+
+MIGRATIONS: tuple[Migration, ...] = (version_1, version_2)
 
 TABLES = (
     "kernels", "targets", "toolchains", "programs", "sites", "runs", "trials", "states", "finals",

@@ -191,15 +191,16 @@ def _trial_rows(record: dict[str, Any]) -> RowsOf:
     row = {**_columns(record, "id", "threads", "batch", "number", "recorded"), **keys}
     row["schedule"] = _schedule_text(record)
     row["cache"] = _one_of(record["cache"], CacheMode)
+    # Failures of older records do not say under which setting they were judged: their run does.
+    row["numerics"] = _one_of(record["numerics"] or record["run"]["numerics"], Numerics)
     measured = record["samples_s"] is not None
     if measured:
         samples = rows.samples_of(rows.dumps(record["samples_s"]))
         row |= {"samples_s": rows.dumps(samples), "time_s": median(samples)}
         row |= {"clock": _one_of(record["clock"], Clock)}
-        row |= {"numerics": _one_of(record["numerics"], Numerics)}
         row |= {"error": float(record["error"]), "build_s": float(record["build_s"])}
     else:
-        row |= dict.fromkeys(("samples_s", "time_s", "clock", "numerics", "error", "build_s"))
+        row |= dict.fromkeys(("samples_s", "time_s", "clock", "error", "build_s"))
     failure = None if measured else _one_of(record["failure_kind"], FailureKind)
     row |= {"failure_kind": failure, "failure_message": record["failure_message"]}
     return [*parents, ("trials", row)]
@@ -211,6 +212,7 @@ def _final_rows(record: dict[str, Any]) -> RowsOf:
     row |= {"run": keys["run"], "kernel": keys["kernel"], "schedule": _schedule_text(record)}
     row["numerics"] = _one_of(record["numerics"], Numerics)
     row["decision"] = _one_of(record["decision"], finals.Outcome)
+    row["withdrawn"] = record.get("withdrawn")  # older records have no such field
     for samples in ("default_s", "tuned_s"):
         row[samples] = rows.dumps(rows.samples_of(rows.dumps(record[samples])))
     return [*parents, ("finals", row)]

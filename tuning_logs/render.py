@@ -97,7 +97,7 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
         interval,
         "-" if rate is None else f"{rate / 1e9:.1f}",
         "-" if share is None else f"{share:.0%}",
-        kernel.decision,
+        f"{kernel.decision}: {kernel.withdrawn}" if kernel.withdrawn else kernel.decision,
         "yes" if kernel.won else "no",
     )
 

@@ -40,6 +40,8 @@ class KernelReport:
     failures: int
     decision: str
     """`tuned`, `kept xla`, or `not compared` where the run ended before that."""
+    withdrawn: str | None = None
+    """Why the champion was taken back after it had won."""
     won: bool = False
     champion: Speedup | None = None
     """The best candidate against the default, whether it won or not."""
@@ -123,7 +125,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 2, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 3, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
@@ -157,6 +159,7 @@ def _kernel(
     return KernelReport(
         **counts,
         decision="tuned" if final.won else "kept xla",
+        withdrawn=final.withdrawn,
         won=final.won,
         champion=champion,
         used_s=used_s,

@@ -76,7 +76,7 @@ def toolchain_of(versions: Mapping[str, Any]) -> targets.Toolchain:
 
 def trial_row(trial: Trial, run: Row, batch: int, number: int) -> Row:
     """A new row of `trials`, under the run's target and toolchain; a failure takes the run's
-    cache mode.
+    cache mode, and its numerics: under these it was judged.
     """
     return {
         "id": new_id(),
@@ -89,15 +89,16 @@ def trial_row(trial: Trial, run: Row, batch: int, number: int) -> Row:
         "batch": batch,
         "number": number,
         "recorded": now(),
-        **_outcome_columns(trial.outcome, run["cache"]),
+        **_outcome_columns(trial.outcome, run),
     }
 
 
-def _outcome_columns(outcome: Outcome, cache: CacheMode) -> Row:
+def _outcome_columns(outcome: Outcome, run: Row) -> Row:
     measured = ("samples_s", "time_s", "clock", "numerics", "error", "build_s")
     if isinstance(outcome, Failure):
+        setting = {"cache": run["cache"], "numerics": run["numerics"]}
         failure = {"failure_kind": outcome.kind, "failure_message": outcome.message}
-        return {"cache": cache, **dict.fromkeys(measured), **failure}
+        return {**dict.fromkeys(measured), **setting, **failure}
     values = (
         dumps(outcome.samples_s),
         outcome.time_s,
@@ -160,6 +161,7 @@ def final_row(run: str, kernel: Kernel, final: finals.Final) -> Row:
         "margin": final.margin,
         "flops": final.flops,
         "dtype": final.dtype,
+        "withdrawn": final.withdrawn,
         "decided": now(),
     }
 
@@ -180,6 +182,7 @@ def final_of(row: Row) -> finals.Final:
         margin=row["margin"],
         flops=row["flops"],
         dtype=row["dtype"],
+        withdrawn=row["withdrawn"],
     )
 
 

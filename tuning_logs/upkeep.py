@@ -24,6 +24,7 @@ class Check:
 def prune(database: Database, *, keep: int) -> int:
     """Keeps the best `keep` trials of a kernel under each conditions, and drops all failures.
 
+    But for failures of what had a time before: without them it would be champion again.
     Comparisons with the default stay, and so what `apply` does; dropped candidates may be tried
     again.  Runs that are finished lose their searcher's state.  Returns the number of trials gone.
     """
@@ -40,7 +41,13 @@ def prune(database: Database, *, keep: int) -> int:
                     ) as place
                     from trials where time_s is not null
                 ) where place <= ?
-            )""",
+            ) and not (failure_kind is not null and exists (
+                select * from trials as timed
+                where timed.kernel = trials.kernel and timed.target = trials.target
+                and timed.toolchain = trials.toolchain and timed.cache = trials.cache
+                and timed.threads = trials.threads and timed.schedule = trials.schedule
+                and timed.time_s is not null
+            ))""",
             [keep],
         )
         sql.execute(

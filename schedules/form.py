@@ -1,0 +1,88 @@
+"""What holds of every finished nest, whatever steps made it.
+
+A step looks only at the nest that it changes; a later one may undo what it relied on.  What code
+generation relies on is therefore stated here once, of the nest that all steps together have made.
+"""
+
+from itertools import pairwise
+
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads
+
+
+def check_form(nest: LoopNest) -> None:
+    """Raises ScheduleError where loops stand so that they would compute something else."""
+    for s in nest.stages:
+        _check_parallel(s)
+        _check_vectors(s)
+        _check_steps(s)
+        _check_borders(s)
+        if s.at is not None:
+            _check_enclosing(nest.stage(s.at[0]), s, s.at[1])
+            _check_readers(nest, s, s.at)
+
+
+def _require(condition: bool, s: StageNest, message: str) -> None:
+    if not condition:
+        raise ScheduleError(f"{s.stage.name}: {message}")
+
+
+def _check_parallel(s: StageNest) -> None:
+    """A task is one iteration of the outermost loops, each along an axis of its own."""
+    count = sum(x.kind == "parallel" for x in s.loops)
+    prefix = all(x.kind == "parallel" for x in s.loops[:count])
+    _require(prefix, s, "a parallel loop stands inside a loop that is not: run the outer ones too")
+    _require(not count or s.at is None, s, "parallel loops stand inside another stage")
+    roots = [x.root for x in s.loops[:count]]
+    twice = next((x for x in roots if roots.count(x) > 1), None)
+    _require(twice is None, s, f"two parallel loops walk {twice}: run only the outer one in tasks")
+
+
+def _check_vectors(s: StageNest) -> None:
+    inside = [x.axis for x in s.loops[:-1] if x.kind == "vectorize"]
+    _require(
+        not inside,
+        s,
+        f"{' '.join(inside)} is vectorized and not innermost: split and reorder before",
+    )
+
+
+def _check_steps(s: StageNest) -> None:
+    """Tiles of tiles: only at the end of an axis is one ragged."""
+    for root in dict.fromkeys(x.root for x in s.loops):
+        steps = [x.step for x in s.loops if x.root == root]
+        nested = steps[-1] == 1 and all(a % b == 0 for a, b in pairwise(steps))
+        _require(nested, s, f"steps {steps} of the loops of {root} do not divide one another to 1")
+
+
+def _check_borders(s: StageNest) -> None:
+    held = len(s.loops)
+    if s.accumulate is not None:
+        held = s.index(s.accumulate) + 1 if s.accumulate else 0
+    for k, loop in enumerate(s.loops):
+        name = f"{loop.border} of {loop.axis}"
+        _require(not loop.border or loop.kind == "serial", s, f"{name}: the loop is {loop.kind}")
+        if loop.border == "clip":
+            _require(loop.step == 1, s, f"{name}: the loop goes in steps of {loop.step}")
+            # memory is written at the first position of a reduction, which may be left out
+            _require(k >= held, s, f"{name}: results are not held in registers around it")
+
+
+def _check_enclosing(outer: StageNest, s: StageNest, axis: str) -> None:
+    """What is computed inside a loop is computed once an iteration, by a task or by nobody else."""
+    k = outer.index(axis)
+    for loop in outer.loops[: k + 1]:
+        single = loop.kind in ("serial", "parallel")
+        _require(single, s, f"it stands inside {loop.axis}, which is {loop.kind}")
+    between = k + 1 < len(outer.loops) and outer.loops[k + 1].kind == "parallel"
+    _require(
+        not between,
+        s,
+        f"{axis} is not the innermost parallel loop: compute it further inside",
+    )
+
+
+def _check_readers(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> None:
+    for user in nest.stages:
+        inside = not reads(s.stage, user.stage) or encloses(nest, place, user)
+        _require(inside, s, f"{user.stage.name} reads it outside of {' '.join(place)}")

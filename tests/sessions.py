@@ -1,0 +1,161 @@
+"""Whole runs over kernels with toy spaces, on a device that computes times."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hlotune.codegen.built import Built
+from hlotune.costmodel.trees import Trees
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.comparison import Comparison
+from hlotune.measure.targets import TARGETS
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.target import Properties, Toolchain
+from hlotune.search.budget import Limits
+from hlotune.search.progress import Event
+from hlotune.search.result import TuneResult
+from hlotune.search.searcher import SEARCHERS
+from hlotune.search.session import Session
+from hlotune.search.tasks import Skipped, Task
+from hlotune.search.tuner import Experience
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.finals import Paired, Whole
+from tests.toy import ToySpace
+
+TARGET = TARGETS["x86-64"]
+TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
+UNDER = conditions(TARGET, TOOLS)
+PROPERTIES = Properties(flops_per_s={"f32": 1e9}, read_bytes_per_s=1e9, clock_hz=1e9)
+BUILT = Built(b"object", 0, (), 1, 1)
+WHOLE = Whole(
+    paired=Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=2.0, low=1.9, high=2.1),
+    error=2e-7,
+    default_error=1e-7,
+)
+
+
+def task(name: str, seed: int, weight: float = 1.0) -> Task:
+    """A kernel of 1000 multiplications with a toy space."""
+    index = (Affine.axis("i0"),)
+    load = Load("x", index, "f32")
+    value = Apply("multiply", (load, load), "f32")
+    stage = Stage("out", (Axis("i0", 1000),), (), (Store("y", index),), (value,))
+    tensors = tuple(Tensor(n, (1000,), "f32", r) for n, r in (("x", "argument"), ("y", "result")))  # type: ignore[arg-type]
+    kernel = Kernel(f"func.func @kernel() {{ {name} }}")
+    return Task(kernel, name, weight, Compute(tensors, (stage,)), ToySpace((8,) * 5, seed))
+
+
+NONE = Kernel("")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Of a program, and of a site."""
+
+    key: str = "0123"
+    name: str = "toy"
+    source: str = "toy.py:model"
+    kernel: Kernel = NONE
+    label: str = ""
+    weight: float = 1.0
+
+
+PROGRAM = Identity()
+
+
+def place(task: Task) -> Identity:
+    return Identity(name=task.label, kernel=task.kernel, label=task.label, weight=task.weight)
+
+
+@dataclass
+class FakeDevice:
+    """Builder and runner.  `default_s` is by label; Ctrl-C comes at request `interrupt_at`."""
+
+    tasks: Sequence[Task]
+    default_s: dict[str, float] = field(default_factory=dict)
+    interrupt_at: int = -1
+    wrong: bool = False
+    requests: int = 0
+
+    def _request(self) -> None:
+        self.requests += 1
+        if self.requests - 1 == self.interrupt_at:
+            raise KeyboardInterrupt
+
+    def _task(self, kernel: Kernel) -> Task:
+        return next(t for t in self.tasks if t.kernel == kernel)
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        return [BUILT for _ in candidates]
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        self._request()
+        return [Trial(c, Measurement(samples_s=(self._time_s(c),))) for c, _ in objects]
+
+    def default(self, kernel: Kernel) -> Measurement:
+        self._request()
+        time_s = self.default_s.get(self._task(kernel).label, 6e-3)
+        if time_s < 0:
+            raise ProgramError("expected XLA to compile the kernel, got a crash; leave it out")
+        return Measurement(samples_s=(time_s,))
+
+    def compare(
+        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+    ) -> Comparison:
+        default = Measurement(samples_s=self.default(kernel).samples_s * pairs)
+        if self.wrong:
+            wrong = Failure("wrong_result", "a lost tap")
+            return Comparison(default, tuple(wrong for _ in objects))
+        times = [self._time_s(c) for c, _ in objects]
+        return Comparison(default, tuple(Measurement(samples_s=(t,) * pairs) for t in times))
+
+    def _time_s(self, candidate: Candidate) -> float:
+        space: Any = self._task(candidate.kernel).space
+        return float(space.times_s(space.locate(candidate.schedule)[None])[0])
+
+
+def run(
+    database: Database,
+    tasks: Sequence[Task],
+    device: FakeDevice | None = None,
+    *,
+    limits: Limits | None = None,
+    skipped: Sequence[Skipped] = (),
+    events: list[Event] | None = None,
+    seed: int = 0,
+    compare_whole: Callable[[], Whole | None] = lambda: WHOLE,
+) -> TuneResult:
+    device = device or FakeDevice(tasks)
+    told = [] if events is None else events
+    session = Session(
+        database=database,
+        run=database.start_run(
+            PROGRAM, TARGET, TOOLS, sites=map(place, tasks), properties=PROPERTIES, seed=seed
+        ),
+        under=UNDER,
+        properties=PROPERTIES,
+        builder=device,
+        runner=device,
+        experience=Experience(Trees()),
+        make=SEARCHERS["annealing"],
+        seed=seed,
+        numerics="standard",
+        progress=told.append,
+        start_s=0.0,
+    )
+    result = session.tuned("toy", tasks, skipped, limits or Limits(trials=96))
+    return session.finished(result, compare_whole)
+
+
+def two() -> tuple[Task, Task]:
+    return task("conv", 1), task("dense", 2, weight=3)

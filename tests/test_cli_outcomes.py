@@ -1,0 +1,63 @@
+"""How `tune run` ends: its exit code, and the line after the report."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hlotune.cli.main import run_command
+from hlotune.measure.targets import TARGETS, toolchain
+from hlotune.search import tune as tuning
+from hlotune.search.result import KernelResult, TuneResult
+from hlotune.tuning_logs.database import Database
+
+KERNEL = KernelResult(
+    label="dot 64x784x512", key="ab" * 16, weight=1, trials=0, failures=0, default_s=1, best_s=None
+)
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, **outcome: Any) -> int:
+    """Runs the command with a tuner that says it ended so."""
+    path = folder / "tuning.db"
+    with Database(path) as database:
+        run = database.start_run(None, TARGETS["x86-64"], toolchain())
+    result = TuneResult(
+        program_name="model",
+        database=path,
+        run=run,
+        kernels=(KERNEL,),
+        trials=0,
+        known_trials=0,
+        wall_s=1.0,
+    )
+    monkeypatch.setattr(tuning, "tune", lambda *_, **__: replace(result, **outcome))
+    program = ["examples/mlp.py:model", "--budget", "10s", "--database", str(path)]
+    return run_command(["run", *program])
+
+
+def test_a_run_without_mishaps_ends_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert ended(monkeypatch, tmp_path) == 0
+
+
+def test_wrong_results_are_said_after_the_report_with_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, tmp_path, wrong=(KERNEL.key,), interrupted=True) == 2
+    said = capsys.readouterr()
+    assert "whole program" in said.out
+    assert "expected its results, got others with abababab dot 64x784x512; these keep" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_budget_that_was_too_short_is_said_with_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, tmp_path, needed_s=40) == 1
+    assert "found none in the budget of 10 s; give --budget 40s" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_leaves_with_130(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert ended(monkeypatch, tmp_path, interrupted=True) == 130

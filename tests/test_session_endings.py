@@ -1,0 +1,141 @@
+"""How a run ends where champions fail, programs are wrong, or time is short."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.comparison import Comparison
+from hlotune.measure.trial import Candidate, Failure
+from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.schedule import XLA
+from hlotune.search.budget import Limits
+from hlotune.search.finals import CHAMPIONS, ROUNDS
+from hlotune.search.progress import Event, KernelSkipped
+from hlotune.search.tasks import Task
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.finals import Whole
+from tests.sessions import UNDER, WHOLE, FakeDevice, run, task, two
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as opened:
+        yield opened
+
+
+def test_a_champion_that_proves_wrong_is_a_recorded_failure(database: Database) -> None:
+    conv = (task("conv", 1),)
+    run(database, conv, FakeDevice(conv, wrong=True))
+    wrong = [t for t in database.trials(conv[0].kernel.key, **UNDER) if t.time_s is None]
+    assert len(wrong) == ROUNDS * CHAMPIONS
+    assert {t.outcome.kind for t in wrong if isinstance(t.outcome, Failure)} == {"wrong_result"}
+    (kernel,) = run(database, conv, limits=Limits(trials=1), seed=1).kernels
+    assert kernel.schedule not in {t.candidate.schedule for t in wrong}
+
+
+def test_with_too_few_pairs_to_test_several_the_best_is_proved_alone(database: Database) -> None:
+    class Slow(FakeDevice):
+        met: ClassVar[list[int]] = []
+
+        def compare(
+            self,
+            kernel: Kernel,
+            objects: Sequence[tuple[Candidate, Built | Failure]],
+            *,
+            pairs: int,
+        ) -> Comparison:
+            self.met.append(len(objects))
+            return super().compare(kernel, objects, pairs=6)
+
+    conv = (task("conv", 1),)
+    result = run(database, conv, Slow(conv))
+    assert Slow.met == [CHAMPIONS, 1]
+    assert result.kernels[0].won
+
+
+def test_a_default_that_fails_in_its_final_leaves_that_kernel_alone(database: Database) -> None:
+    class Failing(FakeDevice):
+        def compare(
+            self,
+            kernel: Kernel,
+            objects: Sequence[tuple[Candidate, Built | Failure]],
+            *,
+            pairs: int,
+        ) -> Comparison:
+            self.default_s["dense"] = -1.0
+            return super().compare(kernel, objects, pairs=pairs)
+
+    tasks, events = two(), list[Event]()
+    result = run(database, tasks, Failing(tasks), events=events)
+    assert [k.won for k in result.kernels] == [True, False]
+    assert any(isinstance(e, KernelSkipped) and e.label == "dense" for e in events)
+
+
+class WrongTogether:
+    """Compares a whole program that is wrong as long as the kernels named are replaced."""
+
+    def __init__(self, database: Database, *wrong: Task) -> None:
+        self.database, self.wrong, self.calls = database, list(wrong), 0
+
+    def __call__(self) -> Whole | None:
+        self.calls += 1
+        for blamed in self.wrong:
+            key = blamed.kernel.key
+            if decision(self.database, key, **UNDER).schedule.algorithm != XLA:
+                raise WrongResult("expected 1, got 2; to blame: a site", kernels=(key,))
+        return WHOLE
+
+
+def test_kernels_that_are_wrong_in_the_program_are_taken_back(database: Database) -> None:
+    conv, dense = tasks = two()
+    whole = WrongTogether(database, conv)
+    result = run(database, tasks, compare_whole=whole)
+    assert whole.calls == 2
+    assert [k.won for k in result.kernels] == [False, True]
+    assert result.wrong == (conv.kernel.key,)
+    assert result.speedup == 2.0
+    taken = decision(database, conv.kernel.key, **UNDER)
+    assert (taken.schedule.algorithm, taken.reason) == (XLA, "kept default: wrong in the program")
+    assert decision(database, dense.kernel.key, **UNDER).schedule.algorithm != XLA
+    assert "wrong in the program" in result.report()
+
+
+def test_a_champion_that_was_wrong_in_the_program_is_never_champion_again(
+    database: Database,
+) -> None:
+    conv = (task("conv", 1),)
+    first = run(database, conv, compare_whole=WrongTogether(database, *conv))
+    assert first.speedup == 2.0  # of a program that is the default
+    second = run(database, conv, limits=Limits(trials=1), seed=1)
+    assert second.kernels[0].schedule != first.kernels[0].schedule
+    assert decision(database, conv[0].kernel.key, **UNDER).schedule == second.kernels[0].schedule
+
+
+def test_a_program_is_compared_until_it_is_right(database: Database) -> None:
+    tasks = two()
+    result = run(database, tasks, compare_whole=WrongTogether(database, *tasks))
+    assert set(result.wrong) == {t.kernel.key for t in tasks}
+    assert not result.won
+
+
+def test_a_wrong_program_that_no_kernel_is_to_blame_for_is_an_error(database: Database) -> None:
+    def wrong() -> Whole | None:
+        raise WrongResult("expected 1, got 2; to blame: no site")
+
+    with pytest.raises(WrongResult, match="no site"):
+        run(database, two(), compare_whole=wrong)
+
+
+def test_a_budget_without_room_for_a_batch_says_which_has_it(database: Database) -> None:
+    tasks, events = two(), list[Event]()
+    result = run(database, tasks, limits=Limits(seconds=1.0), events=events)
+    assert result.trials == 0
+    assert result.needed_s is not None
+    assert result.needed_s > 1.0
+    assert result.skipped == (("conv", "the budget has no time for it"),)
+    assert run(database, tasks, limits=Limits(trials=1)).needed_s is None
