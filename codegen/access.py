@@ -35,7 +35,7 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     checks = _checks(f, place, x, index, steps, point)
     if checks is None:
         return literal(x.outside, x.dtype, 1)
-    if point.lane is None or not any(steps):
+    if point.lane is None or point.lane.lanes == 1 or not any(steps):
         return _straight(f, place, x, index, checks, None)
     across = [d for d, c in enumerate(steps) if c]
     whole = all(x.divisor(d) == 1 for d in across)
@@ -52,7 +52,7 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
 def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, point: Point) -> None:
     """Stores one element, or those lanes of a vector that are in use."""
     where, lane = [e.substitute(point.positions) for e in index], point.lane
-    if lane is None:
+    if lane is None or lane.lanes == 1:
         pointer = _pointer(f, place, where)
         _write(f, to_memory(f, value), value.dtype, value.lanes, pointer)
         return

@@ -7,7 +7,7 @@ generation relies on is therefore stated here once, of the nest that all steps t
 from itertools import pairwise
 
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads
+from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region
 
 
 def check_form(nest: LoopNest) -> None:
@@ -20,6 +20,7 @@ def check_form(nest: LoopNest) -> None:
         if s.at is not None:
             _check_enclosing(nest.stage(s.at[0]), s, s.at[1])
             _check_readers(nest, s, s.at)
+            _check_region(nest, s)
 
 
 def _require(condition: bool, s: StageNest, message: str) -> None:
@@ -86,3 +87,19 @@ def _check_readers(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> None
     for user in nest.stages:
         inside = not reads(s.stage, user.stage) or encloses(nest, place, user)
         _require(inside, s, f"{user.stage.name} reads it outside of {' '.join(place)}")
+
+
+def _check_region(nest: LoopNest, s: StageNest) -> None:
+    """Tiles that are walked by loops end with the region; only written out are they cut short.
+
+    Blocks of a layout may reach beyond it: the buffer holds whole blocks.
+    """
+    whole, reduce = region(nest, s), {a.name for a in s.stage.reduce}
+    blocks = {(s.stage.parallel[d].name, block) for d, block in s.layout}
+    for k, loop in enumerate(s.loops):
+        inner = next((x for x in s.loops[k + 1 :] if x.root == loop.root), None)
+        if inner is None or inner.kind in ("unroll", "vectorize") or loop.root in reduce:
+            continue
+        size = s.sizes_inside(k - 1, whole)[loop.root]
+        fits = size <= loop.step or size % loop.step == 0 or (loop.root, loop.step) in blocks
+        _require(fits, s, f"tiles of {loop.step} along {loop.root} do not fill the {size} needed")

@@ -45,12 +45,13 @@ def any_step(nest: LoopNest, rng: np.random.Generator) -> Step:
         layout = ((last, int(rng.choice([0, 4, 8, 16]))), *layout)
     lanes = int(rng.choice([0, 4, 8]))
     where = ("", str(rng.choice(["call", "load"]))) if rng.random() < 0.5 else (user, place)
-    return [
+    steps: list[Step] = [
         Split(name, axis, numbers), Reorder(name, tuple(rng.permutation(loops).tolist())),
         Parallel(name, axis), Vectorize(name, loops[-1]), Unroll(name, axis),
         ComputeAt(name, user, place), Accumulate(name, axis if rng.random() < 0.7 else ""),
         Clip(name, axis), Peel(name, axis), Pack(name, tensor, *where, layout, lanes),
-    ][rng.integers(10)]  # fmt: skip
+    ]  # fmt: skip
+    return steps[int(rng.integers(len(steps)))]
 
 
 def any_schedule(case: Case, rng: np.random.Generator, most: int) -> Schedule | None:

@@ -474,6 +474,14 @@ BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
         (ComputeAt("contract", "out", "i1"), Unroll("out", "i1")),
         "contract: it stands inside i1, which is unroll",
     ),
+    "tiles beyond what is needed": (
+        (
+            Split("out", "i1", (12,)),
+            Split("contract", "i1", (7,)),
+            ComputeAt("contract", "out", "i1.0"),
+        ),
+        "contract: tiles of 7 along i1 do not fill the 12 needed",
+    ),
     "a copy left behind": (
         (
             ComputeAt("contract", "out", "i1"),
