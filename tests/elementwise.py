@@ -13,11 +13,25 @@ from hlotune.codegen.loader import Library
 from hlotune.codegen.operations import apply
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import STORED, Value, from_memory, to_memory, vector
+from hlotune.measure.targets import TARGETS
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine
+from hlotune.schedules.target import Target
 from tests.ir_kernels import target
 
 ISAS = ("x86-64", "x86-64-v3", "x86-64-v4")
+_FEATURES = {
+    "x86-64": TARGETS["x86-64"].features,
+    "x86-64-v3": TARGETS["x86-64-v3"].features,
+    "x86-64-v4": tuple(x for x in TARGETS["znver4"].features if x != "avx512bf16"),
+}
+
+
+def level(isa: str) -> Target:
+    """A level of x86-64 with the extensions it stands for: what is not named is off."""
+    return target(isa, _FEATURES[isa])
+
+
 NUMPY: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16), "i1": np.dtype(np.bool_),
@@ -48,7 +62,7 @@ class Elementwise:
             _write(module, operation, lanes)
         self.lanes = lanes
         self.text = str(module)
-        machine_code = compile_object(self.text, target(isa))
+        machine_code = compile_object(self.text, level(isa))
         self.library = Library(machine_code, [o.symbol for o in operations], f"{isa}-{lanes}")
 
     def __call__(self, operation: Operation, *args: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

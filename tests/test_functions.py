@@ -14,8 +14,7 @@ from hlotune.codegen import functions
 from hlotune.codegen.compile import assembly
 from hlotune.codegen.functions import UNARY
 from tests import fit_polynomials
-from tests.elementwise import NUMPY, Elementwise, Operation
-from tests.ir_kernels import target
+from tests.elementwise import NUMPY, Elementwise, Operation, level
 
 Array = np.ndarray[Any, Any]
 
@@ -280,7 +279,7 @@ def test_powers_at_the_edges_are_those_of_the_c_library(dtype: str) -> None:
 )  # fmt: skip
 def test_nothing_is_left_to_the_c_library(isa: str, lanes: int, allowed: set[str]) -> None:
     wide = [o for (_, dtype), o in OPERATIONS.items() if dtype in ("f32", "f64")]
-    text = assembly(Elementwise(wide, isa, lanes).text, target(isa))
+    text = assembly(Elementwise(wide, isa, lanes).text, level(isa))
     called = set(re.findall(r"^\s+(?:call|jmp)\w*\s+([a-z_]\w*)", text, re.M))
     assert called <= allowed
 
