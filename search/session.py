@@ -40,6 +40,8 @@ NO_TIME = "the budget has no time for it"
 """Why a kernel is left out whose default was not even timed."""
 WRONG = "wrong in the program"
 """Why a champion is taken back whose kernel alone was right."""
+SLOWER = "slower in the program"
+"""Why champions are taken back that won alone, but with which the whole program is slower."""
 
 
 class Device(Runner, Referee, Protocol):
@@ -112,10 +114,13 @@ class Session:
         """
         wrong: list[str] = []
         whole = self._whole(compare_whole, wrong) if result.won and not self.interrupted else None
+        slower = self._left_if_slower(whole, [k.key for k in result.won])
         wall_s = self.passed_s
         result = replace(
             result,
-            kernels=tuple(replace(k, won=k.won and k.key not in wrong) for k in result.kernels),
+            kernels=tuple(
+                replace(k, won=k.won and k.key not in (*wrong, *slower)) for k in result.kernels
+            ),
             wall_s=wall_s,
             interrupted=self.interrupted,
             wrong=tuple(wrong),
@@ -158,12 +163,10 @@ class Session:
         """Takes back the champions to blame, and bars them.  Raises the error where none is."""
         taken: list[str] = []
         for key in error.kernels:
-            found = decision(self.database, key, numerics=self.numerics, **self.under).final
-            if found is None or not found.won:
+            found = self._taken_back(key, WRONG)
+            if found is None:
                 continue
             kernel = self.database.kernel(key)
-            kept = replace(found, outcome="kept default", withdrawn=WRONG)
-            self.database.record_final(self.run, kernel, kept)
             failure = Failure("wrong_result", f"right alone, {WRONG}: {error}")
             trial = Trial(Candidate(kernel, found.schedule), failure)
             self.database.add(self.run, kernel, [trial], batch=0)
@@ -171,6 +174,24 @@ class Session:
         if not taken:
             raise error
         return taken
+
+    def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> list[str]:
+        """Leaves a program to the default compiler where its champions proved to slow it down.
+
+        Their trials stay known: the next run compares them again.
+        """
+        if whole is None or whole.paired is None or whole.paired.high >= 1:
+            return []
+        return [key for key in won if self._taken_back(key, SLOWER) is not None]
+
+    def _taken_back(self, key: str, reason: str) -> Final | None:
+        """Records that a kernel goes back to its default; what stood until then, if it had won."""
+        found = decision(self.database, key, numerics=self.numerics, **self.under).final
+        if found is None or not found.won:
+            return None
+        kept = replace(found, outcome="kept default", withdrawn=reason)
+        self.database.record_final(self.run, self.database.kernel(key), kept)
+        return found
 
     def _contests(
         self, tasks: Sequence[Task], limits: Limits

@@ -1,6 +1,7 @@
 """How a run ends where champions fail, programs are wrong, or time is short."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -139,3 +140,16 @@ def test_a_budget_without_room_for_a_batch_says_which_has_it(database: Database)
     assert result.needed_s > 1.0
     assert result.skipped == (("conv", "the budget has no time for it"),)
     assert run(database, tasks, limits=Limits(trials=1)).needed_s is None
+
+
+def test_kernels_with_which_the_whole_program_is_slower_are_left_to_the_default(
+    database: Database,
+) -> None:
+    tasks = two()
+    slower = replace(WHOLE.paired, speedup=0.84, low=0.73, high=0.94) if WHOLE.paired else None
+    result = run(database, tasks, compare_whole=lambda: replace(WHOLE, paired=slower))
+    assert not result.won and not result.wrong and result.speedup == 0.84
+    for t in tasks:
+        found = decision(database, t.kernel.key, numerics="standard", **UNDER)
+        assert found.schedule.algorithm == XLA
+        assert found.reason == "kept default: slower in the program"
