@@ -100,6 +100,11 @@ def import_(
         raise DatabaseError(f"expected JSON lines at {file}, got no such file; check the path")
     with TuningDatabase(database_path(database)) as opened:
         taken = import_records(opened, file)
+    if taken.broken and not taken.records:
+        raise DatabaseError(
+            f"expected JSON lines of records in {file}, got {taken.broken} lines that are none "
+            f"({taken.problems[0]}); give a file that `tune db export` wrote"
+        )
     if json:
         return print_json(asdict(taken))
     print(

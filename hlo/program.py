@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -33,12 +33,12 @@ class Program:
     name: str
     source: str
     """Where it came from: `path.py:name`, a file, or the qualified name of a function."""
-    bytecode: bytes
-    graph: Graph
-    in_tree: Any = None
+    bytecode: bytes = field(repr=False)
+    graph: Graph = field(repr=False)
+    in_tree: Any = field(default=None, repr=False)
     """Pytree of `(args, kwargs)`; None where the program takes flat arrays."""
-    out_tree: Any = None
-    example_args: tuple[Any, ...] | None = None
+    out_tree: Any = field(default=None, repr=False)
+    example_args: tuple[Any, ...] | None = field(default=None, repr=False)
     """What the program was loaded with: arrays, or shapes only."""
 
     @cached_property
@@ -65,7 +65,7 @@ def load(
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
     path = Path(text)
-    if path.suffix in FILES or (":" not in text and path.is_file()):
+    if path.suffix in FILES or (":" not in text and path.suffix != ".py" and path.is_file()):
         if arguments:
             raise ProgramError(
                 f"expected no arguments with {text}, a file that has its types in it, got "

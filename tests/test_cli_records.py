@@ -112,12 +112,13 @@ def test_exported_records_come_back_once(
 
 
 def test_import_counts_broken_lines_and_says_where(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "records.jsonl").write_text("{}\nnot json\n", encoding="utf-8")
-    text = said(
-        capsys, "db", "import", str(tmp_path / "records.jsonl"), "--db", str(tmp_path / "a.db")
-    )
+    file = tmp_path / "records.jsonl"
+    said(capsys, "db", "export", str(file), "--db", path)
+    good = file.read_text(encoding="utf-8")
+    file.write_text("{}\nnot json\n" + good, encoding="utf-8")
+    text = said(capsys, "db", "import", str(file), "--db", str(tmp_path / "a.db"))
     assert "2 broken lines" in text and "line 2" in text
 
 
@@ -252,3 +253,13 @@ def test_kernels_lists_work_and_data(capsys: pytest.CaptureFixture[str]) -> None
     assert bare["flops"] == 2 * 64 * 784 * 512
     assert bare["bytes"] == 4 * (64 * 784 + 784 * 512 + 64 * 512)
     assert "51.38 MFLOP" in said(capsys, "kernels", PROGRAM)
+
+
+def test_importing_a_file_without_one_record_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "junk.jsonl"
+    file.write_text("junk\n")
+    arguments = ["db", "import", str(file), "--database", str(tmp_path / "new.db")]
+    assert run_command(arguments) == 2
+    assert "got 1 lines that are none" in capsys.readouterr().err

@@ -311,3 +311,14 @@ def test_a_factory_of_another_kind_is_refused(tmp_path: Path, code: str, message
 def test_a_function_that_cannot_be_traced_is_refused() -> None:
     with pytest.raises(ProgramError, match="expected a function that JAX can trace with 1 arg"):
         load(lambda x: x if x > 0 else -x, argument("f32[]"))
+
+
+def test_a_python_file_without_a_name_is_told_to_name_a_function(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("x = 1\n")
+    with pytest.raises(ProgramError, match="name the function after a colon"):
+        load(str(file))
+
+
+def test_a_program_prints_its_name_and_source_alone() -> None:
+    assert len(repr(load(lambda x: x + 1, np.ones(4, np.float32)))) < 200
