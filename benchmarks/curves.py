@@ -20,7 +20,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cases import CASES, FROZEN
+from benchmarks.cases import CASES, forms
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from hlotune.costmodel.model import MODELS
@@ -85,7 +85,7 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [n for case in CASES for n in (case, case + FROZEN)]
+    names = [n for case in CASES for n in forms(case)]
     parser.add_argument("--cases", nargs="+", choices=names, metavar="CASE", default=OPERATORS)
     parser.add_argument("--seeds", type=int, default=5, help="races of each case")
     parser.add_argument("--trials", type=int, default=100)

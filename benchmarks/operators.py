@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.cases import CASES, FROZEN, source
+from benchmarks.cases import FROZEN, PRODUCTS, RESNET, forms, selected, source
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from hlotune.cli.progress import watching
 from hlotune.hlo.canonical import graph_of
@@ -85,32 +85,36 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", metavar="CASE", default=list(CASES))
+    # fmt: off
+    parser.add_argument(
+        "--cases", nargs="+", metavar="CASE", default=[*RESNET, *PRODUCTS],
+        help="names or patterns: C6, 'C*_nchw', '*'",
+    )
+    parser.add_argument("--families", nargs="+", default=(), help="of these cases, those alone")
     parser.add_argument(
         "--weights", choices=("arguments", "constants", "both"), default="both",
         help="where a case does not say it by its name",
-    )  # fmt: skip
+    )
+    # fmt: on
     parser.add_argument("--trials", type=int, default=200, help="for each kernel")
     parser.add_argument("--database", type=Path, default=Path("build/operators.db"))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    options.cases = [n for case in options.cases for n in spelled(case, options.weights)]
-    unknown = [n for n in options.cases if n.removesuffix(FROZEN) not in CASES]
-    if unknown:
-        parser.error(f"expected cases among {', '.join(CASES)}, got {', '.join(unknown)}")
+    try:
+        names = selected(options.cases, options.families)
+    except ValueError as error:
+        parser.error(str(error))
+    options.cases = [n for case in names for n in spelled(case, options.weights)]
     options.database.parent.mkdir(parents=True, exist_ok=True)
     return options
 
 
 def spelled(case: str, weights: str) -> list[str]:
-    """`C6` as `C6`, `C6_frozen`, or both."""
+    """`C6` as `C6`, `C6_frozen`, or both; in one form alone where the case has no other."""
     if case.endswith(FROZEN):
         return [case]
-    return {
-        "arguments": [case],
-        "constants": [case + FROZEN],
-        "both": [case, case + FROZEN],
-    }[weights]
+    wanted = {"arguments": [case], "constants": [case + FROZEN]}.get(weights, forms(case))
+    return [name for name in wanted if name in forms(case)]
 
 
 def measured(name: str, trials: int, path: Path, seed: int, target: Target) -> list[Line]:

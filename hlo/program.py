@@ -165,12 +165,22 @@ def _run_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # files may import their neighbours, as scripts do
+    folders = _folders(path)
+    sys.path[:0] = folders
     try:
         spec.loader.exec_module(module)
     finally:
-        sys.path.remove(str(path.parent))
+        for folder in folders:
+            sys.path.remove(folder)
     return module
+
+
+def _folders(path: Path) -> list[str]:
+    """Where a file finds its imports: beside it, as scripts do, and above the package it is in."""
+    above = path.parent
+    while (above / "__init__.py").exists():
+        above = above.parent
+    return [str(folder) for folder in dict.fromkeys((path.parent, above))]
 
 
 def _attribute(module: ModuleType, where: str, name: str) -> Callable[..., Any]:

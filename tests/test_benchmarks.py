@@ -5,18 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from benchmarks import cases, curves, models, operators, page, results
-from benchmarks.cases import CASES, Convolution, Product, source
+from benchmarks import curves, models, operators, page, results
 from benchmarks.curves import Lengths, race_of
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
 from hlotune.measure.comparison import Ratio
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
@@ -35,48 +31,6 @@ CONDITIONS = {
 }
 
 
-def test_the_convolutions_are_those_of_resnet18() -> None:
-    """And C3, which papers since TVM's have among them, though the network takes no such step."""
-    labels = {s.label.split(" +")[0] for s in sites(load("examples/resnet18.py:model"))}
-    convolutions = {n: c for n, c in CASES.items() if isinstance(c, Convolution)}
-    for name in convolutions.keys() - {"C3"}:
-        assert labelled(convolutions[name]) in labels, name
-    assert {x for x in labels if x.startswith("conv")} <= set(map(labelled, convolutions.values()))
-
-
-def labelled(case: Convolution) -> str:
-    image = f"{case.size}x{case.size}x{case.inputs}->{case.outputs}"
-    return f"conv2d {image} k{case.window} s{case.stride}"
-
-
-def test_a_case_is_a_program_with_its_weights_as_argument_or_constant() -> None:
-    plain, frozen = load(source("C11")), load(source("C11_frozen"))
-    assert (plain.name, frozen.name) == ("C11", "C11_frozen")
-    assert len(plain.graph.arguments) == 2 and len(frozen.graph.arguments) == 1
-    assert "hlotune.constant" in sites(frozen)[0].kernel.text
-    assert "hlotune.constant" not in sites(plain)[0].kernel.text
-
-
-def test_both_forms_of_a_case_compute_the_same() -> None:
-    function, (weights, x) = cases.factory("gemm_12x128x64x128")()
-    frozen, (alone,) = cases.factory("gemm_12x128x64x128_frozen")()
-    expected = np.asarray(jax.jit(function)(weights, x))
-    assert expected.shape == (12, 128, 128)
-    np.testing.assert_allclose(jax.jit(frozen)(alone), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_a_product_is_named_by_its_extents() -> None:
-    for name, case in CASES.items():
-        if isinstance(case, Product) and "x" in name:
-            extents = "x".join(map(str, (*case.batch, case.m, case.k, case.n)))
-            assert name == f"gemm_{extents}"
-
-
-def test_an_unknown_case_is_refused_by_name() -> None:
-    with pytest.raises(AttributeError, match=r"expected one of C1, C2, .*got 'C99'"):
-        cases.__getattr__("C99")
-
-
 @pytest.mark.parametrize(
     ("case", "weights", "names"),
     [
@@ -84,6 +38,8 @@ def test_an_unknown_case_is_refused_by_name() -> None:
         ("C6", "constants", ["C6_frozen"]),
         ("C6", "both", ["C6", "C6_frozen"]),
         ("C6_frozen", "both", ["C6_frozen"]),
+        ("C6_weight_gradient", "both", ["C6_weight_gradient"]),
+        ("C6_weight_gradient", "constants", []),
     ],
 )
 def test_weights_are_chosen_for_all_cases_that_do_not_say(

@@ -1,5 +1,6 @@
 """Programs come in as JAX functions and as files, and in normal form."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,24 @@ def test_marks_of_constants_are_read(tmp_path: Path) -> None:
     marked = MATMUL.replace("%w: tensor<8x2xf32>", "%w: tensor<8x2xf32> {hlotune.constant}")
     graph: Graph = load_text(tmp_path, marked).graph
     assert graph.constants == {graph.arguments[1]}
+
+
+def test_a_file_in_a_package_imports_from_its_package(tmp_path: Path) -> None:
+    inner = tmp_path / "toy_package" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    (inner.parent / "sizes_of_toys.py").write_text("ROWS = 3\n")
+    file = inner / "model.py"
+    file.write_text(
+        "import jax.numpy as jnp\n"
+        "from toy_package.sizes_of_toys import ROWS\n"
+        "def toy():\n"
+        "    return jnp.tanh, (jnp.ones((ROWS, 2)),)\n"
+    )
+    before = list(sys.path)
+    assert load(f"{file}:toy").graph.argument_types == (TensorType((3, 2), "f32"),)
+    assert sys.path == before
 
 
 def test_a_path_and_a_name_call_a_factory(tmp_path: Path) -> None:
