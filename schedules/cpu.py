@@ -19,8 +19,10 @@ from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.features import features_of
 from hlotune.schedules.heuristic import heuristic_config
 from hlotune.schedules.knobs import LONGEST_TILE, Knobs, knobs_of
+from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.locate import located
+from hlotune.schedules.loop_trees import Nodes, nodes_of
 from hlotune.schedules.moves import moved
 from hlotune.schedules.nest import initial, stored_bytes
 from hlotune.schedules.packing import has_one_load
@@ -101,6 +103,11 @@ class CpuSpace:
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
         return features_of(self.contraction, self.target, self.lanes, self.path(configs))
+
+    def nodes(self, configs: Configs) -> Nodes:
+        path = self.path(configs)
+        slots = path.axis.shape[1]  # so that all configs of the space have the same slots
+        return nodes_of(levels_of(self.contraction, self.target, self.lanes, path, slots))
 
     def sample(self, n: int, rng: np.random.Generator) -> Configs:
         kept = [self._draw(n, rng)]

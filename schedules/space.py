@@ -5,6 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.loop_trees import Nodes
 from hlotune.schedules.schedule import Schedule
 
 Configs = NDArray[np.int32]
@@ -42,6 +43,10 @@ class Space(Protocol):
         ...
 
     def features(self, configs: Configs) -> NDArray[np.float32]: ...
+
+    def nodes(self, configs: Configs) -> Nodes:
+        """The loop trees, with the same slots for all configs of the space."""
+        ...
 
     def heuristic(self) -> NDArray[np.int32]:
         """The first candidate: a formula of extents and target."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.loop_trees import ROOT_PARENT, Nodes
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.steps import Split
@@ -72,6 +73,16 @@ class ToySpace:
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
         return configs[:, 1:].astype(np.float32)
+
+    def nodes(self, configs: Configs) -> Nodes:
+        """A root with a leaf a knob."""
+        n, knobs = len(configs), len(self.extents)
+        values = np.zeros((n, 1 + knobs, 2), np.float32)
+        values[:, 1:, 0] = configs[:, 1:]
+        values[:, 1:, 1] = np.arange(knobs)
+        parent = np.zeros((n, 1 + knobs), np.int16)
+        parent[:, 0] = ROOT_PARENT
+        return Nodes(values, parent)
 
     def heuristic(self) -> NDArray[np.int32]:
         return np.zeros(len(self.extents) + 1, np.int32)

@@ -1,0 +1,215 @@
+"""What a nest does inside each of its loops, as arrays over populations.
+
+Loops of one iteration are left out and the others moved together, so that equal nests give equal
+numbers whatever sketch they were reached through.  Level k is the body inside the first k loops:
+level 0 the whole nest, the last the innermost statement.  Arrays are `(levels, n)` with the configs
+last, which keeps the arithmetic over configs contiguous, in float32.
+
+A level's sizes are means over its executions: an axis of 10 in tiles of 4 has 3 tiles of 3.33, so
+that sizes times executions give the true volume and ragged ends count for what they are.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Load
+from hlotune.schedules.paths import KINDS, NOT_PACKED, Ints, Path
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.target import LINE_BYTES, Target
+
+Floats = NDArray[np.float32]
+OPERANDS = 3
+"""Operands that features tell apart; contractions with more are described by their first."""
+PARALLEL, UNROLL, VECTORIZE = (KINDS.index(k) for k in ("parallel", "unroll", "vectorize"))
+NONE = -1
+"""The axis of a loop that is not there."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """`n` nests of one contraction; A axes, parallel first, and at most L loops that iterate."""
+
+    c: Contraction
+    target: Target
+    lanes: int
+    axis: Ints
+    """`(L, n)`: outermost first; NONE behind a nest's last loop."""
+    trips: Floats
+    kind: Ints
+    held: Ints
+    """`(n,)`: level at which the results are in registers."""
+    split: Ints
+    """`(n,)`: level at which the contraction's own loops begin."""
+    packs: Ints
+    """`(operands, n)`: level at which each operand is packed, or LOAD, CALL, NOT_PACKED."""
+    path: Path
+
+    @property
+    def count(self) -> int:
+        return int(self.axis.shape[1])
+
+    @cached_property
+    def depth(self) -> Ints:
+        """`(n,)`: loops of each nest, and the level of its innermost statement."""
+        depth: Ints = (self.axis != NONE).sum(axis=0)
+        return depth
+
+    @cached_property
+    def extents(self) -> Floats:
+        return np.array([a.extent for a in (*self.c.parallel, *self.c.reduce)], dtype=np.float32)
+
+    @cached_property
+    def along(self) -> NDArray[np.bool_]:
+        """`(A, L, n)`: which loop walks which axis."""
+        numbers = np.arange(len(self.extents)).reshape(-1, 1, 1)
+        along: NDArray[np.bool_] = self.axis[None] == numbers
+        return along
+
+    @cached_property
+    def steps(self) -> Floats:
+        """`(A, L + 1, n)`: elements of an axis that one execution of a level walks at most."""
+        a, loops, n = self.along.shape
+        steps = np.ones((a, loops + 1, n), dtype=np.float32)
+        own = np.where(self.along, self.trips[None], np.float32(1))
+        np.multiply.accumulate(own[:, ::-1], axis=1, out=steps[:, -2::-1])
+        return np.minimum(steps, self.extents.reshape(-1, 1, 1))
+
+    @cached_property
+    def pieces(self) -> Floats:
+        """`(A, L + 1, n)`: into how many pieces an axis is cut outside each level."""
+        pieces: Floats = np.ceil(self.extents.reshape(-1, 1, 1) / self.steps)
+        return pieces
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """`(A, L + 1, n)`: elements of an axis that one execution of a level walks, in the mean."""
+        sizes: Floats = self.extents.reshape(-1, 1, 1) / self.pieces
+        return sizes
+
+    @cached_property
+    def runs(self) -> Floats:
+        """`(L + 1, n)`: how often each level is executed."""
+        runs: Floats = self.pieces.prod(axis=0)
+        return runs
+
+    @cached_property
+    def tile(self) -> tuple[Floats, Floats]:
+        """`(n,)` each: rows and vectors of the register tile."""
+        unrolled = (self.kind == UNROLL) & (self.axis < len(self.c.parallel))
+        across = unrolled & (self.axis == self.lane_axis)
+        trips = self.trips
+        rows: Floats = np.where(unrolled & ~across, trips, np.float32(1)).prod(axis=0)
+        vectors: Floats = np.where(across, trips, np.float32(1)).prod(axis=0)
+        return rows, vectors
+
+    @cached_property
+    def lane_axis(self) -> Ints:
+        """`(n,)`: the axis that vectors run along; NONE where no vector has two lanes in use."""
+        axis: Ints = np.where(self.kind == VECTORIZE, self.axis, NONE).max(axis=0, initial=NONE)
+        return axis
+
+    @cached_property
+    def operands(self) -> tuple["Touched", ...]:
+        """What is touched of each operand."""
+        return tuple(
+            _touched(self, x, self.packs[k] != NOT_PACKED)
+            for k, x in enumerate(self.c.operands[:OPERANDS])
+        )
+
+    @cached_property
+    def result(self) -> "Touched":
+        """What is touched of the sums."""
+        parallel = len(self.c.parallel)
+        elements = self.sizes[:parallel].prod(axis=0)
+        return Touched(elements * BYTES[self.c.dtype], elements, elements)
+
+    @cached_property
+    def code(self) -> Floats:
+        """`(L + 1, n)`: statements that one execution of a level has written out."""
+        own = np.where(self.kind == UNROLL, self.trips, np.float32(1))
+        code = np.ones((len(own) + 1, self.count), dtype=np.float32)
+        np.multiply.accumulate(own[::-1], axis=0, out=code[-2::-1])
+        return code
+
+    @cached_property
+    def lanes_used(self) -> Floats:
+        """`(n,)`: share of the lanes of vectors that hold something, whole vectors counted."""
+        extents = np.append(self.extents, np.float32(1))  # NONE: one lane of each vector
+        wide: Floats = extents[self.lane_axis]
+        used: Floats = wide / (np.ceil(wide / self.lanes) * self.lanes)
+        return used
+
+    @property
+    def flops(self) -> np.float32:
+        """Of the sums, padding included."""
+        return np.float32(2 * np.prod(self.extents.astype(np.float64)))
+
+    @cached_property
+    def footprint(self) -> Floats:
+        """`(L + 1, n)`: bytes of all buffers that one execution of a level touches."""
+        return sum((x.bytes for x in self.operands), self.result.bytes)
+
+    def at(self, values: NDArray[np.float32], level: Ints) -> Floats:
+        """`(n,)`: what stands at one level of each nest."""
+        found: Floats = values[level, np.arange(self.count)]
+        return found
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What one execution of each level touches of a buffer, `(L + 1, n)`."""
+
+    bytes: Floats
+    """Of cache lines: a run shorter than a line costs a line."""
+    elements: Floats
+    run: Floats
+    """Elements that lie together."""
+
+
+def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int = 0) -> Levels:
+    """The levels of `n` paths, with room for at least `depth` loops."""
+    live = path.trips.T > 1
+    before = np.zeros((len(live) + 1, live.shape[1]), dtype=np.int64)
+    np.cumsum(live, axis=0, out=before[1:])
+    loops, nests = max(depth, int(before[-1].max(initial=0))), np.arange(live.shape[1])
+    slot, nest = np.nonzero(live)
+    place = before[slot, nest], nest
+
+    def moved(values: Ints, fill: int) -> Ints:
+        result = np.full((loops, live.shape[1]), fill, dtype=np.int64)
+        result[place] = values.T[slot, nest]
+        return result
+
+    packs = path.packs.T
+    return Levels(
+        c=c, target=target, lanes=lanes, path=path,
+        axis=moved(path.axis, NONE),
+        trips=moved(path.trips, 1).astype(np.float32),
+        kind=moved(path.kind, 0),
+        held=before[path.held_from, nests],
+        split=before[path.split_from, nests],
+        packs=np.where(packs < 0, packs, before[np.maximum(packs, 0) + 1, nests]),
+    )  # fmt: skip
+
+
+def _touched(v: Levels, x: Load, packed: NDArray[np.bool_]) -> Touched:
+    """Dimensions from the fastest on: they lie together as long as those before are whole."""
+    numbers = {a.name: n for n, a in enumerate((*v.c.parallel, *v.c.reduce))}
+    shape, size = v.c.compute.tensor(x.tensor).shape, BYTES[x.dtype]
+    elements = np.ones(v.runs.shape, dtype=np.float32)
+    run, together = elements, np.ones(v.runs.shape, dtype=bool)
+    for d in range(len(x.index) - 1, -1, -1):
+        span = np.ones(v.runs.shape, dtype=np.float32)
+        for a, w in x.index[d].terms:
+            span += abs(w) * (v.sizes[numbers[a]] - 1)
+        span = np.minimum(span / x.divisor(d), np.float32(shape[d]))
+        run = np.where(together, run * span, run)
+        together = together & (span >= shape[d])
+        elements = elements * span
+    run = np.where(packed, elements, run)
+    lines = elements / run * np.maximum(run * np.float32(size / LINE_BYTES), 1)
+    return Touched(lines * LINE_BYTES, elements, run)

@@ -1,0 +1,165 @@
+"""What one loop nest does at each of its loops, read off the nest itself in plain Python.
+
+The reference for features: it knows nothing of configs, paths or arrays.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Load
+from hlotune.schedules.nest import Loop, LoopNest, StageNest
+from hlotune.schedules.roles import Contraction
+
+LINE = 64
+
+
+@dataclass(frozen=True)
+class Touched:
+    bytes: float
+    elements: float
+    run: float
+
+
+class Facts:
+    """Level k is the body inside the first k loops that iterate on the way to the sum."""
+
+    def __init__(self, c: Contraction, nest: LoopNest) -> None:
+        self.c, self.nest = c, nest
+        self.core, self.out = nest.stage(c.core.name), nest.stage(c.out.name)
+        self.extents = {a.name: a.extent for a in (*c.parallel, *c.reduce)}
+        self.loops = [x for x in self._all() if self._iterates(x)]
+
+    def _all(self) -> list[Loop]:
+        return [*self._outer(), *self.core.loops]
+
+    def _outer(self) -> list[Loop]:
+        if self.core.at is None:
+            return []
+        return list(self.out.loops[: self.out.index(self.core.at[1]) + 1])
+
+    def _iterates(self, loop: Loop) -> bool:
+        """Whether it has a second iteration: more than its step is walked around it."""
+        around = self.extents[loop.root]
+        for x in self._all():
+            if x is loop:
+                return around > loop.step
+            if x.root == loop.root:
+                around = min(around, x.step)
+        raise AssertionError(loop)
+
+    @property
+    def levels(self) -> range:
+        return range(len(self.loops) + 1)
+
+    def step(self, root: str, level: int) -> int:
+        """Elements of a root that one execution of a level walks at most."""
+        outside = [x.step for x in self.loops[:level] if x.root == root]
+        return min(outside, default=self.extents[root])
+
+    def pieces(self, root: str, level: int) -> int:
+        return ceil(self.extents[root] / self.step(root, level))
+
+    def runs(self, level: int) -> int:
+        return prod(self.pieces(a, level) for a in self.extents)
+
+    def size(self, root: str, level: int) -> float:
+        return self.extents[root] / self.pieces(root, level)
+
+    def level_inside(self, stage: StageNest | None, axis: str) -> int:
+        """Loops that iterate, down to a loop of a stage."""
+        if stage is None:
+            return 0
+        whole = self._all()
+        last = next(k for k, x in enumerate(whole) if x is stage.loops[stage.index(axis)])
+        return sum(x in self.loops for x in whole[: last + 1])
+
+    @cached_property
+    def split(self) -> int:
+        return sum(x in self.loops for x in self._outer())
+
+    @cached_property
+    def held(self) -> int:
+        if not self.core.accumulate:
+            return self.split
+        return self.level_inside(self.core, self.core.accumulate)
+
+    def packed_at(self, k: int) -> int | str | None:
+        """Level at which an operand is packed, "load" or "call", or None."""
+        maker = self.nest.producer(f"{self.c.operands[k].tensor}.packed")
+        if maker is None:
+            return None
+        if maker.at is None:
+            return maker.scope
+        return self.level_inside(self.nest.stage(maker.at[0]), maker.at[1])
+
+    def operand(self, k: int, level: int) -> Touched:
+        x = self.c.operands[k]
+        spans = self._spans(x, level)
+        elements = prod(spans)
+        run = elements
+        if self.packed_at(k) is None:
+            shape = self.c.compute.tensor(x.tensor).shape
+            together = len(spans)
+            while together > 1 and spans[together - 1] >= shape[together - 1]:
+                together -= 1
+            run = prod(spans[together - 1 :])
+        lines = elements / run * max(1, run * BYTES[x.dtype] / LINE)
+        return Touched(lines * LINE, elements, run)
+
+    def _spans(self, x: Load, level: int) -> list[float]:
+        shape = self.c.compute.tensor(x.tensor).shape
+        return [
+            min(
+                (1 + sum(abs(w) * (self.size(a, level) - 1) for a, w in e.terms)) / x.divisor(d),
+                shape[d],
+            )
+            for d, e in enumerate(x.index)
+        ]
+
+    def result(self, level: int) -> Touched:
+        elements = prod(self.size(a.name, level) for a in self.c.parallel)
+        return Touched(elements * BYTES[self.c.dtype], elements, elements)
+
+    def buffers(self, level: int) -> list[Touched]:
+        count = min(3, len(self.c.operands))
+        return [*(self.operand(k, level) for k in range(count)), self.result(level)]
+
+    def footprint(self, level: int) -> float:
+        return sum(x.bytes for x in self.buffers(level))
+
+    def unrolled(self, level: int) -> int:
+        """Statements written out inside a level."""
+        return prod(self.trips(k) for k in self.levels[level:-1] if self.kind(k) == "unroll")
+
+    def kind(self, k: int) -> str:
+        return self.loops[k].kind
+
+    def trips(self, k: int) -> int:
+        """Iterations of a loop in a full tile."""
+        root = self.loops[k].root
+        return ceil(self.step(root, k) / self.loops[k].step)
+
+    @cached_property
+    def lane_root(self) -> str | None:
+        return next((x.root for x in self.loops if x.kind == "vectorize"), None)
+
+    @cached_property
+    def tile(self) -> tuple[int, int]:
+        """Rows and vectors of the register tile."""
+        parallel = {a.name for a in self.c.parallel}
+        unrolled = [k for k in self.levels[:-1] if self.kind(k) == "unroll"]
+        mine = [k for k in unrolled if self.loops[k].root in parallel]
+        across = [k for k in mine if self.loops[k].root == self.lane_root]
+        total = prod(self.trips(k) for k in mine)
+        vectors = prod(self.trips(k) for k in across)
+        return total // vectors, vectors
+
+    def lanes_used(self, lanes: int) -> float:
+        extent = self.extents[self.lane_root] if self.lane_root else 1
+        return extent / (ceil(extent / lanes) * lanes)
+
+    @property
+    def flops(self) -> int:
+        return 2 * prod(self.extents.values())
