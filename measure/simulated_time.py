@@ -137,7 +137,9 @@ def is_gathered(nest: LoopNest, s: StageNest, load: Load) -> bool:
     if root is None or root not in load.axes or nest.producer(load.tensor) is not None:
         return False
     strides = nest.compute.tensor(load.tensor).strides
-    return sum(e.coefficients.get(root, 0) * n for e, n in zip(load.index, strides, strict=True)) != 1
+    return (
+        sum(e.coefficients.get(root, 0) * n for e, n in zip(load.index, strides, strict=True)) != 1
+    )
 
 
 def transfer_cycles(nest: LoopNest, s: StageNest, chain: list[Level]) -> float:

@@ -6,6 +6,7 @@ keeps its numbers when its sketch changes.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -40,7 +41,7 @@ class Knobs:
     orders: dict[str, NDArray[np.int64]]
     """For each kind of order: rows of axis numbers, outermost first."""
 
-    @property
+    @cached_property
     def counts(self) -> NDArray[np.int32]:
         return np.array([len(k.values) for k in self.knobs], dtype=np.int32)
 
@@ -58,6 +59,25 @@ class Knobs:
         for n, column in enumerate(columns):
             result[:, n] = np.asarray(self.knobs[column].values)[positions[:, column]]
         return result
+
+    @cached_property
+    def _table(self) -> NDArray[np.int64]:
+        """`(knobs, longest)`: the values of each knob, then more than any value."""
+        table = np.full((len(self.knobs), max(self.counts)), np.iinfo(np.int64).max)
+        for row, knob in zip(table, self.knobs, strict=True):
+            row[: len(knob.values)] = knob.values
+        return table
+
+    def at(self, knobs: NDArray[np.int64], positions: NDArray[np.int32]) -> NDArray[np.int64]:
+        """`(n,)`: what each of the named knobs means at its position."""
+        values: NDArray[np.int64] = self._table[knobs, positions]
+        return values
+
+    def nearest(self, knobs: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`(n,)`: where a knob first reaches a value, or its last position where none does."""
+        reached = np.count_nonzero(self._table[knobs] < values[:, None], axis=1)
+        places: NDArray[np.int64] = np.minimum(reached, self.counts[knobs] - 1)
+        return places
 
 
 def knobs_of(

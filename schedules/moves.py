@@ -13,6 +13,9 @@ ROUNDS = 6
 MOVES = np.array([0.35, 0.2, 0.2, 0.15, 0.1])
 """Shares of moves: a knob drawn anew, a knob moved by one, another register tile, trips passed
 between levels, another sketch."""
+SWAP = 0
+FACTORS = np.array([2, 3, 4, 7, SWAP])
+"""By which one level of an axis gets larger and another smaller; or the two are swapped."""
 
 
 def moved(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
@@ -40,27 +43,22 @@ def _changed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> C
     near = result[rows[1], 1 + column[rows[1]]] + step
     result[rows[1], 1 + column[rows[1]]] = np.clip(near, 0, counts[column[rows[1]]] - 1)
     result[rows[2]] = space.with_tiles(result[rows[2]], rng)
-    result[rows[3]] = _passed(space, result[rows[3]], rng)
+    result[rows[3]] = passed(space, result[rows[3]], rng)
     result[rows[4], 0] = rng.integers(len(space.sketches), size=len(rows[4]))
     return result
 
 
-def _passed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
-    """Makes one level of an axis larger by what it takes from another."""
-    columns = [space.knobs.columns(kind) for kind in ("register", "block", "group")]
-    axis = rng.integers(len(columns[0]), size=len(configs))
+def passed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+    """Makes one level of an axis larger by what it takes from another, or swaps the two."""
+    levels = np.array([space.knobs.columns(kind) for kind in ("register", "block", "group")])
+    rows, axis = np.arange(len(configs)), rng.integers(levels.shape[1], size=len(configs))
     order = rng.permuted(np.tile(np.arange(3), (len(configs), 1)), axis=1)
-    factor = rng.choice([2, 3, 4, 7], size=len(configs))
-    table = np.array(columns)
-    for row, (a, (giver, taker, _), f) in enumerate(zip(axis, order, factor, strict=True)):
-        _pass(space, configs[row], int(table[giver, a]), int(table[taker, a]), int(f))
+    giver, taker = levels[order[:, 0], axis], levels[order[:, 1], axis]
+    factor = rng.choice(FACTORS, size=len(configs))
+    given, taken = (space.knobs.at(c, configs[rows, 1 + c]) for c in (giver, taker))
+    swaps = factor == SWAP
+    less = np.where(swaps, taken, np.maximum(1, given // np.maximum(1, factor)))
+    more = np.where(swaps, given, taken * factor)
+    configs[rows, 1 + giver] = space.knobs.nearest(giver, less)
+    configs[rows, 1 + taker] = space.knobs.nearest(taker, more)
     return configs
-
-
-def _pass(space: "CpuSpace", config: Configs, giver: int, taker: int, factor: int) -> None:
-    given, taken = space.knobs.knobs[giver].values, space.knobs.knobs[taker].values
-    less = max(1, given[config[1 + giver]] // factor)
-    more = taken[config[1 + taker]] * factor
-    config[1 + giver] = int(np.searchsorted(given, less))
-    config[1 + taker] = min(int(np.searchsorted(taken, more)), len(taken) - 1)
-    config[1 + giver] = min(int(config[1 + giver]), len(given) - 1)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ TILE = {"i0": 6, "i1": 2}
 """12 vectors of sums, 6 broadcasts and 2 vectors loaded a step."""
 
 
-def nest(case: Case = SMALL, threads: int = 2, **numbers: dict[str, int]) -> LoopNest:
+def nest(case: Case = SMALL, threads: int = 2, **numbers: Any) -> LoopNest:
     target = replace(ZNVER4, threads=threads)
     return replay(case.compute, tiled(case, target, **numbers), target)
 
@@ -43,7 +44,7 @@ def device(**options: float) -> SimulatedDevice:
     return SimulatedDevice(ZNVER4, **options)  # type: ignore[arg-type]
 
 
-def candidate(case: Case = SMALL, **numbers: dict[str, int]) -> Candidate:
+def candidate(case: Case = SMALL, **numbers: Any) -> Candidate:
     return Candidate(case.kernel, tiled(case, ZNVER4, **numbers))
 
 
