@@ -16,11 +16,10 @@
 %Version = type { i64, ptr, i32, i32 }                                              ; major, minor
 %Metadata = type { i64, %Version, i32 }                                             ; version, traits
 %Api = type { i64, ptr, %Version, ptr, [18 x ptr] }                                 ; version, internal, functions
-; functions: 0 Error_Create, 2 Error_Destroy, 7 State_Set, 8 State_Get, 11 ThreadPool_Schedule, 12 ThreadPool_NumThreads
+; functions: 0 Error_Create, 2 Error_Destroy, 7 State_Set, 8 State_Get, 12 ThreadPool_NumThreads
 %ErrorCreate = type { i64, ptr, ptr, i32 }                                          ; message, code
 %ErrorDestroy = type { i64, ptr, ptr }                                              ; error
 %State = type { i64, ptr, ptr, i32, ptr, ptr }                                      ; ctx, stage, type id, state
-%Schedule = type { i64, ptr, ptr, ptr, ptr }                                        ; ctx, task, data
 %NumThreads = type { i64, ptr, ptr, ptr }                                           ; ctx, where to write
 %TypeInfo = type { i64, ptr, ptr }                                                  ; deleter
 
@@ -31,7 +30,7 @@
 %Packed = type { i64, i64 }                           ; argument, bytes
 %Instance = type { ptr, i64 }                         ; slot, bytes of the scratch result (0: there is none)
 %Call = type { ptr, ptr, ptr, ptr }                   ; args, results, scratch, host
-%Host = type { ptr, i32, ptr, ptr }                   ; parallel_for, threads; XLA's api and context
+%Host = type { ptr, i32, ptr }                        ; parallel_for, threads, crew
 
 @slots = internal global ptr null                     ; list of all slots; they are never freed
 @hlotune_state_type = global i64 0                    ; XLA writes the id of our state's type here
@@ -39,7 +38,7 @@
 
 @name_key = internal constant [3 x i8] c"key"
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
-; dispatcher.py adds the messages @no_key ... @bad_status, @pause for the processor, and pool.ll
+; dispatcher.py adds the messages @no_key ... @bad_status, @pause and @processor, and pool.ll
 
 declare ptr @malloc(i64)
 declare void @free(ptr)

@@ -5,9 +5,9 @@ in every process; when XLA loads the program, the handler looks the key up once 
 slot.  `bind` decides, at any time, what machine code a slot runs, so that one compiled program
 can run one candidate after another.  The handlers are in `dispatcher.ll`, loops in `pool.ll`.
 
-Loops of a kernel run in XLA's own thread pool, over as many threads as the kernel was built for
-and the pool has: one contiguous range a thread, the caller's first, the same way in every loop.
-No loop waits for a thread that has not started: the caller takes its range instead.
+Loops of a kernel run on threads of our own, one bound to each processor (`crew.py`), over as many
+as the kernel was built for and XLA's pool has: one contiguous range a thread, the same way in every
+loop.  No loop waits for a thread that has not started: the caller takes its range instead.
 
 Scratch is a result of the custom call that nobody reads: XLA allocates it, and calls that run at
 the same time get different ones.
@@ -15,6 +15,7 @@ the same time get different ones.
 
 import ctypes
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,7 @@ from typing import Any, cast
 import jax
 
 from hlotune.codegen.compile import compile_for_process
+from hlotune.codegen.crew import Crew, processors, start
 from hlotune.codegen.loader import KERNEL, Library, Loaded
 from hlotune.hlo.graph import TensorType
 
@@ -48,6 +50,7 @@ _MESSAGES = {
 _EXPORTS = (
     "hlotune_instantiate", "hlotune_execute", "hlotune_link", "hlotune_swap", "hlotune_empty",
     "hlotune_state_type", "hlotune_state_info", "hlotune_parallel_for", "hlotune_threads",
+    "hlotune_crew", "hlotune_work", "hlotune_serve",
 )  # fmt: skip
 _PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}
 
@@ -147,6 +150,7 @@ def ensure_registered() -> None:
 
 @cache
 def _register() -> None:
+    _start_crew()
     pycapsule = cast(Callable[[ctypes.c_void_p], Any], jax.ffi.pycapsule)
 
     def capsule(name: str) -> Any:
@@ -165,9 +169,20 @@ def _register() -> None:
 
 
 @cache
+def _start_crew() -> Crew:
+    crew = Crew(processors())
+    put = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    put(_library().address("hlotune_crew"))(crew.workers, crew.count)
+    start(crew, _library().address("hlotune_work"))
+    return crew
+
+
+@cache
 def _library() -> Library:
     files = (Path(__file__).with_name(f) for f in ("dispatcher.ll", "pool.ll"))
-    text = "\n".join([_messages(), _pause(), *(f.read_text(encoding="utf-8") for f in files)])
+    text = "\n".join(
+        [_messages(), _pause(), _processor(), *(f.read_text(encoding="utf-8") for f in files)]
+    )
     return Library(compile_for_process(text, "dispatcher"), _EXPORTS, "dispatcher")
 
 
@@ -184,6 +199,16 @@ def _pause() -> str:
     return (
         f'define internal void @pause() {{\n  call void asm sideeffect "{instruction}", ""()\n'
         "  ret void\n}"
+    )
+
+
+def _processor() -> str:
+    """Which processor the calling thread is on; -1 where the system does not tell."""
+    if sys.platform != "linux":
+        return "define internal i32 @processor() {\n  ret i32 -1\n}"
+    return (
+        "declare i32 @sched_getcpu()\ndefine internal i32 @processor() {\n"
+        "  %processor = call i32 @sched_getcpu()\n  ret i32 %processor\n}"
     )
 
 

@@ -1,26 +1,46 @@
-; The host of kernels that XLA calls: its thread pool.  Types and XLA's functions are those of dispatcher.ll.
+; The host of kernels that XLA calls: threads of our own, one bound to each processor.
+;
+; XLA's pool will not do: the system wakes its threads on any processor, and as often as not on that of the caller, or
+; leaves them in line behind a thread that spins.  Then a loop of two threads takes as long as on one.  A thread that
+; is bound to a processor can only wake there, and the caller knows its own.  Types and XLA's functions are those of
+; dispatcher.ll; crew.py makes the threads.
 
+%Crew = type { ptr, i64 }                             ; workers, how many: those of kernels that XLA calls in @crew
+%Worker = type { ptr, i32, i32, i32, i32, [32 x i8], [72 x i8] } ; mail, asleep, processor, callers here, -, semaphore
 %Job = type { i64, i64, ptr, ptr, i64, i64, [0 x %Range] } ; references, ranges not done, body, data, n, ranges
 %Range = type { i64, ptr, i64 }                       ; claimed, job, which
 
+@crew = internal global %Crew zeroinitializer
+
 declare i32 @sched_yield()
+declare i32 @sem_init(ptr, i32, i32)
+declare i32 @sem_wait(ptr)
+declare i32 @sem_post(ptr)
 declare i64 @llvm.smin.i64(i64, i64)
+
+define void @hlotune_crew(ptr %workers, i64 %count) { ; before any kernel runs
+  %count_at = getelementptr %Crew, ptr @crew, i32 0, i32 1
+  store ptr %workers, ptr @crew
+  store i64 %count, ptr %count_at
+  ret void
+}
 
 define internal void @fill_host(ptr %frame, ptr %binding, ptr %host) {
   %api_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 2
   %api = load ptr, ptr %api_at
   %context = call ptr @context(ptr %frame)
   %limit_at = getelementptr %Binding, ptr %binding, i32 0, i32 1
-  %limit = load i64, ptr %limit_at
+  %of_kernel = load i64, ptr %limit_at
+  %count_at = getelementptr %Crew, ptr @crew, i32 0, i32 1
+  %count = load i64, ptr %count_at
+  %limit = call i64 @llvm.smin.i64(i64 %of_kernel, i64 %count)
   %threads = call i64 @hlotune_threads(ptr %api, ptr %context, i64 %limit)
   %threads_32 = trunc i64 %threads to i32
   %threads_at = getelementptr %Host, ptr %host, i32 0, i32 1
-  %host_api_at = getelementptr %Host, ptr %host, i32 0, i32 2
-  %host_context_at = getelementptr %Host, ptr %host, i32 0, i32 3
+  %crew_at = getelementptr %Host, ptr %host, i32 0, i32 2
   store ptr @hlotune_parallel_for, ptr %host
   store i32 %threads_32, ptr %threads_at
-  store ptr %api, ptr %host_api_at
-  store ptr %context, ptr %host_context_at
+  store ptr @crew, ptr %crew_at
   ret void
 }
 
@@ -51,11 +71,11 @@ one:
   ret i64 1
 }
 
-; [0, n) in as many contiguous ranges as there are threads, the same way in every loop, so that a row of the data stays
-; with one core from kernel to kernel.  The caller runs range 0; range i is a task of the pool.  Whoever claims a range
-; first runs it whole: when the caller is done with its own it takes those whose task has not started (the pool may be
-; busy, or asleep), and waits only for those that run.  The job is on the heap and counts its users, since a task may
-; start after the loop has returned; it then finds its range claimed.
+; [0, n) in as many contiguous ranges as there are threads, the same way in every loop, and range i on the processor of
+; worker i, so that a row of the data stays with one core from kernel to kernel.  The caller runs the range of its own
+; processor, the first where it has none, and mails the others.  Whoever claims a range first runs it whole: when the
+; caller is done with its own it takes those that nobody has begun, and waits only for those that run.  The job is on
+; the heap and counts its users, since mail may be read after the loop has returned; the range is claimed by then.
 define void @hlotune_parallel_for(ptr %host, i64 %n, ptr %body, ptr %data) {
   %threads_at = getelementptr %Host, ptr %host, i32 0, i32 1
   %threads = load i32, ptr %threads_at
@@ -70,15 +90,73 @@ inline:
   call void %body(ptr %data, i64 0, i64 %n, i64 0)
   ret void
 start:
+  %crew_at = getelementptr %Host, ptr %host, i32 0, i32 2
+  %crew = load ptr, ptr %crew_at
+  %here = call ptr @worker_here(ptr %crew)
+  call void @count_caller(ptr %here, i32 1)
+  %own = call i64 @own_range(ptr %crew, ptr %here, i64 %ranges)
   %job = call ptr @make_job(i64 %n, i64 %ranges, ptr %body, ptr %data)
-  call void @schedule_all(ptr %host, ptr %job, i64 %ranges)
-  call void @run_range(ptr %job, i64 0, i64 0)
+  call void @mail_all(ptr %crew, ptr %job, i64 %ranges, i64 %own)
+  call void @claim_and_run(ptr %job, i64 %own)
   call void @take_unstarted(ptr %job, i64 %ranges)
   call void @wait(ptr %job)
+  call void @count_caller(ptr %here, i32 -1)
   call void @drop(ptr %job)
   ret void
 done:
   ret void
+}
+
+define internal ptr @worker_here(ptr %crew) {         ; the worker on this processor, or null
+entry:
+  %count_at = getelementptr %Crew, ptr %crew, i32 0, i32 1
+  %workers = load ptr, ptr %crew
+  %count = load i64, ptr %count_at
+  %processor = call i32 @processor()
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %look ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %none
+look:
+  %worker = getelementptr %Worker, ptr %workers, i64 %i
+  %its_at = getelementptr %Worker, ptr %worker, i32 0, i32 2
+  %its = load i32, ptr %its_at
+  %next = add i64 %i, 1
+  %same = icmp eq i32 %its, %processor
+  br i1 %same, label %found, label %check
+found:
+  ret ptr %worker
+none:
+  ret ptr null
+}
+
+define internal void @count_caller(ptr %here, i32 %change) {
+  %some = icmp ne ptr %here, null
+  br i1 %some, label %count, label %done
+count:
+  %callers_at = getelementptr %Worker, ptr %here, i32 0, i32 3
+  %before = atomicrmw add ptr %callers_at, i32 %change seq_cst
+  br label %done
+done:
+  ret void
+}
+
+define internal i64 @own_range(ptr %crew, ptr %here, i64 %ranges) {
+  %some = icmp ne ptr %here, null
+  br i1 %some, label %locate, label %first
+locate:
+  %workers = load ptr, ptr %crew
+  %a = ptrtoint ptr %here to i64
+  %b = ptrtoint ptr %workers to i64
+  %bytes = sub i64 %a, %b
+  %position = udiv i64 %bytes, 128
+  %has_one = icmp slt i64 %position, %ranges
+  br i1 %has_one, label %own, label %first
+own:
+  ret i64 %position
+first:
+  ret i64 0
 }
 
 define internal ptr @make_job(i64 %n, i64 %ranges, ptr %body, ptr %data) {
@@ -91,9 +169,8 @@ entry:
   %data_at = getelementptr %Job, ptr %job, i32 0, i32 3
   %n_at = getelementptr %Job, ptr %job, i32 0, i32 4
   %ranges_at = getelementptr %Job, ptr %job, i32 0, i32 5
-  %others = add i64 %ranges, -1
-  store i64 %ranges, ptr %job                          ; users: the caller, and a task for each other range
-  store i64 %others, ptr %not_done_at
+  store i64 1, ptr %job                                ; users: the caller, and later each range in the mail
+  store i64 %ranges, ptr %not_done_at
   store ptr %body, ptr %body_at
   store ptr %data, ptr %data_at
   store i64 %n, ptr %n_at
@@ -114,68 +191,136 @@ done:
   ret ptr %job
 }
 
-define internal void @schedule_all(ptr %host, ptr %job, i64 %ranges) {
+define internal void @mail_all(ptr %crew, ptr %job, i64 %ranges, i64 %own) {
 entry:
-  %api_at = getelementptr %Host, ptr %host, i32 0, i32 2
-  %context_at = getelementptr %Host, ptr %host, i32 0, i32 3
-  %api = load ptr, ptr %api_at
-  %context = load ptr, ptr %context_at
-  %schedule = call ptr @api_function(ptr %api, i64 11)
-  %arguments = alloca %Schedule
-  store %Schedule { i64 40, ptr null, ptr null, ptr @task, ptr null }, ptr %arguments
-  %its_context_at = getelementptr %Schedule, ptr %arguments, i32 0, i32 2
-  %data_at = getelementptr %Schedule, ptr %arguments, i32 0, i32 4
-  store ptr %context, ptr %its_context_at
-  br label %next
-next:
-  %i = phi i64 [ 1, %entry ], [ %following, %scheduled ]
-  %range = getelementptr %Job, ptr %job, i32 0, i32 6, i64 %i
-  store ptr %range, ptr %data_at
-  %error = call ptr %schedule(ptr %arguments)
-  %bad = icmp ne ptr %error, null
-  br i1 %bad, label %no_pool, label %scheduled
-no_pool:                                              ; then the caller takes the range
-  call void @discard(ptr %api, ptr %error)
-  call void @drop(ptr %job)
-  br label %scheduled
-scheduled:
-  %following = add i64 %i, 1
-  %more = icmp slt i64 %following, %ranges
-  br i1 %more, label %next, label %done
+  %count_at = getelementptr %Crew, ptr %crew, i32 0, i32 1
+  %workers = load ptr, ptr %crew
+  %count = load i64, ptr %count_at
+  %end = call i64 @llvm.smin.i64(i64 %ranges, i64 %count)
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %following ]
+  %more = icmp slt i64 %i, %end
+  br i1 %more, label %look, label %done
+look:
+  %is_own = icmp eq i64 %i, %own
+  br i1 %is_own, label %following, label %mail
+mail:
+  %worker = getelementptr %Worker, ptr %workers, i64 %i
+  call void @mail(ptr %worker, ptr %job, i64 %i)
+  br label %following
+following:
+  %next = add i64 %i, 1
+  br label %check
 done:
   ret void
 }
 
-define internal void @task(ptr %range) {              ; runs in the pool
+; To a worker on whose processor no loop is called now, and who has no mail; else the range is left to the caller.
+define internal void @mail(ptr %worker, ptr %job, i64 %which) {
+  %callers_at = getelementptr %Worker, ptr %worker, i32 0, i32 3
+  %callers = load atomic i32, ptr %callers_at monotonic, align 4
+  %free = icmp eq i32 %callers, 0
+  br i1 %free, label %post, label %done
+post:
+  %range = getelementptr %Job, ptr %job, i32 0, i32 6, i64 %which
+  %users = atomicrmw add ptr %job, i64 1 monotonic
+  %exchange = cmpxchg ptr %worker, ptr null, ptr %range seq_cst monotonic
+  %posted = extractvalue { ptr, i1 } %exchange, 1
+  br i1 %posted, label %wake, label %take_back
+take_back:
+  call void @drop(ptr %job)
+  ret void
+wake:
+  %asleep_at = getelementptr %Worker, ptr %worker, i32 0, i32 1
+  %was = atomicrmw xchg ptr %asleep_at, i32 0 seq_cst
+  %asleep = icmp ne i32 %was, 0
+  br i1 %asleep, label %ring, label %done
+ring:
+  %semaphore = getelementptr %Worker, ptr %worker, i32 0, i32 5
+  %rung = call i32 @sem_post(ptr %semaphore)
+  br label %done
+done:
+  ret void
+}
+
+define void @hlotune_work(ptr %worker) {              ; the life of a worker: never returns
+entry:
+  %semaphore = getelementptr %Worker, ptr %worker, i32 0, i32 5
+  %made = call i32 @sem_init(ptr %semaphore, i32 0, i32 0)
+  br label %look
+look:
+  %spins = phi i64 [ 0, %entry ], [ 0, %serve ], [ %next, %spin ], [ 0, %sleep ]
+  %mail = load atomic ptr, ptr %worker acquire, align 8
+  %some = icmp ne ptr %mail, null
+  br i1 %some, label %serve, label %spin
+serve:
+  call void @hlotune_serve(ptr %worker)
+  br label %look
+spin:                                                 ; some 50 us, which bridges the gap between two kernels
+  call void @pause()
+  %next = add i64 %spins, 1
+  %long = icmp sgt i64 %next, 2048
+  br i1 %long, label %sleep, label %look
+sleep:
+  call void @sleep(ptr %worker, ptr %semaphore)
+  br label %look
+}
+
+; Mail that comes after the worker says that it sleeps rings; mail that came before is seen here.
+define internal void @sleep(ptr %worker, ptr %semaphore) {
+  %asleep_at = getelementptr %Worker, ptr %worker, i32 0, i32 1
+  %before = atomicrmw xchg ptr %asleep_at, i32 1 seq_cst
+  %mail = load atomic ptr, ptr %worker seq_cst, align 8
+  %some = icmp ne ptr %mail, null
+  br i1 %some, label %stay, label %rest
+stay:
+  %was = atomicrmw xchg ptr %asleep_at, i32 0 seq_cst
+  %rings = icmp eq i32 %was, 0                        ; somebody rings, or has: the ring must not be left over
+  br i1 %rings, label %rest, label %done
+rest:
+  %woken = call i32 @sem_wait(ptr %semaphore)
+  br label %done
+done:
+  ret void
+}
+
+define void @hlotune_serve(ptr %worker) {             ; does what is in the mail, if anything
+  %range = atomicrmw xchg ptr %worker, ptr null acq_rel
+  %some = icmp ne ptr %range, null
+  br i1 %some, label %run, label %done
+run:
   %job_at = getelementptr %Range, ptr %range, i32 0, i32 1
   %which_at = getelementptr %Range, ptr %range, i32 0, i32 2
   %job = load ptr, ptr %job_at
   %which = load i64, ptr %which_at
-  call void @claim_and_run(ptr %job, i64 %which, i64 %which)
+  call void @claim_and_run(ptr %job, i64 %which)
   call void @drop(ptr %job)
+  br label %done
+done:
   ret void
 }
 
-define internal void @take_unstarted(ptr %job, i64 %ranges) { ; from the end: the pool starts at the beginning
+define internal void @take_unstarted(ptr %job, i64 %ranges) { ; from the end: the mail went out from the beginning
 entry:
   br label %next
 next:
   %above = phi i64 [ %ranges, %entry ], [ %i, %next ]
   %i = add i64 %above, -1
-  call void @claim_and_run(ptr %job, i64 %i, i64 0)
-  %more = icmp sgt i64 %i, 1
+  call void @claim_and_run(ptr %job, i64 %i)
+  %more = icmp sgt i64 %i, 0
   br i1 %more, label %next, label %done
 done:
   ret void
 }
 
-define internal void @claim_and_run(ptr %job, i64 %which, i64 %slot) {
+define internal void @claim_and_run(ptr %job, i64 %which) {
   %claimed_at = getelementptr %Job, ptr %job, i32 0, i32 6, i64 %which, i32 0
   %exchange = cmpxchg ptr %claimed_at, i64 0, i64 1 acq_rel acquire
   %ours = extractvalue { i64, i1 } %exchange, 1
   br i1 %ours, label %run, label %done
 run:
-  call void @run_range(ptr %job, i64 %which, i64 %slot)
+  call void @run_range(ptr %job, i64 %which)
   %not_done_at = getelementptr %Job, ptr %job, i32 0, i32 1
   %before = atomicrmw sub ptr %not_done_at, i64 1 release
   br label %done
@@ -183,7 +328,7 @@ done:
   ret void
 }
 
-define internal void @run_range(ptr %job, i64 %which, i64 %slot) {
+define internal void @run_range(ptr %job, i64 %which) {
   %body_at = getelementptr %Job, ptr %job, i32 0, i32 2
   %data_at = getelementptr %Job, ptr %job, i32 0, i32 3
   %n_at = getelementptr %Job, ptr %job, i32 0, i32 4
@@ -195,7 +340,7 @@ define internal void @run_range(ptr %job, i64 %which, i64 %slot) {
   %following = add i64 %which, 1
   %begin = call i64 @bound(i64 %n, i64 %ranges, i64 %which)
   %end = call i64 @bound(i64 %n, i64 %ranges, i64 %following)
-  call void %body(ptr %data, i64 %begin, i64 %end, i64 %slot)
+  call void %body(ptr %data, i64 %begin, i64 %end, i64 %which)
   ret void
 }
 

@@ -1,6 +1,7 @@
 """The version of our code generation.
 
-Raise it when a schedule may compile to other machine code than before: times are kept under it.
+Raise it when a schedule may compile to other machine code than before, or is run
+otherwise: times are kept under it.
 """
 
-CODEGEN_VERSION = "2"
+CODEGEN_VERSION = "3"
