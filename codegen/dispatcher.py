@@ -27,7 +27,7 @@ import jax
 
 from hlotune.codegen.compile import compile_for_process
 from hlotune.codegen.crew import Crew, processors, start
-from hlotune.codegen.loader import KERNEL, Library, Loaded
+from hlotune.codegen.loader import KERNEL, Host, Library, Loaded
 from hlotune.hlo.graph import TensorType
 
 TARGET = "hlotune_call"
@@ -166,6 +166,12 @@ def _register() -> None:
         platform="cpu",
     )
     jax.ffi.register_ffi_target(TARGET, stages, platform="cpu")
+
+
+def crew_host() -> Host:
+    """The threads on which kernels run that XLA calls, for direct calls."""
+    crew = _start_crew()
+    return Host(_library().address("hlotune_parallel_for"), crew.count, crew)
 
 
 @cache

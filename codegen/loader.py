@@ -31,7 +31,7 @@ class Host:
     """Address of the function."""
     threads: int
     """Bodies that may run at the same time; slots are below it."""
-    state: ctypes.c_uint64
+    state: ctypes.c_uint64 | ctypes.Structure
     """Memory of the host's own, kept over calls."""
 
     def head(self, threads: int) -> HostHead:

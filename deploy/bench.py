@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -21,8 +22,11 @@ from hlotune.hlo.callable import cpu, jitted
 from hlotune.hlo.program import Program
 from hlotune.measure.affinity import pinned
 from hlotune.measure.comparison import Ratio, ratio
+from hlotune.measure.probe import Probe
 from hlotune.measure.sharing import alone
+from hlotune.measure.timing import steady
 from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.target import Target
 
 WARM_CALLS = 3
 SAMPLE_S = 1e-3
@@ -125,7 +129,7 @@ def bench(
     default = jitted(program)
     inputs, random = tame_inputs(program, default, seed)
     accuracy = checked(program, tuned, default, [inputs, random])
-    timer = Timer(program, inputs, tuned.target.threads, time.monotonic() + limit_s)
+    timer = Timer(program, inputs, tuned.target, time.monotonic() + limit_s)
     calls, default_s, tuned_s = timer.paired(default, tuned, pairs)
     result = BenchResult(
         program=program.name,
@@ -196,8 +200,9 @@ def _shortfalls(
 class Timer:
     """Times functions of one program on the same arguments, on the device, until a deadline."""
 
-    def __init__(self, program: Program, inputs: Inputs, threads: int, deadline: float) -> None:
-        self.program, self.threads, self.deadline = program, threads, deadline
+    def __init__(self, program: Program, inputs: Inputs, target: Target, deadline: float) -> None:
+        self.program, self.threads, self.deadline = program, target.threads, deadline
+        self.apart = Probe(target).apart
         with jax.enable_x64(True), jax.default_device(cpu()):
             self.values = [jax.device_put(v) for v in inputs.values]
 
@@ -222,7 +227,7 @@ class Timer:
             if self.is_over and pair >= FEWEST_PAIRS:
                 break
             for k in (0, 1) if pair % 2 == 0 else (1, 0):
-                samples[k].append(self.sample(both[k], calls))
+                samples[k].append(steady(partial(self.sample, both[k], calls), self.apart))
         return calls, tuple(samples[0]), tuple(samples[1])
 
     def sample(self, function: Function, calls: int) -> float:

@@ -11,9 +11,10 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
 from hlotune.measure.channel import Message
 from hlotune.measure.peaks import host_properties
+from hlotune.measure.probe import Probe
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Subject, interleaved, sampled
+from hlotune.measure.timing import Apart, Subject, interleaved, sampled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import verify
 from hlotune.measure.wire import from_outcome, to_target
@@ -78,7 +79,9 @@ def _measure(request: Message) -> Message:
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     subject = bench.candidate(Built.from_bytes(request.blob))
     found = Measurement(
-        samples_s=sampled(subject, clock=header["clock"], best_s=header["best_s"]),
+        samples_s=sampled(
+            subject, clock=header["clock"], best_s=header["best_s"], apart=_apart(target)
+        ),
         clock=header["clock"],
         cache=header["cache"],
         numerics=checked.header["numerics"],
@@ -89,8 +92,10 @@ def _measure(request: Message) -> Message:
 
 def _default(request: Message) -> Message:
     header = request.header
-    bench = _bench(Kernel(header["kernel"]), _settled(header), header["cache"])
-    forms = [sampled(form, clock=header["clock"]) for form in bench.default()]
+    target = _settled(header)
+    bench = _bench(Kernel(header["kernel"]), target, header["cache"])
+    clock, apart = header["clock"], _apart(target)
+    forms = [sampled(form, clock=clock, apart=apart) for form in bench.default()]
     samples = min(forms, key=lambda s: sorted(s)[len(s) // 2])
     found = Measurement(
         samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
@@ -101,19 +106,22 @@ def _default(request: Message) -> Message:
 def _compare(request: Message) -> Message:
     """Samples of the default and of each candidate, in rounds."""
     header = request.header
-    bench = _bench(Kernel(header["kernel"]), _settled(header), header["cache"])
-    subjects = [_better(bench.default()), *_candidates(bench, header["sizes"], request.blob)]
+    target = _settled(header)
+    bench = _bench(Kernel(header["kernel"]), target, header["cache"])
+    apart = _apart(target)
+    default = _better(bench.default(), apart)
     samples = interleaved(
-        subjects, pairs=header["pairs"], limit_s=header["limit_s"], clock=header["clock"]
-    )
+        [default, *_candidates(bench, header["sizes"], request.blob)],
+        pairs=header["pairs"], limit_s=header["limit_s"], clock=header["clock"], apart=apart,
+    )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
 
 
-def _better(forms: tuple[Subject, ...]) -> Subject:
+def _better(forms: tuple[Subject, ...], apart: Apart) -> Subject:
     """The default's form with the least median, by a few calls in turns."""
     if len(forms) == 1:
         return forms[0]
-    samples = interleaved(forms, pairs=7, limit_s=0.3)
+    samples = interleaved(forms, pairs=7, limit_s=0.3, apart=apart)
     return forms[min(range(len(forms)), key=lambda i: sorted(samples[i])[len(samples[i]) // 2])]
 
 
@@ -138,6 +146,11 @@ def _bind_to_processors(threads: int) -> None:
     host_target(threads)  # raises where there are not so many
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+@cache
+def _apart(target: Target) -> Apart:
+    return Probe(target).apart
 
 
 @lru_cache(maxsize=2)

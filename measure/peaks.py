@@ -17,7 +17,8 @@ import numpy as np
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
-from hlotune.codegen.hosts import serial, threaded
+from hlotune.codegen.dispatcher import crew_host
+from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import KERNEL, Host, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.targets import require_host
@@ -27,7 +28,7 @@ CHAINS = 12
 """Independent chains: more than latency times units, and with operands fewer than 16 registers."""
 
 _RUN_S = 0.02
-_RUNS = 4
+_RUNS = 10
 _LLVM_TYPES = {"f64": "double", "f32": "float"}
 _BITS = {"f64": 64, "f32": 32}
 
@@ -54,7 +55,7 @@ def host_properties(target: Target) -> Properties:
     Raises TargetError where the target is not this machine.
     """
     require_host(target.fingerprint)
-    hosts = threaded(target.threads) if target.threads > 1 else serial()
+    hosts = crew_host() if target.threads > 1 else serial()
     flops = {dtype: _rate(multiply_add_loop(dtype, target), target, hosts) for dtype in _LLVM_TYPES}
     if "avx512bf16" in target.features:
         flops["bf16"] = _rate(_bfloat_dots(), target, hosts)

@@ -4,6 +4,8 @@ A `Clock` makes one blocking call and gives its seconds; caches and thread pool 
 state before it, outside of what it times.  The *call* clock is that.  The *kernel* clock takes
 off the call of an empty kernel with the same operands, measured beside it: a sample is the median
 of a few calls less the median of as many empty ones.
+
+Where a host can take cores away (`probe.py`), samples are taken while each thread has its own.
 """
 
 import time
@@ -15,6 +17,9 @@ from statistics import median
 from hlotune.measure.trial import Clock as ClockName
 
 Clock = Callable[[], float]
+
+Apart = Callable[[], bool]
+"""Whether each thread has a core to itself just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,44 @@ class Effort:
 DEFAULT_EFFORT = Effort()
 
 
+_SETTLING_S = 0.3
+"""Longest wait for the threads to come apart; the host needs less than a tenth of a second."""
+
+_TRIES = 4
+"""Samples in place of one during which the threads came together."""
+
+
+def always_apart() -> bool:
+    """Of a machine that takes no cores away."""
+    return True
+
+
+def steady(sample: Clock, apart: Apart) -> float:
+    """A sample with each thread on a core of its own; any sample where that cannot be had."""
+    seconds = inf
+    for _ in range(_TRIES):
+        found = settled(apart)
+        seconds = sample()
+        if not found or apart():
+            break
+    return seconds
+
+
+def settled(apart: Apart) -> bool:
+    """Waits with all threads busy, since a host parts those, but puts sleeping ones together."""
+    end = time.perf_counter() + _SETTLING_S
+    while not (found := apart()) and time.perf_counter() < end:
+        pass
+    return found
+
+
 def sampled(
     subject: Subject,
     *,
     clock: ClockName = "kernel",
     best_s: float | None = None,
     effort: Effort = DEFAULT_EFFORT,
+    apart: Apart = always_apart,
 ) -> tuple[float, ...]:
     """Samples of one subject.  The first call warms up and is not counted.
 
@@ -76,10 +113,14 @@ def sampled(
     warm_s = subject.call()
     subject.empty()
     calls = calls_a_sample(min(warm_s, subject.call()), effort)
-    samples = [one_sample(subject, calls, clock)]
+
+    def sample() -> float:
+        return steady(lambda: one_sample(subject, calls, clock), apart)
+
+    samples = [sample()]
     limit_s = inf if best_s is None else effort.hopeless * best_s + _NOISE_S
     if limit_s < samples[0] < _CHEAP_S:
-        samples.append(one_sample(subject, calls, clock))
+        samples.append(sample())
     if min(samples) > limit_s:
         return tuple(samples)
     while len(samples) < effort.most_samples:
@@ -87,7 +128,7 @@ def sampled(
         enough = effort.least_samples if spent < 8 * effort.budget_s else 3
         if spent > effort.budget_s and len(samples) >= enough:
             break
-        samples.append(one_sample(subject, calls, clock))
+        samples.append(sample())
     return tuple(samples)
 
 
@@ -98,6 +139,7 @@ def interleaved(
     limit_s: float,
     clock: ClockName = "kernel",
     effort: Effort = DEFAULT_EFFORT,
+    apart: Apart = always_apart,
 ) -> tuple[tuple[float, ...], ...]:
     """Samples of several subjects, round by round; every other round goes through them backwards.
 
@@ -109,12 +151,16 @@ def interleaved(
         subject.call()
         subject.empty()
     calls = [calls_a_sample(subject.call(), effort) for subject in subjects]
+
+    def sample(i: int) -> float:
+        return steady(lambda: one_sample(subjects[i], calls[i], clock), apart)
+
     rounds: list[dict[int, float]] = []
     while len(rounds) < pairs:
         if time.perf_counter() - start > limit_s and len(rounds) >= 6:
             break
         order = range(len(subjects)) if len(rounds) % 2 == 0 else reversed(range(len(subjects)))
-        rounds.append({i: one_sample(subjects[i], calls[i], clock) for i in order})
+        rounds.append({i: sample(i) for i in order})
     return tuple(tuple(r[i] for r in rounds) for i in range(len(subjects)))
 
 

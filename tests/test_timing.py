@@ -6,6 +6,7 @@ from itertools import cycle
 
 import pytest
 
+from hlotune.measure import timing
 from hlotune.measure.comparison import Comparison, Ratio, interval_rank, ratio
 from hlotune.measure.timing import (
     RESOLUTION_S,
@@ -15,6 +16,8 @@ from hlotune.measure.timing import (
     interleaved,
     one_sample,
     sampled,
+    settled,
+    steady,
 )
 from hlotune.measure.trial import Failure, Measurement
 
@@ -41,6 +44,39 @@ def test_the_call_clock_takes_nothing_off_and_makes_no_empty_call() -> None:
 
 def test_a_sample_is_the_median_of_its_calls() -> None:
     assert one_sample(Subject(clock(1.0, 9.0, 1.0), clock(0.0)), 3) == 1.0
+
+
+def answers(*values: bool) -> Callable[[], bool]:
+    """The last one for ever."""
+    left = list(values)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_a_sample_waits_until_the_threads_are_apart() -> None:
+    apart = answers(False, False, True)
+    assert settled(apart)
+    assert steady(clock(1.0), apart) == 1.0
+
+
+def test_a_sample_during_which_threads_came_together_is_taken_again() -> None:
+    assert steady(clock(2.0, 1.0), answers(True, False, True, True)) == 1.0
+
+
+def test_where_threads_never_come_apart_the_first_sample_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing, "_SETTLING_S", 0.001)
+    assert steady(clock(2.0, 1.0), answers(False)) == 2.0
+
+
+def test_samples_and_rounds_are_all_taken_apart() -> None:
+    times = (1.0, 1.0, 2.0, 1.0)  # two warm calls, then the sample that is not steady
+    subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
+    one = Effort(least_samples=1, most_samples=1)
+    assert sampled(subject, effort=one, apart=answers(True, False, True)) == (1.0,)
+    subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
+    rounds = interleaved([subject], pairs=1, limit_s=9, apart=answers(True, False, True))
+    assert rounds == ((1.0,),)
 
 
 def test_a_kernel_never_takes_less_than_the_resolution() -> None:
