@@ -13,8 +13,7 @@ from hlotune.measure.trial import Trial
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import NoRecord, ScheduleError, UnsupportedKernel
 from hlotune.schedules.features import NAMES
-from hlotune.schedules.nest import initial
-from hlotune.schedules.replay import replay
+from hlotune.schedules.replay import replay, unscheduled
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs.database import Database, conditions
@@ -106,7 +105,7 @@ def timed(trial: Trial | None) -> Timed | None:
 
 
 def nest_by_step(compute: Compute, schedule: Schedule) -> list[tuple[str, str]]:
-    nest = initial(compute, host_target())
+    nest = unscheduled(compute, schedule.algorithm, host_target())
     nests = [("before any step", str(nest))]
     for step in schedule.steps:
         nest = step.apply(nest)

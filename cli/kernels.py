@@ -108,9 +108,9 @@ def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute import compute_of
     from hlotune.measure.targets import host_target
-    from hlotune.schedules.cpu import space_of
     from hlotune.schedules.errors import UnsupportedKernel
     from hlotune.schedules.flops import flops_of
+    from hlotune.schedules.spaces import space_of
 
     try:
         compute = compute_of(graph_of(kernel))

@@ -52,8 +52,10 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
 def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, point: Point) -> None:
     """Stores one element, or those lanes of a vector that are in use."""
     where, lane = [e.substitute(point.positions) for e in index], point.lane
+    if not _exists(f, place, where):
+        return
     if lane is None or lane.lanes == 1:
-        pointer = _pointer(f, place, where)
+        pointer = _kept_pointer(f, place, where)
         _write(f, to_memory(f, value), value.dtype, value.lanes, pointer)
         return
     value = splat(f, value, lane.lanes)
@@ -61,9 +63,10 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
     if _lane_stride(f, place, where, steps, lane) != 1:
         indices = _lane_indices(f, where, steps, (1,) * len(where), lane)
         pointers = _lane_pointers(f, place, indices, lane)
-        _masked_store(f, "scatter", name, pointers, lane, value.dtype)
+        mask = _lanes_that(f, _inside_result(f, place, where), lane)
+        _masked_store(f, "scatter", name, pointers, lane, value.dtype, mask)
         return
-    pointer = _pointer(f, place, where)
+    pointer = _kept_pointer(f, place, where)
     if lane.active == lane.lanes:
         _write(f, name, value.dtype, lane.lanes, pointer)
     elif lane.active == 1:
@@ -71,7 +74,35 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
         memory = vector(STORED[value.dtype], lane.lanes)
         _write(f, f.op(f"extractelement {memory} {name}, i32 0"), value.dtype, 1, pointer)
     else:
-        _masked_store(f, "store", name, pointer, lane, value.dtype)
+        _masked_store(f, "store", name, pointer, lane, value.dtype, _mask(lane))
+
+
+def _exists(f: Function, place: Place, where: list[Affine]) -> bool:
+    """Whether a store may lie inside at all."""
+    ranges = [(f.bounds(e), n) for e, n in zip(where, place.shape, strict=True)]
+    return not place.nowhere or all(high >= 0 and low < n for (low, high), n in ranges)
+
+
+def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:
+    """SSA name of "a checked store lies inside"; "" where that is certain."""
+    condition, depth = "", 0
+    for e, extent in zip(where, place.shape, strict=True):
+        low, high = f.bounds(e)
+        if not place.nowhere or (low >= 0 and high < extent):
+            continue
+        at = f.depth_of(e)
+        inside = f.hoisted(at, f"icmp ult i64 {f.integer(e)}, {extent}")
+        depth = max(depth, at)
+        condition = f.hoisted(depth, f"and i1 {condition}, {inside}") if condition else inside
+    return condition
+
+
+def _kept_pointer(f: Function, place: Place, where: list[Affine]) -> str:
+    """The element's address; that of no element where a checked store lies outside."""
+    pointer, condition = _pointer(f, place, where), _inside_result(f, place, where)
+    if not condition:
+        return pointer
+    return f.op(f"select i1 {condition}, ptr {pointer}, ptr {place.nowhere}")
 
 
 def _write(f: Function, name: str, dtype: str, lanes: int, pointer: str) -> None:
@@ -356,11 +387,21 @@ def _masked_load(f: Function, how: str, pointer: str, lane: Lane, dtype: str, ma
     return from_memory(f, loaded, dtype, lane.lanes)
 
 
-def _masked_store(f: Function, how: str, value: str, pointer: str, lane: Lane, dtype: str) -> None:
-    """A `store` to neighbours, or a `scatter` to a vector of pointers, of the lanes in use."""
+def _lanes_that(f: Function, condition: str, lane: Lane) -> str:
+    """The lanes in use where a condition holds; none elsewhere."""
+    if not condition:
+        return _mask(lane)
+    all_ = splat(f, Value(condition, "i1", 1), lane.lanes).name
+    return f.op(f"and {vector('i1', lane.lanes)} {all_}, {_mask(lane)}")
+
+
+def _masked_store(
+    f: Function, how: str, value: str, pointer: str, lane: Lane, dtype: str, mask: str
+) -> None:
+    """A `store` to neighbours, or a `scatter` to a vector of pointers, of the lanes of a mask."""
     values = vector(STORED[dtype], lane.lanes), value
     name, kind = _masked(how, lane, dtype)
-    alignment, bits = ("i32", str(BYTES[dtype])), (vector("i1", lane.lanes), _mask(lane))
+    alignment, bits = ("i32", str(BYTES[dtype])), (vector("i1", lane.lanes), mask)
     f.intrinsic(name, "void", values, (kind, pointer), alignment, bits)
 
 

@@ -4,7 +4,7 @@ from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.emit import emit
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.flops import flops_of
+from hlotune.schedules.flops import executed_flops
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.target import Target
@@ -22,6 +22,7 @@ def build(compute: Compute, schedule: Schedule, target: Target) -> Built:
         object=compile_object(emitted.text, target),
         scratch_bytes=emitted.scratch_bytes,
         packed=packed,
-        flops=flops_of(compute),
+        flops=executed_flops(nest),
         threads=target.threads,
+        algorithm=schedule.algorithm,
     )

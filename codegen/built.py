@@ -5,7 +5,7 @@ It is data: it crosses from the process that builds to the one that measures, an
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 from hlotune.schedules.errors import BuildError
@@ -36,6 +36,8 @@ class Built:
     """Operations that one call has to execute: none on padding or inserted zeros."""
     threads: int
     """Slots for which scratch is laid out: a host may run at most so many bodies at once."""
+    algorithm: str = field(default="direct", kw_only=True)
+    """Of the schedule: it says which rounding errors are legitimate."""
 
     @cached_property
     def key(self) -> str:
@@ -49,6 +51,7 @@ class Built:
             "packed": [asdict(p) for p in self.packed],
             "flops": self.flops,
             "threads": self.threads,
+            "algorithm": self.algorithm,
             "object_bytes": len(self.object),
         }
         return b"\n".join((_MAGIC, json.dumps(header).encode(), self.object))

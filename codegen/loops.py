@@ -12,7 +12,7 @@ from math import ceil, prod
 from hlotune.codegen.clipping import clipped_range
 from hlotune.codegen.places import Place, Places, Scratch
 from hlotune.codegen.prefetching import Entered, prefetch
-from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized
+from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
 from hlotune.schedules.errors import BuildError
@@ -26,6 +26,7 @@ from hlotune.schedules.nest import (
     reader,
     reads,
     region,
+    stored_axes,
 )
 
 
@@ -133,13 +134,18 @@ class StageFunction:
         needed = hull(s.stage, user.stage, sizes)
         spans = {a.name: Span(Affine(), a.extent, a.extent) for a in s.stage.reduce}
         positions = {root: span.low for root, span in seen.items()}
-        x = reads(s.stage, user.stage)[0]
-        for axis, index in zip(s.stage.parallel, x.index, strict=True):
+        found = reads(s.stage, user.stage)
+        for d, axis in enumerate(stored_axes(s.stage) or ()):
+            if axis is None:
+                continue
+            places = {x.index[d] for x in found}
+            index = min(places, key=lambda e: e.constant)
             below = sum(c * (sizes[a] - 1) for a, c in index.terms if c < 0)
             # a copy is cut off by the checks of its loads, which need no aligned tiles
-            same = s.stage.combine is not None and _is_axis(index)
+            cut = s.stage.combine is not None and axis not in s.overrun
+            same = cut and len(places) == 1 and _is_axis(index)
             extent = seen[index.terms[0][0]].extent if same else None
-            spans[axis.name] = Span(index.substitute(positions) + below, needed[axis.name], extent)
+            spans[axis] = Span(index.substitute(positions) + below, needed[axis], extent)
         return spans
 
     # loops --------------------------------------------------------------------------------------
@@ -186,6 +192,8 @@ class StageFunction:
         if low.terms == outer.low.terms:
             left -= low.constant - outer.low.constant
         inside = resized(point, loop.root, low, min(loop.step, left))
+        if loop.step == 1:
+            inside = with_digits(self.f, s.stage, loop.root, inside)
         if loop.kind == "serial":
             self.entered.append(Entered(loop, self.trips[s.stage.name][k], point, inside))
         self._inside(s, k, inside)

@@ -1,7 +1,7 @@
 """Where the tensors of a kernel lie: in its arguments and results, in scratch, in registers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from hlotune.codegen.abi import ARGUMENTS, RESULTS, SCRATCH
@@ -13,12 +13,17 @@ from hlotune.schedules.nest import (
     Layout,
     LoopNest,
     StageNest,
+    index_ranges,
     is_in_own_order,
+    stored_axes,
     stored_bytes,
     stored_shape,
     strides,
 )
 from hlotune.schedules.target import LINE_BYTES
+
+NOWHERE_BYTES = 2 * LINE_BYTES
+"""Room for a vector that nobody reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,8 @@ class Place:
     """Whether loads may lie outside, or are inside by construction."""
     constant: bool = False
     """Whether nothing writes there while the function runs."""
+    nowhere: str = ""
+    """Where checked stores go that lie outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,26 @@ class Scratch:
                 self.call_bytes = self._add(s, stored_bytes(nest, s), self.call_bytes)
             elif s.scope == "task":
                 self.slot_bytes = self._add(s, stored_bytes(nest, s), self.slot_bytes)
+        self.nowhere = self.slot_bytes
+        if any(may_overrun(nest, s) for s in nest.stages):
+            self.slot_bytes += NOWHERE_BYTES
         self.bytes = self.call_bytes + nest.target.threads * self.slot_bytes
 
     def _add(self, s: StageNest, size: int, used: int) -> int:
         self.offsets[s.stage.name] = used
         # a line between buffers keeps equal offsets in two of them out of one set of the cache
         return used + ceil(size / LINE_BYTES) * LINE_BYTES + (LINE_BYTES if size else 0)
+
+
+def may_overrun(nest: LoopNest, s: StageNest) -> bool:
+    """Whether some store of a stage's results lies outside of its tensor at some point."""
+    ranges = index_ranges(s.stage)
+    for x in s.stage.stores:
+        for e, extent in zip(x.index, nest.compute.tensor(x.tensor).shape, strict=True):
+            low, high = e.bounds(ranges)
+            if low < 0 or high >= extent:
+                return True
+    return False
 
 
 class Places:
@@ -86,14 +107,15 @@ class Places:
         `spans` is the region that the stage is about to compute.
         """
         origin = {a.name: spans[a.name].low for a in s.stage.parallel}
+        corner = tuple(origin.get(a or "", Affine()) for a in stored_axes(s.stage) or ())
         for x in s.stage.stores:
             tensor = self.nest.compute.tensor(x.tensor)
             if s.scope == "register":
                 self[tensor.name] = Held(s.stage.name, origin, tensor.dtype)
             elif tensor.role == "result":
-                self[tensor.name] = self._argument(tensor)
+                self[tensor.name] = self._result(s, tensor)
             else:
-                self[tensor.name] = self._temporary(s, tensor, tuple(origin.values()))
+                self[tensor.name] = self._temporary(s, tensor, corner)
         for load in s.stage.loads:
             maker = self.nest.producer(load.tensor)
             if load.tensor not in self._places and (maker is None or maker.at is None):
@@ -110,6 +132,13 @@ class Places:
             base=base, shape=tensor.shape, dtype=tensor.dtype, strides=strides((), tensor.shape),
             origin=_zeros(tensor.shape), checked=not is_result, constant=not is_result,
         )  # fmt: skip
+
+    def _result(self, s: StageNest, tensor: Tensor) -> Place:
+        """A result; what a stage stores beyond its end goes nowhere."""
+        place = self._argument(tensor)
+        if not may_overrun(self.nest, s):
+            return place
+        return replace(place, checked=True, nowhere=self._slot_pointer(self.scratch.nowhere))
 
     def _source(self, name: str) -> Place:
         """A tensor that an earlier root stage made, or an argument."""
@@ -146,6 +175,10 @@ class Places:
         start = self.f.hoisted(0, f"load ptr, ptr {self._at('%call', SCRATCH)}")
         if s.scope == "call":
             return self._at(start, offset)
+        return self._slot_pointer(offset)
+
+    def _slot_pointer(self, offset: int) -> str:
+        start = self.f.hoisted(0, f"load ptr, ptr {self._at('%call', SCRATCH)}")
         slot = self.f.hoisted(0, f"mul nsw i64 %slot, {self.scratch.slot_bytes}")
         mine = self.f.hoisted(0, f"getelementptr i8, ptr {start}, i64 {slot}")
         return self._at(mine, self.scratch.call_bytes + offset)
@@ -166,7 +199,7 @@ def _zeros(shape: tuple[int, ...]) -> tuple[Affine, ...]:
 
 def _vector_last(s: StageNest, rank: int) -> Layout:
     """Row-major, but with the vectorized axis fastest, so that vectors are neighbours."""
-    names = [a.name for a in s.stage.parallel]
+    names = stored_axes(s.stage) or ()
     order = [d for d in range(rank) if names[d] != s.vector_root]
     order += [d for d in range(rank) if names[d] == s.vector_root]
     return tuple((d, 1) for d in order)

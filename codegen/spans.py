@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hlotune.codegen.text import Function
+from hlotune.schedules.compute import Digit, Stage
 from hlotune.schedules.expr import Affine, Load
 
 
@@ -44,6 +45,29 @@ def moved(point: Point, root: str, low: Affine) -> Point:
 
 def resized(point: Point, root: str, low: Affine, size: int) -> Point:
     return replace(point, spans={**point.spans, root: Span(low, size, point.spans[root].extent)})
+
+
+def with_digits(f: Function, stage: Stage, axis: str, point: Point) -> Point:
+    """A point on an axis, with the positions of the axis's digits."""
+    digits = [x for x in stage.digits if x.axis == axis]
+    low, spans = point.spans[axis].low, dict(point.spans)
+    for k, digit in enumerate(digits):
+        spans[digit.name] = Span(_digit(f, low, digit, is_first=k == 0), 1, None)
+    return replace(point, spans=spans)
+
+
+def _digit(f: Function, low: Affine, digit: Digit, *, is_first: bool) -> Affine:
+    if digit.extent == 1 and not is_first:
+        return Affine()
+    if not low.terms:
+        place = low.constant // digit.below
+        return Affine((), place if is_first else place % digit.extent)
+    most, depth = f.bounds(low)[1] // digit.below, f.depth_of(low)
+    whole = f.hoisted(depth, f"udiv i64 {f.integer(low)}, {digit.below}")
+    if is_first or most < digit.extent:
+        return f.variable(whole, (0, most), depth=depth)
+    rest = f.hoisted(depth, f"urem i64 {whole}, {digit.extent}")
+    return f.variable(rest, (0, digit.extent - 1), depth=depth)
 
 
 def known_size(f: Function, span: Span) -> int | None:

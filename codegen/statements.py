@@ -26,9 +26,12 @@ class Statements:
 
     def __init__(self, nest: LoopNest, f: Function, places: Places) -> None:
         self.nest, self.f, self.places = nest, f, places
+        self.shared: dict[int, Value] = {}
+        """Values of the present statement, by the identity of their expression."""
 
     def statement(self, s: StageNest, point: Point) -> None:
         """One point, or one vector of points, of a stage."""
+        self.shared = {}
         lanes = point.lane.lanes if point.lane else 1
         for x, expr in zip(s.stage.stores, s.stage.values, strict=True):
             place, dtype = self.places[x.tensor], self._dtype(x.tensor)
@@ -137,6 +140,11 @@ class Statements:
     def _value(self, expr: Expr, point: Point, lanes: int) -> Value:
         if isinstance(expr, Const):
             return literal(expr.value, expr.dtype, 1)
+        if id(expr) not in self.shared:
+            self.shared[id(expr)] = self._fresh(expr, point, lanes)
+        return self.shared[id(expr)]
+
+    def _fresh(self, expr: Load | Apply, point: Point, lanes: int) -> Value:
         if isinstance(expr, Load):
             return self._loaded(expr, point, lanes)
         args = tuple(self._value(a, point, lanes) for a in expr.args)

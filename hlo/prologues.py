@@ -4,7 +4,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from hlotune.hlo.contractions import Place
-from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load, loads, map_loads, operations
+from hlotune.schedules.expr import (
+    Affine,
+    Apply,
+    Const,
+    Expr,
+    Load,
+    distinct_operations,
+    loads,
+    map_loads,
+)
 
 # fmt: off
 ZERO_AT_ZERO = frozenset({
@@ -38,7 +47,7 @@ def hoisted(expr: Expr, axes: frozenset[str], save: Callable[[Expr, frozenset[st
     if not isinstance(expr, Apply):
         return expr
     used = varying(expr) & axes
-    if used and used != axes and operations(expr):
+    if used and used != axes and distinct_operations((expr,)):
         return save(expr, used)
     return Apply(expr.op, tuple(hoisted(a, axes, save) for a in expr.args), expr.dtype)
 

@@ -60,28 +60,28 @@ class References:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self._cases: dict[tuple[InputKind, int], Case] = {}
+        self._cases: dict[tuple[InputKind, int, int], Case] = {}
 
     @cached_property
     def graph(self) -> Graph:
         return graph_of(self.kernel)
 
-    def case(self, kind: InputKind, seed: int = 0) -> Case:
-        """One input set.
+    def case(self, kind: InputKind, seed: int = 0, outputs: int = 0) -> Case:
+        """One input set; with `outputs` for Winograd's F(outputs, 3).
 
         Raises UnsupportedKernel where the oracle does not know an operation of the kernel, or has
         next to nothing to compare.
         """
-        if (kind, seed) not in self._cases:
-            self._cases[kind, seed] = self._drawn(kind, seed)
-        return self._cases[kind, seed]
+        if (kind, seed, outputs) not in self._cases:
+            self._cases[kind, seed, outputs] = self._drawn(kind, seed, outputs)
+        return self._cases[kind, seed, outputs]
 
-    def _drawn(self, kind: InputKind, seed: int) -> Case:
+    def _drawn(self, kind: InputKind, seed: int, outputs: int) -> Case:
         """Draws smaller values until the results can be compared; else the best try stands."""
         whole = kind == "integers"
         tries = list[Case]()
         for scale in _WHOLE_SCALES if whole else _SCALES:
-            case = self._evaluated(kind, seed, scale)
+            case = self._evaluated(kind, seed, scale, outputs)
             if case.uncompared <= MOST_UNCOMPARED and (case.is_exact or not whole):
                 return case
             tries.append(case)
@@ -94,10 +94,10 @@ class References:
             )
         return case
 
-    def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Case:
+    def _evaluated(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
         values = draw(self.graph, kind, rng, scale)
-        oracle = Oracle(self.graph, values)
+        oracle = Oracle(self.graph, values, outputs)
         expected = []
         for result in range(len(self.graph.results)):
             for box in oracle.regions_to_check(result, rng, MOST_ELEMENTS):

@@ -7,11 +7,12 @@ stages load what earlier ones store.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Literal
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine, Expr, Load, loads, operations
+from hlotune.schedules.expr import Affine, Expr, Load, distinct_operations, loads
 
 Role = Literal["argument", "constant", "result", "temporary"]
 Combine = Literal["sum", "max", "min", "prod", "and", "or"]
@@ -20,6 +21,19 @@ Combine = Literal["sum", "max", "min", "prod", "and", "or"]
 @dataclass(frozen=True, slots=True)
 class Axis:
     name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`axis // below % extent`, by a name that index maps may use like an axis.
+
+    The first digit of an axis is not cut off: beyond the axis it goes on.
+    """
+
+    name: str
+    axis: str
+    below: int
     extent: int
 
 
@@ -57,7 +71,7 @@ class Store:
     index: tuple[Affine, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """`stores[k] = combine over reduce axes of values[k]`.
 
@@ -70,6 +84,8 @@ class Stage:
     stores: tuple[Store, ...]
     values: tuple[Expr, ...]
     combine: Combine | None = None
+    digits: tuple[Digit, ...] = ()
+    """Of parallel axes, for the index maps of the stage; each axis's from the highest down."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -79,7 +95,7 @@ class Stage:
     def extents(self) -> dict[str, int]:
         return {a.name: a.extent for a in self.axes}
 
-    @property
+    @cached_property
     def loads(self) -> tuple[Load, ...]:
         """Distinct loads, in order of reading."""
         return tuple(dict.fromkeys(x for v in self.values for x in loads(v)))
@@ -92,7 +108,7 @@ class Stage:
     def flops(self) -> int:
         """Arithmetic operations, padding and inserted zeros included; a combine counts as one."""
         combines = len(self.values) if self.combine else 0
-        return (sum(operations(v) for v in self.values) + combines) * self.points
+        return (distinct_operations(self.values) + combines) * self.points
 
 
 @dataclass(frozen=True, slots=True)

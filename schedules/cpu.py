@@ -148,6 +148,9 @@ class CpuSpace:
     def heuristic(self) -> NDArray[np.int32]:
         return heuristic_config(self)
 
+    def firsts(self) -> Configs:
+        return self.heuristic()[None]
+
     def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
         return located(self, schedule)
 

@@ -1,6 +1,6 @@
 """Affine index maps and the scalar expressions of a stage."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -144,16 +144,39 @@ def loads(expr: Expr) -> Iterator[Load]:
 
 
 def map_loads(expr: Expr, change: Mapping[Load, Expr]) -> Expr:
-    """Puts an expression in the place of each named load."""
+    """Puts an expression in the place of each named load.
+
+    What the expression shares, one object in several places, the new one shares as well.
+    """
+    return map_all_loads((expr,), change)[0]
+
+
+def map_all_loads(values: Iterable[Expr], change: Mapping[Load, Expr]) -> tuple[Expr, ...]:
+    """`map_loads` of several expressions that may share parts."""
+    known: dict[int, Expr] = {}
+    return tuple(_mapped(v, change, known) for v in values)
+
+
+def _mapped(expr: Expr, change: Mapping[Load, Expr], known: dict[int, Expr]) -> Expr:
     if isinstance(expr, Load):
         return change.get(expr, expr)
-    if isinstance(expr, Apply):
-        return Apply(expr.op, tuple(map_loads(a, change) for a in expr.args), expr.dtype)
-    return expr
-
-
-def operations(expr: Expr) -> int:
-    """Arithmetic operations that one evaluation takes; conversions and loads are free."""
     if not isinstance(expr, Apply):
-        return 0
-    return (expr.op != "convert") + sum(operations(a) for a in expr.args)
+        return expr
+    if id(expr) not in known:
+        args = tuple(_mapped(a, change, known) for a in expr.args)
+        known[id(expr)] = Apply(expr.op, args, expr.dtype)
+    return known[id(expr)]
+
+
+def distinct_operations(values: Iterable[Expr]) -> int:
+    """Arithmetic operations that one evaluation takes; conversions and loads are free.
+
+    What is shared, one object in several places, is computed once.
+    """
+    seen, waiting = dict[int, Apply](), list(values)
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, Apply) and id(expr) not in seen:
+            seen[id(expr)] = expr
+            waiting.extend(expr.args)
+    return sum(x.op != "convert" for x in seen.values())

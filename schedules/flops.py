@@ -4,6 +4,7 @@ from math import prod
 
 from hlotune.schedules.compute import Compute, Stage
 from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.nest import LoopNest
 
 
 def flops_of(compute: Compute) -> int:
@@ -11,8 +12,19 @@ def flops_of(compute: Compute) -> int:
     return sum(real_flops(compute, stage) for stage in compute.stages)
 
 
+def executed_flops(nest: LoopNest) -> int:
+    """Operations that one call has to execute, as its algorithm has it."""
+    stages = (s.stage for s in nest.stages if s.scope != "load")
+    return sum(real_flops(nest.compute, stage) for stage in stages)
+
+
 def real_flops(compute: Compute, stage: Stage) -> int:
-    """Operations of a stage at those points where all of its loads are real."""
+    """Operations of a stage at those points where all of its loads are real.
+
+    Transforms of whole tiles are executed at the borders too.
+    """
+    if stage.digits:
+        return stage.flops
     flops, counted = stage.flops, set[tuple[Affine, int, int]]()
     for load in stage.loads:
         for dimension, extent in enumerate(compute.tensor(load.tensor).shape):

@@ -58,7 +58,7 @@ def code_statements(nest: LoopNest, s: StageNest) -> int:
     """Statements of a stage as written: its unrolled loops, once for each body written apart."""
     trips = s.trips(region(nest, s))
     unrolled = prod(n for loop, n in zip(s.loops, trips, strict=True) if loop.kind == "unroll")
-    return unrolled * bodies(nest, s)
+    return unrolled * bodies(nest, s) * len(s.stage.stores)
 
 
 def bodies(nest: LoopNest, s: StageNest) -> int:
@@ -77,7 +77,7 @@ def _own(nest: LoopNest, s: StageNest, end: int) -> int:
     for k, loop in enumerate(s.loops[:end]):
         size = s.sizes_inside(k - 1, whole)[loop.root] if k else whole[loop.root]
         inner = next((x for x in s.loops[k + 1 :] if x.root == loop.root), None)
-        extent = s.stage.extents[loop.root]
+        extent = size if loop.root in s.overrun else s.stage.extents[loop.root]
         static = inner is not None and inner.kind in ("unroll", "vectorize")
         own = loop.kind in ("serial", "parallel")
         ragged = static and own and extent % loop.step and size > loop.step

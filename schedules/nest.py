@@ -57,6 +57,8 @@ class StageNest:
     """How its results lie in memory, when not in registers; () is row-major."""
     prefetch: tuple[str, ...] = ()
     """Packed operands whose next panel is asked for in its innermost loop."""
+    overrun: tuple[str, ...] = ()
+    """Axes along which its region is computed whole, beyond the end of the axis too."""
 
     def index(self, axis: str) -> int:
         for k, loop in enumerate(self.loops):
@@ -175,14 +177,16 @@ def _needed(
 def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, int]:
     """Size along each parallel axis of `producer` that one load of `consumer` covers.
 
-    `inside` is what the consumer walks of its own axes meanwhile.  Several loads must have one
-    index map, as `ComputeAt` requires: how far different ones lie apart is not counted.
+    `inside` is what the consumer walks of its own axes meanwhile.  Several loads may differ in the
+    constants of their index maps, as `ComputeAt` requires.
     """
-    sizes = {a.name: 1 for a in producer.parallel}
-    for load in reads(producer, consumer):
-        for axis, index in zip(sizes, load.index, strict=True):
-            span = 1 + sum(abs(c) * (inside[a] - 1) for a, c in index.terms)
-            sizes[axis] = max(sizes[axis], span)
+    sizes, found = {a.name: 1 for a in producer.parallel}, reads(producer, consumer)
+    for d, axis in enumerate(stored_axes(producer) or ()):
+        if axis is None:
+            continue
+        starts = [x.index[d].constant for x in found]
+        reach = [sum(abs(c) * (inside[a] - 1) for a, c in x.index[d].terms) for x in found]
+        sizes[axis] = 1 + max(reach, default=0) + max(starts, default=0) - min(starts, default=0)
     return sizes
 
 
@@ -207,19 +211,33 @@ def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
 
 def stored_shape(nest: LoopNest, stage: StageNest) -> tuple[int, ...]:
     """Extents, dimension by dimension, of the buffer that holds a temporary result of a stage."""
-    if not is_in_own_order(stage.stage):
-        return nest.compute.tensor(stage.stage.stores[0].tensor).shape
+    shape, axes = nest.compute.tensor(stage.stage.stores[0].tensor).shape, stored_axes(stage.stage)
+    if axes is None:
+        return shape
     sizes = region(nest, stage)
-    return tuple(sizes[a.name] for a in stage.stage.parallel)
+    return tuple(n if a is None else sizes[a] for a, n in zip(axes, shape, strict=True))
+
+
+def stored_axes(stage: Stage) -> tuple[str | None, ...] | None:
+    """The axis along each dimension of its results; None for a dimension of constant places.
+
+    None at all where results are no arrays over the stage's parallel axes in order: these (tables
+    of constants, parts of split dimensions) lie as their tensors do.
+    """
+    index = stage.stores[0].index
+    axes = tuple(e.terms[0][0] if e.terms else None for e in index)
+    own = [Affine.axis(a.name) for a in stage.parallel]
+    same = all(
+        [e for e in x.index if e.terms] == own
+        and [bool(e.terms) for e in x.index] == [*map(bool, axes)]
+        for x in stage.stores
+    )
+    return axes if same else None
 
 
 def is_in_own_order(stage: Stage) -> bool:
-    """Whether every result is an array over the stage's parallel axes.
-
-    Others (tables of constants, digits, parts of split dimensions) lie as their tensors do.
-    """
-    own = tuple(Affine.axis(a.name) for a in stage.parallel)
-    return all(x.index == own for x in stage.stores)
+    """Whether every result is an array over the stage's parallel axes, and constant places."""
+    return stored_axes(stage) is not None
 
 
 def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
@@ -249,7 +267,8 @@ def strides(layout: Layout, shape: tuple[int, ...]) -> dict[tuple[int, int], int
 
 
 def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
-    return {a.name: (0, a.extent - 1) for a in stage.axes}
+    ranges = {a.name: (0, a.extent - 1) for a in stage.axes}
+    return ranges | {x.name: (0, x.extent - 1) for x in stage.digits}
 
 
 def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Load, map_loads
+from hlotune.schedules.expr import Affine, Load, map_all_loads
 from hlotune.schedules.nest import Layout, Loop, LoopNest, Scope, StageNest, encloses, index_ranges
 
 
@@ -126,7 +126,7 @@ def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
     stage = Stage(name, tuple(axes), (), (store,), (inner,))
     tensor = Tensor(name, tuple(a.extent for a in axes), load.dtype, "temporary")
     outer = Load(name, tuple(place), load.dtype)
-    changed = replace(user, values=tuple(map_loads(v, {load: outer}) for v in user.values))
+    changed = replace(user, values=map_all_loads(user.values, {load: outer}))
     k = compute.stages.index(user)
     stages = (*compute.stages[:k], stage, changed, *compute.stages[k + 1 :])
     return Compute((*compute.tensors, tensor), stages), stage

@@ -6,8 +6,7 @@ from hlotune.schedules.limits import check
 from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.target import Target
-
-ALGORITHMS = ("direct",)
+from hlotune.schedules.winograd import ALGORITHMS
 
 
 def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
@@ -15,12 +14,16 @@ def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
 
     Raises ScheduleError where a step does not apply or a limit is passed.
     """
-    if schedule.algorithm not in ALGORITHMS:
-        raise ScheduleError(
-            f"expected an algorithm of {ALGORITHMS}, got {schedule.algorithm!r}: no nest to make"
-        )
-    nest = initial(compute, target)
+    nest = unscheduled(compute, schedule.algorithm, target)
     for step in schedule.steps:
         nest = step.apply(nest)
     check(nest)
     return nest
+
+
+def unscheduled(compute: Compute, algorithm: str, target: Target) -> LoopNest:
+    """The nest before any step.  Raises ScheduleError where the algorithm does not apply."""
+    if algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
+    return initial(ALGORITHMS[algorithm](compute), target)

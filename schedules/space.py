@@ -51,3 +51,7 @@ class Space(Protocol):
     def heuristic(self) -> NDArray[np.int32]:
         """The first candidate: a formula of extents and target."""
         ...
+
+    def firsts(self) -> Configs:
+        """The first candidate of each algorithm, the heuristic foremost."""
+        ...

@@ -15,6 +15,7 @@ from hlotune.schedules.nest import (
     LoopKind,
     LoopNest,
     StageNest,
+    encloses,
     guarded,
     is_in_own_order,
     is_zero_outside,
@@ -22,6 +23,9 @@ from hlotune.schedules.nest import (
     reads,
 )
 from hlotune.schedules.packing import Pack as Pack
+from hlotune.schedules.results import LayOut as LayOut
+from hlotune.schedules.results import Overrun as Overrun
+from hlotune.schedules.results import Preload as Preload
 
 
 def _require(condition: bool, step: str, message: str) -> None:
@@ -177,25 +181,20 @@ class ComputeAt:
     def apply(self, nest: LoopNest) -> LoopNest:
         s, c = nest.stage(self.stage), nest.stage(self.consumer)
         k = c.index(self.axis)
-        _require(
-            bool(reads(s.stage, c.stage)),
-            "compute_at",
-            f"{self.consumer} reads nothing of {self.stage}",
-        )
-        others = [
-            x.stage.name
-            for x in nest.stages
-            if x is not c and x is not s and reads(s.stage, x.stage)
-        ]
+        users = [x for x in nest.stages if x is not s and reads(s.stage, x.stage)]
+        inside = [x for x in users if x is c or _is_within(nest, x, (self.consumer, self.axis))]
+        _require(bool(inside), "compute_at", f"{self.consumer} reads nothing of {self.stage}")
+        others = [x.stage.name for x in users if x not in inside[:1]]
         _require(not others, "compute_at", f"{self.stage} is read by {' '.join(others)} too")
+        user = inside[0]
         for loop in c.loops[: k + 1]:
             _require(
                 loop.kind in ("serial", "parallel"), "compute_at", f"{loop.axis} is {loop.kind}"
             )
-        for x in reads(s.stage, c.stage):
-            plain = not guarded(nest, c.stage, x)
+        for x in reads(s.stage, user.stage):
+            plain = not guarded(nest, user.stage, x)
             _require(plain, "compute_at", f"{x} leaves what {self.stage} stores, or skips in it")
-        maps = {x.index for x in reads(s.stage, c.stage)}
+        maps = {tuple(e.terms for e in x.index) for x in reads(s.stage, user.stage)}
         _require(len(maps) == 1, "compute_at", f"{self.stage} is read at several places at once")
         ordered = is_in_own_order(s.stage)
         _require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
@@ -304,6 +303,10 @@ class Prefetch:
         return nest.put(replace(s, prefetch=(*s.prefetch, self.tensor)))
 
 
+def _is_within(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> bool:
+    return s.at is not None and encloses(nest, place, s)
+
+
 def _kind(s: StageNest, k: int, kind: LoopKind) -> StageNest:
     return _with_loop(s, k, replace(s.loops[k], kind=kind))
 
@@ -328,6 +331,9 @@ Step = (
     | Peel
     | Pack
     | Prefetch
+    | LayOut
+    | Preload
+    | Overrun
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

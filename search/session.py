@@ -262,10 +262,10 @@ class Session:
         )
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:
-        """The heuristic, then schedules from other conditions and kin of the kernel, as configs."""
+        """The first candidates, then schedules from other conditions and kin of the kernel."""
         schedules = self.database.seeds(kernel, **self.under)
         located = [c for s in schedules if (c := space.locate(s)) is not None]
-        return np.array([space.heuristic(), *located], np.int32)
+        return np.array([*space.firsts(), *located], np.int32)
 
     def _finals(self, contests: Sequence[Contest], limits: Limits) -> list[Final | None]:
         """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""

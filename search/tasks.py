@@ -8,11 +8,12 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites import Site
 from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.trial import Numerics
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.cpu import space_of
 from hlotune.schedules.errors import TargetError, UnsupportedKernel
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.space import Space
+from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Kind, Target
 
 
@@ -44,11 +45,16 @@ class Skipped:
     reason: str
 
 
-SPACES: dict[Kind, Callable[[Compute, Target], Space]] = {"cpu": space_of}
+SPACES: dict[Kind, Callable[..., Space]] = {"cpu": space_of}
+"""Of `(compute, target, reorders_only=False)`."""
 
 
-def tasks(places: Sequence[Site], target: Target) -> tuple[tuple[Task, ...], tuple[Skipped, ...]]:
+def tasks(
+    places: Sequence[Site], target: Target, numerics: Numerics = "standard"
+) -> tuple[tuple[Task, ...], tuple[Skipped, ...]]:
     """For each anchor its largest fused kernel that has a space; equal kernels are one task.
+
+    Under `strict` numerics the spaces hold no algorithms that do more than reorder sums.
 
     Raises TargetError for a kind of target that nothing is searched for.
     """
@@ -60,7 +66,7 @@ def tasks(places: Sequence[Site], target: Target) -> tuple[tuple[Task, ...], tup
     found: dict[str, Task] = {}
     skipped: list[Skipped] = []
     for alternatives in anchors(places):
-        task = _first_supported(alternatives, target)
+        task = _first_supported(alternatives, target, numerics)
         if isinstance(task, Skipped):
             skipped.append(task)
             continue
@@ -76,12 +82,15 @@ def anchors(found: Sequence[Site]) -> Iterator[tuple[Site, ...]]:
         yield tuple(alternatives)
 
 
-def _first_supported(alternatives: Sequence[Site], target: Target) -> Task | Skipped:
+def _first_supported(
+    alternatives: Sequence[Site], target: Target, numerics: Numerics
+) -> Task | Skipped:
     reason = ""
     for site in alternatives:
         try:
             compute = compute_of(graph_of(site.kernel))
-            space = SPACES[target.kind](compute, target)
+            strict = numerics == "strict"
+            space = SPACES[target.kind](compute, target, reorders_only=strict)
             return Task(site.kernel, site.label, site.weight, compute, space)
         except UnsupportedKernel as error:
             reason = reason or str(error)

@@ -72,7 +72,7 @@ def tune(
     experience = Experience(named(MODELS, model, "model")())
     target = target or host_target()
     places = sites(program)
-    found, skipped = tasks(places, target)
+    found, skipped = tasks(places, target, numerics)
     keys = {t.kernel.key for t in found}
     tools = toolchain()
     options = {"searcher": searcher, "model": model, "trials": trials, "budget_s": limits.seconds}

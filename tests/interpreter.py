@@ -44,6 +44,10 @@ def interpret(compute: Compute, arguments: Sequence[Array]) -> list[Array]:
 def run(stage: Stage, memory: dict[str, Array]) -> None:
     shape = tuple(a.extent for a in stage.axes)
     grid = dict(zip((a.name for a in stage.axes), np.indices(shape), strict=True))
+    for k, x in enumerate(stage.digits):
+        is_first = not any(y.axis == x.axis for y in stage.digits[:k])
+        whole = grid[x.axis] // x.below
+        grid[x.name] = whole if is_first else whole % x.extent
     reduced = tuple(range(len(stage.parallel), len(shape)))
     for store, expr in zip(stage.stores, stage.values, strict=True):
         value = np.broadcast_to(evaluate(expr, grid, memory), shape)
@@ -52,12 +56,15 @@ def run(stage: Stage, memory: dict[str, Array]) -> None:
             value = value.sum(axis=reduced, dtype=value.dtype)
         first = {a: g[(..., *(0,) * len(reduced))] for a, g in grid.items()}
         at = tuple(np.broadcast_to(position(e, first), value.shape) for e in store.index)
-        assert all(
-            (i >= 0).all() and (i < n).all()
-            for i, n in zip(at, memory[store.tensor].shape, strict=True)
+        limits = zip(at, memory[store.tensor].shape, strict=True)
+        inside = np.logical_and.reduce(
+            [np.ones(value.shape, bool), *((i >= 0) & (i < n) for i, n in limits)]
         )
+        assert inside.all() or stage.digits, f"{stage.name} stores outside of {store.tensor}"
         assert value.dtype == memory[store.tensor].dtype, (stage.name, value.dtype)
-        memory[store.tensor][at] = value if at else value.reshape(())
+        memory[store.tensor][tuple(i[inside] for i in at)] = (
+            value[inside] if at else value.reshape(())
+        )
 
 
 def position(e: Affine, grid: Mapping[str, Array]) -> Array:

@@ -87,6 +87,9 @@ class ToySpace:
     def heuristic(self) -> NDArray[np.int32]:
         return np.zeros(len(self.extents) + 1, np.int32)
 
+    def firsts(self) -> Configs:
+        return self.heuristic()[None]
+
     def times_s(self, configs: Configs) -> NDArray[np.float64]:
         away = np.abs(configs[:, 1:] - self.optimum) * self.weights
         ripples = 0.4 * (1 - np.cos(2.1 * away)).sum(axis=1)

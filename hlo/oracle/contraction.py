@@ -6,6 +6,7 @@ A sum of K products whose factors carry errors ea and eb is off by at most
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod, sqrt
 from typing import Any
@@ -17,6 +18,7 @@ from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.oracle.bounded import PRECISIONS, UNKNOWN, Bounded, quantum, settle
 from hlotune.hlo.oracle.boxes import Run, assemble, covering, extents, run, slabs
 from hlotune.hlo.oracle.request import Request
+from hlotune.hlo.oracle.tiles import amplified
 from hlotune.schedules.dtypes import accumulator, is_float
 
 SLAB_ELEMENTS = 1 << 22
@@ -257,7 +259,11 @@ class Convolution:
                 rows = patches[(slice(None), slice(None), *sources)].move(_flat_rows)
                 place = (slice(None), slice(None), *(r.outputs for r in real))
                 sums.add(rows, weights[tap].move(lambda x: x[:, 0]), place)
-        return self.arranged(sums.finish())
+        result = sums.finish()
+        wider = amplified(self, self.request.outputs) if self.request.outputs else None
+        if wider is not None:
+            result = replace(result, bound=np.maximum(result.bound, wider))
+        return self.arranged(result)
 
     def arranged(self, result: Bounded) -> Bounded:
         """From (group, batch, spatial..., feature) to the box that was asked for."""

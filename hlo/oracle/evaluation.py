@@ -142,8 +142,9 @@ def evaluate(graph: Graph, arguments: Sequence[NDArray[Any]]) -> tuple[Reference
 class Oracle:
     """Evaluates boxes of results, asking every operation only for what the box needs."""
 
-    def __init__(self, graph: Graph, arguments: Sequence[NDArray[Any]]) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, arguments: Sequence[NDArray[Any]], outputs: int = 0) -> None:
+        """With `outputs` the bounds are those of Winograd's F(outputs, 3), see `tiles.py`."""
+        self.graph, self.outputs = graph, outputs
         self.arguments = dict(zip(graph.arguments, arguments, strict=True))
         self.producers = {v: op for op in graph.ops for v in op.results}
         self.kept: OrderedDict[tuple[int, Box], tuple[Bounded, ...]] = OrderedDict()
@@ -189,7 +190,7 @@ class Oracle:
         if key in self.kept:
             self.kept.move_to_end(key)
             return self.kept[key]
-        results = rule(op)(Request(self.graph, op, box, self._value))
+        results = rule(op)(Request(self.graph, op, box, self._value, self.outputs))
         self.kept[key] = results
         self.kept_bytes += _bytes(results)
         while self.kept_bytes > MEMORY_BYTES:

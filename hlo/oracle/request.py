@@ -1,7 +1,7 @@
 """What a rule is given: one operation, the wanted box of its result, a way to its operands."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, cast
 
@@ -21,6 +21,8 @@ class Request:
     box: Box
     """Of the first result; all results of an operation with a rule by boxes have one shape."""
     values: Values
+    outputs: int = 0
+    """The kernel computes convolutions in tiles of so many outputs an axis; 0: tap by tap."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,7 +57,7 @@ class Request:
 
     def within(self, box: Box) -> "Request":
         """The same operation, asked for another box."""
-        return Request(self.graph, self.op, box, self.values)
+        return replace(self, box=box)
 
     def split(self, pieces: int) -> list[Box]:
         """Cuts the box along its longest dimension."""

@@ -1,0 +1,128 @@
+"""How far Winograd's convolution may be off: the bound of its rounding error, to first order.
+
+F(m, 3) gives `A' (sum over channels of (G g G') * (B' d B)) A` of taps g and a tile d.  Each
+rounding on the way is of a sum of at most the same terms taken absolutely, and passes through what
+follows linearly: `|A'| (sum |G g G'| * (|B'| |d| |B|)) |A|` is what a unit of rounding is worth,
+and independent roundings grow with the root of their number, as the oracle has it for all sums.
+Cancellation between the points is what makes this larger than the sum of |g d|.
+"""
+
+from collections.abc import Sequence
+from math import ceil, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.hlo.oracle.bounded import PRECISIONS
+from hlotune.schedules.transforms import (
+    TAPS,
+    Matrix,
+    input_matrix,
+    inputs,
+    output_matrix,
+    tap_matrix,
+)
+
+if TYPE_CHECKING:
+    from hlotune.hlo.oracle.contraction import Convolution
+
+Array = NDArray[np.float64]
+
+
+def amplified(c: "Convolution", m: int) -> Array | None:
+    """Bound by (group, batch, spatial..., feature) of F(m, 3) along all axes that it can take.
+
+    None where it can take none.
+    """
+    axes = transformed(c)
+    if not axes or c.request.result.dtype not in ("f32", "f64"):
+        return None
+    weights = c.weights().value.astype(np.float64)
+    taps = weights.reshape(*c.window, *weights.shape[-2:])
+    for d in axes:
+        taps = _along(taps, d, _array(tap_matrix(m)))
+    image, input_rows = np.abs(_image(c, axes, m)), np.abs(_array(input_matrix(m)))
+    for k, d in enumerate(axes):  # each moves its points in front of the other axes
+        image = _tiles(image, d + 1 + k, m, input_rows)
+    sums = _products(image, np.abs(taps), len(axes))
+    output_rows = np.abs(_array(output_matrix(m)))
+    for k, d in enumerate(axes):
+        sums = _outputs(sums, len(axes) - k + d, output_rows)
+    cut = [slice(None)] * len(c.spatial)
+    for d in axes:
+        low, high = c.spatial[d]
+        cut[d] = slice(low % m, low % m + high - low)
+    eps = PRECISIONS[c.request.result.dtype].eps
+    roundings = c.channels + 2 * len(axes) * inputs(m)
+    bound: Array = eps * sqrt(roundings) * sums[(slice(None), *cut)][None]
+    return bound
+
+
+def transformed(c: "Convolution") -> tuple[int, ...]:
+    """Spatial axes of three taps, walked one by one; none where others have more than one tap."""
+    strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
+    holes = c.request.ints("lhs_dilation")
+    plain = [d for d, n in enumerate(c.window) if n == TAPS and strides[d] == spread[d] == 1]
+    others = [n for d, n in enumerate(c.window) if d not in plain]
+    grouped = c.feature_groups * c.batch_groups > 1
+    if grouped or any(n > 1 for n in (*others, *holes)) or len(plain) not in (1, 2):
+        return ()
+    return tuple(plain)
+
+
+def _image(c: "Convolution", axes: Sequence[int], m: int) -> Array:
+    """(batch, spatial..., channels): all inputs of the box's tiles, zeros beyond the image."""
+    strides, padding = c.request.ints("window_strides"), c.request.pairs("padding")
+    shape = c.request.type(0).shape
+    box: list[tuple[int, int]] = [(0, n) for n in shape]
+    box[c.inputs[0]] = c.batch
+    places = []
+    for d, (low, high) in enumerate(c.spatial):
+        first, last = (low // m * m, ceil(high / m) * m + TAPS - 1) if d in axes else (low, high)
+        place = np.arange(first, last) * strides[d] - padding[d][0]
+        inside = place[(place >= 0) & (place < shape[c.inputs[d + 1]])]
+        box[c.inputs[d + 1]] = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
+        places.append(place)
+    x = c.request.operand(0, tuple(box)).value.astype(np.float64).transpose(c.inputs)
+    for d, place in enumerate(places):
+        low, high = box[c.inputs[d + 1]]
+        real = (place >= low) & (place < high)
+        wide = np.zeros((*x.shape[: d + 1], len(place), *x.shape[d + 2 :]))
+        wide[(slice(None),) * (d + 1) + (real,)] = np.take(x, place[real] - low, axis=d + 1)
+        x = wide
+    return x
+
+
+def _tiles(x: Array, axis: int, m: int, rows: Array) -> Array:
+    """An axis of positions becomes one of tiles; what they are at the points comes foremost."""
+    count = (x.shape[axis] - (TAPS - 1)) // m
+    places = np.arange(count)[:, None] * m + np.arange(inputs(m))
+    cut = _along(np.take(x, places, axis=axis), axis + 1, rows)
+    return np.moveaxis(cut, axis + 1, 0)
+
+
+def _products(image: Array, taps: Array, axes: int) -> Array:
+    """Sums over the channels at each point: (points..., batch, spatial..., feature)."""
+    points, rest = image.shape[:axes], image.shape[axes:-1]
+    # the points of the last axis that was taken apart stand foremost
+    image = image.transpose(*reversed(range(axes)), *range(axes, image.ndim))
+    rows = image.reshape(-1, int(np.prod(rest)), image.shape[-1])
+    found: Array = rows @ taps.reshape(len(rows), *taps.shape[-2:])
+    return found.reshape(*reversed(points), *rest, taps.shape[-1])
+
+
+def _outputs(x: Array, axis: int, rows: Array) -> Array:
+    """The foremost points become outputs along an axis of tiles, numbered without them."""
+    by_tile = np.moveaxis(np.tensordot(rows, x, (1, 0)), 0, axis + 1)
+    shape = by_tile.shape
+    return by_tile.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+
+def _along(x: Array, axis: int, rows: Array) -> Array:
+    """A matrix applied along an axis."""
+    return np.moveaxis(np.tensordot(rows, x, (1, axis)), 0, axis)
+
+
+def _array(matrix: Matrix) -> Array:
+    return np.array([[float(v) for v in row] for row in matrix])

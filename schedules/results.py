@@ -1,0 +1,100 @@
+"""Steps about what a stage stores: where it lies, when it is computed, and how far."""
+
+from dataclasses import dataclass, replace
+
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.nest import Layout, LoopNest, StageNest, is_in_own_order
+
+
+def _require(condition: bool, step: str, message: str) -> None:
+    if not condition:
+        raise ScheduleError(f"{step}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class LayOut:
+    """Lets a stage's temporary results lie in another order, or in blocks.
+
+    t[i, j] row by row   ->  LayOut(((1, 32), (0, 1), (1, 1)))  ->  panels of 32 columns
+    """
+
+    stage: str
+    layout: Layout
+    """In dimensions of the stored tensor; a block stands before the rest of its dimension."""
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        shapes = {nest.compute.tensor(x.tensor).shape for x in s.stage.stores}
+        temporary = all(nest.compute.tensor(x.tensor).role == "temporary" for x in s.stage.stores)
+        _require(temporary and len(shapes) == 1, "lay_out", f"{self.stage} stores a result")
+        _require(is_in_own_order(s.stage), "lay_out", f"{self.stage} does not store in order")
+        whole = sorted(d for d, block in self.layout if block == 1)
+        complete = whole == list(range(len(shapes.pop())))
+        _require(complete, "lay_out", f"{self.layout} leaves a dimension out, or has one too many")
+        for k, (d, block) in enumerate(self.layout):
+            once = [e for e in self.layout if e[0] == d and e[1] != 1] in ([], [(d, block)])
+            before = block == 1 or (d, 1) in self.layout[k:]
+            _require(block >= 1 and (block == 1 or (once and before)), "lay_out", (
+                f"the blocks of dimension {d} must stand once, before the rest of it"
+            ))  # fmt: skip
+        return nest.put(replace(s, layout=self.layout))
+
+
+@dataclass(frozen=True, slots=True)
+class Preload:
+    """Computes a stage once, when the program is loaded: its loads are of one constant.
+
+    call: {t[i] = f(w[i]); s(t)}   ->   load: t[i] = f(w[i]); call: s(t)
+
+    What it stores takes the constant's place as an argument.
+    """
+
+    stage: str
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        tensors = {x.tensor for x in s.stage.loads}
+        _require(s.at is None, "preload", f"{self.stage} stands inside another stage")
+        _require(len(tensors) == 1, "preload", f"{self.stage} loads {len(tensors)} tensors, not 1")
+        tensor = nest.compute.tensor(tensors.pop())
+        _require(tensor.role == "constant", "preload", f"{tensor.name} is no constant")
+        users = [
+            x.stage.name for x in nest.stages if tensor.name in {y.tensor for y in x.stage.loads}
+        ]
+        alone = users == [self.stage]
+        _require(
+            alone, "preload", f"{tensor.name} is read elsewhere too, where its values are needed"
+        )
+        own = len({x.tensor for x in s.stage.stores}) == 1 and is_in_own_order(s.stage)
+        _require(own, "preload", f"{self.stage} stores more than one array")
+        return nest.put(replace(s, scope="load"))
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """Computes whole regions of an axis, what lies beyond its end among them; nobody reads that.
+
+    for i.0 in 4: for i in i.0..min(i.0 + 14, 49): s   ->   for i.0 in 4: for i in i.0..i.0 + 14: s
+
+    All tiles then have one size.  Beyond the end a stage loads zeros, or what an overrun stored.
+    """
+
+    stage: str
+    axis: str
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        axes = [a.name for a in s.stage.parallel]
+        _require(s.at is not None, "overrun", f"{self.stage} stands at the root: its results end")
+        _require(self.axis in axes, "overrun", f"{self.stage} has no parallel axis {self.axis}")
+        for x in s.stage.loads:
+            along = any(self.axis in e.coefficients for e in x.index)
+            maker = nest.producer(x.tensor)
+            safe = not along or (maker is not None and is_whole(maker))
+            _require(safe, "overrun", f"{x} ends with its tensor along {self.axis}")
+        return nest.put(replace(s, overrun=(*s.overrun, self.axis)))
+
+
+def is_whole(s: StageNest) -> bool:
+    """Whether a stage computes whole regions of its own accord: a copy is cut off by its checks."""
+    return s.at is not None and s.stage.combine is None

@@ -1,0 +1,258 @@
+"""Winograd's convolution: a compute of three taps an axis becomes one of fewer products.
+
+    weights[f, c, o]   the taps at each of F = (m + 2)^axes points       of constants: at load
+    tiles[f, t, c]     the inputs of each tile at the points
+    products[f, t, o]  sum over c of tiles[f, t, c] * weights[f, c, o]
+    out                from the products of a tile its m^axes outputs, and the epilogue
+
+A tile t stands for all axes that the weights do not have: images and blocks of m positions.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+
+from hlotune.schedules.compute import Axis, Compute, Digit, Stage, Store, Tensor
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
+from hlotune.schedules.nest import is_zero_outside
+from hlotune.schedules.transforms import PAIRS, TAPS, inputs, separably
+
+WEIGHTS, TILES, PRODUCTS = "weights", "tiles", "products"
+POINT, TILE = "f", "t"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The parts of a convolution that Winograd's algorithm can take."""
+
+    core: Stage
+    out: Stage
+    image: Expr
+    taps: Expr
+    pairs: tuple[tuple[Axis, Axis], ...]
+    """(position, tap) of each axis of the window."""
+    batch: tuple[Axis, ...]
+    """Parallel axes that neither taps nor the window have."""
+    channels: tuple[Axis, ...]
+    """What is left of the reduction."""
+    feature: Axis
+    """The parallel axis of the taps."""
+
+
+def winograd(m: int) -> Callable[[Compute], Compute]:
+    """The algorithm F(m, 3) along one or two axes.
+
+    What it returns raises ScheduleError for a compute that is no such convolution.
+    """
+
+    def rewritten(compute: Compute) -> Compute:
+        w = window(compute)
+        if w is None:
+            raise ScheduleError(
+                f"winograd({m}): expected a convolution of {TAPS} taps and stride 1 along one or "
+                "two axes, over channels, got another kernel: use `direct`"
+            )
+        return _rewritten(compute, w, m)
+
+    return rewritten
+
+
+def window(compute: Compute) -> Window | None:
+    """The parts of a convolution of three taps an axis; None where it is something else."""
+    core, out = compute.stages[-2:] if len(compute.stages) > 1 else (None, None)
+    if core is None or out is None or core.combine != "sum" or len(core.stores) > 1 or out.combine:
+        return None
+    factors = _factors(core)
+    acc = core.stores[0].tensor
+    own = tuple(Affine.axis(a.name) for a in core.parallel)
+    read = [x for x in out.loads if x.tensor == acc]
+    if factors is None or core.parallel != out.parallel or [x.index for x in read] != [own]:
+        return None
+    image, taps = factors
+    pairs = tuple(p for r in core.reduce if (p := _pair(core, image, taps, r)))
+    return _window(core, out, image, taps, pairs)
+
+
+def _window(
+    core: Stage, out: Stage, image: Expr, taps: Expr, pairs: tuple[tuple[Axis, Axis], ...]
+) -> Window | None:
+    of_image, of_taps = _axes(image), _axes(taps)
+    windowed = {a.name for pair in pairs for a in pair}
+    features = [a for a in core.parallel if a.name in of_taps]
+    batch = tuple(a for a in core.parallel if a not in features and a.name not in windowed)
+    channels = tuple(r for r in core.reduce if r.name not in windowed)
+    shared = all(r.name in of_image and r.name in of_taps for r in channels)
+    shared = shared and not any(_is_mixed(x, core, channels) for x in loads(image))
+    alone = len(features) == 1 and features[0].name not in of_image
+    plain = all(x.divisor(d) == 1 for x in loads(image) for d in range(len(x.index)))
+    zero = all(is_zero_outside(core, x) for x in loads(image))
+    if len(pairs) not in (1, 2) or not (channels and shared and alone and plain and zero):
+        return None
+    return Window(core, out, image, taps, pairs, batch, channels, features[0])
+
+
+def _is_mixed(x: Load, core: Stage, channels: tuple[Axis, ...]) -> bool:
+    """Whether positions and channels share a dimension: another window, or groups."""
+    positions, names = {a.name for a in core.parallel}, {c.name for c in channels}
+    return any(positions & {*e.coefficients} and names & {*e.coefficients} for e in x.index)
+
+
+def _factors(core: Stage) -> tuple[Expr, Expr] | None:
+    """Image and taps, in this order: of floats of one type that transforms do not spoil."""
+    value = core.values[0]
+    if not isinstance(value, Apply) or value.op != "multiply" or value.dtype not in ("f32", "f64"):
+        return None
+    if any(x.dtype != value.dtype for x in loads(value)):
+        return None
+    positions = {a.name for a in core.parallel}
+    a, b = value.args
+    counts = [len(_axes(x) & positions) for x in (a, b)]
+    return (a, b) if counts[0] >= counts[1] else (b, a)
+
+
+def _pair(core: Stage, image: Expr, taps: Expr, r: Axis) -> tuple[Axis, Axis] | None:
+    """The position along which a reduction of three taps walks, where it does with stride 1."""
+    found = [
+        p
+        for p in core.parallel
+        if r.extent == TAPS
+        and p.name not in _axes(taps)
+        and r.name in _axes(taps)
+        and p.extent > 1
+        and any(p.name in x.axes for x in loads(image))
+        and all(
+            e.coefficients.get(p.name, 0) == e.coefficients.get(r.name, 0)
+            for x in loads(image)
+            for e in x.index
+        )
+    ]
+    return (found[0], r) if len(found) == 1 else None
+
+
+def _axes(expr: Expr) -> set[str]:
+    return {a for x in loads(expr) for a in x.axes}
+
+
+def _rewritten(compute: Compute, w: Window, m: int) -> Compute:
+    dtype = compute.tensor(w.core.stores[0].tensor).dtype
+    digits = _digits(w, m)
+    count, tiles = inputs(m) ** len(w.pairs), prod(d.extent for d in digits)
+    t, f = Axis(TILE, tiles), Axis(POINT, count)
+    depth = tuple(c.extent for c in w.channels)
+    tensors = (
+        Tensor(WEIGHTS, (count, *depth, w.feature.extent), dtype, "temporary"),
+        Tensor(TILES, (count, tiles, *depth), dtype, "temporary"),
+        Tensor(PRODUCTS, (count, tiles, w.feature.extent), dtype, "temporary"),
+    )
+    sums = w.core.stores[0].tensor
+    before = tuple(s for s in compute.stages if s not in (w.core, w.out))
+    stages = (_weights(w, m, dtype), _tiles(w, m, t, digits), _products(w, f, t, dtype))
+    kept = tuple(x for x in compute.tensors if x.name != sums)
+    return Compute((*kept, *tensors), (*before, *stages, _out(w, m, t, digits, dtype)))
+
+
+def _digits(w: Window, m: int) -> tuple[Digit, ...]:
+    """What a tile's number consists of, the last the fastest: images, then blocks of positions."""
+    extents = [(a.name, a.extent) for a in w.batch]
+    extents += [(p.name, ceil(p.extent / m)) for p, _ in w.pairs]
+    result, below = [], prod(n for _, n in extents)
+    for name, n in extents:
+        below //= n
+        result.append(Digit(name, TILE, below, n))
+    return tuple(result)
+
+
+def _weights(w: Window, m: int, dtype: str) -> Stage:
+    """In double precision: of constants that costs nothing, and it halves the error."""
+    places = product(range(TAPS), repeat=len(w.pairs))
+    taps = [_wide(_placed(w.taps, _window_at(w, ks))) for ks in places]
+    axes = (*w.channels, w.feature)
+    values = separably("taps", m, taps, len(w.pairs))
+    narrow = tuple(Apply("convert", (v,), dtype) if dtype != "f64" else v for v in values)
+    return Stage(WEIGHTS, axes, (), _at_points(WEIGHTS, len(narrow), axes), narrow)
+
+
+def _wide(expr: Expr) -> Expr:
+    return expr if expr.dtype == "f64" else Apply("convert", (expr,), "f64")
+
+
+def _tiles(w: Window, m: int, t: Axis, digits: tuple[Digit, ...]) -> Stage:
+    cube = [
+        _placed(w.image, _positions(w, m, (0,) * len(w.pairs)) | _window_at(w, ks))
+        for ks in product(range(inputs(m)), repeat=len(w.pairs))
+    ]
+    axes = (t, *w.channels)
+    values = tuple(separably("inputs", m, cube, len(w.pairs)))
+    return Stage(TILES, axes, (), _at_points(TILES, len(values), axes), values, digits=digits)
+
+
+def _products(w: Window, f: Axis, t: Axis, dtype: str) -> Stage:
+    channels = tuple(Affine.axis(c.name) for c in w.channels)
+    point, tile, feature = (Affine.axis(a.name) for a in (f, t, w.feature))
+    operands = (
+        Load(TILES, (point, tile, *channels), dtype),
+        Load(WEIGHTS, (point, *channels, feature), dtype),
+    )
+    return Stage(
+        PRODUCTS,
+        (f, t, w.feature),
+        w.channels,
+        (Store(PRODUCTS, (point, tile, feature)),),
+        (Apply("multiply", operands, dtype),),
+        "sum",
+    )
+
+
+def _out(w: Window, m: int, t: Axis, digits: tuple[Digit, ...], dtype: str) -> Stage:
+    """The outputs of a tile; those beyond the last position are not stored."""
+    place = Affine.axis(t.name), Affine.axis(w.feature.name)
+    read = [
+        Load(PRODUCTS, (Affine((), k), *place), dtype)
+        for k in range(inputs(m) ** len(w.pairs))
+    ]  # fmt: skip
+    sums = separably("outputs", m, read, len(w.pairs))
+    acc = next(x for x in w.out.loads if x.tensor == w.core.stores[0].tensor)
+    stores, values = [], []
+    for ks, value in zip(product(range(m), repeat=len(w.pairs)), sums, strict=True):
+        at = _positions(w, m, ks)
+        for x, expr in zip(w.out.stores, w.out.values, strict=True):
+            stores.append(Store(x.tensor, tuple(e.substitute(at) for e in x.index)))
+            changes = {y: _load_at(y, at) for y in w.out.loads if y != acc} | {acc: value}
+            values.append(map_loads(expr, changes))
+    return Stage(w.out.name, (t, w.feature), (), tuple(stores), tuple(values), digits=digits)
+
+
+def _at_points(tensor: str, count: int, axes: Iterable[Axis]) -> tuple[Store, ...]:
+    rest = tuple(Affine.axis(a.name) for a in axes)
+    return tuple(Store(tensor, (Affine((), k), *rest)) for k in range(count))
+
+
+def _positions(w: Window, m: int, offsets: tuple[int, ...]) -> dict[str, Affine]:
+    """Where outputs of a tile stand along the axes of the window."""
+    places = zip(w.pairs, offsets, strict=True)
+    return {p.name: Affine.axis(p.name, m) + k for (p, _), k in places}
+
+
+def _window_at(w: Window, taps: tuple[int, ...]) -> dict[str, Affine]:
+    return {r.name: Affine((), k) for (_, r), k in zip(w.pairs, taps, strict=True)}
+
+
+def _placed(expr: Expr, at: dict[str, Affine]) -> Expr:
+    return map_loads(expr, {x: _load_at(x, at) for x in loads(expr)})
+
+
+def _load_at(x: Load, at: dict[str, Affine]) -> Load:
+    return Load(
+        x.tensor, tuple(e.substitute(at) for e in x.index), x.dtype, x.divisors, x.outside
+    )  # fmt: skip
+
+
+ALGORITHMS: dict[str, Callable[[Compute], Compute]] = {
+    "direct": lambda compute: compute,
+    **{f"winograd({m})": winograd(m) for m in PAIRS},
+}
+"""Rewritings of a compute before any step, by the names that stand in schedules."""
+OUTPUTS = {f"winograd({m})": m for m in PAIRS}
+"""Outputs of a tile along an axis, of the algorithms that do more than reorder sums."""

@@ -1,0 +1,89 @@
+"""The first candidate of a Winograd algorithm: a formula of extents and target.
+
+A block has as many tiles as the second cache holds with their products, so that weights are read
+from afar seldom, and blocks are equal shares for the threads.  Where there are too few tiles for
+that, threads share the features instead.
+"""
+
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.winograd import WEIGHTS
+
+if TYPE_CHECKING:
+    from hlotune.schedules.winograd_space import WinogradSpace
+
+CACHED_SHARE = 0.8
+"""Of the second cache, for what a block works on."""
+LATENCY_TIMES_UNITS = 8
+"""Independent multiply-adds that keep the units busy: latency 4, two units."""
+FEWEST_ROWS = 4
+"""Tiles of a block below which threads share features instead."""
+SERIAL_FLOPS = 500_000
+"""Below, about five microseconds of work, waking another thread costs more than it gains."""
+
+
+def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
+    """The first candidate; where it passes a limit, smaller blocks and tiles."""
+    _, tiles, features = space.sizes
+    vectors, threads = ceil(features / space.lanes), _threads(space)
+    shared = ceil(tiles / threads) >= FEWEST_ROWS or tiles >= vectors
+    block = _block(space, threads) if shared else tiles
+    while True:
+        rows, across = _register_tile(space, block)
+        panels = ceil(vectors / across)
+        group = panels if shared else ceil(panels / threads)
+        config = _config(space, (block, rows, across, group, 1, int(_is_far(space))))
+        if space.legal(config[None])[0] or block == 1:
+            return config
+        block = ceil(block / 2)
+
+
+def _is_far(space: "WinogradSpace") -> bool:
+    """Whether the weights do not stay in the second cache, and are asked for ahead."""
+    return space.compute.tensor(WEIGHTS).bytes > space.target.l2_bytes // 2
+
+
+def _threads(space: "WinogradSpace") -> int:
+    return space.target.threads if space.contraction.core.flops >= SERIAL_FLOPS else 1
+
+
+def _block(space: "WinogradSpace", threads: int) -> int:
+    """The largest equal share of the tiles that the second cache holds."""
+    points, tiles, _ = space.sizes
+    size, across = BYTES[space.contraction.dtype], 2 * space.lanes
+    depth = prod(a.extent for a in space.contraction.reduce)
+    weights = space.compute.tensor(WEIGHTS).bytes
+    room = CACHED_SHARE * space.target.l2_bytes
+    room -= weights if weights <= room / 2 else depth * across * size
+    most = max(1, int(room / (points * (depth + across) * size)))
+    rounds = 1
+    while ceil(tiles / (threads * rounds)) > most:
+        rounds += 1
+    return ceil(tiles / (threads * rounds))
+
+
+def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
+    """Rows and vectors of the register tile that wastes least of a block's work."""
+    features = ceil(space.sizes[2] / space.lanes)
+
+    def worth(rows: int, across: int) -> float:
+        useful = features / (ceil(features / across) * across)
+        copies = [min(rows, block - at) * across for at in range(0, block, rows)]
+        busy = sum(n * min(1, n / LATENCY_TIMES_UNITS) for n in copies) / sum(copies)
+        return useful * busy / (1 + 0.03 * (rows + across) / (rows * across))
+
+    pairs = [(int(r) + 1, int(v) + 1) for r, v in space.register_tiles if r < block]
+    return max(pairs, key=lambda pair: (worth(*pair), pair))
+
+
+def _config(space: "WinogradSpace", values: tuple[int, ...]) -> NDArray[np.int32]:
+    """The nearest values that the knobs have, transformed at load where that can be."""
+    config = np.zeros(len(space.counts), dtype=np.int32)
+    for n, (knob, value) in enumerate(zip(space.knobs, values, strict=True)):
+        config[1 + n] = int(np.argmin(np.abs(np.array(knob.values) - value)))
+    return config

@@ -1,0 +1,144 @@
+"""The steps of Winograd's convolution on a CPU, fused by blocks of tiles.
+
+    parallel t.0                a block of tiles
+      parallel o.0              a group of panels of features
+        tiles                   inputs at the points, for the block
+        o.1                     panels
+          products              for each point a matrix product with registers of rows x vectors
+          t.1: o.2 .. v         outputs and epilogue, from the products of the panel
+
+The weights at the points are computed when the program is loaded, or at the start of each call.
+"""
+
+from dataclasses import dataclass
+
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.steps import (
+    Accumulate,
+    ComputeAt,
+    LayOut,
+    Overrun,
+    Parallel,
+    Prefetch,
+    Preload,
+    Reorder,
+    Split,
+    Step,
+    Unroll,
+    Vectorize,
+)
+from hlotune.schedules.winograd import POINT, PRODUCTS, TILE, TILES, WEIGHTS
+
+WHEN = ("load", "call")
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradSketch:
+    """The structure: outputs of a tile along an axis, and when weights are transformed."""
+
+    outputs: int
+    when: str
+    """One of WHEN."""
+
+    @property
+    def algorithm(self) -> str:
+        return f"winograd({self.outputs})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinogradTiling:
+    tiles: int
+    """Of a block."""
+    rows: int
+    """Tiles of a register tile."""
+    vectors: int
+    """Of a panel of features."""
+    panels: int
+    """Of a group."""
+    unroll: int
+    """Steps of the innermost reduction that are written out."""
+    prefetch: bool = False
+    """Whether the next panel of weights is asked for."""
+
+
+def winograd_steps(
+    compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int
+) -> tuple[Step, ...]:
+    """The steps for a compute that the algorithm has rewritten already."""
+    steps = _out(compute, n, lanes) + _products(compute, n, lanes) + _tiles(compute, lanes)
+    steps += _weights(compute, sketch, n, lanes)
+    steps += [Prefetch(PRODUCTS, WEIGHTS)] if n.prefetch else []
+    ours = {WEIGHTS, TILES, PRODUCTS, compute.stages[-1].name}
+    for stage in (s for s in compute.stages if s.name not in ours):
+        steps += _before(stage.name, [a.name for a in stage.parallel], lanes, bool(stage.combine))
+    return tuple(steps)
+
+
+def _feature(compute: Compute) -> str:
+    return compute.stages[-1].parallel[-1].name
+
+
+def _out(compute: Compute, n: WinogradTiling, lanes: int) -> list[Step]:
+    out, o = compute.stages[-1].name, _feature(compute)
+    order = (f"{TILE}.0", f"{o}.0", f"{o}.1", f"{TILE}.1", f"{o}.2", f"{o}.3")
+    return [
+        Split(out, TILE, (n.tiles,)),
+        Split(out, o, (n.panels, n.vectors, lanes)),
+        Reorder(out, order),
+        Vectorize(out, f"{o}.3"),
+        Unroll(out, f"{o}.2"),
+        Parallel(out, f"{o}.0"),
+    ]
+
+
+def _products(compute: Compute, n: WinogradTiling, lanes: int) -> list[Step]:
+    out, o = compute.stages[-1].name, _feature(compute)
+    reduce = [a.name for a in compute.stage(PRODUCTS).reduce]
+    order = [POINT, f"{TILE}.0", *reduce[:-1], f"{reduce[-1]}.0", f"{reduce[-1]}.1"]
+    order += [f"{TILE}.1", f"{o}.0", f"{o}.1"]
+    return [
+        ComputeAt(PRODUCTS, out, f"{o}.1"),
+        Split(PRODUCTS, TILE, (n.rows,)),
+        Split(PRODUCTS, o, (lanes,)),
+        Split(PRODUCTS, reduce[-1], (n.unroll,)),
+        Reorder(PRODUCTS, tuple(order)),
+        Vectorize(PRODUCTS, f"{o}.1"),
+        Unroll(PRODUCTS, f"{o}.0"),
+        Unroll(PRODUCTS, f"{TILE}.1"),
+        Unroll(PRODUCTS, f"{reduce[-1]}.1"),
+        Accumulate(PRODUCTS, f"{TILE}.0"),
+    ]
+
+
+def _tiles(compute: Compute, lanes: int) -> list[Step]:
+    """Computed before the products, over the whole block: the tiles beyond the last are zeros."""
+    out, o = compute.stages[-1].name, _feature(compute)
+    channel = compute.stage(TILES).parallel[-1].name
+    return [
+        ComputeAt(TILES, out, f"{o}.0"),
+        Split(TILES, channel, (lanes,)),
+        Vectorize(TILES, f"{channel}.1"),
+        Overrun(PRODUCTS, TILE),
+    ]
+
+
+def _weights(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int) -> list[Step]:
+    """In panels, in the order in which the products read them."""
+    stage, o = compute.stage(WEIGHTS), _feature(compute)
+    last = len(stage.parallel)
+    layout = ((last, n.vectors * lanes), *((d, 1) for d in range(last)), (last, 1))
+    steps: list[Step] = [
+        LayOut(WEIGHTS, layout),
+        Split(WEIGHTS, o, (lanes,)),
+        Vectorize(WEIGHTS, f"{o}.1"),
+    ]
+    if sketch.when == "load":
+        return [*steps, Preload(WEIGHTS)]
+    return [*steps, Parallel(WEIGHTS, stage.parallel[0].name)]
+
+
+def _before(name: str, axes: list[str], lanes: int, combines: bool) -> list[Step]:
+    """A stage before the convolution, run once a call: its last axis in vectors."""
+    if combines or not axes:
+        return []
+    return [Split(name, axes[-1], (lanes,)), Vectorize(name, f"{axes[-1]}.1")]

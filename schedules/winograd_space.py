@@ -1,0 +1,303 @@
+"""The space of one Winograd algorithm: which of its schedules there are, as rows of int32.
+
+Features, trees and digests are those of the products, a matrix product a point, whose operands are
+packed: the tiles inside a task, the weights ahead.  The limits are those of `limits.py`.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.compute import Compute, Stage, Store
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.features import features_of
+from hlotune.schedules.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
+from hlotune.schedules.levels import levels_of
+from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
+from hlotune.schedules.loop_trees import Nodes, nodes_of
+from hlotune.schedules.nest import LoopNest
+from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest, path_of
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.space import Configs
+from hlotune.schedules.steps import Prefetch, Preload, Split, Step
+from hlotune.schedules.target import Target
+from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
+from hlotune.schedules.winograd_sketch import WHEN, WinogradSketch, WinogradTiling, winograd_steps
+
+SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
+SAMPLING_ROUNDS = 20
+MOVING_ROUNDS = 6
+MOVES = np.array([0.4, 0.3, 0.2, 0.1])
+"""Shares of moves: a knob drawn anew, a knob moved by one, another register tile, the sketch."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What `n` configs stand for, `(n,)` each; parts that are cut at the end of their axis."""
+
+    when: Ints
+    """Position in WHEN."""
+    tiles: Ints
+    rows: Ints
+    across: Ints
+    """Vectors of a panel."""
+    panels: Ints
+    unroll: Ints
+    prefetch: Ints
+
+
+@dataclass(frozen=True)
+class WinogradSpace:
+    """F(outputs, 3) of a convolution; `original` is the compute before the rewriting."""
+
+    original: Compute
+    outputs: int
+    target: Target
+    can_preload: bool
+    """Whether the weights are a constant that nothing else reads."""
+
+    @cached_property
+    def compute(self) -> Compute:
+        return winograd(self.outputs)(self.original)
+
+    @cached_property
+    def contraction(self) -> Contraction:
+        """The products at the points, as a matrix product."""
+        core = self.compute.stage(PRODUCTS)
+        index = tuple(Affine.axis(a.name) for a in core.parallel)
+        read = Load(PRODUCTS, index, self.compute.tensor(PRODUCTS).dtype)
+        name = self.compute.stages[-1].name
+        out = Stage(name, core.parallel, (), (Store(PRODUCTS, index),), (read,))
+        return Contraction(self.compute, core, out)
+
+    @cached_property
+    def lanes(self) -> int:
+        return max(1, self.target.vector_bytes // BYTES[self.contraction.dtype])
+
+    @cached_property
+    def sketches(self) -> tuple[WinogradSketch, ...]:
+        return tuple(
+            WinogradSketch(self.outputs, w) for w in WHEN if self.can_preload or w == "call"
+        )
+
+    @cached_property
+    def sizes(self) -> tuple[int, int, int]:
+        """Points, tiles, features."""
+        points, tiles, features = (a.extent for a in self.contraction.parallel)
+        return points, tiles, features
+
+    @cached_property
+    def knobs(self) -> tuple[Knob, ...]:
+        _, tiles, features = self.sizes
+        vectors, last = ceil(features / self.lanes), self.contraction.reduce[-1]
+        return (
+            Knob("block", TILE, trips(tiles)),
+            Knob("register", TILE, tuple(range(1, min(tiles, LONGEST_TILE) + 1))),
+            Knob("register", "", tuple(range(1, min(vectors, LONGEST_TILE) + 1))),
+            Knob("group", "", trips(vectors)),
+            Knob("unroll", last.name, tuple(range(1, min(last.extent, LONGEST_UNROLL) + 1))),
+            Knob("prefetch", "", (0, 1)),
+        )
+
+    @cached_property
+    def counts(self) -> NDArray[np.int32]:
+        return np.array([len(self.sketches), *(len(k.values) for k in self.knobs)], dtype=np.int32)
+
+    @property
+    def size(self) -> float:
+        return float(np.prod(self.counts.astype(np.float64)))
+
+    @cached_property
+    def register_tiles(self) -> NDArray[np.int32]:
+        """Positions of rows and vectors of all register tiles that fit."""
+        rows, vectors = np.meshgrid(*(np.array(k.values) for k in self.knobs[1:3]), indexing="ij")
+        fits = rows * vectors + vectors + 1 <= self.target.vector_registers
+        return (np.stack([rows[fits], vectors[fits]], axis=1) - 1).astype(np.int32)
+
+    def numbers(self, configs: Configs) -> Numbers:
+        _, tiles, _ = self.sizes
+        when = np.array([WHEN.index(s.when) for s in self.sketches])
+        values = [np.asarray(k.values)[configs[:, 1 + n]] for n, k in enumerate(self.knobs)]
+        block = np.minimum(values[0], tiles)
+        last = self.contraction.reduce[-1].extent
+        return Numbers(
+            when=when[configs[:, 0]],
+            tiles=block,
+            rows=values[1],
+            across=values[2],
+            panels=values[3],
+            unroll=np.minimum(values[4], last),
+            prefetch=values[5].astype(np.int64),
+        )
+
+    # arrays -----------------------------------------------------------------------------------
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]:
+        """The limits of `limits.py`, for all configs."""
+        n, (points, _, features) = self.numbers(configs), self.sizes
+        size, width = BYTES[self.contraction.dtype], np.minimum(n.across * self.lanes, features)
+        rows, across = np.minimum(n.rows, n.tiles), -(-width // self.lanes)
+        channels = [a.extent for a in self.contraction.reduce]
+        group = np.minimum(n.panels * n.across * self.lanes, features)
+        bodies = 1 + ((features % (n.across * self.lanes) != 0) & (group > n.across * self.lanes))
+        own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
+            1 + (channels[-1] % n.unroll != 0) * (channels[-1] > n.unroll)
+        )
+        result = rows * across + across + 1 <= self.target.vector_registers
+        result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
+        result &= across * len(self.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
+        depth = float(np.prod(channels))
+        result &= points * n.tiles * depth * size <= TASK_BYTES
+        result &= points * n.tiles * width * size <= TASK_BYTES
+        panel = n.across * self.lanes
+        weights = points * depth * -(-features // panel) * panel * size
+        result &= (n.when == WHEN.index("load")) | (weights <= CALL_BYTES)
+        legal: NDArray[np.bool_] = result
+        return legal
+
+    def path(self, configs: Configs) -> Path:
+        n, (points, tiles, features) = self.numbers(configs), self.sizes
+        count, one = len(configs), np.ones(len(configs), dtype=np.int64)
+        panel = np.minimum(n.across * self.lanes, features)
+        group = np.minimum(n.panels * n.across * self.lanes, features)
+        *outer, last = (a.extent for a in self.contraction.reduce)
+        tile, feature, first = 1, 2, 3
+        slots = [
+            (tile, -(-tiles // n.tiles), PARALLEL),
+            (feature, -(-features // (n.panels * n.across * self.lanes)), PARALLEL),
+            (feature, -(-group // (n.across * self.lanes)), SERIAL),
+            (0, points * one, SERIAL),
+            (tile, -(-n.tiles // n.rows), SERIAL),
+            *((first + k, extent * one, SERIAL) for k, extent in enumerate(outer)),
+            (first + len(outer), -(-last // n.unroll), SERIAL),
+            (first + len(outer), n.unroll, UNROLL),
+            (tile, np.minimum(n.rows, n.tiles), UNROLL),
+            (feature, -(-panel // self.lanes), UNROLL),
+            (feature, np.minimum(panel, self.lanes), VECTORIZE),
+        ]
+        ahead = np.array([LOAD_LEVEL if w == "load" else CALL_LEVEL for w in WHEN])[n.when]
+        return Path(
+            axis=np.tile(np.array([a for a, _, _ in slots]), (count, 1)),
+            trips=np.stack([t for _, t, _ in slots], axis=1),
+            kind=np.tile(np.array([k for _, _, k in slots]), (count, 1)),
+            held_from=5 * one,
+            split_from=3 * one,
+            packs=np.stack([one, ahead], axis=1),
+            panels=np.stack([one, n.across * self.lanes], axis=1),
+            borders=np.zeros((count, 2), dtype=np.int64),
+            handed_over=0 * one,
+            prefetch=n.prefetch,
+        )
+
+    def digest(self, configs: Configs) -> NDArray[np.uint64]:
+        return digest(self.path(configs))
+
+    def features(self, configs: Configs) -> NDArray[np.float32]:
+        return features_of(self.contraction, self.target, self.lanes, self.path(configs))
+
+    def nodes(self, configs: Configs) -> Nodes:
+        path = self.path(configs)
+        slots = path.axis.shape[1]
+        return nodes_of(levels_of(self.contraction, self.target, self.lanes, path, slots))
+
+    # configs ----------------------------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator) -> Configs:
+        kept = [np.empty((0, len(self.counts)), dtype=np.int32)]
+        for _ in range(SAMPLING_ROUNDS):
+            if (missing := n - sum(map(len, kept))) <= 0:
+                break
+            drawn = rng.integers(self.counts, size=(missing, len(self.counts)), dtype=np.int32)
+            drawn[:, 2:4] = self._tiles(missing, rng)
+            kept.append(drawn[self.legal(drawn)])
+        found = np.concatenate(kept)[:n]
+        return np.concatenate([found, np.tile(self.heuristic(), (n - len(found), 1))])
+
+    def _tiles(self, n: int, rng: np.random.Generator) -> NDArray[np.int32]:
+        tiles = self.register_tiles
+        drawn: NDArray[np.int32] = tiles[rng.integers(len(tiles), size=n)]
+        return drawn
+
+    def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        result, waiting = configs.copy(), np.arange(len(configs))
+        for _ in range(MOVING_ROUNDS):
+            tried = self._moved(configs[waiting], rng)
+            good = self.legal(tried) & (tried != configs[waiting]).any(axis=1)
+            result[waiting[good]] = tried[good]
+            waiting = waiting[~good]
+        return result
+
+    def _moved(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        result, n = configs.copy(), len(configs)
+        kind = rng.choice(len(MOVES), size=n, p=MOVES)
+        column = rng.integers(1, len(self.counts), size=n)
+        anew, step, tile, sketch = (np.flatnonzero(kind == k) for k in range(len(MOVES)))
+        result[anew, column[anew]] = rng.integers(self.counts[column[anew]])
+        near = result[step, column[step]] + rng.choice([-1, 1], size=len(step))
+        result[step, column[step]] = np.clip(near, 0, self.counts[column[step]] - 1)
+        result[tile, 2:4] = self._tiles(len(tile), rng)
+        result[sketch, 0] = rng.integers(self.counts[0], size=len(sketch))
+        return result
+
+    def heuristic(self) -> NDArray[np.int32]:
+        from hlotune.schedules.winograd_heuristic import heuristic_config
+
+        return heuristic_config(self)
+
+    def schedule(self, config: NDArray[np.int32]) -> Schedule:
+        values = [k.values[int(config[1 + n])] for n, k in enumerate(self.knobs)]
+        tiles, rows, vectors, panels, unroll, prefetch = values
+        tiling = WinogradTiling(
+            tiles=tiles, rows=rows, vectors=vectors, panels=panels, unroll=unroll,
+            prefetch=bool(prefetch),
+        )  # fmt: skip
+        sketch = self.sketches[int(config[0])]
+        steps = winograd_steps(self.compute, sketch, tiling, self.lanes)
+        return Schedule(sketch.algorithm, steps)
+
+    def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
+        """The config with this schedule, or the nearest; None where no sketch fits."""
+        names = {s.algorithm for s in self.sketches}
+        found = _numbers(schedule.steps, self.compute)
+        if schedule.algorithm not in names or len(found) < len(self.counts):
+            return None
+        config = self.heuristic().copy()
+        whens = [s.when for s in self.sketches]
+        config[0] = whens.index(found[0]) if found[0] in whens else config[0]
+        for n, (knob, value) in enumerate(zip(self.knobs, found[1:], strict=True)):
+            config[1 + n] = int(np.argmin(np.abs(np.array(knob.values) - int(value))))
+        return config if bool(self.legal(config[None])[0]) else None
+
+
+def _numbers(steps: tuple[Step, ...], compute: Compute) -> list[int | str]:
+    """When the weights are transformed, and what the splits say; shorter where steps are others."""
+    out = compute.stages[-1].name
+    names = {(s.stage, s.axis): s.factors for s in steps if isinstance(s, Split)}
+    wide = next((f for (stage, a), f in names.items() if stage == out and a != TILE), ())
+    inner = [f for (stage, a), f in names.items() if stage == PRODUCTS and a.startswith("r")]
+    block, rows = names.get((out, TILE), ()), names.get((PRODUCTS, TILE), ())
+    if len(wide) != 3 or not (inner and block and rows):
+        return []
+    when = "load" if any(isinstance(s, Preload) for s in steps) else "call"
+    prefetch = int(any(isinstance(s, Prefetch) for s in steps))
+    return [when, block[0], rows[0], wide[1], wide[0], inner[0][0], prefetch]
+
+
+def winograd_path(nest: LoopNest, c: Contraction) -> Path:
+    """The path of one nest, as arrays of one row: what its tiles and weights are, are packs."""
+    tiles, weights = nest.stage(TILES), nest.stage(WEIGHTS)
+    path = path_of(nest, c)
+    assert tiles.at is not None
+    inside = nest.stage(tiles.at[0]).index(tiles.at[1])
+    ahead = LOAD_LEVEL if weights.scope == "load" else CALL_LEVEL
+    panel = max(block for _, block in weights.layout)
+    return replace(
+        path,
+        packs=np.array([[inside, ahead]], dtype=np.int64),
+        panels=np.array([[1, panel]], dtype=np.int64),
+    )

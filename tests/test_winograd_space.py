@@ -1,0 +1,213 @@
+"""The spaces of Winograd's algorithms, alone and beside the direct one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hlotune.measure.targets import TARGETS
+from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.features import NAMES, features_of
+from hlotune.schedules.levels import levels_of
+from hlotune.schedules.loop_trees import ABSENT, nodes_of
+from hlotune.schedules.nest import LoopNest
+from hlotune.schedules.paths import digest
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
+from hlotune.schedules.target import Target
+from hlotune.schedules.winograd_space import WinogradSpace, winograd_path
+from tests.computes import Case, gemm, named
+from tests.winograd_cases import windowed, windows
+
+TARGET = TARGETS["znver4"]
+targets = st.sampled_from(tuple(TARGETS.values()))
+seeds = st.integers(0, 2**32)
+CASES = {
+    "C2": lambda: named("C2"),
+    "C6": lambda: named("C6"),
+    "small": lambda: windowed(channels=5, features=40),
+    "frozen": lambda: windowed(channels=21, features=19, frozen=True),
+    "one axis": lambda: windowed(size=(40,), window=(3,), pads=((1, 1),), features=70),
+}
+
+
+def spaces(name: str) -> tuple[WinogradSpace, ...]:
+    found = winograd_spaces(CASES[name]().compute, TARGET)
+    assert [s.outputs for s in found] == [2, 4]
+    return found
+
+
+def nest_of(space: WinogradSpace, config: NDArray[np.int32]) -> LoopNest | None:
+    try:
+        return replay(space.original, space.schedule(config), space.target)
+    except ScheduleError:
+        return None
+
+
+def drawn(space: WinogradSpace, n: int, seed: int) -> Configs:
+    """Uniform in every knob, register tiles that do not fit among them."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(space.counts, size=(n, len(space.counts)), dtype=np.int32)
+
+
+def binds(space: WinogradSpace, configs: Configs) -> None:
+    nests = [nest_of(space, c) for c in configs]
+    legal = space.legal(configs)
+    np.testing.assert_array_equal(legal, [n is not None for n in nests])
+    path, features, trees = space.path(configs), space.features(configs), space.nodes(configs)
+    slots = path.axis.shape[1]
+    for k, nest in enumerate(nests):
+        if nest is None:
+            continue
+        one = winograd_path(nest, space.contraction)
+        assert digest(one) == digest(path)[k]
+        found = features_of(space.contraction, TARGET, space.lanes, one)[0]
+        pairs = zip(NAMES, found, features[k], strict=True)
+        wrong = [name for name, a, b in pairs if abs(a - b) > 1e-5]
+        assert not wrong or space.target != TARGET, (wrong, space.schedule(configs[k]).to_json())
+        levels = levels_of(space.contraction, space.target, space.lanes, one, slots)
+        np.testing.assert_allclose(nodes_of(levels).values[0], trees.values[k], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_say_what_nests_built_one_by_one_say(name: str) -> None:
+    for space in spaces(name):
+        configs = np.concatenate([drawn(space, 24, 0), space.sample(12, np.random.default_rng(0))])
+        binds(space, configs)
+        assert space.legal(configs[24:]).all()
+
+
+@settings(max_examples=15)
+@given(windows(), targets, seeds)
+def test_arrays_and_nests_agree_for_any_window(case: Case, target: Target, seed: int) -> None:
+    for space in winograd_spaces(case.compute, target):
+        binds(space, drawn(space, 4, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_and_nests_agree_on_many_configs(name: str) -> None:
+    for space in spaces(name):
+        binds(space, drawn(space, 600, 1))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_locating_a_schedule_of_the_space_gives_it_back(name: str) -> None:
+    for space in spaces(name):
+        for config in (space.heuristic(), *space.sample(20, np.random.default_rng(5))):
+            schedule = space.schedule(config)
+            found = space.locate(Schedule.from_json(schedule.to_json()))
+            assert found is not None
+            assert space.schedule(found) == schedule
+
+
+def test_a_schedule_of_another_shape_is_brought_to_the_nearest() -> None:
+    (_, large), (_, small) = spaces("C6"), spaces("small")
+    found = small.locate(large.schedule(large.heuristic()))
+    assert found is not None
+    assert small.legal(found[None])[0]
+
+
+def test_schedules_of_other_algorithms_are_not_located() -> None:
+    two, four = spaces("small")
+    assert two.locate(four.schedule(four.heuristic())) is None
+    assert two.locate(DEFAULT) is None
+    assert two.locate(Schedule("winograd(2)")) is None
+
+
+def test_neighbours_are_legal_and_others() -> None:
+    for space in spaces("C2"):
+        rng = np.random.default_rng(0)
+        configs = space.sample(200, rng)
+        moved = space.neighbours(configs, rng)
+        assert space.legal(moved).all()
+        assert (moved != configs).any(axis=1).mean() > 0.95
+
+
+def test_blocks_are_equal_shares_that_the_cache_holds() -> None:
+    for name in ("C2", "C6"):
+        space = spaces(name)[1]
+        points, tiles, _ = space.sizes
+        n = space.numbers(space.heuristic()[None])
+        blocks = -(-tiles // int(n.tiles[0]))
+        assert blocks % TARGET.threads == 0
+        assert points * n.tiles[0] * space.contraction.reduce[0].extent * 4 < TARGET.l2_bytes
+
+
+# all algorithms together --------------------------------------------------------------------------
+
+
+def together(name: str) -> AlgorithmsSpace:
+    found = space_of(CASES[name]().compute, TARGET)
+    assert isinstance(found, AlgorithmsSpace)
+    return found
+
+
+def test_the_first_candidates_are_one_of_each_algorithm() -> None:
+    space = together("C6")
+    algorithms = [space.schedule(c).algorithm for c in space.firsts()]
+    assert algorithms == ["direct", "winograd(2)", "winograd(4)"]
+    np.testing.assert_array_equal(space.heuristic(), space.firsts()[0])
+    assert space.size > sum(p.size for p in space.parts[1:])
+
+
+def test_each_algorithm_has_its_share_of_a_sample() -> None:
+    space = together("C6")
+    configs = space.sample(300, np.random.default_rng(0))
+    assert space.legal(configs).all()
+    shares = np.bincount(space.part_of(configs), minlength=3) / 300
+    assert (abs(shares - 1 / 3) < 0.1).all()
+    assert len(np.unique(space.digest(configs))) > 250
+
+
+def test_moves_sometimes_change_the_algorithm() -> None:
+    space, rng = together("C6"), np.random.default_rng(0)
+    configs = space.sample(600, rng)
+    moved = space.neighbours(configs, rng)
+    assert space.legal(moved).all()
+    jumped = (space.part_of(moved) != space.part_of(configs)).mean()
+    assert 0.005 < jumped < 0.05
+
+
+def test_rows_that_are_no_configs_are_not_legal() -> None:
+    """Crossing configs of two algorithms makes such rows."""
+    space = together("C6")
+    direct, winograd = space.firsts()[0], space.firsts()[2]
+    crossed = np.where(np.arange(len(direct)) < 1, winograd, direct + 1)
+    beyond, below = direct.copy(), direct.copy()
+    beyond[0], below[0] = len(space.sketches), -1
+    assert not space.legal(np.array([crossed, beyond, below], np.int32)).any()
+
+
+def test_features_and_trees_of_all_algorithms_stand_in_one_array() -> None:
+    space = together("small")
+    configs = space.sample(30, np.random.default_rng(0))
+    features, trees = space.features(configs), space.nodes(configs)
+    assert features.shape == (30, len(NAMES))
+    assert trees.values.shape[:2] == trees.parent.shape
+    for k, config in enumerate(configs):
+        np.testing.assert_array_equal(space.features(config[None])[0], features[k])
+        one = space.nodes(config[None])
+        np.testing.assert_array_equal(one.values[0], trees.values[k])
+        np.testing.assert_array_equal(one.parent[0], trees.parent[k])
+    assert (trees.parent == ABSENT).any()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_schedule_of_any_algorithm_is_located(name: str) -> None:
+    space = together(name)
+    for config in space.firsts():
+        found = space.locate(space.schedule(config))
+        assert found is not None
+        assert space.schedule(found) == space.schedule(config)
+    assert space.locate(DEFAULT) is None
+
+
+def test_strict_numerics_and_other_kernels_have_the_direct_space_alone() -> None:
+    compute = CASES["C6"]().compute
+    assert isinstance(space_of(compute, TARGET, reorders_only=True), CpuSpace)
+    assert isinstance(space_of(gemm(64, 64, 64).compute, TARGET), CpuSpace)
