@@ -29,7 +29,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.target import Properties, Target
-from hlotune.search.budget import BATCH
+from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
@@ -119,12 +119,12 @@ class Arena:
         with self._tuner(of, "annealing", seed) as ours, self._tuner(of, "random", seed) as rival:
             done = 0
             while done < self.lengths.trials:
-                size = min(BATCH, self.lengths.trials - done)
+                size = min(grown(done), self.lengths.trials - done)
                 ours.step(size)
                 rival.step(size)
                 done += size
             while done < self.lengths.patience and rival.best_s > ours.best_s:
-                size = min(BATCH, self.lengths.patience - done)
+                size = min(grown(done), self.lengths.patience - done)
                 rival.step(size)
                 done += size
 

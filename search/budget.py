@@ -1,8 +1,8 @@
 """Sharing a budget among the kernels of a program: which one gets the next batch, and how large.
 
 Pure functions over what has been recorded, so that a run that is taken up again makes the same
-choices.  All kernels get one batch first, the costliest first; then each batch goes where it
-promises to save most of the program's time.
+choices.  All kernels get one batch first, the costliest first; then each batch goes where a second
+of tuning promises to save most of the program's time.
 """
 
 import re
@@ -12,12 +12,19 @@ from itertools import pairwise
 from math import ceil, isinf
 
 BATCH = 64
+"""The largest batch."""
+YOUNG = 16
+"""The first batches of a kernel: the sooner the model learns from them, the better the next."""
+GROWTH = 8
+"""A batch is at most this part of what was measured of the kernel before."""
 SMALLEST = 8
 """Below this a batch is not worth its fixed costs, except for the last trials of a kernel."""
+AHEAD = 64
+"""Trials that a promise is about."""
 HOPE = 0.1
-"""Share that the batch after the first is expected to gain; each idle batch halves it."""
-WINDOW = 3
-"""Batches over which the recent gain of a kernel is averaged."""
+"""Share that the next trials of a young search are expected to gain; as many idle ones halve it."""
+WINDOW = 3 * AHEAD
+"""Newest trials over which the gain of a kernel is averaged."""
 WORTHWHILE = 0.01
 """A kernel that promises to gain less than this share of its own time gets no more batches."""
 UNKNOWN_TRIAL_S = 0.25
@@ -88,18 +95,44 @@ def next_batch(
         chosen = max(fresh, key=lambda k: (items[k].default_s * items[k].weight, -k))
     else:
         if limits.trials is None:
-            ready = [k for k in ready if promised_share(k, items, spent) > WORTHWHILE]
+            ready = [k for k in ready if promised_share(k, spent) > WORTHWHILE]
         if not ready:
             return None
-        chosen = max(ready, key=lambda k: (promise_s(k, items, spent), -k))
+        chosen = max(ready, key=lambda k: (promise(k, items, spent), -k))
     size = batch_size(chosen, len(fresh), spent, limits, elapsed_s)
     return Choice(chosen, size) if size else None
+
+
+def trials_of(item: int, spent: Sequence[Spent]) -> int:
+    return sum(s.trials for s in spent if s.item == item)
 
 
 def trials_left(item: int, spent: Sequence[Spent], limits: Limits) -> int:
     if limits.trials is None:
         return BATCH
-    return max(0, limits.trials - sum(s.trials for s in spent if s.item == item))
+    return max(0, limits.trials - trials_of(item, spent))
+
+
+def full_batch(item: int, spent: Sequence[Spent], limits: Limits) -> int:
+    """Small while each batch teaches the model much, larger later; none goes past the last tenth.
+
+    That is left to the finish, which learns from each batch by itself, and gets small ones.
+    """
+    left, last = trials_left(item, spent, limits), finish_trials(limits)
+    if left <= last:
+        return min(YOUNG, left)
+    return min(grown(trials_of(item, spent)), left - last)
+
+
+def grown(measured: int) -> int:
+    """A batch of a kernel of which so much was measured, where nothing limits it."""
+    return min(BATCH, max(YOUNG, measured // GROWTH // YOUNG * YOUNG))
+
+
+def finish_trials(limits: Limits) -> int:
+    """The last tenth of a kernel's trials; none where that is not worth a batch."""
+    tenth = (limits.trials or 0) // 10
+    return tenth if tenth >= SMALLEST else 0
 
 
 def batch_size(
@@ -109,7 +142,7 @@ def batch_size(
 
     While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left.
     """
-    size = min(BATCH, trials_left(item, spent, limits))
+    size = full_batch(item, spent, limits)
     if limits.seconds is None:
         return size
     share_s = (limits.seconds - elapsed_s) / max(1, fresh)
@@ -123,12 +156,22 @@ def batch_size(
 
 
 def trial_s(item: int, spent: Sequence[Spent]) -> float:
-    """Expected seconds of a trial: of the kernel's last batch, else of all batches."""
-    own = [s for s in spent if s.item == item and s.trials][-1:]
-    known = own or [s for s in spent if s.trials]
+    """Expected seconds of a trial: of the kernel's newest ones, else of all."""
+    known = newest([s for s in spent if s.item == item], AHEAD) or [s for s in spent if s.trials]
     if not known:
         return UNKNOWN_TRIAL_S
     return max(1e-6, sum(s.wall_s for s in known) / sum(s.trials for s in known))
+
+
+def newest(spent: Sequence[Spent], trials: int) -> list[Spent]:
+    """The last batches, as many as it takes to have so many trials."""
+    found: list[Spent] = []
+    for batch in reversed(spent):
+        if trials <= 0:
+            break
+        found.append(batch)
+        trials -= batch.trials
+    return found[::-1]
 
 
 def best_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
@@ -137,22 +180,31 @@ def best_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
     return min(items[item].default_s, items[item].known_best_s, *found)
 
 
-def promised_share(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
-    """Share of the kernel's time that its next batch is expected to gain.
+def promised_share(item: int, spent: Sequence[Spent]) -> float:
+    """Share of the kernel's time that its next `AHEAD` trials are expected to gain.
 
-    The mean gain of its recent batches, or what is hoped of a young search, whichever is more.  The
+    The mean gain of its newest trials, or what is hoped of a young search, whichever is more.  The
     gain of the first batch, from the default to anything searched, says nothing about the next.
     """
-    bests = [s.best_s for s in spent if s.item == item]
-    gains = [gain(before, after) for before, after in pairwise(bests)]
+    batches = [s for s in spent if s.item == item]
+    recent = newest(batches[1:], WINDOW)
+    before = batches[: len(batches) - len(recent)][-1:]
+    hope = HOPE * 0.5 ** (idle_trials(batches) / AHEAD)
+    if not recent:
+        return hope
+    trials = sum(s.trials for s in recent)
+    left = 1 - gain(before[0].best_s, recent[-1].best_s)
+    return max(1 - left ** min(1.0, AHEAD / trials), hope)
+
+
+def idle_trials(batches: Sequence[Spent]) -> int:
+    """Trials of a kernel since its last gain."""
     idle = 0
-    for x in reversed(gains):
-        if x > 0:
+    for before, after in reversed(list(pairwise(batches))):
+        if after.best_s < before.best_s:
             break
-        idle += 1
-    recent = gains[-WINDOW:]
-    slope = sum(recent) / len(recent) if recent else 0.0
-    return max(slope, HOPE * 0.5**idle)
+        idle += after.trials
+    return idle
 
 
 def gain(before_s: float, after_s: float) -> float:
@@ -162,10 +214,10 @@ def gain(before_s: float, after_s: float) -> float:
     return 1 - after_s / before_s
 
 
-def promise_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
-    """Seconds of one run of the program that the kernel's next batch is expected to save."""
-    share = promised_share(item, items, spent)
-    return items[item].weight * best_s(item, items, spent) * share
+def promise(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
+    """Seconds of one run of the program that the kernel is expected to save, a second of tuning."""
+    saved_s = items[item].weight * best_s(item, items, spent) * promised_share(item, spent)
+    return saved_s / (AHEAD * trial_s(item, spent))
 
 
 def for_batches(limits: Limits, kernels: int, passed_s: float) -> Limits:
@@ -186,7 +238,7 @@ def needed_s(kernels: int, passed_s: float) -> int:
 def finishing(item: int, spent: Sequence[Spent], limits: Limits, elapsed_s: float) -> bool:
     """Whether a kernel is in the last tenth of its trials, or the run in that of its seconds."""
     if limits.trials is not None:
-        return trials_left(item, spent, limits) <= limits.trials / 10
+        return trials_left(item, spent, limits) <= finish_trials(limits)
     return limits.seconds is not None and elapsed_s >= 0.9 * limits.seconds
 
 

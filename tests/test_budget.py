@@ -5,6 +5,7 @@ import pytest
 from hlotune.search.budget import (
     BATCH,
     SMALLEST,
+    YOUNG,
     Choice,
     Item,
     Limits,
@@ -14,7 +15,7 @@ from hlotune.search.budget import (
     for_batches,
     needed_s,
     next_batch,
-    promise_s,
+    promise,
     promised_share,
     seconds,
 )
@@ -53,7 +54,24 @@ def test_after_that_the_largest_expected_gain_of_the_program_decides() -> None:
 def test_a_kernel_that_runs_more_often_is_worth_more() -> None:
     items = (Item(1e-3, 1), Item(1e-3, 3))
     history = spent(0, 1e-3) + spent(1, 1e-3)
-    assert promise_s(1, items, history) == pytest.approx(3 * promise_s(0, items, history))
+    assert promise(1, items, history) == pytest.approx(3 * promise(0, items, history))
+
+
+def test_a_kernel_whose_trials_take_longer_promises_less_a_second() -> None:
+    items = (Item(1e-3, 1), Item(1e-3, 1))
+    history = spent(0, 1e-3, wall_s=6.4) + spent(1, 1e-3, wall_s=3.2)
+    assert promise(1, items, history) == pytest.approx(2 * promise(0, items, history))
+
+
+def test_what_small_batches_gain_counts_like_what_a_large_one_gains() -> None:
+    small = tuple(Spent(0, 16, 1.6, 1e-3 * 0.5 ** (n / 4)) for n in range(13))
+    large = tuple(Spent(0, 64, 6.4, 1e-3 * 0.5**n) for n in range(4))
+    assert promised_share(0, small) == pytest.approx(0.5)
+    assert promised_share(0, large) == pytest.approx(0.5)
+
+
+def test_a_small_lucky_batch_is_not_expected_to_repeat_itself_four_times() -> None:
+    assert promised_share(0, (Spent(0, 64, 1, 1e-3), Spent(0, 16, 1, 0.8e-3))) == pytest.approx(0.2)
 
 
 def test_the_default_counts_while_nothing_better_is_known() -> None:
@@ -64,18 +82,18 @@ def test_the_default_counts_while_nothing_better_is_known() -> None:
 
 def test_a_promise_is_the_mean_of_the_recent_gains() -> None:
     history = spent(0, 1.0, 0.5, 0.4, 0.32, 0.256)
-    assert promised_share(0, ITEMS, history) == pytest.approx(0.2)
+    assert promised_share(0, history) == pytest.approx(0.2)
 
 
 def test_a_promise_fades_with_idle_batches() -> None:
-    shares = [promised_share(0, ITEMS, spent(0, *[1e-3] * n)) for n in (1, 2, 3, 4)]
+    shares = [promised_share(0, spent(0, *[1e-3] * n)) for n in (1, 2, 3, 4)]
     assert shares == pytest.approx([0.1, 0.05, 0.025, 0.0125])
 
 
 def test_a_kernel_whose_candidates_all_fail_fades_too() -> None:
     inf = float("inf")
-    assert promised_share(0, ITEMS, spent(0, inf, inf)) == pytest.approx(0.05)
-    assert promised_share(0, ITEMS, spent(0, inf, 1e-3)) == pytest.approx(1.0)
+    assert promised_share(0, spent(0, inf, inf)) == pytest.approx(0.05)
+    assert promised_share(0, spent(0, inf, 1e-3)) == pytest.approx(1.0)
 
 
 def test_the_run_stops_early_when_no_kernel_promises_more_than_a_hundredth() -> None:
@@ -90,7 +108,33 @@ def test_trials_are_counted_for_each_kernel_and_used_up() -> None:
     while choice := next_batch(ITEMS, history, limits, 0):
         history += (Spent(choice.item, choice.trials, 1.0, 1e-3),)
     assert [sum(s.trials for s in history if s.item == k) for k in range(3)] == [100, 100, 100]
-    assert [s.trials for s in history[:3]] == [64, 64, 64]
+    assert [s.trials for s in history[:3]] == [YOUNG] * 3
+
+
+def test_batches_are_small_at_first_and_grow_with_what_was_measured() -> None:
+    history: tuple[Spent, ...] = ()
+    while choice := next_batch(ITEMS[:1], history, Limits(trials=1000), 0):
+        history += (Spent(choice.item, choice.trials, 1.0, 1e-3),)
+    sizes = [s.trials for s in history]
+    assert sizes[:16] == [16] * 16
+    assert sizes[16:20] == [32] * 4
+    assert max(sizes) == BATCH
+    assert sum(sizes) == 1000
+
+
+def test_the_last_tenth_of_the_trials_goes_in_small_batches_of_its_own() -> None:
+    done = (Spent(0, 500, 1.0, 1e-3),)
+    limits = Limits(trials=600)
+    assert next_batch(ITEMS[:1], done, limits, 0) == Choice(0, 40)
+    done += (Spent(0, 40, 1.0, 1e-3),)
+    assert next_batch(ITEMS[:1], done, limits, 0) == Choice(0, YOUNG)
+    assert finishing(0, done, limits, 0)
+
+
+def test_few_trials_have_no_finish() -> None:
+    limits = Limits(trials=20)
+    assert next_batch(ITEMS[:1], (Spent(0, 16, 1.0, 1e-3),), limits, 0) == Choice(0, 4)
+    assert not finishing(0, (Spent(0, 19, 1.0, 1e-3),), limits, 0)
 
 
 def test_a_handful_of_trials_is_a_legal_budget() -> None:
@@ -108,7 +152,7 @@ def test_a_short_budget_gives_every_kernel_a_smaller_first_batch() -> None:
     first = next_batch(ITEMS, (), Limits(seconds=12), 0)
     assert first == Choice(1, 16)  # 12 s, three kernels, a quarter of a second assumed for a trial
     second = next_batch(ITEMS, (Spent(1, 16, 0.8, 1e-3),), Limits(seconds=5), 0.8)
-    assert second == Choice(2, 42)  # 4.2 s, two kernels, 0.05 s known
+    assert second == Choice(2, YOUNG)  # 4.2 s, two kernels, 0.05 s known: 42 would fit
 
 
 def test_with_too_many_kernels_the_costliest_get_the_smallest_batch() -> None:
@@ -119,7 +163,8 @@ def test_with_too_many_kernels_the_costliest_get_the_smallest_batch() -> None:
 def test_the_last_batch_shrinks_to_what_is_left_and_then_nothing_is_chosen() -> None:
     begun = spent(0, 1e-3) + spent(1, 1e-3) + spent(2, 1e-3)
     limits = Limits(seconds=21)
-    assert next_batch(ITEMS, begun, limits, 19.0) == Choice(1, 20)
+    assert next_batch(ITEMS, begun, limits, 19.0) == Choice(1, 16)
+    assert next_batch(ITEMS, begun, limits, 19.9) == Choice(1, 11)
     assert next_batch(ITEMS, begun, limits, 20.5) is None
 
 
