@@ -98,7 +98,7 @@ def next_batch(
             ready = [k for k in ready if promised_share(k, spent) > WORTHWHILE]
         if not ready:
             return None
-        chosen = max(ready, key=lambda k: (promise(k, items, spent), -k))
+        chosen = max(ready, key=lambda k: (promise(k, items, spent, limits), -k))
     size = batch_size(chosen, len(fresh), spent, limits, elapsed_s)
     return Choice(chosen, size) if size else None
 
@@ -214,10 +214,14 @@ def gain(before_s: float, after_s: float) -> float:
     return 1 - after_s / before_s
 
 
-def promise(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
-    """Seconds of one run of the program that the kernel is expected to save, a second of tuning."""
+def promise(item: int, items: Sequence[Item], spent: Sequence[Spent], limits: Limits) -> float:
+    """Seconds of one run of the program that the kernel is expected to save.
+
+    By a second of tuning; where trials are limited, by a trial: then no clock decides anything.
+    """
     saved_s = items[item].weight * best_s(item, items, spent) * promised_share(item, spent)
-    return saved_s / (AHEAD * trial_s(item, spent))
+    cost = trial_s(item, spent) if limits.trials is None else 1.0
+    return saved_s / (AHEAD * cost)
 
 
 def for_batches(limits: Limits, kernels: int, passed_s: float) -> Limits:

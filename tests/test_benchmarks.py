@@ -17,6 +17,7 @@ from hlotune.measure.comparison import Ratio
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.search.budget import YOUNG
 from hlotune.tuning_logs.database import Database
 from tests.recorded import PROPERTIES
 from tests.tree import ROOT
@@ -166,7 +167,7 @@ def test_a_race_begins_with_one_batch_for_both_and_without_the_heuristic(
     of = operator("C11", TARGETS["x86-64"])
     race = arena(database, device).race(of, seed=3)
     assert len(race.annealing_s) == 70 and 70 <= len(race.random_s) <= 80
-    assert device.schedules[:64] == device.schedules[64:128]
+    assert device.schedules[:YOUNG] == device.schedules[YOUNG : 2 * YOUNG]
     assert of.task.space.schedule(of.task.space.heuristic()) not in device.schedules
     assert DEFAULT not in device.schedules
 

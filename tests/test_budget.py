@@ -54,13 +54,24 @@ def test_after_that_the_largest_expected_gain_of_the_program_decides() -> None:
 def test_a_kernel_that_runs_more_often_is_worth_more() -> None:
     items = (Item(1e-3, 1), Item(1e-3, 3))
     history = spent(0, 1e-3) + spent(1, 1e-3)
-    assert promise(1, items, history) == pytest.approx(3 * promise(0, items, history))
+    assert promise(1, items, history, PLENTY) == pytest.approx(
+        3 * promise(0, items, history, PLENTY)
+    )
 
 
 def test_a_kernel_whose_trials_take_longer_promises_less_a_second() -> None:
     items = (Item(1e-3, 1), Item(1e-3, 1))
     history = spent(0, 1e-3, wall_s=6.4) + spent(1, 1e-3, wall_s=3.2)
-    assert promise(1, items, history) == pytest.approx(2 * promise(0, items, history))
+    assert promise(1, items, history, PLENTY) == pytest.approx(
+        2 * promise(0, items, history, PLENTY)
+    )
+
+
+def test_where_trials_are_limited_no_clock_decides() -> None:
+    items = (Item(1e-3, 1), Item(1e-3, 1))
+    history = spent(0, 1e-3, wall_s=6.4) + spent(1, 1e-3, wall_s=3.2)
+    limits = Limits(trials=512)
+    assert promise(1, items, history, limits) == promise(0, items, history, limits)
 
 
 def test_what_small_batches_gain_counts_like_what_a_large_one_gains() -> None:

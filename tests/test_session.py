@@ -9,7 +9,7 @@ import pytest
 
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.schedule import XLA
-from hlotune.search.budget import Limits
+from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started
 from hlotune.search.tasks import Skipped
 from hlotune.tuning_logs.database import Database
@@ -106,15 +106,15 @@ def test_ctrl_c_while_searching_keeps_what_was_found(
 def test_a_run_after_an_interrupted_one_goes_on_where_that_was(tmp_path: Path) -> None:
     conv = (task("conv", 1),)
     with Database(tmp_path / "whole.db") as whole, Database(tmp_path / "parts.db") as parts:
-        run(whole, conv, limits=Limits(trials=192))
-        run(parts, conv, FakeDevice(conv, interrupt_at=1 + 128 + 5), limits=Limits(trials=192))
-        run(parts, conv, limits=Limits(trials=64))
+        run(whole, conv, limits=Limits(trials=64))
+        run(parts, conv, FakeDevice(conv, interrupt_at=1 + 32 + 5), limits=Limits(trials=64))
+        run(parts, conv, limits=Limits(trials=32))
         key = conv[0].kernel.key
         ours = [
             [t for t in d.trials(key, **UNDER) if t.candidate.schedule.algorithm != XLA]
             for d in (whole, parts)
         ]
-    assert len(ours[0]) == 192
+    assert len(ours[0]) == 64
     assert ours[0] == ours[1]
 
 
@@ -195,8 +195,9 @@ def test_a_whole_program_timed_in_vain_keeps_its_errors(database: Database) -> N
 
 
 def test_progress_tells_the_story_in_order(database: Database) -> None:
-    events: list[Event] = []
-    run(database, two(), limits=Limits(trials=64), events=events)
+    events, tasks = list[Event](), two()
+    slow = FakeDevice(tasks, {"conv": 20e-3, "dense": 20e-3})
+    run(database, tasks, slow, limits=Limits(trials=YOUNG), events=events)
     names = [type(e).__name__ for e in events]
     assert names == ["Started", *["KernelStarted", "Batch"] * 2, "Finalising", "Finished"]
     started, batch, finalising, finished = events[0], events[2], events[-2], events[-1]
@@ -205,7 +206,7 @@ def test_progress_tells_the_story_in_order(database: Database) -> None:
     assert isinstance(finalising, Finalising)
     assert isinstance(finished, Finished)
     assert (started.kernels, finalising.kernels, finished.won) == (2, 2, 2)
-    assert batch.label == "dense"  # 6 ms three times weigh more than once
+    assert batch.label == "dense"  # 20 ms three times weigh more than once
     assert batch.best_s is not None
     assert batch.gflops == pytest.approx(1000 / batch.best_s / 1e9)
     assert batch.peak_share == pytest.approx(batch.gflops)
