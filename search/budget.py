@@ -189,12 +189,13 @@ def promised_share(item: int, spent: Sequence[Spent]) -> float:
     batches = [s for s in spent if s.item == item]
     recent = newest(batches[1:], WINDOW)
     before = batches[: len(batches) - len(recent)][-1:]
-    hope = HOPE * 0.5 ** (idle_trials(batches) / AHEAD)
+    hope: float = HOPE * 0.5 ** (idle_trials(batches) / AHEAD)
     if not recent:
         return hope
     trials = sum(s.trials for s in recent)
     left = 1 - gain(before[0].best_s, recent[-1].best_s)
-    return max(1 - left ** min(1.0, AHEAD / trials), hope)
+    slope: float = 1 - left ** min(1.0, AHEAD / trials)
+    return max(slope, hope)
 
 
 def idle_trials(batches: Sequence[Spent]) -> int:

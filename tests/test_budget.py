@@ -134,7 +134,7 @@ def test_batches_are_small_at_first_and_grow_with_what_was_measured() -> None:
 
 
 def test_the_last_tenth_of_the_trials_goes_in_small_batches_of_its_own() -> None:
-    done = (Spent(0, 500, 1.0, 1e-3),)
+    done: tuple[Spent, ...] = (Spent(0, 500, 1.0, 1e-3),)
     limits = Limits(trials=600)
     assert next_batch(ITEMS[:1], done, limits, 0) == Choice(0, 40)
     done += (Spent(0, 40, 1.0, 1e-3),)
