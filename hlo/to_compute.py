@@ -23,6 +23,7 @@ from hlotune.hlo.contractions import CONTRACTIONS, Place, contraction
 from hlotune.hlo.expressions import Known, Reader, converted, followed, narrowed
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.index_maps import Domain, Index, unravel
+from hlotune.hlo.phases import phases
 from hlotune.hlo.prologues import hoisted, placed, vanishes, varying, walks_alone
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.dtypes import accumulator
@@ -57,7 +58,7 @@ def compute_of(graph: Graph) -> Compute:
         assembly.contraction(anchors[0])
     else:
         assembly.elementwise()
-    return collapse(Compute(assembly.tensors(), tuple(assembly.stages)))
+    return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
+from hlotune.schedules.vectors import vector_axes
 
 SAMPLING_ROUNDS = 20
 
@@ -61,7 +62,7 @@ class CpuSpace:
 
     @cached_property
     def sketches(self) -> tuple[Sketch, ...]:
-        return sketches_of(self.contraction)
+        return sketches_of(self.contraction, self.target)
 
     @cached_property
     def knobs(self) -> Knobs:
@@ -181,30 +182,16 @@ class CpuSpace:
         )  # fmt: skip
 
 
-def sketches_of(c: Contraction) -> tuple[Sketch, ...]:
+def sketches_of(c: Contraction, target: Target) -> tuple[Sketch, ...]:
     """One sketch for each good vector axis, whole or chunked reduction, and place of each pack."""
     result = []
-    for vector in vector_axes(c):
+    for vector in vector_axes(c, target):
         for chunked in (False, True):
             places = [pack_levels(c, x.tensor, chunked) for x in c.operands]
             for levels in product(*places):
                 packs = zip((x.tensor for x in c.operands), levels, strict=True)
                 result.append(Sketch(vector, chunked, tuple(packs)))
     return tuple(result)
-
-
-def vector_axes(c: Contraction) -> tuple[str, ...]:
-    """Axes along which neighbours lie together in the result or in an operand.
-
-    Where there are none, the longest axis.
-    """
-    axes = [
-        a.name
-        for a in c.parallel
-        if a.extent > 1
-        and (c.out_stride(a.name) == 1 or any(abs(c.stride(x, a.name)) == 1 for x in c.operands))
-    ]
-    return tuple(axes) or (max(c.parallel, key=lambda a: a.extent).name,)
 
 
 def pack_levels(c: Contraction, tensor: str, chunked: bool) -> tuple[str, ...]:

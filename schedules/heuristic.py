@@ -21,6 +21,7 @@ from hlotune.schedules.flops import points
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch
+from hlotune.schedules.vectors import cycles
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -106,7 +107,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
     """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
     vectors = dict.fromkeys(s.vector for s in space.sketches)
-    vector = max(vectors, key=lambda v: _vector_score(c, v, space.lanes))
+    vector = min(vectors, key=lambda v: cycles(c, space.target, space.lanes, v))
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
@@ -129,16 +130,6 @@ def _repays_packing(c: Contraction, x: Load) -> bool:
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:
     return any(dict(s.packs).get(tensor) == "load" for s in space.sketches)
-
-
-def _vector_score(c: Contraction, axis: str, lanes: int) -> tuple[float, bool, bool]:
-    extent = c.core.extents[axis]
-    full = extent / (-(-extent // lanes) * lanes)
-    return (
-        full if full < 0.75 else 1.0,
-        c.out_stride(axis) == 1,
-        any(c.stride(x, axis) == 1 for x in c.operands),
-    )
 
 
 def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:

@@ -134,7 +134,16 @@ def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
 
 def _copy_loops(stage: Stage, layout: Layout, lanes: int) -> tuple[Loop, ...]:
     """Loops of a copy in the order of its layout, the fastest dimension in vectors."""
-    loops = [Loop(f"p{d}.0" if block > 1 else f"p{d}", f"p{d}", block) for d, block in layout[:-1]]
+    loops = [Loop(_loop(d, block), f"p{d}", block) for d, block in layout[:-1]]
     last = f"p{layout[-1][0]}"
     vector = Loop(f"{last}.v", last, lanes), Loop(f"{last}.l", last, 1, "vectorize")
     return (*loops, *vector)
+
+
+def _loop(dimension: int, block: int) -> str:
+    return f"p{dimension}.0" if block > 1 else f"p{dimension}"
+
+
+def outermost(layout: Layout) -> str:
+    """The outermost loop of a copy in a layout."""
+    return _loop(*layout[0]) if len(layout) > 1 else f"p{layout[0][0]}.v"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from hlotune.schedules.compute import Stage
 from hlotune.schedules.nest import Layout
+from hlotune.schedules.packing import outermost, packed_name
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.steps import (
     Accumulate,
@@ -34,6 +35,8 @@ from hlotune.schedules.steps import (
     Vectorize,
 )
 
+SHARED_ELEMENTS = 1 << 14
+"""Of an operand that all threads pack together, ahead of the loops."""
 PACK_LEVELS = ("none", "load", "call", "task", "block", "chunk")
 
 
@@ -144,15 +147,10 @@ def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     for tensor, level in sketch.packs:
         if level != "none":
             block = t.register[sketch.vector] * lanes
-            steps.append(
-                Pack(
-                    c.core.name,
-                    tensor,
-                    *places[level],
-                    layout(c, tensor, sketch.vector, block),
-                    lanes,
-                )
-            )
+            order = layout(c, tensor, sketch.vector, block)
+            steps.append(Pack(c.core.name, tensor, *places[level], order, lanes))
+            if level == "call" and c.compute.tensor(tensor).elements >= SHARED_ELEMENTS:
+                steps.append(Parallel(packed_name(tensor), outermost(order)))
     return steps
 
 
@@ -165,6 +163,11 @@ def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
     if len(along) == 1 and len(index) == 1 and index[vector] > 0:
         return ((along[0], block), *((d, 1) for d in rest), (along[0], 1))
     return tuple((d, 1) for d in rest + along)
+
+
+def is_panelled(c: Contraction, tensor: str, vector: str) -> bool:
+    """Whether an operand packed for vectors along an axis lies in panels of whole vectors."""
+    return max(block for _, block in layout(c, tensor, vector, 2)) > 1
 
 
 def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:

@@ -191,6 +191,19 @@ def conv(
     return Case(name, function, (x, w, bias))
 
 
+def planes(height: int, width: int, channels: int, features: int, *, dilation: int = 1) -> Case:
+    """One image NCHW with weights OIHW of 3x3; dilated, a transposed convolution."""
+    x, w = whole(1, channels, height, width), whole(features, channels, 3, 3, seed=1)
+    spec = "NCHW", "OIHW", "NCHW"
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1, 1), [(1, dilation)] * 2, (dilation,) * 2, dimension_numbers=spec
+        )
+
+    return Case(f"planes {height}x{width}x{channels}->{features} d{dilation}", function, (x, w))
+
+
 def sized(*types: str) -> Case:
     """A matrix product of shapes alone, `f32[8,784]`: nothing of it can be run."""
     return Case(" ".join(types), lambda x, w: x @ w, tuple(map(program.argument, types)))
@@ -215,8 +228,13 @@ def named(name: str) -> Case:
         "small conv": lambda: conv(9, 11, 5, 19),
         "strided conv": lambda: conv(13, 10, 7, 40, stride=2, frozen=True),
         "small depthwise": lambda: depthwise(9, 8, 21),
+        "planes": lambda: planes(9, 11, 5, 19),
+        "transposed planes": lambda: planes(5, 6, 7, 18, dilation=2),
     }[name]()
 
 
 REAL = ("C2", "C6", "C9", "gemm", "depthwise", "batched")
-SMALL = ("small gemm", "small frozen gemm", "small conv", "strided conv", "small depthwise")
+SMALL = (
+    "small gemm", "small frozen gemm", "small conv", "strided conv", "small depthwise", "planes",
+    "transposed planes",
+)  # fmt: skip

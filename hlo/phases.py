@@ -1,0 +1,162 @@
+"""Phases of a transposed convolution: inserted zeros are left out instead of multiplied.
+
+Where an operand is dilated by L, it has an element at every L-th position only.  For results of one
+phase (their position modulo L) those are the taps of one residue modulo L, so with L = 2
+
+    y[p] = sum over q of x[(p + q - 1) / 2] w[q]        real where 2 divides p + q - 1
+    y[2 p + a] = sum over q of x[p + q] w[2 q + 1 - a]
+
+has half of the multiply-adds along each such axis, and no divisors.  It is a change of axes, made
+where it is affine: always for L = 2, for others where the residues of the phases go in one run or
+in two of equal length.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hlotune.schedules.compute import Axis, Compute, Stage, Store
+from hlotune.schedules.expr import Affine, Load, map_loads
+from hlotune.schedules.nest import is_zero_outside
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """`p = dilation * p + phase` and `q = dilation * q + residue`."""
+
+    p: Axis
+    q: Axis
+    dilation: int
+    axes: tuple[Axis, ...]
+    """They number the phase."""
+    phase: Affine
+    residue: Affine
+
+    @property
+    def places(self) -> dict[str, Affine]:
+        return {
+            self.p.name: Affine.axis(self.p.name, self.dilation) + self.phase,
+            self.q.name: Affine.axis(self.q.name, self.dilation) + self.residue,
+        }
+
+    @property
+    def taps(self) -> int:
+        """Of one phase; the last may lie beyond the window."""
+        return -(-self.q.extent // self.dilation)
+
+
+def phases(compute: Compute) -> Compute:
+    """The compute with every dilation split into phases that can be."""
+    while (split := next(_splits(compute), None)) is not None:
+        compute = _applied(compute, split)
+    return compute
+
+
+def _splits(compute: Compute) -> Iterator[_Split]:
+    for core in (s for s in compute.stages if s.combine == "sum"):
+        for x in core.loads:
+            for d, index in enumerate(x.index):
+                split = _split(core, index, x.divisor(d)) if x.divisor(d) > 1 else None
+                if split is not None and _vanishes(compute, core, split):
+                    yield split
+
+
+def _split(core: Stage, index: Affine, dilation: int) -> _Split | None:
+    """How a dilated index is split, where one axis of each kind decides what is real."""
+    odd = {a for a, c in index.terms if c % dilation}
+    ps = [a for a in core.parallel if a.name in odd]
+    qs = [a for a in core.reduce if a.name in odd]
+    if len(ps) != 1 or len(qs) != 1 or ps[0].extent % dilation:
+        return None
+    p, q = ps[0], qs[0]
+    residues = _residues(index, p.name, q.name, dilation)
+    for inner in (n for n in range(dilation, 0, -1) if dilation % n == 0):
+        axes = Axis(f"{p.name}.a", dilation // inner), Axis(f"{p.name}.b", inner)
+        residue = _affine(residues, axes) if residues else None
+        if residue is not None:
+            phase = Affine.of({axes[0].name: inner * (axes[0].extent > 1), axes[1].name: inner > 1})
+            used = tuple(a for a in axes if a.extent > 1)
+            return _Split(p, q, dilation, used, phase, residue)
+    return None
+
+
+def _residues(index: Affine, p: str, q: str, dilation: int) -> list[int] | None:
+    """For each phase of `p` the residue of `q` whose taps are real; None where some have none."""
+    along, across = index.coefficients[p], index.coefficients[q]
+    found = []
+    for phase in range(dilation):
+        rest = along * phase + index.constant
+        real = [r for r in range(dilation) if (rest + across * r) % dilation == 0]
+        if len(real) != 1:
+            return None
+        found += real
+    return found
+
+
+def _affine(values: list[int], axes: tuple[Axis, Axis]) -> Affine | None:
+    """Numbers in row-major order as an affine of two axes, or None where they are not."""
+    (outer, many), (inner, run) = ((a.name, a.extent) for a in axes)
+    terms = {
+        outer: values[run] - values[0] if many > 1 else 0,
+        inner: values[1] - values[0] if run > 1 else 0,
+    }
+    found = Affine.of(terms, values[0])
+    same = (found.value({outer: k // run, inner: k % run}) == v for k, v in enumerate(values))
+    return found if all(same) else None
+
+
+def _vanishes(compute: Compute, core: Stage, split: _Split) -> bool:
+    """Whether what is added for taps beyond the window is zero, as some operand ends with it."""
+    beyond = range(split.q.extent, split.taps * split.dilation)
+    if not beyond:
+        return True
+    for x in (x for x in core.loads if is_zero_outside(core, x)):
+        shape = compute.tensor(x.tensor).shape
+        for d, index in enumerate(x.index):
+            alone = [a for a, _ in index.terms] == [split.q.name] and x.divisor(d) == 1
+            at = (index.value({split.q.name: q}) for q in beyond if alone)
+            if alone and all(not 0 <= place < shape[d] for place in at):
+                return True
+    return False
+
+
+def _applied(compute: Compute, split: _Split) -> Compute:
+    """The stages over the new axes, phases outermost: loops over them stay outside."""
+    core = next(s for s in compute.stages if split.q in s.reduce and split.p in s.parallel)
+    inner = Axis(split.p.name, split.p.extent // split.dilation)
+    parallel = (*split.axes, *(inner if a == split.p else a for a in core.parallel))
+    sums = core.stores[0].tensor
+    moved = []
+    for s in compute.stages:
+        if s is core:
+            reduce = (Axis(a.name, split.taps) if a == split.q else a for a in s.reduce)
+            s = replace(_moved(s, split.places, sums, parallel), reduce=tuple(reduce))
+        elif any(x.tensor == sums for x in s.loads):
+            s = _moved(s, split.places, sums, parallel)
+        moved.append(s)
+    shape = tuple(a.extent for a in parallel)
+    tensors = tuple(replace(t, shape=shape) if t.name == sums else t for t in compute.tensors)
+    return Compute(tensors, tuple(moved))
+
+
+def _moved(s: Stage, places: Mapping[str, Affine], sums: str, parallel: tuple[Axis, ...]) -> Stage:
+    """A stage over other parallel axes; the sums are an array over these."""
+    own = tuple(Affine.axis(a.name) for a in parallel)
+
+    def index(tensor: str, old: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        return own if tensor == sums else tuple(e.substitute(places) for e in old)
+
+    stores = tuple(Store(x.tensor, index(x.tensor, x.index)) for x in s.stores)
+    change = {x: _divided(replace(x, index=index(x.tensor, x.index))) for x in s.loads}
+    values = tuple(map_loads(v, change) for v in s.values)
+    return replace(s, parallel=parallel, stores=stores, values=values)
+
+
+def _divided(x: Load) -> Load:
+    """Without those divisors that divide every term of their index."""
+    index, divisors = list(x.index), [x.divisor(d) for d in range(len(x.index))]
+    for d, (e, divisor) in enumerate(zip(index, divisors, strict=True)):
+        if e.constant % divisor == 0 and all(c % divisor == 0 for _, c in e.terms):
+            index[d] = Affine.of({a: c // divisor for a, c in e.terms}, e.constant // divisor)
+            divisors[d] = 1
+    kept = tuple(divisors) if any(n > 1 for n in divisors) else ()
+    return replace(x, index=tuple(index), divisors=kept)

@@ -1,0 +1,74 @@
+"""Along which axes a contraction can be vectorized, and what each of them costs.
+
+Vectors want neighbours: in the result, or else it is scattered; in the operands, or else they are
+packed in panels first.  Windows along the vector need masks at the borders, and gathers where they
+go in strides.
+"""
+
+from math import ceil
+
+from hlotune.schedules.expr import Load
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.sketch import is_panelled
+from hlotune.schedules.target import Target
+
+SCATTER_CYCLES = 24.0
+"""Of one vector whose lanes go to places apart; a gather takes about as long."""
+COPY_CYCLES = 1.2
+"""Of an element that is packed from places apart."""
+MASK_CYCLES = 0.05
+"""Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
+GATHER_ROWS = 4
+"""Rows of a register tile that share one gathered vector."""
+
+
+def vector_axes(c: Contraction, target: Target) -> tuple[str, ...]:
+    """Axes along which neighbours lie together in the result or in an operand.
+
+    Where windows or strides run along all of them, also those along which operands can be packed
+    in panels.  Where there are none, the longest axis.
+    """
+    long = [a.name for a in c.parallel if a.extent > 1]
+    near = [a for a in long if c.out_stride(a) == 1 or any(_step(c, x, a) == 1 for x in c.operands)]
+    if not any(_is_plain(c, target, a) for a in near):
+        near += [a for a in long if a not in near and any(_panelled(c, x, a) for x in c.operands)]
+    return tuple(near) or (max(c.parallel, key=lambda a: a.extent).name,)
+
+
+def cycles(c: Contraction, target: Target, lanes: int, axis: str) -> float:
+    """Estimated cycles of a thread for the whole contraction with vectors along an axis."""
+    extent = c.core.extents[axis]
+    multiply_adds = c.core.points / extent * ceil(extent / lanes)
+    results = multiply_adds / (c.core.points / c.out.points)
+    total = 0.5 * multiply_adds
+    if c.out_stride(axis) != 1:
+        total += SCATTER_CYCLES * results
+    for x in c.operands:
+        step = _step(c, x, axis)
+        if step == 1:
+            total += MASK_CYCLES * multiply_adds * (not _is_inside(c, target, axis))
+        elif step and _panelled(c, x, axis):
+            constant = c.compute.tensor(x.tensor).role == "constant"
+            total += 0 if constant else COPY_CYCLES * c.compute.tensor(x.tensor).elements
+        elif step:
+            total += SCATTER_CYCLES * multiply_adds / GATHER_ROWS
+    return total
+
+
+def _step(c: Contraction, x: Load, axis: str) -> int:
+    return abs(c.stride(x, axis))
+
+
+def _panelled(c: Contraction, x: Load, axis: str) -> bool:
+    return is_panelled(c, x.tensor, axis)
+
+
+def _is_inside(c: Contraction, target: Target, axis: str) -> bool:
+    """Whether no window along the axis leaves its tensor."""
+    return axis not in c.windowed(target)[0]
+
+
+def _is_plain(c: Contraction, target: Target, axis: str) -> bool:
+    """Whether vectors along the axis need neither masks nor gathers, packed or not."""
+    apart = (x for x in c.operands if _step(c, x, axis) > 1)
+    return _is_inside(c, target, axis) and all(_panelled(c, x, axis) for x in apart)
