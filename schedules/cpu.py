@@ -62,12 +62,12 @@ class CpuSpace:
 
     @cached_property
     def sketches(self) -> tuple[Sketch, ...]:
-        return sketches_of(self.contraction, self.target)
+        return sketches_of(self.contraction)
 
     @cached_property
     def knobs(self) -> Knobs:
         c = self.contraction
-        return knobs_of(c.parallel, c.reduce, c.windowed(self.target))
+        return knobs_of(c.parallel, c.reduce, c.windowed)
 
     @property
     def size(self) -> float:
@@ -182,10 +182,10 @@ class CpuSpace:
         )  # fmt: skip
 
 
-def sketches_of(c: Contraction, target: Target) -> tuple[Sketch, ...]:
+def sketches_of(c: Contraction) -> tuple[Sketch, ...]:
     """One sketch for each good vector axis, whole or chunked reduction, and place of each pack."""
     result = []
-    for vector in vector_axes(c, target):
+    for vector in vector_axes(c):
         for chunked in (False, True):
             places = [pack_levels(c, x.tensor, chunked) for x in c.operands]
             for levels in product(*places):

@@ -107,7 +107,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
     """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
     vectors = dict.fromkeys(s.vector for s in space.sketches)
-    vector = min(vectors, key=lambda v: cycles(c, space.target, space.lanes, v))
+    vector = min(vectors, key=lambda v: cycles(c, space.lanes, v))
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))

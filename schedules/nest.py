@@ -273,7 +273,11 @@ def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
 
 def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
     """Dimensions in which some point of the stage loads from outside, or between elements."""
-    shape, ranges = nest.compute.tensor(load.tensor).shape, index_ranges(stage)
+    return leaving_in(nest.compute, stage, load)
+
+
+def leaving_in(compute: Compute, stage: Stage, load: Load) -> tuple[int, ...]:
+    shape, ranges = compute.tensor(load.tensor).shape, index_ranges(stage)
     result = []
     for d, index in enumerate(load.index):
         low, high = index.bounds(ranges)
@@ -284,10 +288,14 @@ def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
 
 def leaving_along(nest: LoopNest, stage: Stage, root: str) -> tuple[Load, ...]:
     """Loads whose window runs forwards along an axis, out of their tensors."""
+    return windows_along(nest.compute, stage, root)
+
+
+def windows_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]:
     return tuple(
         x
         for x in stage.loads
-        for d in guarded(nest, stage, x)
+        for d in leaving_in(compute, stage, x)
         if x.divisor(d) == 1 and x.index[d].coefficients.get(root, 0) > 0
     )
 

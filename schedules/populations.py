@@ -106,12 +106,8 @@ def _needed(c: Contraction, levels: Ints, axis: str) -> NDArray[np.bool_]:
     """Configs in which some operand that is not packed is read through a window along the axis."""
     packable = [x.tensor for x in c.operands]
     result = np.zeros(len(levels), dtype=bool)
-    for x in c.core.loads:
-        if any(len(e.terms) > 1 and axis in e.coefficients for e in x.index):
-            if x.tensor in packable:
-                result |= levels[:, packable.index(x.tensor)] == 0
-            else:
-                result |= True
+    for x in c.windows[axis]:
+        result |= x.tensor not in packable or levels[:, packable.index(x.tensor)] == 0
     return result
 
 

@@ -10,8 +10,7 @@ from functools import cached_property
 from hlotune.schedules.compute import Axis, Compute, Stage
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import initial, is_zero_outside, leaving_along
-from hlotune.schedules.target import Target
+from hlotune.schedules.nest import is_zero_outside, windows_along
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,18 @@ class Contraction:
         store = self.out.stores[0]
         return _stride(store.index, self.compute.tensor(store.tensor).strides, axis)
 
-    def windowed(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    @cached_property
+    def windows(self) -> dict[str, tuple[Load, ...]]:
+        """For each axis of the core, its loads that leave their tensors along it."""
+        return {a.name: windows_along(self.compute, self.core, a.name) for a in self.core.axes}
+
+    @cached_property
+    def windowed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Parallel and reduce axes along which some load of the core leaves its tensor.
 
         Of the reduce axes those that may be clipped.
         """
-        nest = initial(self.compute, target)
-        leaving = {a.name: leaving_along(nest, self.core, a.name) for a in self.core.axes}
+        leaving = self.windows
         return (
             tuple(a.name for a in self.parallel if leaving[a.name]),
             tuple(

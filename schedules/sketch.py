@@ -173,14 +173,7 @@ def is_panelled(c: Contraction, tensor: str, vector: str) -> bool:
 def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:
     """Clips and peels, but for those that no load needs since its operand is packed."""
     packed = {tensor for tensor, level in sketch.packs if level != "none"}
-    needed = {
-        a
-        for x in c.core.loads
-        if x.tensor not in packed
-        for e in x.index
-        if len(e.terms) > 1
-        for a, _ in e.terms
-    }
+    needed = {a for a, loads in c.windows.items() if any(x.tensor not in packed for x in loads)}
     steps: list[Step] = [
         Clip(c.core.name, f"{r}.1")
         for r in t.reduce_order

@@ -10,7 +10,6 @@ from math import ceil
 from hlotune.schedules.expr import Load
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import is_panelled
-from hlotune.schedules.target import Target
 
 SCATTER_CYCLES = 24.0
 """Of one vector whose lanes go to places apart; a gather takes about as long."""
@@ -22,7 +21,7 @@ GATHER_ROWS = 4
 """Rows of a register tile that share one gathered vector."""
 
 
-def vector_axes(c: Contraction, target: Target) -> tuple[str, ...]:
+def vector_axes(c: Contraction) -> tuple[str, ...]:
     """Axes along which neighbours lie together in the result or in an operand.
 
     Where windows or strides run along all of them, also those along which operands can be packed
@@ -30,12 +29,12 @@ def vector_axes(c: Contraction, target: Target) -> tuple[str, ...]:
     """
     long = [a.name for a in c.parallel if a.extent > 1]
     near = [a for a in long if c.out_stride(a) == 1 or any(_step(c, x, a) == 1 for x in c.operands)]
-    if not any(_is_plain(c, target, a) for a in near):
+    if not any(_is_plain(c, a) for a in near):
         near += [a for a in long if a not in near and any(_panelled(c, x, a) for x in c.operands)]
     return tuple(near) or (max(c.parallel, key=lambda a: a.extent).name,)
 
 
-def cycles(c: Contraction, target: Target, lanes: int, axis: str) -> float:
+def cycles(c: Contraction, lanes: int, axis: str) -> float:
     """Estimated cycles of a thread for the whole contraction with vectors along an axis."""
     extent = c.core.extents[axis]
     multiply_adds = c.core.points / extent * ceil(extent / lanes)
@@ -46,7 +45,7 @@ def cycles(c: Contraction, target: Target, lanes: int, axis: str) -> float:
     for x in c.operands:
         step = _step(c, x, axis)
         if step == 1:
-            total += MASK_CYCLES * multiply_adds * (not _is_inside(c, target, axis))
+            total += MASK_CYCLES * multiply_adds * (not _is_inside(c, axis))
         elif step and _panelled(c, x, axis):
             constant = c.compute.tensor(x.tensor).role == "constant"
             total += 0 if constant else COPY_CYCLES * c.compute.tensor(x.tensor).elements
@@ -63,12 +62,12 @@ def _panelled(c: Contraction, x: Load, axis: str) -> bool:
     return is_panelled(c, x.tensor, axis)
 
 
-def _is_inside(c: Contraction, target: Target, axis: str) -> bool:
+def _is_inside(c: Contraction, axis: str) -> bool:
     """Whether no window along the axis leaves its tensor."""
-    return axis not in c.windowed(target)[0]
+    return axis not in c.windowed[0]
 
 
-def _is_plain(c: Contraction, target: Target, axis: str) -> bool:
+def _is_plain(c: Contraction, axis: str) -> bool:
     """Whether vectors along the axis need neither masks nor gathers, packed or not."""
     apart = (x for x in c.operands if _step(c, x, axis) > 1)
-    return _is_inside(c, target, axis) and all(_panelled(c, x, axis) for x in apart)
+    return _is_inside(c, axis) and all(_panelled(c, x, axis) for x in apart)
