@@ -14,8 +14,8 @@ TRIALS := 200
 MODEL_BUDGET := 5m
 SEEDS := 5
 
-.PHONY: setup demo test lint types slow bench bench-operators bench-search bench-tuner bench-models \
-  performance
+.PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
+  bench-tuner bench-models performance
 
 setup: $(STAMP)
 
@@ -57,6 +57,11 @@ bench: setup
 bench-operators: setup
 	rm -f build/operators.db*
 	$(PYTHON) -m benchmarks.operators --trials $(TRIALS)
+
+# Sets up other libraries under build/peers, and goes on where it was interrupted.
+bench-peers: setup
+	$(PYTHON) -m benchmarks.peers.environments
+	$(PYTHON) -m benchmarks.peers --trials $(TRIALS)
 
 bench-search: setup
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)

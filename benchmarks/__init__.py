@@ -1,6 +1,6 @@
 """What this project says of its own speed, measured again: `python -m benchmarks.NAME`.
 
-`cases.py` has the operators, made of what `operations.py` has; `operators.py`, `curves.py`,
-`tuner_speed.py` and `models.py` measure, print a table, and write it to `build/`; `page.py` puts
-those tables into `docs/performance.md`.
+`cases.py` has the operators, made of what `operations.py` and `jax_operations.py` have;
+`operators.py`, `curves.py`, `tuner_speed.py`, `models.py` and `peers/` measure, print a table, and
+write it to `build/`; `page.py` puts those tables into `docs/performance.md`.
 """

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from benchmarks.jax_operations import computed, inputs_of
 from benchmarks.operations import (
     Array,
     Channels,
@@ -28,7 +29,6 @@ from benchmarks.operations import (
     Operation,
     Product,
     Shape,
-    inputs_of,
 )
 from hlotune.deploy.freeze import freeze
 
@@ -227,7 +227,7 @@ def factory(name: str) -> Factory:
         raise KeyError(name)
 
     def function(weights: jax.Array, x: jax.Array) -> jax.Array:
-        return operation(weights, x)
+        return computed(operation, weights, x)
 
     def make() -> tuple[Callable[..., jax.Array], tuple[Array, ...]]:
         weights, x = inputs_of(operation)

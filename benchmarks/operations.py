@@ -1,33 +1,21 @@
-"""Convolutions and products as values: extents in, a function of two arrays out.
+"""Convolutions and products as values: their extents, and what follows from them.
 
-The first array stands for the weights wherever the operation has any.
+Each takes two arrays; the first stands for the weights wherever the operation has any.  Nothing is
+imported here but NumPy: other libraries' environments read this file too.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, Protocol
 
-import jax
-import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
-from jax import lax
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Element = Literal["f32", "bf16", "int8"]
 Channels = Literal["last", "first"]
 Direction = Literal["forward", "input_gradient", "weight_gradient"]
-ArrayLike = jax.Array | NDArray[Any]
 Shape = tuple[int, ...]
-
-TYPES: dict[Element, np.dtype[np.generic]] = {
-    "f32": np.dtype(np.float32),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "int8": np.dtype(np.int8),
-}
-RESULTS: dict[Element, np.dtype[np.generic]] = {**TYPES, "int8": np.dtype(np.int32)}
-"""Sums of bytes are kept whole."""
 
 
 class Operation(Protocol):
@@ -46,8 +34,6 @@ class Operation(Protocol):
     @property
     def flops(self) -> int:
         """Operations without padding and inserted zeros, a multiply-add being two."""
-
-    def __call__(self, weights: ArrayLike, x: ArrayLike) -> jax.Array: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +62,6 @@ class Product:
     @property
     def flops(self) -> int:
         return 2 * prod(self.batch) * self.m * self.k * self.n
-
-    def __call__(self, weights: ArrayLike, x: ArrayLike) -> jax.Array:
-        return jnp.matmul(x, weights, preferred_element_type=RESULTS[self.element])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,63 +150,3 @@ class Convolution:
         at = np.arange(places)[:, None] * self.stride - self.padding
         reached = at + np.arange(self.window) * self.dilation
         return int(np.count_nonzero((reached >= 0) & (reached < ends)))
-
-    def __call__(self, weights: ArrayLike, x: ArrayLike) -> jax.Array:
-        if self.direction == "forward":
-            return self._forward(weights, x)
-        forward = replace(self, direction="forward")
-        kernel, image = (_shaped(shape, self.element) for shape in self.forward_shapes)
-        if self.direction == "input_gradient":
-            (found,) = jax.linear_transpose(lambda i: forward(weights, i), image)(x)
-        else:
-            (found,) = jax.linear_transpose(lambda w: forward(w, x), kernel)(weights)
-        return found  # type: ignore[no-any-return]
-
-    def _forward(self, weights: ArrayLike, image: ArrayLike) -> jax.Array:
-        space = self.layout.strip("N").strip("C")
-        kernel = f"{space}IO" if self.channels == "last" else f"OI{space}"
-        spread, steps = (self.stride, 1) if self.transposed else (1, self.stride)
-        reach = self.dilation * (self.window - 1)
-        border = reach - self.padding if self.transposed else self.padding
-        return lax.conv_general_dilated(
-            jnp.asarray(image),
-            jnp.asarray(weights),
-            (steps,) * len(space),
-            [(border, border)] * len(space),
-            lhs_dilation=(spread,) * len(space),
-            rhs_dilation=(self.dilation,) * len(space),
-            dimension_numbers=(self.layout, kernel, self.layout),
-            feature_group_count=self.groups,
-            preferred_element_type=RESULTS[self.element],
-        )
-
-
-def result_of(operation: Operation) -> jax.ShapeDtypeStruct:
-    """Shape and element type of what it computes."""
-    weights, x = (_shaped(shape, operation.element) for shape in operation.shapes)
-    return jax.eval_shape(lambda w, y: operation(w, y), weights, x)  # type: ignore[no-any-return]
-
-
-def _shaped(shape: Shape, element: Element) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, TYPES[element])  # type: ignore[no-untyped-call]
-
-
-def least_bytes(operation: Operation) -> int:
-    """Both operands read once and the result written once."""
-    result = result_of(operation)
-    read = sum(map(prod, operation.shapes)) * TYPES[operation.element].itemsize
-    written: int = prod(result.shape) * RESULTS[operation.element].itemsize
-    return read + written
-
-
-def inputs_of(operation: Operation, seed: int = 0) -> tuple[Array, Array]:
-    """Random weights and input: normal, or whole numbers over the range of the type."""
-    rng = np.random.default_rng(seed)
-    weights, x = (_random(rng, shape, operation.element) for shape in operation.shapes)
-    return weights, x
-
-
-def _random(rng: np.random.Generator, shape: Shape, element: Element) -> Array:
-    if element == "int8":
-        return rng.integers(-127, 128, size=shape, dtype=np.int8)
-    return rng.normal(size=shape).astype(TYPES[element])

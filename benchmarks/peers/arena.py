@@ -1,0 +1,101 @@
+"""One pass over cases: fresh processes of all contestants, and the machine that they run on."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import CASES
+from benchmarks.peers.contestants import BOTH, Contestant, Weights
+from benchmarks.peers.passes import Pass, keep, kept, key_of
+from benchmarks.peers.process import Refusal, Worker
+from benchmarks.peers.records import Record, kernel_s, record
+from benchmarks.peers.rounds import Effort, entries, measured, prepared
+from benchmarks.results import conditions
+from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.sharing import alone
+from hlotune.measure.targets import toolchain
+from hlotune.schedules.target import Target
+
+ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    target: Target
+    workers: Sequence[Worker]
+    builder: ProcessBuilder
+    runner: ProcessRunner
+    conditions: Mapping[str, Any]
+    """Of the machine, and `versions` of those who take part."""
+    effort: Effort
+    database: Path
+
+    def lacks(self, case: str, passes: int) -> bool:
+        """Whether fewer passes than that were made with these schedules and versions."""
+        found = kept(case)
+        return len(found) < passes or found[-1].key != self._key(self._records(case))
+
+    def measure(self, case: str) -> Pass:
+        records = self._records(case)
+        with alone():
+            outcomes = measured(case, CASES[case], self.workers, self.effort)
+        times = {w: kernel_s(r, self.builder, self.runner) for w, r in records.items()}
+        found = Pass(
+            case=case,
+            key=self._key(records),
+            conditions=self.conditions,
+            status={w: r.status for w, r in records.items()},
+            kernel_s=times,
+            outcomes=outcomes,
+        )
+        keep(found)
+        return found
+
+    def prepare(self, case: str) -> Mapping[str, Refusal]:
+        """Compiles all forms and compares their results; what is compiled stays on disk."""
+        operation = CASES[case]
+        found = entries(self.workers, operation)
+        refused = prepared(case, operation, found, self.effort)
+        for worker in self.workers:
+            worker.ask({"do": "drop"}, self.effort.turn_limit_s)
+        return refused
+
+    def _records(self, case: str) -> dict[Weights, Record]:
+        kinds = BOTH if CASES[case].has_weights else BOTH[:1]
+        return {w: record(case, w, self.database, self.target) for w in kinds}
+
+    def _key(self, records: Mapping[Weights, Record]) -> str:
+        schedules = [str(r.schedule.to_json()) for r in records.values()]
+        took_part = str(sorted(self.conditions["versions"].items()))
+        return key_of(self.target.fingerprint, toolchain().key, took_part, *schedules)
+
+
+@contextmanager
+def arena(
+    target: Target, found: Iterable[Contestant], effort: Effort, database: Path
+) -> Iterator[Arena]:
+    """Starts everybody, and says who does not come."""
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Worker(c, target.threads)) for c in found]
+        builder = stack.enter_context(ProcessBuilder(target))
+        runner = stack.enter_context(ProcessRunner(target))
+        properties = runner.properties()
+        under = {
+            **conditions(target, properties),
+            "read_bytes_per_s": properties.read_bytes_per_s,
+            "versions": versions(workers, print),
+        }
+        yield Arena(target, workers, builder, runner, under, effort, database)
+
+
+def versions(workers: Sequence[Worker], say: Callable[[str], None]) -> dict[str, str]:
+    found = {}
+    for worker in workers:
+        version, name = worker.version, worker.contestant.name
+        if isinstance(version, Refusal):
+            say(f"{name} does not take part: {version.message}; see `make bench-peers`")
+        found[name] = ABSENT if isinstance(version, Refusal) else version
+    return found

@@ -1,0 +1,52 @@
+"""What the database has for a case, and its kernel's own time: call less an empty call."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.cases import FROZEN, source
+from benchmarks.peers.contestants import Weights
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.targets import toolchain
+from hlotune.measure.trial import Candidate, Measurement
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.target import Target
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.decisions import decision
+
+Status = Literal["tuned", "kept xla", "not tuned"]
+PAIRS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    kernel: Kernel
+    schedule: Schedule
+    status: Status
+
+
+def record(case: str, weights: Weights, database: Path, target: Target) -> Record:
+    """Of the one kernel that a case is."""
+    (site, *_) = sites(load(source(case + FROZEN if weights == "constants" else case)))
+    kernel = site.kernel
+    if not database.exists():
+        return Record(kernel, DEFAULT, "not tuned")
+    with Database(database, create=False) as opened:
+        found = decision(opened, kernel.key, **conditions(target, toolchain()))
+    if found.schedule != DEFAULT:
+        return Record(kernel, found.schedule, "tuned")
+    return Record(kernel, DEFAULT, "kept xla" if found.final else "not tuned")
+
+
+def kernel_s(found: Record, builder: ProcessBuilder, runner: ProcessRunner) -> float | None:
+    """Seconds by the clock `kernel`, warm; None where the schedule fails now."""
+    if found.schedule == DEFAULT:
+        return runner.default(found.kernel, cache="warm").time_s
+    candidate = Candidate(found.kernel, found.schedule)
+    objects = list(zip([candidate], builder.build([candidate]), strict=True))
+    (outcome,) = runner.compare(found.kernel, objects, pairs=PAIRS, cache="warm").candidates
+    return outcome.time_s if isinstance(outcome, Measurement) else None

@@ -1,0 +1,281 @@
+"""The benchmark against peers: workers and turns with a made-up peer, layouts, libraries here."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.cases import source
+from benchmarks.jax_operations import computed, inputs_of
+from benchmarks.operations import Array, Convolution, Operation, Product
+from benchmarks.peers import environments, rounds
+from benchmarks.peers.contestants import FOLDER, OURS, REQUIRED, Contestant, contestants
+from benchmarks.peers.ours import Ours
+from benchmarks.peers.process import Refusal, Worker, environment
+from benchmarks.peers.pytorch import PyTorch
+from benchmarks.peers.records import record
+from benchmarks.peers.rounds import Effort, Entry, Turns, measured
+from benchmarks.peers.worker import Library, Session, Unsupported, answered, timed
+from benchmarks.peers.xla import Xla
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Paired
+from tests.fake_peer import FakePeer
+from tests.tree import ROOT
+
+TOY = Product(m=6, k=5, n=4)
+QUICK = Effort(rounds=4, warm_s=1e-3, sample_s=2e-3, prepare_limit_s=20, turn_limit_s=20)
+FORWARD = Convolution(size=(7, 6), inputs=4, outputs=6, window=3, stride=2, padding=1)
+DILATED = replace(FORWARD, dilation=2, groups=2, padding=2)
+TRANSPOSED = replace(FORWARD, window=4, transposed=True)
+OPERATIONS: dict[str, Operation] = {
+    "product": TOY,
+    "batched": Product(batch=(3,), m=6, k=5, n=4),
+    "forward": FORWARD,
+    "dilated": DILATED,
+    "transposed": TRANSPOSED,
+    "input_gradient": replace(FORWARD, direction="input_gradient"),
+    "weight_gradient": replace(FORWARD, direction="weight_gradient"),
+    "conv1d": replace(FORWARD, size=(9,)),
+    "conv3d": replace(FORWARD, size=(5, 6, 7)),
+}
+
+
+def fake(manner: str, name: str = "") -> Contestant:
+    forms = {"arguments": ("arguments",), "constants": ("constants",)}
+    return Contestant(
+        name=name or manner,
+        module="tests.fake_peer",
+        forms=forms,  # type: ignore[arg-type]
+        options=(manner,),
+    )
+
+
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Worker]]:
+    """Workers append themselves, and their logs stand in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    started: list[Worker] = []
+    yield started
+    for worker in started:
+        worker.close()
+
+
+def start(apart: list[Worker], *manners: str) -> list[Worker]:
+    apart += (found := [Worker(fake(manner), threads=2) for manner in manners])
+    return found
+
+
+def test_all_forms_of_all_contestants_are_timed_in_the_same_number_of_turns(
+    apart: list[Worker],
+) -> None:
+    outcomes = measured("toy", TOY, start(apart, "right", "slow"), QUICK)
+    assert list(outcomes) == [f"{n} {f}" for n in ("right", "slow") for f in fake("").forms]
+    right, slow = outcomes["right arguments"], outcomes["slow constants"]
+    assert isinstance(right, Turns) and isinstance(slow, Turns)
+    assert len(right.call_s) == len(slow.call_s) == 4
+    assert min(slow.call_s) >= 2e-3 > min(right.call_s) >= 5e-4
+
+
+def test_whoever_fails_is_named_with_the_reason_and_the_others_go_on(apart: list[Worker]) -> None:
+    manners = ("right", "wrong", "crashes", "unsupported", "broken", "absent")
+    outcomes = measured("toy", TOY, start(apart, *manners), QUICK)
+    assert isinstance(outcomes["right arguments"], Turns)
+    kinds = {m: refused(outcomes[f"{m} arguments"]) for m in manners[1:]}
+    assert kinds["wrong"] == Refusal(
+        "wrong_result", "differs from right arguments by 0.5 of the largest"
+    )
+    assert outcomes["crashes constants"] == Refusal("crash", "crashes ended: out of luck")
+    assert kinds["crashes"].message == "the process that had prepared it has ended"
+    assert kinds["unsupported"] == Refusal("unsupported", "no such operation")
+    assert kinds["broken"] == Refusal("error", "ValueError: no memory")
+    assert kinds["absent"].kind == "missing"
+    assert kinds["absent"].message.endswith("no module named after this library")
+
+
+def refused(outcome: rounds.Outcome) -> Refusal:
+    assert isinstance(outcome, Refusal)
+    return outcome
+
+
+def test_a_worker_that_hangs_is_stopped_and_started_again(apart: list[Worker]) -> None:
+    (worker,) = start(apart, "hangs")
+    entry = Entry(worker, "arguments")
+    assert not rounds.prepared("toy", TOY, [entry], QUICK)
+    answer = rounds.turn(entry, replace(QUICK, turn_limit_s=0.3))
+    assert answer == Refusal("timeout", "no answer within 0.3 s")
+    assert worker.version == "1.0"
+
+
+def test_a_contestant_without_its_environment_is_missing(apart: list[Worker]) -> None:
+    absent = replace(fake("right"), environment="nowhere")
+    with Worker(absent, threads=2) as worker:
+        assert isinstance(worker.version, Refusal)
+        assert worker.version.message.endswith("build/peers/nowhere")
+
+
+def test_constants_are_left_out_where_an_operation_has_no_weights(apart: list[Worker]) -> None:
+    workers = start(apart, "right")
+    batched = OPERATIONS["batched"]
+    assert [e.form for e in rounds.entries(workers, batched)] == ["arguments"]
+
+
+def test_every_library_is_told_the_threads() -> None:
+    told = environment(3)
+    assert {told[n] for n in ("PEER_THREADS", "OMP_NUM_THREADS", "TVM_NUM_THREADS")} == {"3"}
+
+
+def test_what_a_library_prints_is_no_answer() -> None:
+    requests = io.StringIO(json.dumps({"do": "drop"}) + "\n")
+    answers = io.StringIO()
+    answered(Session(FakePeer()), requests, answers)
+    assert [json.loads(x) for x in answers.getvalue().splitlines()] == [{"version": "1.0"}, {}]
+
+
+def test_a_sample_is_filled_with_calls_after_those_that_warm() -> None:
+    calls = FakePeer()
+    samples = timed(calls.call, warm_s=2e-3, sample_s=3e-3)
+    assert sum(samples) >= 3e-3 and len(samples) >= 3
+    assert calls.calls >= len(samples) + 1
+
+
+def test_a_call_longer_than_a_sample_is_made_once() -> None:
+    assert len(timed(FakePeer("slow").call, warm_s=0.0, sample_s=1e-3)) == 1
+
+
+@pytest.mark.parametrize("found", [np.ones((2, 2)), np.full((2, 3), np.nan)])
+def test_other_shapes_and_numbers_that_are_none_are_wrong(found: Array) -> None:
+    refusals = rounds.wrong(TOY, {"xla": np.ones((2, 3)), "peer": found})
+    assert refusals["peer"].kind == "wrong_result"
+
+
+def test_whole_numbers_must_agree_to_the_last() -> None:
+    results = {"xla": np.array([[1000]]), "peer": np.array([[1001]])}
+    assert rounds.wrong(replace(TOY, element="int8"), results)
+    assert not rounds.wrong(replace(TOY, element="bf16"), results)
+
+
+@pytest.mark.parametrize("channels", ["last", "first"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_pytorch_computes_the_same(name: str, channels: str) -> None:
+    """And with it the layouts that all the others take."""
+    operation = OPERATIONS[name]
+    if isinstance(operation, Convolution):
+        operation = replace(operation, channels=channels)  # type: ignore[arg-type]
+    elif channels == "first":
+        return
+    agrees(PyTorch(), operation, "eager")
+
+
+@pytest.mark.parametrize("form", ["arguments", "constants"])
+@pytest.mark.parametrize("element", ["f32", "bf16", "int8"])
+def test_xla_computes_the_same_in_both_forms(form: str, element: str) -> None:
+    agrees(Xla(), replace(TOY, element=element), form)  # type: ignore[arg-type]
+
+
+def agrees(library: Library, operation: Operation, form: str) -> None:
+    weights, x = inputs_of(operation)
+    made = library.prepare("toy", operation, form, weights, x)
+    made.call()
+    expected = np.asarray(computed(operation, weights, x))
+    assert not rounds.wrong(operation, {"jax": expected, "library": made.result()})
+
+
+def test_pytorch_says_what_it_has_not() -> None:
+    operation = replace(FORWARD, element="int8")
+    with pytest.raises(Unsupported, match="no convolution of bytes"):
+        PyTorch().prepare("toy", operation, "eager", *inputs_of(operation))
+
+
+CASE = "GMM2"
+
+
+def test_ours_is_what_the_records_make_of_the_case(tmp_path: Path) -> None:
+    weights, x = inputs_of(operation := Product(m=32, k=512, n=512))
+    library = Ours(recorded(tmp_path / "a.db", CASE, Schedule("direct")))
+    made = library.prepare(CASE, operation, "arguments", weights, x)
+    np.testing.assert_allclose(made.result(), x @ weights, rtol=1e-4, atol=1e-4)
+    with pytest.raises(Unsupported, match="left to XLA: "):
+        library.prepare(CASE, operation, "constants", weights, x)
+
+
+def test_a_case_is_tuned_kept_or_unknown(tmp_path: Path) -> None:
+    target = host_target()
+    tuned = recorded(tmp_path / "a.db", CASE, Schedule("direct"))
+    kept = recorded(tmp_path / "b.db", CASE, DEFAULT)
+    assert record(CASE, "arguments", tuned, target).status == "tuned"
+    assert record(CASE, "arguments", kept, target).status == "kept xla"
+    assert record(CASE, "constants", kept, target).status == "not tuned"
+    assert record(CASE, "arguments", tmp_path / "c.db", target).status == "not tuned"
+
+
+def recorded(path: Path, case: str, schedule: Schedule) -> Path:
+    speedup = 1.0 if schedule == DEFAULT else 2.0
+    paired = Paired(
+        default_s=(speedup,) * 7, tuned_s=(1.0,) * 7, speedup=speedup, low=speedup, high=speedup
+    )
+    final = Final(
+        schedule=schedule,
+        numerics="standard",
+        paired=paired,
+        outcome="kept default" if schedule == DEFAULT else "tuned",
+        margin=speedup - 1,
+    )
+    with Database(path) as database:
+        run = database.start_run(None, host_target(), toolchain())
+        database.record_final(run, sites(load(source(case)))[0].kernel, final)
+    return path
+
+
+def test_every_contestant_has_its_module_and_every_environment_its_versions() -> None:
+    found = contestants(Path("a.db"))
+    for contestant in found:
+        assert (ROOT / f"{contestant.module.replace('.', '/')}.py").exists()
+    assert {c.environment for c in found if c.environment} == set(environments.names())
+    assert set(REQUIRED) <= {c.name for c in found}
+    assert next(c for c in found if c.name == OURS).command[-1] == "a.db"
+
+
+def test_an_environment_that_cannot_be_made_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environments, "REQUIREMENTS", tmp_path)
+    monkeypatch.setattr("venv.create", python_that_fails)
+    (tmp_path / "toy.txt").write_text("toy==1\n")
+    assert environments.set_up("toy") == "not installed: ERROR: no toy==1"
+    assert not (FOLDER / "toy" / environments.STAMP).exists()
+
+
+def python_that_fails(folder: Path, with_pip: bool) -> None:
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 'ERROR: no toy==1' >&2\nexit 1\n")
+    python.chmod(0o755)
+
+
+def test_an_environment_of_these_versions_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (name, *_) = environments.names()
+    stamp = FOLDER / name / environments.STAMP
+    stamp.parent.mkdir(parents=True)
+    stamp.write_text((environments.REQUIREMENTS / f"{name}.txt").read_text())
+    assert environments.set_up(name) == ""
+
+
+def test_operations_need_no_jax() -> None:
+    """Their file is read where JAX is not."""
+    code = "import sys, benchmarks.peers.plain; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
