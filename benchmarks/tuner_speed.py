@@ -26,7 +26,7 @@ from benchmarks.cases import source
 from benchmarks.results import Table, conditions, publish
 from benchmarks.searching import blind, kernel_tuner, operator
 from hlotune.codegen.built import Built
-from hlotune.costmodel.model import Features
+from hlotune.costmodel.inputs import Inputs, count
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
@@ -55,9 +55,9 @@ class Counting(Trees):
         super().__init__()
         self.asked = 0
 
-    def predict(self, features: Features) -> Any:
-        self.asked += len(features)
-        return super().predict(features)
+    def predict(self, inputs: Inputs) -> Any:
+        self.asked += count(inputs)
+        return super().predict(inputs)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def watching(*, quiet: bool = False) -> Iterator[Progress]:
 
         def show(event: Event) -> None:
             view.update(event)
-            if isinstance(event, KernelSkipped | Finalising | Finished):
+            if isinstance(event, Started | KernelSkipped | Finalising | Finished):
                 live.console.print(line(event), markup=False)
 
         yield show
@@ -53,7 +53,8 @@ def line(event: Event) -> str:
     """An event in words."""
     match event:
         case Started():
-            return f"{event.kernels} kernels, {event.known_trials} trials known"
+            model = f"; model: {event.model}" if event.model else ""
+            return f"{event.kernels} kernels, {event.known_trials} trials known{model}"
         case KernelStarted():
             default = time_text(event.default_s)
             return f"[{event.index}/{event.count}] {event.label}: default {default}"

@@ -1,5 +1,6 @@
 """`tune run`: searches, measures, records."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning.db"
 
 Searcher = Literal["annealing", "descent", "random"]
-Model = Literal["trees", "random"]
+Model = Literal["trees", "trees-time", "trees-both", "roofline", "random"]
 
 INTERRUPTED = 130
 
@@ -46,6 +47,14 @@ def run(
     database: Database = None,
     searcher: Annotated[Searcher, typer.Option(help="How candidates are chosen.")] = "annealing",
     model: Annotated[Model, typer.Option(help="What ranks candidates before they run.")] = "trees",
+    model_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A model of `tune model train`, in place of the one that comes with hlotune.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
     numerics: Numerics = "standard",
     target: Annotated[
@@ -83,6 +92,7 @@ def run(
             database=path,
             searcher=searcher,
             model=model,
+            model_file=model_file,
             seed=seed,
             numerics=numerics,
             progress=progress,

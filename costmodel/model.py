@@ -1,17 +1,17 @@
 """The role of a cost model: to say which of many schedules of a kernel are fast."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.costmodel.effort import Effort
+from hlotune.costmodel.inputs import Inputs, Reads, inputs_of
 from hlotune.costmodel.random_model import RandomModel
+from hlotune.costmodel.roofline import Roofline
 from hlotune.costmodel.trees import Trees
-
-Features = NDArray[np.float32]
-"""`(n, F)`: one row a schedule, as `Space.features` gives them."""
+from hlotune.schedules.space import Configs, Space
 
 
 class CostModel(Protocol):
@@ -22,27 +22,57 @@ class CostModel(Protocol):
     proposals as one that never crashed.
     """
 
-    def fit(
-        self, features: Features, scores: NDArray[np.float32], groups: NDArray[np.int32]
-    ) -> None:
+    @property
+    def reads(self) -> Reads:
+        """Which inputs it takes; `predictions` hands them over."""
+        ...
+
+    @property
+    def knows(self) -> bool:
+        """Whether its predictions say anything yet: it was fitted, loaded, or needs neither."""
+        ...
+
+    def fit(self, inputs: Inputs, scores: NDArray[np.float32], groups: NDArray[np.int32]) -> None:
         """Learns from all that is known, oldest first.
 
         Args:
-            features: `(n, F)`.
+            inputs: `n` rows.
             scores: `(n,)`, best time of the group / time, so the best has 1; a failure has 0.
             groups: `(n,)`, one number a kernel; only rows of one group are compared.
         """
         ...
 
-    def predict(self, features: Features) -> NDArray[np.float32]:
-        """`(n,)`: larger is faster; all zeros as long as nothing was learned or loaded."""
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        """`(n,)`: larger is faster; all zeros as long as nothing is known."""
         ...
 
-    def save(self, path: Path) -> None: ...
+    def save(self, path: Path) -> None:
+        """Raises ValueError where nothing was learned."""
+        ...
 
     def load(self, path: Path) -> None:
-        """Starts from what a file holds; a later `fit` learns on top of it."""
+        """Starts from what a file holds; a later `fit` learns on top of it.
+
+        Raises ModelError where the file holds no such model, or one of other features.
+        """
         ...
 
 
-MODELS: dict[str, Callable[[], CostModel]] = {"trees": Trees, "random": RandomModel}
+def predictions(model: CostModel, space: Space, configs: Configs) -> NDArray[np.float32]:
+    """`(n,)`: what a model says of some configs of a space."""
+    return model.predict(inputs_of(model.reads, space, configs))
+
+
+class Make(Protocol):
+    """Makes a model that knows nothing yet, but for what needs no learning."""
+
+    def __call__(self, effort: Effort = "batch") -> CostModel: ...
+
+
+MODELS: dict[str, Make] = {
+    "random": RandomModel,
+    "roofline": Roofline,
+    "trees": Trees,
+    "trees-time": lambda effort="batch": Trees(effort, "time"),
+    "trees-both": lambda effort="batch": Trees(effort, "both"),
+}

@@ -1,145 +1,193 @@
-"""Boosted trees that learn to rank: xgboost, pairwise, in a fraction of a second a batch."""
+"""Boosted trees: xgboost, on pairs, on the logarithm of time, or on both."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
+from hlotune.costmodel import files
+from hlotune.costmodel.effort import Effort, held_out, log_scores
+from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
 from hlotune.costmodel.metrics import spearman
+from hlotune.costmodel.pairs import both_gradients
 
-ROUNDS = 80
-"""Trees added by one `fit`, at most."""
-PATIENCE = 8
-"""Rounds without a better ranking of the held-out rows, after which no more trees are grown."""
-ROWS = 2500
-"""Newest rows that one `fit` reads.  Keeps it under 0.3 s, whatever is known."""
-HOLD_OUT = 5
-"""One row in so many is held out to find the number of rounds."""
-BLIND_ROUNDS = 20
-"""Trees when there are too few rows to hold any out."""
-FEWEST = 40
-"""Rows from which on some are held out."""
+Scores = NDArray[np.float32]
+Groups = NDArray[np.int32]
+Objective = Literal["rank", "time", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How many trees of what size are grown."""
+
+    rounds: int
+    """At most."""
+    patience: int
+    """Rounds without a better ranking of what is held out, after which no more are grown."""
+    blind: int
+    """Rounds where nothing is held out."""
+    rows: int
+    """Newest rows that are read."""
+    depth: int
+    eta: float
+    min_child_weight: float
+    """Of a tree on pairs; one on log time weighs a row as 1."""
+    columns: float
+    """Share of the features that a level of a tree chooses from."""
+
+
+GROWTH: dict[Effort, Growth] = {
+    # A fit stays under 0.3 s, whatever is known.
+    "batch": Growth(80, 8, 20, rows=2500, depth=5, eta=0.2, min_child_weight=0.1, columns=1.0),
+    "offline": Growth(400, 40, 200, rows=10**6, depth=7, eta=0.1, min_child_weight=1, columns=0.5),
+}
 
 THREADS = 1
 """A second one saves less than a quarter, and spins for seconds where others use the cores."""
+BINS = 64
 
-PARAMETERS: dict[str, Any] = {
-    "objective": "rank:pairwise",
-    # Pairs are drawn at random for each row; the default takes pairs with the top rows alone,
-    # and ranks worse.
-    "lambdarank_pair_method": "mean",
-    "lambdarank_num_pair_per_sample": 8,
-    "tree_method": "hist",
-    "max_bin": 64,
-    "max_depth": 5,
-    "eta": 0.2,
-    "min_child_weight": 0.1,
-    "nthread": THREADS,
-    "seed": 0,
-    "verbosity": 0,
-    "disable_default_eval_metric": 1,
+OBJECTIVES: dict[Objective, dict[str, Any]] = {
+    "rank": {
+        "objective": "rank:pairwise",
+        # Pairs are drawn at random for each row; the default takes pairs with the top rows alone,
+        # and ranks worse.
+        "lambdarank_pair_method": "mean",
+        "lambdarank_num_pair_per_sample": 8,
+    },
+    "time": {"objective": "reg:squarederror", "base_score": 0.0},
+    "both": {"objective": "reg:squarederror", "base_score": 0.0},  # with gradients of our own
 }
+NAMES: dict[Objective, str] = {"rank": "trees", "time": "trees-time", "both": "trees-both"}
 
 
 class Trees:
-    """Fits on top of the loaded model's margin, if one was loaded, else from nothing."""
+    """Fits on top of the loaded model's margin, if one was loaded, else from nothing.
 
-    def __init__(self) -> None:
+    A loaded model that ranks the rows at hand worse than chance is left out.
+    """
+
+    reads: Reads = "summary"
+
+    def __init__(self, effort: Effort = "batch", objective: Objective = "rank") -> None:
+        self._effort, self._objective, self._growth = effort, objective, GROWTH[effort]
         self._base: Any = None
         self._booster: Any = None
 
-    def fit(
-        self,
-        features: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        groups: NDArray[np.int32],
-    ) -> None:
-        order = np.argsort(groups[-ROWS:], kind="stable")
-        rows = features[-ROWS:][order], scores[-ROWS:][order], groups[-ROWS:][order]
+    @property
+    def knows(self) -> bool:
+        return self._booster is not None
+
+    def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
+        last = slice(-self._growth.rows, None)
+        order = np.argsort(groups[last], kind="stable")
+        rows = as_summaries(inputs)[last][order], scores[last][order], groups[last][order]
         if not _ranks_anything(*rows[1:]):
             return
         with xgboost.config_context(nthread=THREADS):
-            rounds = self._rounds(*rows) if len(order) >= FEWEST else BLIND_ROUNDS
-            self._booster = self._grow(_matrix(*rows), rounds)
+            base = self._base if self._base is not None and _is_sound(self._base, *rows) else None
+            self._booster = self._grown(base, *rows)
 
-    def _rounds(
+    def _grown(self, base: Any, inputs: Features, scores: Scores, groups: Groups) -> Any:
+        held = held_out(groups, self._effort)
+        rounds = self._growth.blind
+        if held.any() and _ranks_anything(scores[held], groups[held]):
+            kept = inputs[~held], scores[~held], groups[~held]
+            judge = xgboost.DMatrix(inputs[held], scores[held], qid=groups[held], nthread=THREADS)
+            booster = self._train(base, *kept, self._growth.rounds, judge)
+            before = 0 if base is None else int(base.num_boosted_rounds())
+            rounds = max(1, int(booster.best_iteration) + 1 - before)
+        return self._train(base, inputs, scores, groups, rounds)
+
+    def _train(
         self,
-        features: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        groups: NDArray[np.int32],
-    ) -> int:
-        """The number of rounds after which the held-out rows are ranked best."""
-        held = np.arange(len(scores)) % HOLD_OUT == HOLD_OUT - 1
-        train = _matrix(features[~held], scores[~held], groups[~held])
-        held_out = xgboost.DMatrix(features[held], scores[held], qid=groups[held], nthread=THREADS)
-        booster = self._grow(train, ROUNDS, held_out)
-        return max(1, int(booster.best_iteration) + 1 - self._base_rounds())
-
-    def _grow(self, train: Any, rounds: int, held_out: Any = None) -> Any:
-        stop = xgboost.callback.EarlyStopping(rounds=PATIENCE, metric_name="rank", maximize=True)
+        base: Any,
+        inputs: Features,
+        scores: Scores,
+        groups: Groups,
+        rounds: int,
+        judge: Any = None,
+    ) -> Any:
+        ranks = self._objective == "rank"
+        labels = scores if ranks else log_scores(scores)
+        matrix = xgboost.QuantileDMatrix(inputs, labels, qid=groups, max_bin=BINS, nthread=THREADS)
+        stop = xgboost.callback.EarlyStopping(
+            rounds=self._growth.patience, metric_name="rank", maximize=True
+        )
         return xgboost.train(
-            PARAMETERS,
-            train,
+            self._parameters(),
+            matrix,
             num_boost_round=rounds,
-            xgb_model=self._base,
-            evals=[(held_out, "held_out")] if held_out else [],
-            custom_metric=_rank if held_out else None,
-            callbacks=[stop] if held_out else [],
+            xgb_model=base,
+            obj=both_gradients(labels, groups) if self._objective == "both" else None,
+            evals=[(judge, "held_out")] if judge else [],
+            custom_metric=_rank if judge else None,
+            callbacks=[stop] if judge else [],
             verbose_eval=False,
         )
 
-    def _base_rounds(self) -> int:
-        return 0 if self._base is None else int(self._base.num_boosted_rounds())
+    def _parameters(self) -> dict[str, Any]:
+        growth = self._growth
+        return {
+            **OBJECTIVES[self._objective],
+            "tree_method": "hist",
+            "max_bin": BINS,
+            "max_depth": growth.depth,
+            "eta": growth.eta,
+            "min_child_weight": growth.min_child_weight if self._objective == "rank" else 2.0,
+            "colsample_bylevel": growth.columns,
+            "nthread": THREADS,
+            "seed": 0,
+            "verbosity": 0,
+            "disable_default_eval_metric": 1,
+        }
 
-    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         if self._booster is None:
-            return np.zeros(len(features), np.float32)
-        margin = self._booster.inplace_predict(features, predict_type="margin")
-        return np.asarray(margin, np.float32)
+            return np.zeros(count(inputs), np.float32)
+        return _margins(self._booster, as_summaries(inputs))
 
     def save(self, path: Path) -> None:
-        """Writes xgboost's JSON.  Raises ValueError where nothing was learned or loaded."""
         if self._booster is None:
             raise ValueError(
                 f"expected a model that has learned, got an empty one; fit it before {path}"
             )
-        path.write_bytes(bytes(self._booster.save_raw("json")))
+        header = files.Header(NAMES[self._objective], files.features_key(self.reads))
+        raw = np.frombuffer(bytes(self._booster.save_raw("ubj")), np.uint8)
+        files.write(path, header, {"booster": raw})
 
     def load(self, path: Path) -> None:
+        arrays = files.arrays_of(path, NAMES[self._objective], self.reads)
         booster = xgboost.Booster({"nthread": THREADS})
-        booster.load_model(bytearray(path.read_bytes()))
+        booster.load_model(bytearray(arrays["booster"].tobytes()))
         self._base = self._booster = booster
 
 
-def _matrix(
-    features: NDArray[np.float32], scores: NDArray[np.float32], groups: NDArray[np.int32]
-) -> Any:
-    return xgboost.QuantileDMatrix(
-        features,
-        scores,
-        qid=groups,
-        max_bin=PARAMETERS["max_bin"],
-        nthread=THREADS,
-    )
+def _margins(booster: Any, inputs: Features) -> NDArray[np.float32]:
+    return np.asarray(booster.inplace_predict(inputs, predict_type="margin"), np.float32)
 
 
-def _ranks_anything(scores: NDArray[np.float32], groups: NDArray[np.int32]) -> bool:
-    return any(np.ptp(scores[part]) > 0 for part in _parts(groups))
+def _is_sound(base: Any, inputs: Features, scores: Scores, groups: Groups) -> bool:
+    """Whether a model ranks rows it was not fitted to better than chance, kernel by kernel."""
+    return _correlation(scores, _margins(base, inputs), _ends(groups)) > 0
+
+
+def _ranks_anything(scores: Scores, groups: Groups) -> bool:
+    return any(np.ptp(scores[a:b]) > 0 for a, b in pairwise(_ends(groups)))
 
 
 def _rank(margins: NDArray[np.float32], rows: Any) -> tuple[str, float]:
-    """Mean Spearman correlation over the groups of the held-out rows."""
-    scores, ends = rows.get_label(), rows.get_uint_info("group_ptr")
-    spans = [slice(a, b) for a, b in pairwise(ends)]
-    return "rank", float(np.mean([spearman(scores[s], margins[s]) for s in spans]))
+    return "rank", _correlation(rows.get_label(), margins, rows.get_uint_info("group_ptr"))
 
 
-def _parts(groups: NDArray[np.int32]) -> Iterator[slice]:
-    """The rows of each group; groups are sorted."""
-    ends = np.flatnonzero(np.diff(groups)) + 1
-    for a, b in zip([0, *ends], [*ends, len(groups)], strict=True):
-        yield slice(int(a), int(b))
+def _correlation(scores: Scores, margins: NDArray[np.float32], ends: Any) -> float:
+    """Mean Spearman correlation over groups of rows."""
+    return float(np.mean([spearman(scores[a:b], margins[a:b]) for a, b in pairwise(ends)]))
+
+
+def _ends(groups: Groups) -> list[int]:
+    """Where the rows of each group begin, and the number of rows; groups are sorted."""
+    return [0, *(int(k) + 1 for k in np.flatnonzero(np.diff(groups))), len(groups)]

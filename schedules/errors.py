@@ -8,6 +8,7 @@ HlotuneError
  ├─ BuildError         (RuntimeError)         LLVM refused what we emitted
  ├─ WrongResult        (ArithmeticError)      a tuned program or kernel disagrees with the oracle
  ├─ DatabaseError      (OSError)              the database cannot be opened, read or written
+ ├─ ModelError         (ValueError)           a file holds no cost model, or not one we can use
  └─ NoRecord           (LookupError)          nothing is recorded for what was asked
 A message says what was expected, what came, and what to do.
 """
@@ -48,6 +49,10 @@ class WrongResult(HlotuneError, ArithmeticError):
 
 class DatabaseError(HlotuneError, OSError):
     """The database cannot be opened, read or written."""
+
+
+class ModelError(HlotuneError, ValueError):
+    """A file holds no cost model, or none that can be used here."""
 
 
 class NoRecord(HlotuneError, LookupError):

@@ -19,6 +19,9 @@ from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints, Path, s
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES, Target
 
+FEATURES_VERSION = 1
+"""Of what the columns mean; a model that was trained on others is not loaded."""
+
 OPERANDS = 3
 PAGE_BYTES = 4096
 Floats = NDArray[np.float64]

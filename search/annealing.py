@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.metrics import spearman
-from hlotune.costmodel.model import CostModel
+from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.history import History, Times, row_hash, scores
 from hlotune.search.memory import packed, unpacked
@@ -76,7 +76,7 @@ class Annealing:
         """Doubles the random share where the model ranked worse than chance, else halves it."""
         if len(configs) < 8:
             return
-        correlation = spearman(scores(times_s), self._model.predict(self._space.features(configs)))
+        correlation = spearman(scores(times_s), predictions(self._model, self._space, configs))
         chance = 1 / np.sqrt(len(configs) - 1)  # one standard deviation of chance
         factor = 2.0 if correlation < -chance else 0.5
         self.epsilon = float(np.clip(self.epsilon * factor, EPSILON, EPSILON_MOST))
@@ -117,7 +117,7 @@ class Annealing:
         return configs, values
 
     def _score(self, configs: Configs) -> Scores:
-        return self._model.predict(self._space.features(configs))
+        return predictions(self._model, self._space, configs)
 
     def state(self) -> bytes:
         return packed(

@@ -5,7 +5,7 @@ It ends every search.
 
 import numpy as np
 
-from hlotune.costmodel.model import CostModel
+from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
@@ -39,7 +39,7 @@ class Descent:
         """The n new neighbours of one config that the model likes best."""
         drawn = self._space.neighbours(np.repeat(centre[None, :], DRAWS, axis=0), rng)
         drawn = drawn[self.history.unseen(drawn)]
-        values = self._model.predict(self._space.features(drawn))
+        values = predictions(self._model, self._space, drawn)
         return drawn[np.argsort(-values, kind="stable")[:n]]
 
     def observe(self, configs: Configs, times_s: Times) -> None:

@@ -10,6 +10,8 @@ class Started:
 
     kernels: int
     known_trials: int
+    model: str = ""
+    """The cost model, and what it knows from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

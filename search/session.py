@@ -69,6 +69,8 @@ class Session:
     progress: Progress
     start_s: float
     """Of `time.monotonic()`, when the run was asked for."""
+    model_words: str = ""
+    """What the cost model knows at the start, for people."""
     interrupted: bool = False
 
     @property
@@ -203,7 +205,8 @@ class Session:
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
         recorded = [self._recorded(t.kernel) for t in tasks]
-        self.progress(Started(kernels=len(tasks), known_trials=sum(map(len, recorded))))
+        known = sum(map(len, recorded))
+        self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
         try:
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
                 late = self.passed_s > DEFAULTS_SHARE * (limits.seconds or inf)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.shipped import start
 from hlotune.hlo.program import Program
 from hlotune.hlo.sites import sites
 from hlotune.measure.builder import ProcessBuilder
@@ -38,6 +39,7 @@ def tune(
     database: Database | str | Path,
     searcher: str = "annealing",
     model: str = "trees",
+    model_file: str | Path | None = None,
     seed: int = 0,
     numerics: Numerics = "standard",
     progress: Progress | None = None,
@@ -56,6 +58,8 @@ def tune(
         database: an open one, or the path of a file, which is made if need be.
         searcher: a name of `SEARCHERS`.
         model: a name of `MODELS`.
+        model_file: what `tune model train` wrote for it; by default the trained one that comes
+            with the package, where there is one.
         seed: of all random choices: with the same observations, the same proposals.
         numerics: schedules that need a laxer setting are not used.
         progress: is called with each event of `progress.py`.
@@ -64,18 +68,27 @@ def tune(
     Raises:
         ValueError: a name is unknown, or the limits contradict each other.
         TargetError: nothing can be tuned for the target.
+        ModelError: the file holds no such model, or one of other features.
         DatabaseError: the database cannot be opened, read or written.
     """
     start_s = time.monotonic()
     limits = limits_of(budget, budget_s, trials)
     make = named(SEARCHERS, searcher, "searcher")
-    experience = Experience(named(MODELS, model, "model")())
+    named(MODELS, model, "model")
+    begun = start(model, Path(model_file) if model_file else None)
+    experience = Experience(begun.model)
     target = target or host_target()
     places = sites(program)
     found, skipped = tasks(places, target, numerics)
     keys = {t.kernel.key for t in found}
     tools = toolchain()
-    options = {"searcher": searcher, "model": model, "trials": trials, "budget_s": limits.seconds}
+    options = {
+        "searcher": searcher,
+        "model": model,
+        "model_digest": begun.digest,
+        "trials": trials,
+        "budget_s": limits.seconds,
+    }
     with ExitStack() as stack:
         if not isinstance(database, Database):
             database = stack.enter_context(Database(database))
@@ -105,6 +118,7 @@ def tune(
             numerics=numerics,
             progress=progress or silent,
             start_s=start_s,
+            model_words=begun.words,
         )
         result = session.tuned(program.name, found, skipped, limits)
         records, limit_s = database, WHOLE_SHARE * (limits.seconds or DEFAULT_BUDGET_S)

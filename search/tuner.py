@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.codegen.built import Built
+from hlotune.costmodel.inputs import Inputs, inputs_of, joined
 from hlotune.costmodel.metrics import spearman
-from hlotune.costmodel.model import CostModel, Features
+from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Numerics, Trial
 from hlotune.schedules.schedule import XLA, Schedule
@@ -55,14 +56,14 @@ class Experience:
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
-        self._features: list[Features] = []
+        self._inputs: list[Inputs] = []
         self._times: list[Times] = []
         self._groups: list[NDArray[np.int32]] = []
 
-    def add(self, group: int, features: Features, times_s: Times) -> None:
+    def add(self, group: int, inputs: Inputs, times_s: Times) -> None:
         if not len(times_s):
             return
-        self._features.append(features)
+        self._inputs.append(inputs)
         self._times.append(times_s)
         self._groups.append(np.full(len(times_s), group, np.int32))
 
@@ -74,7 +75,7 @@ class Experience:
         score = np.zeros(len(times), np.float32)
         for group in np.unique(groups):
             score[groups == group] = scores(times[groups == group])
-        self.model.fit(np.concatenate(self._features), score, groups)
+        self.model.fit(joined(self._inputs), score, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +185,8 @@ class KernelTuner:
         trials = self._measured(configs)
         configs = configs[: len(trials)]
         times = self._times(trials)
-        features = self._space.features(configs)
-        correlation = spearman(scores(times), self.experience.model.predict(features))
+        predicted = predictions(self.experience.model, self._space, configs)
+        correlation = spearman(scores(times), predicted)
         self._take(trials)
         self._observe(configs, trials)
         self._batches += 1
@@ -236,8 +237,8 @@ class KernelTuner:
         times_s = self._times(trials)
         self._searcher.observe(configs[seen], times_s[seen])
         self._finisher.observe(configs[seen], times_s[seen])
-        features = self._space.features(configs[sound])
-        self.experience.add(self._group, features, times_s[sound])
+        inputs = inputs_of(self.experience.model.reads, self._space, configs[sound])
+        self.experience.add(self._group, inputs, times_s[sound])
 
     def _times(self, trials: Sequence[Trial]) -> Times:
         return np.array([t.time_s if self._is_usable(t) else np.nan for t in trials], np.float64)

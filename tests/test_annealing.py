@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.schedules.space import Configs
 from hlotune.search.annealing import (
@@ -28,8 +29,8 @@ MILLION = (10,) * 6
 class Liar(TrueModel):
     """Ranks everything the wrong way round."""
 
-    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        return -super().predict(features)
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        return -super().predict(inputs)
 
 
 def started(space: ToySpace, model: TrueModel, **sizes: int) -> Annealing:
@@ -107,8 +108,8 @@ def test_negative_scores_are_as_good_as_positive_ones() -> None:
     """`TrueModel` predicts negative numbers only; a shift of all scores changes nothing."""
 
     class Shifted(TrueModel):
-        def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-            return super().predict(features) * np.float32(1024) + np.float32(0.5)
+        def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+            return super().predict(inputs) * np.float32(1024) + np.float32(0.5)
 
     space = ToySpace(MILLION)
     times = [

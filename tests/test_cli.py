@@ -147,6 +147,13 @@ def test_run_refuses_an_argument_type_that_is_none(tmp_path: Path) -> None:
     assert "expected an argument type like f32[8,784]" in message
 
 
+def test_run_refuses_a_model_file_that_holds_none(tmp_path: Path) -> None:
+    (tmp_path / "m.npz").write_text("no model")
+    options = ("--model-file", str(tmp_path / "m.npz"), "--db", str(tmp_path / "a.db"))
+    message = refused("run", "examples/mlp.py:model", *options)
+    assert "expected a file of a cost model" in message
+
+
 def test_the_database_is_the_option_then_the_variable_then_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

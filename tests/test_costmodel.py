@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hlotune.costmodel.effort import held_out
+from hlotune.costmodel.inputs import Features
 from hlotune.costmodel.metrics import kendall, pairwise_accuracy, recall_at, spearman, top1_regret
-from hlotune.costmodel.model import MODELS, CostModel, Features
+from hlotune.costmodel.model import MODELS, CostModel
+from hlotune.costmodel.pairs import drawn_pairs
 from hlotune.costmodel.random_model import RandomModel
-from hlotune.costmodel.trees import ROWS, Trees
+from hlotune.costmodel.roofline import Roofline
+from hlotune.costmodel.trees import GROWTH, Objective, Trees
+from hlotune.schedules.errors import ModelError
+from hlotune.schedules.features import NAMES
 
 Scores = NDArray[np.float32]
 Groups = NDArray[np.int32]
@@ -19,7 +25,7 @@ Groups = NDArray[np.int32]
 def kernels(n: int, groups: int = 1, seed: int = 0) -> tuple[Features, Scores, Groups]:
     """Rows of `groups` kernels, each with the best score 1, and one failure in sixteen."""
     rng = np.random.default_rng(seed)
-    features = rng.standard_normal((n, 24)).astype(np.float32)
+    features = rng.standard_normal((n, len(NAMES))).astype(np.float32)
     group = rng.integers(0, groups, n).astype(np.int32)
     score = np.exp(-((features[:, 0] - 1) ** 2) - 0.5 * np.abs(features[:, 1] * features[:, 2]))
     for g in range(groups):
@@ -29,8 +35,13 @@ def kernels(n: int, groups: int = 1, seed: int = 0) -> tuple[Features, Scores, G
 
 
 @pytest.fixture(params=sorted(MODELS))
-def model(request: pytest.FixtureRequest) -> CostModel:
-    return MODELS[request.param]()
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def model(name: str) -> CostModel:
+    return MODELS[name]()
 
 
 class TestEveryModel:
@@ -49,14 +60,28 @@ class TestEveryModel:
         np.testing.assert_array_equal(model.predict(features), before)
 
     def test_predicts_the_same_after_saving_and_loading(
-        self, model: CostModel, tmp_path: Path
+        self, name: str, model: CostModel, tmp_path: Path
     ) -> None:
         features, scores, groups = kernels(200)
         model.fit(features, scores, groups)
         model.save(tmp_path / "model")
-        other = type(model)()
+        other = MODELS[name]()
         other.load(tmp_path / "model")
+        assert other.knows
         np.testing.assert_array_equal(other.predict(features), model.predict(features))
+
+    def test_says_whether_it_knows_anything(self, model: CostModel) -> None:
+        assert model.knows == bool(model.predict(kernels(5)[0]).any())
+        model.fit(*kernels(100))
+        assert model.knows
+
+    def test_does_not_load_the_file_of_another_model(
+        self, name: str, model: CostModel, tmp_path: Path
+    ) -> None:
+        other = MODELS["random" if name != "random" else "roofline"]()
+        other.save(tmp_path / "model")
+        with pytest.raises(ModelError, match=f"expected a file of the model {name}, got one of"):
+            model.load(tmp_path / "model")
 
     def test_survives_a_batch_in_which_everything_failed(self, model: CostModel) -> None:
         features, _, groups = kernels(64)
@@ -65,7 +90,7 @@ class TestEveryModel:
 
 
 def test_trees_know_nothing_before_any_data() -> None:
-    assert not Trees().predict(np.ones((5, 24), np.float32)).any()
+    assert not Trees().predict(np.ones((5, len(NAMES)), np.float32)).any()
 
 
 @pytest.mark.parametrize(("rows", "groups", "least"), [(64, 1, 0.5), (512, 3, 0.75)])
@@ -95,7 +120,7 @@ def test_trees_put_failures_last() -> None:
 def test_groups_are_compared_within_themselves_only() -> None:
     """Across two kernels of unlike level feature 23 misleads; within each feature 0 decides."""
     rng = np.random.default_rng(0)
-    features = rng.random((600, 24)).astype(np.float32)
+    features = rng.random((600, len(NAMES))).astype(np.float32)
     groups = np.arange(600, dtype=np.int32) % 2
     features[:, 23] = groups
     scores = (features[:, 0] * np.where(groups == 1, 1.0, 0.01)).astype(np.float32)
@@ -106,17 +131,77 @@ def test_groups_are_compared_within_themselves_only() -> None:
 
 
 def test_a_loaded_model_is_built_upon_not_replaced(tmp_path: Path) -> None:
-    teacher = Trees()
+    teacher = Trees("offline")
     teacher.fit(*kernels(1000))
-    teacher.save(tmp_path / "shipped.json")
+    teacher.save(tmp_path / "shipped.npz")
     pupil, novice = Trees(), Trees()
-    pupil.load(tmp_path / "shipped.json")
+    pupil.load(tmp_path / "shipped.npz")
     few = kernels(24, seed=2)
     pupil.fit(*few)
     novice.fit(*few)
     features, scores, _ = kernels(1000, seed=3)
     quality = [pairwise_accuracy(scores, m.predict(features)) for m in (pupil, novice)]
     assert quality[0] > quality[1] + 0.05
+
+
+def test_a_loaded_model_that_ranks_worse_than_chance_is_left_out(tmp_path: Path) -> None:
+    features, scores, groups = kernels(400)
+    liar, pupil, novice = Trees("offline"), Trees(), Trees()
+    liar.fit(features, 1 - scores, groups)
+    liar.save(tmp_path / "liar.npz")
+    pupil.load(tmp_path / "liar.npz")
+    for model in (pupil, novice):
+        model.fit(features, scores, groups)
+    np.testing.assert_array_equal(pupil.predict(features), novice.predict(features))
+
+
+@pytest.mark.parametrize("objective", ["rank", "time", "both"])
+def test_every_objective_ranks_kernels_that_were_not_seen(objective: Objective) -> None:
+    model = Trees("offline", objective)
+    model.fit(*kernels(900, groups=6))
+    features, scores, _ = kernels(500, seed=1)
+    assert spearman(scores[scores > 0], model.predict(features)[scores > 0]) > 0.8
+
+
+def test_the_level_of_time_is_learned_where_it_is_asked_for() -> None:
+    model = Trees("offline", "time")
+    features, scores, groups = kernels(900, groups=6)
+    worked = scores > 0.05
+    model.fit(features[worked], scores[worked], groups[worked])
+    error = model.predict(features)[worked] - np.log2(scores[worked])
+    assert np.abs(error).mean() < 0.3
+
+
+def test_offline_whole_kernels_are_held_out_and_between_batches_single_rows() -> None:
+    groups = np.repeat(np.arange(10), 20).astype(np.int32)
+    offline, batch = held_out(groups, "offline"), held_out(groups, "batch")
+    assert set(groups[offline]) == {4, 9}
+    assert not set(groups[~offline]) & {4, 9}
+    assert set(groups[batch]) == set(groups[~batch]) == set(range(10))
+    assert not held_out(groups[:30], "batch").any()
+
+
+def test_pairs_stay_within_a_kernel_and_put_the_better_row_first() -> None:
+    _, scores, groups = kernels(300, groups=5)
+    order = np.argsort(groups, kind="stable")
+    scores, groups = scores[order], groups[order]
+    better, worse = drawn_pairs(scores, groups, np.random.default_rng(0))
+    assert len(better) > 1000
+    assert (groups[better] == groups[worse]).all()
+    assert (scores[better] > scores[worse]).all()
+
+
+def test_the_roofline_ranks_the_same_arithmetic_by_what_it_wastes() -> None:
+    """Only half the lanes, twice the tasks a thread, or much traffic: each takes more time."""
+    plain = dict.fromkeys(NAMES, 0.0) | {
+        "element_bytes": 4, "vector_bytes": 64, "threads": 2, "rows": 6, "vectors": 2,
+        "register_share": 0.5, "useful_work": 1, "useful_lanes": 1, "tasks": 4, "task_balance": 1,
+        "traffic_l1": -4, "traffic_l2": -6, "traffic_l3": -8, "loads_a_multiply_add": 0.6,
+    }  # fmt: skip
+    worse = ({"useful_lanes": 0.5}, {"task_balance": 0.5}, {"traffic_l3": 0}, {"register_share": 2})
+    rows = [plain, *(plain | change for change in worse)]
+    predicted = Roofline().predict(np.array([list(r.values()) for r in rows], np.float32))
+    assert (predicted[1:] < predicted[0] - 0.5).all()
 
 
 def test_learning_again_does_not_pile_up_trees(tmp_path: Path) -> None:
@@ -135,23 +220,24 @@ def test_an_empty_model_is_not_saved(tmp_path: Path) -> None:
 
 
 def test_old_rows_beyond_the_cap_are_left_out() -> None:
-    features, scores, groups = kernels(ROWS + 500)
+    features, scores, groups = kernels(GROWTH["batch"].rows + 500)
     all_rows, newest = Trees(), Trees()
     all_rows.fit(features, scores, groups)
-    newest.fit(features[-ROWS:], scores[-ROWS:], groups[-ROWS:])
+    last = slice(-GROWTH["batch"].rows, None)
+    newest.fit(features[last], scores[last], groups[last])
     np.testing.assert_array_equal(all_rows.predict(features), newest.predict(features))
 
 
 @pytest.mark.slow
 def test_a_fit_takes_a_third_of_a_second_and_20000_predictions_a_tenth() -> None:
-    model, rows = Trees(), kernels(ROWS, groups=4)
+    model, rows = Trees(), kernels(GROWTH["batch"].rows, groups=4)
     fits, predictions = [], []
     for _ in range(3):
         start = time.perf_counter()
         model.fit(*rows)
         fits.append(time.perf_counter() - start)
         start = time.perf_counter()
-        model.predict(np.resize(rows[0], (20_000, 24)))
+        model.predict(np.resize(rows[0], (20_000, len(NAMES))))
         predictions.append(time.perf_counter() - start)
     assert min(fits) < 0.3
     assert min(predictions) < 0.1

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tree import ROOMS, ROOT, files
 
-SHIPPED = {".py", ".ll", ".jsonl", ".json", ".ubj", ".typed"}
+SHIPPED = {".py", ".ll", ".jsonl", ".json", ".npz", ".typed"}
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -385,7 +385,7 @@ def test_a_runner_that_mixes_up_its_trials_is_found_out() -> None:
 
 def test_scores_are_relative_to_each_kernels_best() -> None:
     class Spy(Trees):
-        def fit(self, features, scores, groups):  # type: ignore[no-untyped-def]
+        def fit(self, inputs, scores, groups):  # type: ignore[no-untyped-def]
             self.scores, self.groups = scores, groups
 
     model = Spy()

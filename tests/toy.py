@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.schedules.loop_trees import ROOT_PARENT, Nodes
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
@@ -100,17 +101,21 @@ class ToySpace:
 class TrueModel:
     """Knows the formula, and counts what it is asked."""
 
+    reads: Reads = "summary"
+    knows = True
+
     def __init__(self, space: ToySpace) -> None:
         self.space, self.asked = space, 0
 
-    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        self.asked += len(features)
-        rows = np.concatenate([np.zeros((len(features), 1)), features], axis=1).astype(np.int32)
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        knobs = as_summaries(inputs)
+        self.asked += len(knobs)
+        rows = np.concatenate([np.zeros((len(knobs), 1)), knobs], axis=1).astype(np.int32)
         return -self.space.times_s(rows).astype(np.float32)
 
     def fit(
         self,
-        features: NDArray[np.float32],
+        inputs: Inputs,
         scores: NDArray[np.float32],
         groups: NDArray[np.int32],
     ) -> None:

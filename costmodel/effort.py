@@ -1,0 +1,41 @@
+"""How long a model may learn, and which rows it keeps back to know when to stop."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Effort = Literal["batch", "offline"]
+"""`batch`: 0.3 s between two batches of a search, mostly on top of a model that was loaded.
+`offline`: minutes, on everything a database holds."""
+
+ONE_IN = 5
+"""Share of kernels, or of rows, that are held out."""
+FEWEST_KERNELS = 5
+FEWEST_ROWS = 40
+
+
+def held_out(groups: NDArray[np.int32], effort: Effort) -> NDArray[np.bool_]:
+    """`(n,)`: the rows that decide when to stop, and that are not learned from until then.
+
+    Offline they are whole kernels, for the model is meant for kernels it has not seen.  Between
+    batches it is meant for the very kernels that it learns from, so they are single rows.  None
+    where there are too few to hold out any.
+    """
+    kernels, number = np.unique(groups, return_inverse=True)
+    if effort == "offline" and len(kernels) >= FEWEST_KERNELS:
+        turns = number
+    elif len(groups) >= FEWEST_ROWS:
+        turns = np.arange(len(groups))
+    else:
+        return np.zeros(len(groups), np.bool_)
+    held: NDArray[np.bool_] = turns % ONE_IN == ONE_IN - 1
+    return held
+
+
+def log_scores(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """log2 of a score, which is the log of time but for its sign and a constant of the kernel.
+
+    Failures, and what is over 64 times slower than the best, stand at -6.
+    """
+    return np.log2(np.maximum(scores, 2.0**-6)).astype(np.float32)

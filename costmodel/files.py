@@ -1,0 +1,111 @@
+"""Files of models: a header in JSON and arrays, in one compressed `.npz`; no code in it.
+
+The header tells which model it is and which features it reads, so that a file of other features is
+refused instead of misread, and on what it was trained, so that nobody judges it by that.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.costmodel.inputs import Reads, columns
+from hlotune.schedules.errors import ModelError
+from hlotune.schedules.features import FEATURES_VERSION
+
+FORMAT = 1
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a model has seen."""
+
+    trials: int
+    kernels: tuple[str, ...]
+    """Keys."""
+    families: tuple[str, ...]
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    model: str
+    features: str
+    """`features_key` of what the model reads."""
+    training: Training | None = None
+    format: int = FORMAT
+
+
+def features_key(reads: Reads) -> str:
+    """Version and names of the features: equal keys mean equal columns."""
+    digest = hashlib.sha256("\n".join(columns(reads)).encode()).hexdigest()
+    return f"{FEATURES_VERSION}-{digest[:12]}"
+
+
+def write(path: Path, header: Header, arrays: Arrays) -> None:
+    text = np.frombuffer(json.dumps(asdict(header), sort_keys=True).encode(), np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, header=text, **arrays)
+    path.write_bytes(buffer.getvalue())
+
+
+def header_of(path: Path) -> Header:
+    """Raises ModelError where the file is none of a model, or of a newer format."""
+    return _read(path)[0]
+
+
+def arrays_of(path: Path, model: str, reads: Reads) -> Arrays:
+    """What a model wrote.  Raises ModelError where it was another one, or of other features."""
+    header, arrays = _read(path)
+    if header.model != model:
+        raise ModelError(
+            f"expected a file of the model {model}, got one of {header.model} in {path}; "
+            f"give --model {header.model}"
+        )
+    if header.features != features_key(reads):
+        raise ModelError(
+            f"expected a model of features {features_key(reads)}, got {header.features} in {path}; "
+            "train it again with `tune model train`"
+        )
+    return arrays
+
+
+def annotate(path: Path, training: Training) -> None:
+    """Writes into the file of a model what it was trained on."""
+    header, arrays = _read(path)
+    write(path, replace(header, training=training), arrays)
+
+
+def _read(path: Path) -> tuple[Header, Arrays]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        fields = json.loads(arrays.pop("header").tobytes())
+        if fields["format"] > FORMAT:
+            raise ModelError(
+                f"expected a model file of format {FORMAT} or older, got {fields['format']} in "
+                f"{path}; update hlotune"
+            )
+        return _header(fields), arrays
+    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(
+            f"expected a file of a cost model at {path}, got {error}; `tune model train` makes one"
+        ) from error
+
+
+def _header(fields: dict[str, Any]) -> Header:
+    seen = fields.pop("training")
+    if seen is not None:
+        lists = {name: tuple(seen[name]) for name in ("kernels", "families")}
+        seen = Training(**{**seen, **lists})
+    return Header(**fields, training=seen)

@@ -1,0 +1,55 @@
+"""The model that a search starts with: the trained one of this package, another file, or none."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from hlotune.costmodel.files import Training, header_of
+from hlotune.costmodel.model import MODELS, CostModel
+from hlotune.schedules.errors import ModelError
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model at the start of a run."""
+
+    model: CostModel
+    words: str
+    """What it knows and where from, for people."""
+    digest: str | None
+    """Of the file it was loaded from."""
+
+
+def shipped(name: str) -> Path | None:
+    """The trained model of this name that comes with the package, if there is one."""
+    path = FOLDER / f"{name}.npz"
+    return path if path.exists() else None
+
+
+def start(name: str, file: Path | None = None) -> Start:
+    """A model of `MODELS`, loaded from a file, by default the shipped one.
+
+    A shipped model of other features than today's is left alone, and so said.  Raises ModelError
+    where a file that was asked for does not hold this model.
+    """
+    model, path = MODELS[name](), file or shipped(name)
+    if path is None:
+        return Start(model, name if model.knows else f"{name}, untrained", None)
+    try:
+        model.load(path)
+        seen = header_of(path).training
+    except ModelError:
+        if file is not None:
+            raise
+        return Start(
+            MODELS[name](), f"{name}, untrained: the shipped one is of other features", None
+        )
+    return Start(model, f"{name}, {_trained(seen)}", hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _trained(seen: Training | None) -> str:
+    if seen is None:
+        return "trained"
+    return f"trained on {seen.trials} trials of {len(seen.kernels)} kernels"

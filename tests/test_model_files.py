@@ -1,0 +1,119 @@
+"""Files of models say what they are; a run starts from the shipped one, another, or nothing."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hlotune.costmodel import files, shipped
+from hlotune.costmodel.files import Header, Training, header_of
+from hlotune.costmodel.model import MODELS
+from hlotune.schedules.errors import ModelError
+
+SEEN = Training(trials=640, kernels=("a", "b"), families=("f",), seed=3)
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    path = tmp_path / "roofline.npz"
+    MODELS["roofline"]().save(path)
+    return path
+
+
+@pytest.fixture
+def old_file(model_file: Path) -> Path:
+    """Of features that are not today's."""
+    files.write(model_file, Header("roofline", "0-elder"), {})
+    return model_file
+
+
+def test_a_file_tells_what_it_was_trained_on(model_file: Path) -> None:
+    assert header_of(model_file).training is None
+    files.annotate(model_file, SEEN)
+    assert header_of(model_file).training == SEEN
+    MODELS["roofline"]().load(model_file)
+
+
+def test_arrays_come_back_as_they_were_written(tmp_path: Path) -> None:
+    header = Header("trees", files.features_key("summary"))
+    weights = np.arange(6, dtype=np.float32).reshape(2, 3)
+    files.write(tmp_path / "m", header, {"weights": weights})
+    np.testing.assert_array_equal(
+        files.arrays_of(tmp_path / "m", "trees", "summary")["weights"], weights
+    )
+
+
+def test_the_same_model_is_the_same_file(model_file: Path, tmp_path: Path) -> None:
+    MODELS["roofline"]().save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == model_file.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no model", b"{}"])
+def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(content)
+    with pytest.raises(ModelError, match=r"expected a file of a cost model at .*tune model train"):
+        header_of(tmp_path / "m")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="expected a file of a cost model"):
+        header_of(tmp_path / "missing")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    header = dataclasses.replace(Header("trees", "1-x"), format=files.FORMAT + 1)
+    files.write(tmp_path / "m", header, {})
+    with pytest.raises(ModelError, match="expected a model file of format 1 or older, got 2"):
+        header_of(tmp_path / "m")
+
+
+def test_other_features_are_refused(old_file: Path) -> None:
+    with pytest.raises(ModelError, match=r"expected a model of features .*, got 0-elder"):
+        MODELS["roofline"]().load(old_file)
+
+
+def test_without_a_shipped_model_a_run_starts_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    begun = shipped.start("trees")
+    assert not begun.model.knows
+    assert begun.words == "trees, untrained"
+    assert begun.digest is None
+
+
+def test_a_run_starts_from_the_shipped_model(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.annotate(model_file, SEEN)
+    monkeypatch.setattr(shipped, "FOLDER", model_file.parent)
+    begun = shipped.start("roofline")
+    assert begun.words == "roofline, trained on 640 trials of 2 kernels"
+    assert begun.digest is not None
+
+
+def test_a_shipped_model_of_other_features_is_left_alone_and_so_said(
+    old_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "FOLDER", old_file.parent)
+    begun = shipped.start("roofline")
+    assert begun.words == "roofline, untrained: the shipped one is of other features"
+    assert begun.digest is None
+
+
+def test_a_file_that_was_asked_for_must_fit(old_file: Path) -> None:
+    with pytest.raises(ModelError, match="expected a model of features"):
+        shipped.start("roofline", old_file)
+
+
+def test_another_file_is_taken_instead_of_the_shipped_one(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shipped, "FOLDER", model_file.parent)
+    (tmp_path / "own").mkdir()
+    own = Path(shutil.copy(model_file, tmp_path / "own" / "mine"))
+    files.annotate(own, SEEN)
+    begun = shipped.start("roofline", own)
+    assert begun.words == "roofline, trained on 640 trials of 2 kernels"
