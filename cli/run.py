@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning.db"
 
 Searcher = Literal["annealing", "descent", "random"]
-Model = Literal["trees", "trees-time", "trees-both", "roofline", "random"]
+Model = Literal[
+    "trees", "trees-time", "trees-both", "treegru", "mlp", "ensemble", "roofline", "random"
+]  # fmt: skip
 
 INTERRUPTED = 130
 

@@ -27,6 +27,12 @@ def spearman(scores: Values, predictions: Values) -> float:
     return float(stats.spearmanr(scores, predictions)[0])
 
 
+def mean_spearman(scores: Values, predictions: Values, groups: NDArray[np.int32]) -> float:
+    """Mean over the groups of rows."""
+    parts = [groups == g for g in np.unique(groups)]
+    return float(np.mean([spearman(scores[p], predictions[p]) for p in parts]))
+
+
 def kendall(scores: Values, predictions: Values) -> float:
     """Kendall's tau-b in -1 .. 1."""
     if _flat(scores) or _flat(predictions):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.effort import Effort
+from hlotune.costmodel.ensemble import Ensemble
 from hlotune.costmodel.inputs import Inputs, Reads, inputs_of
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import Roofline
@@ -69,10 +70,30 @@ class Make(Protocol):
     def __call__(self, effort: Effort = "batch") -> CostModel: ...
 
 
+def _mlp(effort: Effort = "batch") -> CostModel:
+    from hlotune.costmodel.mlp import mlp  # torch is loaded by those who ask for it
+
+    return mlp(effort)
+
+
+def _tree_gru(effort: Effort = "batch") -> CostModel:
+    from hlotune.costmodel.treegru import tree_gru
+
+    return tree_gru(effort)
+
+
+def _ensemble(effort: Effort = "batch") -> CostModel:
+    names = ("trees", "trees-both", "mlp")
+    return Ensemble({name: MODELS[name](effort) for name in names})
+
+
 MODELS: dict[str, Make] = {
+    "ensemble": _ensemble,
+    "mlp": _mlp,
     "random": RandomModel,
     "roofline": Roofline,
     "trees": Trees,
     "trees-time": lambda effort="batch": Trees(effort, "time"),
+    "treegru": _tree_gru,
     "trees-both": lambda effort="batch": Trees(effort, "both"),
 }

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hlotune.costmodel.effort import held_out
-from hlotune.costmodel.inputs import Features
+from hlotune.costmodel.inputs import Features, Inputs, taken
 from hlotune.costmodel.metrics import kendall, pairwise_accuracy, recall_at, spearman, top1_regret
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pairs import drawn_pairs
@@ -17,6 +17,7 @@ from hlotune.costmodel.roofline import Roofline
 from hlotune.costmodel.trees import GROWTH, Objective, Trees
 from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features import NAMES
+from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
 
 Scores = NDArray[np.float32]
 Groups = NDArray[np.int32]
@@ -44,16 +45,26 @@ def model(name: str) -> CostModel:
     return MODELS[name]()
 
 
+def of_kind(model: CostModel, n: int, groups: int = 1) -> tuple[Inputs, Scores, Groups]:
+    """`kernels`, in the form that the model reads: the trees are roots alone."""
+    features, scores, group = kernels(n, groups)
+    if model.reads == "summary":
+        return features, scores, group
+    values = np.zeros((n, 1, len(NODE_NAMES)), np.float32)
+    values[:, 0, :24] = features[:, :24]
+    return Nodes(values, np.full((n, 1), ROOT_PARENT, np.int16)), scores, group
+
+
 class TestEveryModel:
     def test_predicts_one_number_a_row(self, model: CostModel) -> None:
-        features, scores, groups = kernels(100)
+        features, scores, groups = of_kind(model, 100)
         model.fit(features, scores, groups)
-        predicted = model.predict(features[:7])
+        predicted = model.predict(taken(features, slice(7)))
         assert predicted.shape == (7,)
         assert predicted.dtype == np.float32
 
     def test_predicts_the_same_after_the_same_fit(self, model: CostModel) -> None:
-        features, scores, groups = kernels(300, groups=2)
+        features, scores, groups = of_kind(model, 300, groups=2)
         model.fit(features, scores, groups)
         before = model.predict(features)
         model.fit(features, scores, groups)
@@ -62,7 +73,7 @@ class TestEveryModel:
     def test_predicts_the_same_after_saving_and_loading(
         self, name: str, model: CostModel, tmp_path: Path
     ) -> None:
-        features, scores, groups = kernels(200)
+        features, scores, groups = of_kind(model, 200)
         model.fit(features, scores, groups)
         model.save(tmp_path / "model")
         other = MODELS[name]()
@@ -71,8 +82,8 @@ class TestEveryModel:
         np.testing.assert_array_equal(other.predict(features), model.predict(features))
 
     def test_says_whether_it_knows_anything(self, model: CostModel) -> None:
-        assert model.knows == bool(model.predict(kernels(5)[0]).any())
-        model.fit(*kernels(100))
+        assert model.knows == bool(model.predict(of_kind(model, 5)[0]).any())
+        model.fit(*of_kind(model, 100))
         assert model.knows
 
     def test_does_not_load_the_file_of_another_model(
@@ -84,7 +95,7 @@ class TestEveryModel:
             model.load(tmp_path / "model")
 
     def test_survives_a_batch_in_which_everything_failed(self, model: CostModel) -> None:
-        features, _, groups = kernels(64)
+        features, _, groups = of_kind(model, 64)
         model.fit(features, np.zeros(64, np.float32), groups)
         assert np.isfinite(model.predict(features)).all()
 

@@ -56,7 +56,7 @@ def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> Non
     database = tmp_path / "tuning.db"
     with pytest.raises(ValueError, match=r"expected a searcher among annealing, .*got 'magic'"):
         tune(program(), trials=1, database=database, searcher="magic")
-    with pytest.raises(ValueError, match="expected a model among random, trees, got 'oracle'"):
+    with pytest.raises(ValueError, match=r"expected a model among .*trees.*, got 'oracle'"):
         tune(program(), trials=1, database=database, model="oracle")
     assert not database.exists()
 

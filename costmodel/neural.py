@@ -1,0 +1,235 @@
+"""Neural networks that rank: one way of training for all, in torch.
+
+Loss and optimizer are those of AutoTVM's TreeGRU (arXiv:1805.08166 and its experiment code): Adam,
+weight decay, clipped gradients, logistic loss on pairs of one kernel.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import softplus
+
+from hlotune.costmodel import files
+from hlotune.costmodel.effort import Effort, held_out, log_scores
+from hlotune.costmodel.inputs import Inputs, Reads, count, taken
+from hlotune.costmodel.metrics import mean_spearman
+
+torch.set_num_threads(1)  # a second one gains little on matrices this small, and takes a core
+
+Scores = NDArray[np.float32]
+Groups = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Schooling:
+    """How long and how fast a network learns."""
+
+    steps: int
+    """Minibatches, at most."""
+    every: int
+    """Minibatches between two looks at what is held out."""
+    patience: int
+    """Looks without a better ranking, after which it stops, and the best state is kept."""
+    rows: int
+    """Newest rows that are read."""
+    rate: float
+    fresh_rate: float
+    """Of a network that was not loaded."""
+
+
+SCHOOLING: dict[Effort, Schooling] = {
+    "batch": Schooling(12, 0, 0, rows=2500, rate=3e-4, fresh_rate=3e-3),
+    "offline": Schooling(3000, 50, 12, rows=10**6, rate=7e-4, fresh_rate=7e-4),
+}
+KERNELS, ROWS = 4, 32
+"""Of a minibatch: so many rows of each of so many kernels."""
+DECAY = 1e-4
+CLIP = 5.0
+PREDICTED = 4096
+"""Rows predicted at a time."""
+
+
+class Module(torch.nn.Module):
+    """A network that scores rows, and scales their columns with `self.scale`, a `Scale`."""
+
+    def prepare(self, inputs: Inputs) -> None:
+        """Takes the scale of its inputs from these."""
+        raise NotImplementedError
+
+    def score(self, inputs: Inputs) -> torch.Tensor:
+        """`(n,)`: larger is faster."""
+        raise NotImplementedError
+
+
+class Neural:
+    """A cost model around a network.
+
+    A loaded network is trained further, from where it was loaded, by each `fit`; one that ranks the
+    rows at hand worse than chance is left out.
+    """
+
+    def __init__(
+        self, name: str, reads: Reads, make: Callable[[int], Module], effort: Effort = "batch"
+    ) -> None:
+        self.reads: Reads = reads
+        self._name, self._make = name, make
+        self._effort, self._schooling = effort, SCHOOLING[effort]
+        self._base: Module | None = None
+        self._network: Module | None = None
+
+    @property
+    def knows(self) -> bool:
+        return self._network is not None
+
+    def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
+        last = slice(-self._schooling.rows, None)
+        inputs, scores, groups = taken(inputs, last), scores[last], groups[last]
+        if not any(np.ptp(scores[groups == g]) > 0 for g in np.unique(groups)):
+            return
+        base = self._base
+        sound = base is not None and mean_spearman(scores, _scored(base, inputs), groups) > 0
+        held = held_out(groups, self._effort) if self._schooling.every else groups < 0
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = self._copy(base) if sound else self._fresh(taken(inputs, ~held))
+            rate = self._schooling.rate if sound else self._schooling.fresh_rate
+            self._network = self._taught(network, inputs, scores, groups, held, rate)
+
+    def _fresh(self, inputs: Inputs) -> Module:
+        network = self._make(_width(inputs))
+        network.prepare(inputs)
+        return network
+
+    def _copy(self, base: Module | None) -> Module:
+        assert base is not None
+        network = self._make(_columns(base))
+        network.load_state_dict(base.state_dict())
+        return network
+
+    def _taught(
+        self,
+        network: Module,
+        inputs: Inputs,
+        scores: Scores,
+        groups: Groups,
+        held: NDArray[np.bool_],
+        rate: float,
+    ) -> Module:
+        """Trains on the rows that are not held out; ends at the best ranking of those that are."""
+        how, rng, labels = self._schooling, np.random.default_rng(0), log_scores(scores)
+        optimizer = torch.optim.Adam(network.parameters(), lr=rate, weight_decay=DECAY)
+        judged = taken(inputs, held), scores[held], groups[held]
+        looks: list[float] = []
+        best = _state(network)
+        for step, rows in enumerate(minibatches(groups, ~held, how.steps, rng), 1):
+            _descend(network, optimizer, taken(inputs, rows), labels[rows], groups[rows])
+            if not held.any() or step % how.every:
+                continue
+            looks.append(mean_spearman(judged[1], _scored(network, judged[0]), judged[2]))
+            if looks[-1] == max(looks):
+                best = _state(network)
+            if len(looks) - looks.index(max(looks)) > how.patience:
+                break
+        if looks:
+            network.load_state_dict(best)
+        return network
+
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        if self._network is None:
+            return np.zeros(count(inputs), np.float32)
+        return _scored(self._network, inputs)
+
+    def save(self, path: Path) -> None:
+        if self._network is None:
+            raise ValueError(
+                f"expected a model that has learned, got an empty one; fit it before {path}"
+            )
+        arrays = {name: x.numpy() for name, x in self._network.state_dict().items()}
+        files.write(path, files.Header(self._name, files.features_key(self.reads)), arrays)
+
+    def load(self, path: Path) -> None:
+        arrays = files.arrays_of(path, self._name, self.reads)
+        network = self._make(len(arrays["scale.mean"]))
+        network.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items()})
+        self._base = self._network = network
+
+
+class Scale(torch.nn.Module):
+    """Columns of mean 0 and spread 1, as far as the rows it was prepared on go."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.mean = torch.nn.Buffer(torch.zeros(columns))
+        self.spread = torch.nn.Buffer(torch.ones(columns))
+
+    def prepare(self, rows: NDArray[np.float32]) -> None:
+        spread = rows.std(axis=0)
+        self.mean.copy_(torch.from_numpy(rows.mean(axis=0)))
+        self.spread.copy_(torch.from_numpy(np.where(spread > 1e-3, spread, 1).astype(np.float32)))
+
+    def forward(self, rows: NDArray[np.float32]) -> torch.Tensor:
+        """Clipped, for other kernels may lie far outside."""
+        scaled: torch.Tensor = (torch.from_numpy(rows) - self.mean) / self.spread
+        return scaled.clamp(-5, 5)
+
+
+def minibatches(
+    groups: Groups, allowed: NDArray[np.bool_], steps: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.intp]]:
+    """Row numbers of each minibatch: `ROWS` of each of `KERNELS` kernels."""
+    rows = [np.flatnonzero(allowed & (groups == g)) for g in np.unique(groups[allowed])]
+    for _ in range(steps):
+        chosen = rng.choice(len(rows), min(KERNELS, len(rows)), replace=False)
+        share = KERNELS * ROWS // len(chosen)
+        yield np.concatenate(
+            [rng.choice(rows[k], min(share, len(rows[k])), replace=False) for k in chosen]
+        )
+
+
+def _descend(
+    network: Module,
+    optimizer: torch.optim.Optimizer,
+    inputs: Inputs,
+    labels: NDArray[np.float32],
+    groups: Groups,
+) -> None:
+    optimizer.zero_grad()
+    loss = rank_loss(network.score(inputs), torch.from_numpy(labels), torch.from_numpy(groups))
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+    optimizer.step()
+
+
+def rank_loss(predicted: torch.Tensor, labels: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    """Mean of log(1 + exp(worse - better)) over all pairs of one group, weighted by how far the
+    labels are apart, up to a factor of two in time.
+    """
+    apart = labels[:, None] - labels[None, :]
+    weight = apart.clamp(0, 1) * (groups[:, None] == groups[None, :])
+    losses = softplus(predicted[None, :] - predicted[:, None])
+    return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
+
+
+def _scored(network: Module, inputs: Inputs) -> NDArray[np.float32]:
+    with torch.inference_mode():
+        parts = [
+            network.score(taken(inputs, slice(k, k + PREDICTED))).numpy()
+            for k in range(0, count(inputs), PREDICTED)
+        ]
+    return np.concatenate([np.empty(0, np.float32), *parts])
+
+
+def _state(network: Module) -> dict[str, torch.Tensor]:
+    return {name: x.clone() for name, x in network.state_dict().items()}
+
+
+def _width(inputs: Inputs) -> int:
+    return int((inputs if isinstance(inputs, np.ndarray) else inputs.values).shape[-1])
+
+
+def _columns(network: Module) -> int:
+    return int(network.state_dict()["scale.mean"].numel())
