@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from hlotune.cli import bench, db, explain, kernels, report, run, show, targets
+from hlotune.cli import bench, db, explain, kernels, model, report, run, show, targets
 from hlotune.schedules.errors import HlotuneError, NoRecord
 
 NOTHING_FOUND = 1
@@ -33,6 +33,7 @@ app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("report", epilog=report.EXAMPLE)(report.report)
 app.command("targets", epilog=targets.EXAMPLE)(targets.targets)
 app.add_typer(db.app, name="db", epilog=db.EXAMPLE)
+app.add_typer(model.app, name="model", epilog=model.EXAMPLE)
 
 
 def main() -> None:

@@ -24,10 +24,10 @@ def database_path(chosen: Path | None) -> Path:
         return chosen
     if named := os.environ.get("HLOTUNE_DB"):
         return Path(named).expanduser()
-    return _cache_directory() / "hlotune" / "tuning.db"
+    return cache_directory() / "hlotune" / "tuning.db"
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     name = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"

@@ -59,12 +59,12 @@ def write(path: Path, header: Header, arrays: Arrays) -> None:
 
 def header_of(path: Path) -> Header:
     """Raises ModelError where the file is none of a model, or of a newer format."""
-    return _read(path)[0]
+    return read_file(path)[0]
 
 
 def arrays_of(path: Path, model: str, reads: Reads) -> Arrays:
     """What a model wrote.  Raises ModelError where it was another one, or of other features."""
-    header, arrays = _read(path)
+    header, arrays = read_file(path)
     if header.model != model:
         raise ModelError(
             f"expected a file of the model {model}, got one of {header.model} in {path}; "
@@ -80,11 +80,12 @@ def arrays_of(path: Path, model: str, reads: Reads) -> Arrays:
 
 def annotate(path: Path, training: Training) -> None:
     """Writes into the file of a model what it was trained on."""
-    header, arrays = _read(path)
+    header, arrays = read_file(path)
     write(path, replace(header, training=training), arrays)
 
 
-def _read(path: Path) -> tuple[Header, Arrays]:
+def read_file(path: Path) -> tuple[Header, Arrays]:
+    """Raises ModelError where the file is none of a model, or of a newer format."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

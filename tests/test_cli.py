@@ -29,6 +29,9 @@ COMMANDS = [
     "db merge",
     "db prune",
     "db check",
+    "model train",
+    "model eval",
+    "model export",
 ]
 
 

@@ -1,0 +1,104 @@
+"""Training a cost model on recorded trials, and judging it by kernels it has not seen."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.costmodel.files import Training
+from hlotune.costmodel.inputs import count, joined
+from hlotune.costmodel.model import MODELS, CostModel
+from hlotune.costmodel.pool import best_so_far
+from hlotune.costmodel.quality import Quality, quality
+from hlotune.costmodel.splits import Split, hold_out_families, hold_out_kernels
+from hlotune.search.examples import Examples
+
+HoldOut = Literal["kernels", "families"]
+KERNELS_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model on one kernel that it has not seen."""
+
+    model: str
+    seed: int
+    key: str
+    family: str
+    label: str
+    trials: int
+    quality: Quality
+    curve: tuple[float, ...]
+    """Best score so far when the trials are measured in the order of the predictions."""
+    train_s: float
+    """Of the model, on all that it learned from."""
+    predict_rows_per_s: float
+
+
+def trained(name: str, on: Sequence[Examples]) -> CostModel:
+    """A model of `MODELS`, taught from nothing by all of these."""
+    model = MODELS[name]("offline")
+    groups = np.concatenate([np.full(len(e.times_s), k, np.int32) for k, e in enumerate(on)])
+    inputs = joined([e.inputs(model.reads) for e in on])
+    model.fit(inputs, np.concatenate([e.scores for e in on]), groups)
+    return model
+
+
+def training_of(on: Sequence[Examples]) -> Training:
+    """What the file of a model says it has seen."""
+    return Training(
+        trials=sum(len(e.times_s) for e in on),
+        kernels=tuple(sorted({e.key for e in on})),
+        families=tuple(sorted({e.family for e in on})),
+    )
+
+
+def splits_of(of: Sequence[Examples], hold_out: HoldOut, seed: int) -> tuple[Split, ...]:
+    """Raises ValueError where there are too few kernels to hold any out."""
+    families = {e.key: e.family for e in of}
+    if hold_out == "families":
+        splits = hold_out_families(families, seed=seed)
+    else:
+        splits = (hold_out_kernels(families, share=KERNELS_SHARE, seed=seed),)
+    if not any(s.train and s.held_out for s in splits):
+        raise ValueError(
+            f"expected enough kernels to hold some {hold_out} out, got {len(families)} of "
+            f"{len(set(families.values()))} families; record more, or hold out the other"
+        )
+    return splits
+
+
+def cross_judged(
+    name: str, of: Sequence[Examples], hold_out: HoldOut, seed: int
+) -> Iterator[Judged]:
+    """Trains once a split, and judges by what the split holds out."""
+    for split in splits_of(of, hold_out, seed):
+        start_s = time.perf_counter()
+        model = trained(name, [e for e in of if e.key in split.train])
+        train_s = time.perf_counter() - start_s
+        for e in of:
+            if e.key in split.held_out:
+                yield judged(name, model, e, seed, train_s)
+
+
+def judged(name: str, model: CostModel, e: Examples, seed: int = 0, train_s: float = 0.0) -> Judged:
+    inputs = e.inputs(model.reads)
+    start_s = time.perf_counter()
+    predictions: NDArray[np.float32] = model.predict(inputs)
+    predict_s = time.perf_counter() - start_s
+    order = np.argsort(-predictions, kind="stable")
+    return Judged(
+        model=name,
+        seed=seed,
+        key=e.key,
+        family=e.family,
+        label=e.label,
+        trials=len(e.times_s),
+        quality=quality(e.scores, predictions),
+        curve=tuple(best_so_far(e.scores, order).tolist()),
+        train_s=train_s,
+        predict_rows_per_s=count(inputs) / max(predict_s, 1e-9),
+    )

@@ -1,0 +1,270 @@
+"""Models are trained on what a database holds, and judged by kernels they have not seen."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from hlotune.cli.charts import line_chart
+from hlotune.cli.main import run_command
+from hlotune.costmodel.files import header_of
+from hlotune.costmodel.inputs import as_summaries
+from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.pool import best_so_far, drawn, trials_to
+from hlotune.costmodel.quality import fastest_quarter_accuracy, mean_quality, quality, r2_log_time
+from hlotune.costmodel.trees import Trees
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.simulated import SimulatedDevice
+from hlotune.measure.targets import TARGETS
+from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.schedules.cpu import space_of
+from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.target import Toolchain
+from hlotune.search.examples import Examples, examples
+from hlotune.search.schooling import cross_judged, trained, training_of
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.records import export_records
+
+TARGET = TARGETS["x86-64"]
+TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
+EXTENTS = (24, 40, 56, 80, 96, 128)
+RANDOM = 40
+
+
+def dot(extent: int) -> Kernel:
+    left, right = np.zeros((extent, 48), np.float32), np.zeros((48, 32), np.float32)
+    return sites(load(lambda x, y: x @ y, left, right))[0].kernel
+
+
+def simulated(kernel: Kernel, seed: int) -> list[Trial]:
+    """The default and random schedules; of these one failed, and on one the device."""
+    space, device = space_of(compute_of(graph_of(kernel)), TARGET), SimulatedDevice(TARGET)
+    configs = space.sample(RANDOM, np.random.default_rng(seed))
+    candidates = [Candidate(kernel, space.schedule(c)) for c in configs]
+    objects = list(zip(candidates, device.build(candidates), strict=True))
+    objects[3] = (candidates[3], Failure("wrong_result", "made up"))
+    objects[4] = (candidates[4], Failure("device", "made up"))
+    return [
+        Trial(Candidate(kernel, DEFAULT), Measurement(samples_s=(1e-3,))),
+        *device.measure(kernel, objects),
+    ]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a database with products of six sizes, timed on the simulated device."""
+    file = tmp_path_factory.mktemp("records") / "tuning.db"
+    with Database(file) as database:
+        run = database.start_run(None, TARGET, TOOLS)
+        for seed, extent in enumerate(EXTENTS):
+            kernel = dot(extent)
+            database.add(run, kernel, simulated(kernel, seed), batch=0)
+    return file
+
+
+@pytest.fixture(scope="module")
+def of(path: Path) -> list[Examples]:
+    with Database(path) as database:
+        return list(examples(database))
+
+
+class TestExamples:
+    def test_every_kernel_comes_with_its_trials(self, of: Sequence[Examples]) -> None:
+        assert {e.key for e in of} == {dot(n).key for n in EXTENTS}
+        for e in of:
+            assert RANDOM - 5 < len(e.times_s) < RANDOM  # equal schedules are one
+            assert len(e.features) == len(e.nodes.values) == len(e.times_s)
+
+    def test_failures_teach_and_what_the_device_did_does_not(self, of: Sequence[Examples]) -> None:
+        for e in of:
+            assert np.isnan(e.times_s).sum() == 1
+            assert e.scores[np.isnan(e.times_s)] == 0
+            assert e.scores.max() == 1
+
+    def test_features_are_those_of_the_recorded_target(self, of: Sequence[Examples]) -> None:
+        kernel = dot(EXTENTS[0])
+        space = space_of(compute_of(graph_of(kernel)), TARGET)
+        (found,) = (e for e in of if e.key == kernel.key)
+        configs = space.sample(RANDOM, np.random.default_rng(0))
+        expected = {row.tobytes() for row in space.features(configs)}
+        assert {row.tobytes() for row in as_summaries(found.inputs("summary"))} <= expected
+
+    def test_the_cache_gives_what_was_computed(self, path: Path, tmp_path: Path) -> None:
+        with Database(path) as database:
+            first, second = (list(examples(database, tmp_path / "cache")) for _ in range(2))
+        assert len(list((tmp_path / "cache").iterdir())) == len(first) == len(EXTENTS)
+        for a, b in zip(first, second, strict=True):
+            assert (a.key, a.family, a.label) == (b.key, b.family, b.label)
+            np.testing.assert_array_equal(a.features, b.features)
+            np.testing.assert_array_equal(a.nodes.values, b.nodes.values)
+            np.testing.assert_array_equal(a.times_s, b.times_s)
+
+    def test_a_new_trial_is_not_hidden_by_the_cache(self, path: Path, tmp_path: Path) -> None:
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(path.read_bytes())
+        with Database(copy) as database:
+            before = {e.key: e for e in examples(database, tmp_path / "cache")}
+            run = database.start_run(None, TARGET, TOOLS)
+            kernel = dot(EXTENTS[0])
+            database.add(run, kernel, simulated(kernel, seed=77), batch=0)
+            after = {e.key: e for e in examples(database, tmp_path / "cache")}
+        assert len(after[kernel.key].times_s) > len(before[kernel.key].times_s) + 10
+
+
+def test_a_model_is_judged_by_kernels_it_has_not_seen(of: Sequence[Examples]) -> None:
+    lines = list(cross_judged("trees", of, "kernels", seed=0))
+    assert lines
+    for line in lines:
+        assert line.trials == len(line.curve)
+        assert line.curve[-1] == 1
+        assert line.quality.pairwise_accuracy > 0.6
+
+
+def test_the_analytic_model_beats_chance_on_the_simulated_device(of: Sequence[Examples]) -> None:
+    model = MODELS["roofline"]()
+    mean = mean_quality([quality(e.scores, model.predict(e.features)) for e in of])
+    assert mean.spearman > 0.2
+
+
+def test_what_a_model_has_seen_is_told(of: Sequence[Examples]) -> None:
+    seen = training_of(of)
+    assert seen.trials == sum(len(e.times_s) for e in of)
+    assert len(seen.kernels) == len(EXTENTS) and len(seen.families) == 1
+
+
+class TestPool:
+    def test_a_model_that_learned_finds_the_best_sooner_than_the_order_of_the_pool(
+        self, of: Sequence[Examples]
+    ) -> None:
+        taught = trained("trees", of[:5])
+        scores = of[5].scores
+        order = np.argsort(-taught.predict(of[5].features), kind="stable")
+        assert best_so_far(scores, order)[4] > best_so_far(scores, np.arange(len(scores)))[4] - 0.05
+
+    def test_each_row_is_measured_once_and_learned_from(self, of: Sequence[Examples]) -> None:
+        model = Trees()
+        order = drawn(model, of[0].features, of[0].scores, batch=8)
+        assert sorted(order) == list(range(len(of[0].scores)))
+        np.testing.assert_array_equal(order[:8], np.arange(8))  # it knew nothing then
+        assert model.knows
+
+    def test_trials_are_counted_until_a_share_of_the_best(self) -> None:
+        curve = best_so_far(np.array([0.5, 0.2, 0.96, 1.0], np.float32), np.arange(4))
+        assert (trials_to(0.95, curve), trials_to(1.0, curve), trials_to(0.3, curve)) == (3, 4, 1)
+
+
+SCORES = np.array([1, 0.98, 0.9, 0.8, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0], np.float32)
+
+
+def test_among_the_fastest_close_pairs_do_not_count() -> None:
+    """Of the fastest three, 1.0 and 0.98 are too close to tell apart."""
+    swapped = SCORES.copy()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    assert fastest_quarter_accuracy(SCORES, swapped) == 1
+    assert fastest_quarter_accuracy(SCORES, -SCORES) == 0
+    assert np.isnan(fastest_quarter_accuracy(np.ones(8, np.float32), SCORES[:8]))
+
+
+def test_r2_is_of_log_time_and_knows_no_unit() -> None:
+    assert r2_log_time(SCORES, 3 * np.log(SCORES + 1e-9) - 7) == pytest.approx(1)
+    assert r2_log_time(SCORES, np.zeros(12, np.float32)) == 0
+    assert np.isnan(r2_log_time(SCORES[:2], SCORES[:2]))
+
+
+def test_a_mean_leaves_out_what_is_not_defined() -> None:
+    flat = np.ones(8, np.float32)
+    one = quality(SCORES, SCORES)
+    mean = mean_quality([one, quality(flat, SCORES[:8])])
+    assert mean.fastest_quarter_accuracy == one.fastest_quarter_accuracy == 1
+    assert mean.pairwise_accuracy == 0.75
+
+
+class TestCommands:
+    def test_a_trained_model_says_what_it_saw_and_can_be_judged_and_exported(
+        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
+    ) -> None:
+        model = tmp_path / "m.npz"
+        assert run_command(["model", "train", "--db", str(path), "-o", str(model)]) == 0
+        assert "trees, trained on" in capsys.readouterr().out
+        assert len(header_of(model).training.kernels) == len(EXTENTS)  # type: ignore[union-attr]
+        out = tmp_path / "m.json"
+        assert run_command(["model", "export", "--file", str(model), "-o", str(out)]) == 0
+        assert "learner" in json.loads(out.read_text())
+        assert run_command(["model", "eval", "--db", str(path), "--file", str(model)]) == 1
+        assert "expected kernels that the model has not seen" in capsys.readouterr().err
+
+    def test_records_in_json_lines_are_as_good_as_a_database(
+        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
+    ) -> None:
+        lines = tmp_path / "records.jsonl.gz"
+        with Database(path) as database:
+            export_records(database, lines)
+        told = []
+        for source in (path, lines):
+            out = tmp_path / f"{source.name}.npz"
+            run_command(["model", "train", "--json", "--db", str(source), "-o", str(out)])
+            told.append(json.loads(capsys.readouterr().out))
+        assert told[0]["trials"] == told[1]["trials"] > 0
+        assert told[0]["kernels"] == told[1]["kernels"]
+
+    def test_eval_prints_figures_and_draws_them(
+        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
+    ) -> None:
+        plot = tmp_path / "plot.svg"
+        options = ["--model", "roofline", "--model", "random", "--seeds", "1", "--plot", str(plot)]
+        assert run_command(["model", "eval", "--db", str(path), *options]) == 0
+        printed = capsys.readouterr().out
+        assert "pairs" in printed and "roofline" in printed and "random" in printed
+        assert "roofline" in plot.read_text()
+        assert run_command(["model", "eval", "--db", str(path), *options, "--json"]) == 0
+        lines = json.loads(capsys.readouterr().out)
+        assert {x["model"] for x in lines} == {"roofline", "random"}
+        assert all(0 <= x["pairwise_accuracy"] <= 1 for x in lines)
+
+    def test_an_empty_database_teaches_nothing(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
+    ) -> None:
+        Database(tmp_path / "a.db").close()
+        arguments = ["--db", str(tmp_path / "a.db"), "-o", str(tmp_path / "m.npz")]
+        assert run_command(["model", "train", *arguments]) == 1
+        assert "expected recorded trials" in capsys.readouterr().err
+
+    def test_too_few_kernels_are_not_split(
+        self, path: Path, capsys: pytest.CaptureFixture[str], cached: None
+    ) -> None:
+        assert run_command(["model", "eval", "--db", str(path), "--hold-out", "families"]) == 1
+        assert "expected enough kernels to hold some families out" in capsys.readouterr().err
+
+    def test_an_unknown_model_is_misuse(
+        self, path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run_command(["model", "eval", "--db", str(path), "--model", "oracle"]) == 2
+        assert "got oracle" in " ".join(capsys.readouterr().err.split())
+
+    def test_lines_that_are_no_records_are_refused(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "a.jsonl").write_text("nothing\n")
+        arguments = ["--db", str(tmp_path / "a.jsonl"), "-o", str(tmp_path / "m.npz")]
+        assert run_command(["model", "train", *arguments]) == 2
+        assert "expected records in" in capsys.readouterr().err
+
+    @pytest.fixture
+    def cached(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The cache is one of the test."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_chart_is_an_svg_with_a_line_a_name() -> None:
+    text = line_chart("a < b", "x", "y", {"one": [0.0, 1.0], "two": [0.5, 0.5, 1.0]})
+    root = ElementTree.fromstring(text)
+    lines = [e for e in root.iter() if e.tag.endswith("polyline")]
+    assert [len(e.attrib["points"].split()) for e in lines] == [2, 3]
+    assert "a < b" in [e.text for e in root.iter()]

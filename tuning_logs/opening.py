@@ -1,0 +1,32 @@
+"""Reading records wherever they lie: in a database, or as JSON lines."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hlotune.schedules.errors import DatabaseError
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.records import import_records
+
+LINES = (".jsonl", ".jsonl.gz")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Database]:
+    """A database, or one made for the while of the records in a file of JSON lines.
+
+    Raises DatabaseError where there is no such file, or one that holds no records.
+    """
+    if not path.name.endswith(LINES):
+        with Database(path, create=False) as database:
+            yield database
+        return
+    with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "records.db") as database:
+        taken = import_records(database, path)
+        if not taken.records:
+            raise DatabaseError(
+                f"expected records in {path}, got {taken.broken} lines that are none; give a file "
+                "that `tune db export` wrote"
+            )
+        yield database
