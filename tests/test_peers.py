@@ -107,6 +107,15 @@ def refused(outcome: rounds.Outcome) -> Refusal:
     return outcome
 
 
+def test_a_turn_that_the_host_disturbed_is_taken_again(apart: list[Worker]) -> None:
+    (worker,) = start(apart, "right")
+    entry = Entry(worker, "arguments")
+    rounds.prepared("toy", TOY, [entry], QUICK)
+    answers = iter([True, False, True, True])  # before and after a turn, twice
+    assert not isinstance(rounds.steady_turn(entry, QUICK, lambda: next(answers)), Refusal)
+    assert not list(answers)
+
+
 def test_a_worker_that_hangs_is_stopped_and_started_again(apart: list[Worker]) -> None:
     (worker,) = start(apart, "hangs")
     entry = Entry(worker, "arguments")

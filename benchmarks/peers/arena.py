@@ -14,9 +14,11 @@ from benchmarks.peers.records import Record, kernel_s, record
 from benchmarks.peers.rounds import Effort, entries, measured, prepared
 from benchmarks.results import conditions
 from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.probe import Probe
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import alone
 from hlotune.measure.targets import toolchain
+from hlotune.measure.timing import Apart
 from hlotune.schedules.target import Target
 
 ABSENT = "absent"
@@ -32,6 +34,7 @@ class Arena:
     """Of the machine, and `versions` of those who take part."""
     effort: Effort
     database: Path
+    apart: Apart
 
     def lacks(self, case: str, passes: int) -> bool:
         """Whether fewer passes than that were made with these schedules and versions."""
@@ -41,7 +44,7 @@ class Arena:
     def measure(self, case: str) -> Pass:
         records = self._records(case)
         with alone():
-            outcomes = measured(case, CASES[case], self.workers, self.effort)
+            outcomes = measured(case, CASES[case], self.workers, self.effort, self.apart)
         times = {w: kernel_s(r, self.builder, self.runner) for w, r in records.items()}
         found = Pass(
             case=case,
@@ -88,7 +91,8 @@ def arena(
             "read_bytes_per_s": properties.read_bytes_per_s,
             "versions": versions(workers, print),
         }
-        yield Arena(target, workers, builder, runner, under, effort, database)
+        apart = Probe(target).apart
+        yield Arena(target, workers, builder, runner, under, effort, database, apart)
 
 
 def versions(workers: Sequence[Worker], say: Callable[[str], None]) -> dict[str, str]:

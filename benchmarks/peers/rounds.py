@@ -2,7 +2,8 @@
 
 A turn is some unmeasured calls and then as many measured ones as fill a few milliseconds; its time
 is their median.  Each round gives every form one turn, every other round goes backwards, so what
-the machine does meanwhile meets all of them.
+the machine does meanwhile meets all of them.  A turn during which the host had put the threads on
+one core is taken again, whoever's it is.
 """
 
 import time
@@ -18,6 +19,7 @@ from benchmarks.jax_operations import inputs_of
 from benchmarks.operations import Array, Operation
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.process import Refusal, Worker
+from hlotune.measure.timing import Apart, always_apart, steady
 
 TOLERANCE = {"f32": 2e-5, "bf16": 2e-2, "int8": 0.0}
 """Largest difference from the default's result, as a share of its largest element."""
@@ -75,12 +77,16 @@ def entries(workers: Sequence[Worker], operation: Operation) -> list[Entry]:
 
 
 def measured(
-    case: str, operation: Operation, workers: Sequence[Worker], effort: Effort
+    case: str,
+    operation: Operation,
+    workers: Sequence[Worker],
+    effort: Effort,
+    apart: Apart = always_apart,
 ) -> dict[str, Outcome]:
     """Of all forms by label; the first entry's result is what the others are held against."""
     found = entries(workers, operation)
     refused = prepared(case, operation, found, effort)
-    timed = turns([e for e in found if e.label not in refused], effort)
+    timed = turns([e for e in found if e.label not in refused], effort, apart)
     for worker in workers:
         worker.ask({"do": "drop"}, effort.turn_limit_s)
     return {e.label: timed[e.label] if e.label in timed else refused[e.label] for e in found}
@@ -151,7 +157,9 @@ def difference(expected: Array, found: Array) -> float:
     return float(np.abs(wide - found).max() / np.abs(wide).max())
 
 
-def turns(found: Sequence[Entry], effort: Effort) -> dict[str, Outcome]:
+def turns(
+    found: Sequence[Entry], effort: Effort, apart: Apart = always_apart
+) -> dict[str, Outcome]:
     """One that fails has no further turns."""
     start = time.monotonic()
     times: dict[str, list[float]] = {entry.label: [] for entry in found}
@@ -163,7 +171,7 @@ def turns(found: Sequence[Entry], effort: Effort) -> dict[str, Outcome]:
         for entry in found if number % 2 == 0 else reversed(found):
             if entry.label in refused:
                 continue
-            answer = turn(entry, effort)
+            answer = steady_turn(entry, effort, apart)
             if isinstance(answer, Refusal):
                 refused[entry.label] = answer
             else:
@@ -175,6 +183,17 @@ def turns(found: Sequence[Entry], effort: Effort) -> dict[str, Outcome]:
         if label not in refused
     }
     return done | refused
+
+
+def steady_turn(entry: Entry, effort: Effort, apart: Apart) -> dict[str, Any] | Refusal:
+    answers: list[dict[str, Any] | Refusal] = []
+
+    def sample() -> float:
+        answers.append(turn(entry, effort))
+        return 0.0  # only whether to go on is asked of it
+
+    steady(sample, apart)
+    return answers[-1]
 
 
 def turn(entry: Entry, effort: Effort) -> dict[str, Any] | Refusal:
