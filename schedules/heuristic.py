@@ -9,7 +9,7 @@ tiles that use it, and as many equal tasks as there are threads.
 
 from dataclasses import replace
 from itertools import pairwise, permutations
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +41,8 @@ PACKED_SHARE = 0.6
 """Share of the second cache for what a task has packed."""
 WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
+SECOND_CACHE_BYTES = 32
+"""What the second cache gives in a cycle, in which the units do two multiply-adds."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 SERIAL_FLOPS = 500_000
@@ -148,6 +150,7 @@ def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
+    score /= _starved(space, vector, across, total)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
     return best
 
@@ -163,6 +166,22 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
             if apart and a.name != vector:
                 most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
     return np.where(most > CROWDED * ways, 1.25, 1.0)
+
+
+def _starved(
+    space: "CpuSpace", vector: str, across: NDArray[np.int64], total: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How much longer a tile waits for vectors from the second cache than it multiplies.
+
+    Vectors that the whole reduction of a tile reads are too many for the first cache, and the next
+    tile reads them again.
+    """
+    c, vector_bytes = space.contraction, space.target.vector_bytes
+    steps = prod(a.extent for a in c.reduce)
+    vectors = across * sum(1 for x in c.operands if c.stride(x, vector))
+    again = vectors * vector_bytes * steps > space.target.l1_bytes
+    waits = vectors * vector_bytes / SECOND_CACHE_BYTES / (total / 2)
+    return np.where(again, np.maximum(1.0, waits), 1.0)
 
 
 def _left_out(
