@@ -67,7 +67,7 @@ class CpuSpace:
     @cached_property
     def knobs(self) -> Knobs:
         c = self.contraction
-        return knobs_of(c.parallel, c.reduce, c.windowed)
+        return knobs_of(c.parallel, c.reduce, c.windowed, self.target.threads)
 
     @property
     def size(self) -> float:

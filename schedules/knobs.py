@@ -84,12 +84,13 @@ def knobs_of(
     parallel: tuple[Axis, ...],
     reduce: tuple[Axis, ...],
     windowed: tuple[tuple[str, ...], tuple[str, ...]],
+    threads: int,
 ) -> Knobs:
     knobs: list[Knob] = []
     for a in parallel:
         knobs.append(Knob("register", a.name, tuple(range(1, min(a.extent, LONGEST_TILE) + 1))))
         knobs.append(Knob("block", a.name, trips(a.extent)))
-        knobs.append(Knob("group", a.name, trips(a.extent)))
+        knobs.append(Knob("group", a.name, shares(a.extent, threads)))
     for r in reduce:
         knobs.append(Knob("unroll", r.name, tuple(range(1, min(r.extent, LONGEST_UNROLL) + 1))))
         knobs.append(Knob("steps", r.name, trips(r.extent)))
@@ -115,6 +116,13 @@ def trips(extent: int) -> tuple[int, ...]:
     steps |= {round(16 * 2 ** (k / 4)) for k in range(1, 65)}
     steps |= {-(-extent // n) for n in range(1, 9)}
     return tuple(sorted(n for n in steps if n <= extent))
+
+
+def shares(extent: int, threads: int) -> tuple[int, ...]:
+    """Those, and what gives each thread as many register tiles, one, two or four times over."""
+    tiles = {-(-extent // n) for n in range(1, LONGEST_TILE + 1)}
+    equal = {-(-n // (threads * k)) for n in tiles for k in (1, 2, 4)}
+    return tuple(sorted(equal | set(trips(extent))))
 
 
 def _orders(n: int) -> NDArray[np.int64]:
