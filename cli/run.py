@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning.db"
 
-Searcher = Literal["annealing", "descent", "random"]
+Searcher = Literal["annealing", "descent", "evolution", "grid", "portfolio", "random"]
 Model = Literal[
     "trees", "trees-time", "trees-both", "treegru", "mlp", "ensemble", "roofline", "random"
 ]  # fmt: skip

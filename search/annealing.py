@@ -9,11 +9,13 @@ when the model ranks worse than chance.
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
-from hlotune.search.history import History, Times, row_hash, scores
+from hlotune.search.crossing import crossed
+from hlotune.search.guard import EPSILON, judged
+from hlotune.search.history import History, Times, row_hash
 from hlotune.search.memory import packed, unpacked
+from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
 
 CHAINS = 2048
@@ -25,15 +27,8 @@ RESTARTED = 1 / 8
 """Share of the chains, the worst, that a proposal moves to the best measured configs."""
 JOINED = 1 / 20
 """Share of the chains, the worst, that join the best at every step: few steps then suffice."""
-SHORTLIST = 8
-"""The batch is picked from so many times its size of the best configs met."""
-APART = 2
-"""Columns in which the configs of a batch differ at least, as long as there is a choice."""
-EPSILON = 0.05
-"""Share of a batch that is drawn at random while the model ranks better than chance."""
-EPSILON_MOST = 0.5
-
-Scores = NDArray[np.float32]
+CROSSED = 1 / 8
+"""Share of the moves that cross a chain with another, better one."""
 
 
 class Annealing:
@@ -69,17 +64,8 @@ class Annealing:
         new = self.history.unseen(configs)
         configs, times_s = configs[new], times_s[new]
         if np.isfinite(self.history.best_s):
-            self._guard(configs, times_s)
+            self.epsilon = judged(self.epsilon, self._score(configs), times_s)
         self.history.add(configs, times_s)
-
-    def _guard(self, configs: Configs, times_s: Times) -> None:
-        """Doubles the random share where the model ranked worse than chance, else halves it."""
-        if len(configs) < 8:
-            return
-        correlation = spearman(scores(times_s), predictions(self._model, self._space, configs))
-        chance = 1 / np.sqrt(len(configs) - 1)  # one standard deviation of chance
-        factor = 2.0 if correlation < -chance else 0.5
-        self.epsilon = float(np.clip(self.epsilon * factor, EPSILON, EPSILON_MOST))
 
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
         """Moves all chains; the n best new configs that they met, best first."""
@@ -87,7 +73,7 @@ class Annealing:
         met_configs, met_values = [configs], [values]
         for step in range(self._steps):
             join_best(configs, values)
-            moved = self._space.neighbours(configs, rng)
+            moved = self._moved(configs, values, rng)
             moved_values = self._score(moved)
             heat = HOT * float(np.std(values)) * (1 - step / self._steps)
             accepted = metropolis(moved_values - values, heat, rng)
@@ -100,6 +86,16 @@ class Annealing:
             np.concatenate(met_configs), np.concatenate(met_values), n + len(self.history)
         )
         return rows[self.history.unseen(rows)][:n]
+
+    def _moved(self, configs: Configs, values: Scores, rng: np.random.Generator) -> Configs:
+        """A neighbour of most chains; of some, a child with a chain among the better half."""
+        crossing = rng.random(len(configs)) < CROSSED
+        moved = configs.copy()
+        moved[~crossing] = self._space.neighbours(configs[~crossing], rng)
+        better = np.argsort(-values, kind="stable")[: max(1, len(values) // 2)]
+        partners = configs[rng.choice(better, size=int(crossing.sum()))]
+        moved[crossing] = crossed(self._space, configs[crossing], partners, rng)
+        return moved
 
     def _start(self, rng: np.random.Generator) -> tuple[Configs, Scores]:
         """The chains where they were left, and their scores.
@@ -150,26 +146,3 @@ def metropolis(gains: Scores, heat: float, rng: np.random.Generator) -> NDArray[
         return gains >= 0
     accepted: NDArray[np.bool_] = luck < np.exp(np.minimum(gains / heat, 0))
     return accepted
-
-
-def best_distinct(configs: Configs, values: Scores, n: int) -> Configs:
-    """The n distinct rows of largest value, largest first."""
-    first = np.unique(row_hash(configs), return_index=True)[1]
-    return configs[first[np.argsort(-values[first], kind="stable")[:n]]]
-
-
-def apart(configs: Configs, n: int) -> Configs:
-    """The first n rows that differ from each other in `APART` columns, then others in order."""
-    if n <= 0:
-        return configs[:0]
-    near = np.zeros(len(configs), np.bool_)
-    taken = np.zeros(len(configs), np.bool_)
-    for row in range(len(configs)):
-        if near[row]:
-            continue
-        taken[row] = True
-        if taken.sum() == n:
-            break
-        near |= np.count_nonzero(configs != configs[row], axis=1) < APART
-    order = np.argsort(~taken, kind="stable")
-    return configs[order[:n]]

@@ -7,7 +7,10 @@ from hlotune.costmodel.model import CostModel
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.annealing import Annealing
 from hlotune.search.descent import Descent
+from hlotune.search.evolution import Evolution
+from hlotune.search.grid import Grid
 from hlotune.search.history import Times
+from hlotune.search.portfolio import Portfolio
 from hlotune.search.random_search import RandomSearch
 
 
@@ -38,5 +41,8 @@ Make = Callable[[Space, CostModel, tuple[int, ...], Configs], Searcher]
 SEARCHERS: dict[str, Make] = {
     "annealing": Annealing,
     "descent": Descent,
+    "evolution": Evolution,
+    "grid": Grid,
+    "portfolio": Portfolio,
     "random": RandomSearch,
 }

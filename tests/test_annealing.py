@@ -9,17 +9,10 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.schedules.space import Configs
-from hlotune.search.annealing import (
-    APART,
-    EPSILON,
-    EPSILON_MOST,
-    Annealing,
-    apart,
-    best_distinct,
-    join_best,
-    metropolis,
-)
+from hlotune.search.annealing import Annealing, join_best, metropolis
+from hlotune.search.guard import EPSILON, EPSILON_MOST
 from hlotune.search.history import History, row_hash, scores
+from hlotune.search.picking import APART, apart, best_distinct
 from hlotune.search.random_search import RandomSearch
 from tests.toy import ToySpace, TrueModel, heuristic_first, no_configs
 

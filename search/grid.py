@@ -1,0 +1,82 @@
+"""Points of a lattice over all knobs: each beginning of the walk covers the space evenly.
+
+A plain grid would spend years on the last knob.  The lattice is the additive recurrence with the
+powers of a generalised golden ratio: in every dimension the points of any beginning lie apart.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.costmodel.model import CostModel
+from hlotune.schedules.space import Configs, Space
+from hlotune.search.history import History, Times
+from hlotune.search.memory import packed, unpacked
+from hlotune.search.random_search import batch_rng, filled, legal_rows
+
+STRIDE = 1024
+"""Points of the lattice looked at together."""
+STRIDES = 16
+"""So many times in one proposal; where too few of them are legal, random configs fill it up."""
+SAMPLE = 4096
+"""Configs that show how far each column reaches."""
+
+
+class Grid:
+    """Takes the model for the sake of the role, and does not ask it."""
+
+    def __init__(
+        self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
+    ) -> None:
+        self._space, self._entropy = space, entropy
+        self._first = legal_rows(space, first)
+        rng = batch_rng(entropy, 0)
+        self._counts = 1 + space.sample(SAMPLE, rng).max(axis=0).astype(np.int64)
+        self._start = rng.random(len(self._counts))
+        self._walked = 0
+        self.history = History(space)
+
+    def propose(self, n: int) -> Configs:
+        rows = self._first[self.history.unseen(self._first)]
+        begin = self._walked
+        for stride in range(STRIDES):
+            if len(rows) >= n:
+                break
+            # Stays at the last stride: what the batch has no room for comes with the next one.
+            self._walked = begin + stride * STRIDE
+            rows = np.concatenate([rows, self._stride()])
+            rows = rows[self.history.unseen(rows)]
+        return filled(
+            self._space, self.history, rows, n, batch_rng(self._entropy, len(self.history))
+        )
+
+    def _stride(self) -> Configs:
+        points = lattice(self._start, self._walked, STRIDE)
+        configs = (points * self._counts).astype(np.int32)
+        return configs[self._space.legal(configs)]
+
+    def observe(self, configs: Configs, times_s: Times) -> None:
+        self.history.add(configs, times_s)
+
+    def state(self) -> bytes:
+        return packed({"walked": np.array(self._walked), **self.history.arrays()})
+
+    def restore(self, state: bytes) -> None:
+        arrays = unpacked(state)
+        self.history = History.of(self._space, arrays)
+        self._walked = int(arrays["walked"])
+
+
+def lattice(start: NDArray[np.float64], begin: int, count: int) -> NDArray[np.float64]:
+    """`(count, dimensions)` points of the unit cube, from number `begin` on."""
+    ratio = golden(len(start))
+    steps = (1 / ratio) ** np.arange(1, len(start) + 1)
+    points: NDArray[np.float64] = (start + np.outer(np.arange(begin, begin + count), steps)) % 1.0
+    return points
+
+
+def golden(dimensions: int) -> float:
+    """The positive root of `x ** (d + 1) = x + 1`; for one dimension the golden ratio."""
+    x = 2.0
+    for _ in range(64):
+        x = (1 + x) ** (1 / (dimensions + 1))
+    return x

@@ -1,0 +1,26 @@
+"""How far to trust a model: the share of a batch that is drawn without asking it."""
+
+import numpy as np
+
+from hlotune.costmodel.metrics import spearman
+from hlotune.search.history import Times, scores
+from hlotune.search.picking import Scores
+
+EPSILON = 0.05
+"""Share of a batch that is drawn at random while the model ranks better than chance."""
+EPSILON_MOST = 0.5
+FEWEST = 8
+"""Trials in a batch that say anything about a ranking."""
+
+
+def judged(epsilon: float, predicted: Scores, times_s: Times) -> float:
+    """The random share after a batch, of which the model had not seen the times yet.
+
+    Twice as large where it ranked worse than chance by one standard deviation, else half.
+    """
+    if len(times_s) < FEWEST:
+        return epsilon
+    correlation = spearman(scores(times_s), predicted)
+    chance = 1 / np.sqrt(len(times_s) - 1)
+    factor = 2.0 if correlation < -chance else 0.5
+    return float(np.clip(epsilon * factor, EPSILON, EPSILON_MOST))

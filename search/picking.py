@@ -1,0 +1,53 @@
+"""From scored configs to a batch: the best distinct ones, apart from each other."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.space import Configs
+from hlotune.search.history import row_hash
+
+SHORTLIST = 8
+"""A batch is picked from so many times its size of the best configs met."""
+APART = 2
+"""Columns in which the configs of a batch differ at least, as long as there is a choice."""
+
+Scores = NDArray[np.float32]
+
+
+def best_distinct(configs: Configs, values: Scores, n: int) -> Configs:
+    """The n distinct rows of largest value, largest first."""
+    first = np.unique(row_hash(configs), return_index=True)[1]
+    return configs[first[np.argsort(-values[first], kind="stable")[:n]]]
+
+
+def apart(configs: Configs, n: int) -> Configs:
+    """The first n rows that differ from each other in `APART` columns, then others in order."""
+    if n <= 0:
+        return configs[:0]
+    near = np.zeros(len(configs), np.bool_)
+    taken = np.zeros(len(configs), np.bool_)
+    for row in range(len(configs)):
+        if near[row]:
+            continue
+        taken[row] = True
+        if taken.sum() == n:
+            break
+        near |= np.count_nonzero(configs != configs[row], axis=1) < APART
+    order = np.argsort(~taken, kind="stable")
+    return configs[order[:n]]
+
+
+def spread(features: NDArray[np.float32], n: int) -> NDArray[np.intp]:
+    """Numbers of n rows far from each other in features: each the farthest from those before it.
+
+    The first row is the first taken.  Distances are in standard deviations of each feature.
+    """
+    deviation = features.std(axis=0)
+    scaled = (features / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
+    n = min(n, len(scaled))
+    taken, distance = [0] * min(n, 1), np.full(len(scaled), np.inf, np.float32)
+    while len(taken) < n:
+        distance = np.minimum(distance, np.square(scaled - scaled[taken[-1]]).sum(axis=1))
+        distance[taken] = -1.0
+        taken.append(int(np.argmax(distance)))
+    return np.array(taken, np.intp)
