@@ -1,7 +1,7 @@
 """Points of a lattice over all knobs: each beginning of the walk covers the space evenly.
 
-A plain grid would spend years on the last knob.  The lattice is the additive recurrence with the
-powers of a generalised golden ratio: in every dimension the points of any beginning lie apart.
+A plain grid would spend years on the last knob.  The lattice steps along each axis by the square
+root of a prime of its own, as Richtmyer proposed: the points of any beginning lie apart.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ class Grid:
 
     def _stride(self) -> Configs:
         points = lattice(self._start, self._walked, STRIDE)
-        configs = (points * self._counts).astype(np.int32)
+        configs: Configs = (points * self._counts).astype(np.int32)
         return configs[self._space.legal(configs)]
 
     def observe(self, configs: Configs, times_s: Times) -> None:
@@ -68,15 +68,17 @@ class Grid:
 
 def lattice(start: NDArray[np.float64], begin: int, count: int) -> NDArray[np.float64]:
     """`(count, dimensions)` points of the unit cube, from number `begin` on."""
-    ratio = golden(len(start))
-    steps = (1 / ratio) ** np.arange(1, len(start) + 1)
+    steps = np.sqrt(primes(len(start)))
     points: NDArray[np.float64] = (start + np.outer(np.arange(begin, begin + count), steps)) % 1.0
     return points
 
 
-def golden(dimensions: int) -> float:
-    """The positive root of `x ** (d + 1) = x + 1`; for one dimension the golden ratio."""
-    x = 2.0
-    for _ in range(64):
-        x = (1 + x) ** (1 / (dimensions + 1))
-    return x
+def primes(n: int) -> list[int]:
+    """The first n primes."""
+    found: list[int] = []
+    candidate = 2
+    while len(found) < n:
+        if all(candidate % p for p in found):
+            found.append(candidate)
+        candidate += 1
+    return found

@@ -73,7 +73,7 @@ def parts(credit: NDArray[np.float64], n: int) -> list[int]:
     """Whole numbers that add up to n, about in proportion; none is below `LEAST` of n, about."""
     shares = np.maximum(credit / credit.sum(), LEAST)
     ends = np.rint(np.cumsum(shares / shares.sum()) * max(0, n)).astype(int)
-    return np.diff(ends, prepend=0).tolist()
+    return [int(x) for x in np.diff(ends, prepend=0)]
 
 
 def credited(
