@@ -7,7 +7,7 @@ and a quarter of each first generation are the best measured configs.
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.costmodel.model import CostModel
+from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.crossing import crossed
 from hlotune.search.guard import EPSILON, judged
@@ -88,7 +88,7 @@ class Evolution:
         self.history.add(configs, times_s)
 
     def _score(self, configs: Configs) -> Scores:
-        return self._model.predict(self._space.features(configs))
+        return predictions(self._model, self._space, configs)
 
     def state(self) -> bytes:
         return packed({"epsilon": np.array(self.epsilon), **self.history.arrays()})
