@@ -199,6 +199,12 @@ def agrees(library: Library, operation: Operation, form: str) -> None:
     assert not rounds.wrong(operation, {"jax": expected, "library": made.result()})
 
 
+def test_a_linear_layer_computes_the_same_product() -> None:
+    agrees(PyTorch(), TOY, "linear")
+    with pytest.raises(Unsupported, match="only products of floating numbers"):
+        PyTorch().prepare("toy", FORWARD, "linear", *inputs_of(FORWARD))
+
+
 def test_pytorch_says_what_it_has_not() -> None:
     operation = replace(FORWARD, element="int8")
     with pytest.raises(Unsupported, match="no convolution of bytes"):

@@ -103,6 +103,7 @@ def test_a_row_that_one_peer_could_not_do_is_named() -> None:
     gone: dict[str, Outcome] = {"openvino constants": Refusal("unsupported", "")}
     notes = table([*rows(a_pass("C2")), *rows(a_pass("C6", changes=gone))], {}).notes
     assert "without openvino: C6 (constants)" in notes
+    assert "by other names: C2D3 is C9" in table(rows(a_pass("C9")), {}).notes
     assert not notes[0].startswith("INVALID")
 
 

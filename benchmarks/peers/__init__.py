@@ -5,5 +5,6 @@
 
 `contestants.py` says who takes part and in which forms.  Each library is a process of its own:
 `worker.py` is its side, with one module a library beside it; `process.py` is ours.  `rounds.py`
-times all of them in turns, `passes.py` keeps what was found, `table.py` reads it.
+times all of them in turns, `passes.py` keeps what was found, `table.py` reads it; `searches.py`
+compares how long the searches of hlotune and TVM took.
 """

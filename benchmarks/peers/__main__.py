@@ -114,9 +114,8 @@ def shown(cases: Sequence[str], database: Path, target: Target) -> None:
         return
     peaks, taking_part = Peaks.of(every), contestants(database)
     rows = [r for found in passes.values() for r in rows_of(found, taking_part, target, peaks)]
-    last = every[-1].conditions
-    under = {**last, "peak_flop_per_s": dict(peaks.flop_per_s)}
-    publish(table(rows, last["versions"]), under, [to_json(p) for p in every])
+    under = {**every[0].conditions, "peak_flop_per_s": dict(peaks.flop_per_s)}
+    publish(table(rows, every[-1].conditions["versions"]), under, [to_json(p) for p in every])
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def contestants(database: Path) -> tuple[Contestant, ...]:
         Contestant(
             name="pytorch",
             module="benchmarks.peers.pytorch",
-            forms={"eager": BOTH, **_AS_GIVEN},
+            forms={"eager": BOTH, **_AS_GIVEN, "linear": ("constants",)},
         ),
         Contestant(
             name="onnxruntime",

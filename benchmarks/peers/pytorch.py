@@ -1,6 +1,7 @@
 """PyTorch's side: eager, in channels-last memory where the case has that, and compiled.
 
     eager        kernels of oneDNN and MKL as they come
+    linear       the same for a product, its weights transposed at load, as `nn.Linear` keeps them
     arguments    inductor's defaults
     constants    inductor with frozen weights, which it packs, and its own search over kernels
 
@@ -44,6 +45,8 @@ class PyTorch:
         self, case: str, operation: Operation, form: str, weights: Array, x: Array
     ) -> Prepared:
         function, (w, y) = _called(operation, weights, x)
+        if form == "linear":
+            function, w, form = _linear(operation), w.mT.contiguous(), "eager"
         call = _formed(form, function, w, y)
         return Prepared(call, lambda: _result(operation, call()))
 
@@ -79,6 +82,12 @@ def _product(operation: Operation) -> Tensors:
     if len(operation.shapes[0]) > 2:
         raise Unsupported("no batched product of bytes")
     return lambda weights, x: torch._int_mm(x, weights)
+
+
+def _linear(operation: Operation) -> Tensors:
+    if isinstance(operation, Convolution) or operation.element == "int8":
+        raise Unsupported("only products of floating numbers are linear layers")
+    return lambda weights, x: torch.nn.functional.linear(x, weights)
 
 
 def _convolution(made: Plain) -> Tensors:

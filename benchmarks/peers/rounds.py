@@ -72,7 +72,7 @@ def entries(workers: Sequence[Worker], operation: Operation) -> list[Entry]:
         Entry(worker, form)
         for worker in workers
         for form, rows in worker.contestant.forms.items()
-        if operation.has_weights or (form != "constants" and "arguments" in rows)
+        if operation.has_weights or ("arguments" in rows and form != "constants")
     ]
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 from statistics import median
 from typing import Any, Literal
 
-from benchmarks.cases import CASES
+from benchmarks.cases import CASES, SAME
 from benchmarks.jax_operations import least_bytes
 from benchmarks.peers.contestants import BOTH, DEFAULT, OURS, REQUIRED, Contestant, Weights
 from benchmarks.peers.passes import Pass
@@ -187,6 +187,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
         "`kernel`, warm; FLOPs without padding and inserted zeros",
         "XLA in its better form of the two; peers by the row's kind of weights",
     ]
+    if same := [f"{other} is {r.case}" for r in rows for other, n in SAME.items() if n == r.case]:
+        said.append(f"by other names: {', '.join(dict.fromkeys(same))}")
     missing = [n for n in REQUIRED if all(n in r.missing for r in rows)]
     if missing:
         said.insert(0, f"INVALID: without {', '.join(missing)} this compares with too little")

@@ -1,0 +1,82 @@
+"""How long the tuner takes to TVM's speed, from made-up records of both."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cases import source
+from benchmarks.peers import searches
+from benchmarks.peers.passes import Pass
+from benchmarks.peers.rounds import Turns
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.tuning_logs.database import Database
+from tests.recorded import default_trial, failed, measured
+
+CASE = "GMM2"
+
+
+def kernel() -> Kernel:
+    return sites(load(source(CASE)))[0].kernel
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """Two runs; in the first the third trial of ours takes 2 ms, and the second batch 1 ms."""
+    path, of = tmp_path / "a.db", kernel()
+    first = [default_trial(1e-4, of), measured(9e-3, 1, of=of), failed(of=of)]
+    first.append(measured(2e-3, 2, of=of))
+    with Database(path) as opened:
+        run = opened.start_run(None, host_target(), toolchain())
+        opened.add(run, of, first, batch=0)
+        opened.add(run, of, [measured(1e-3, 3, of=of)], batch=1)
+        later = opened.start_run(None, host_target(), toolchain())
+        opened.add(later, of, [measured(1e-5, 4, of=of)], batch=0)
+    return path
+
+
+@pytest.mark.parametrize(("goal_s", "trials"), [(2e-3, 3), (1.5e-3, 4)])
+def test_trials_of_the_first_run_count_but_not_the_default(
+    database: Path, goal_s: float, trials: int
+) -> None:
+    found = searches.reached(CASE, goal_s, database, host_target())
+    assert found and found.trials == trials and 0 <= found.seconds < 60
+
+
+def test_a_speed_that_no_trial_of_the_first_run_has_is_never_reached(database: Path) -> None:
+    assert searches.reached(CASE, 5e-4, database, host_target()) is None
+
+
+def test_a_kernel_without_records_reaches_nothing(database: Path) -> None:
+    assert searches.reached("GMM1", 1.0, database, host_target()) is None
+
+
+def a_pass(**outcomes: Turns) -> Pass:
+    return Pass(case=CASE, key="", conditions={}, status={}, kernel_s={}, outcomes=outcomes)
+
+
+def test_the_race_is_to_tvms_fastest_turn(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "SEARCHES", tmp_path)
+    (tmp_path / CASE).mkdir()
+    search = {"trials": 128, "search_s": 150.0}
+    (tmp_path / CASE / "search.json").write_text(json.dumps(search))
+    passes = [a_pass(**{searches.LABEL: Turns((4e-3, 3e-3), 2)})]
+    found = searches.race(CASE, passes, database, host_target())
+    assert (found.tvm_call_s, found.tvm_search_s, found.tvm_trials) == (3e-3, 150.0, 128)
+    assert found.ours and found.ours.trials == 3
+    with pytest.raises(ValueError, match=f"expected turns of TVM in the passes of {CASE}, got non"):
+        searches.race(CASE, [a_pass()], database, host_target())
+
+
+def test_a_row_tells_how_many_times_sooner() -> None:
+    common = {"case": "C6", "tvm_trials": 128, "tvm_search_s": 160.0, "tvm_call_s": 1e-3}
+    sooner = searches.Race(**common, ours=searches.Reached(8.0, 70))  # type: ignore[arg-type]
+    never = searches.Race(**common, ours=None)  # type: ignore[arg-type]
+    rows = searches.table([sooner, never]).rows
+    assert rows[0] == ["C6", "128", "160", "1", "70", "8.0", "20.0"]
+    assert rows[1][-3:] == ["never", "-", "-"]
