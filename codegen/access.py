@@ -8,6 +8,16 @@ nothing.
 """
 
 from hlotune.codegen.places import Place
+from hlotune.codegen.scattered import (
+    gather,
+    lane_indices,
+    lane_pointers,
+    lanes_in_use,
+    lanes_that,
+    masked_load,
+    masked_store,
+    picked,
+)
 from hlotune.codegen.spans import Lane, Point
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import (
@@ -16,7 +26,6 @@ from hlotune.codegen.values import (
     from_memory,
     literal,
     splat,
-    suffix,
     to_memory,
     vector,
 )
@@ -24,6 +33,8 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine, Load
 
+MOST_STRIDE = 4
+"""Elements between neighbouring lanes up to which whole runs are loaded instead of gathered."""
 ZERO_PAGE_BYTES = 1 << 16
 ZEROS = "@zeros"
 
@@ -39,14 +50,28 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
         return _straight(f, place, x, index, checks, None)
     across = [d for d, c in enumerate(steps) if c]
     whole = all(x.divisor(d) == 1 for d in across)
-    if whole and _lane_stride(f, place, index, steps, point.lane) == 1:
-        masked = [d for d in across if d in checks]
-        if not masked:
-            return _straight(f, place, x, index, checks, point.lane)
-        if masked == checks and x.outside == 0:
-            elements = [_quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
-            return _masked_run(f, place, elements, steps, masked, point.lane)
-    return _gather(f, place, x, index, steps, point.lane)
+    stride = _lane_stride(f, place, index, steps, point.lane) if whole else 0
+    if stride == 1 and not any(d in checks for d in across):
+        return _straight(f, place, x, index, checks, point.lane)
+    if x.outside != 0 or any(x.divisor(d) > 1 for d in checks):
+        return gather(f, place, x, index, steps, point.lane)
+    elements = [_quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
+    if stride == 1:
+        return _masked_run(f, place, elements, steps, checks, point.lane)
+    if 0 < abs(stride) <= MOST_STRIDE and _is_run(place, across):
+        return _strided(f, place, elements, steps, checks, point.lane)
+    return gather(f, place, x, index, steps, point.lane)
+
+
+def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Value:
+    """Neighbouring elements from an index on, which are known to be inside, in one vector."""
+    return _read(f, place, _pointer(f, place, index), lane)
+
+
+def _is_run(place: Place, across: list[int]) -> bool:
+    """Whether lanes walk along one dimension of neighbours."""
+    blocked = any(block > 1 for _, block in place.layout)
+    return len(across) == 1 and not blocked and place.strides[across[0], 1] == 1
 
 
 def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, point: Point) -> None:
@@ -61,10 +86,10 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
     value = splat(f, value, lane.lanes)
     name, steps = to_memory(f, value), _lane_steps(index, lane)
     if _lane_stride(f, place, where, steps, lane) != 1:
-        indices = _lane_indices(f, where, steps, (1,) * len(where), lane)
-        pointers = _lane_pointers(f, place, indices, lane)
-        mask = _lanes_that(f, _inside_result(f, place, where), lane)
-        _masked_store(f, "scatter", name, pointers, lane, value.dtype, mask)
+        indices = lane_indices(f, where, steps, (1,) * len(where), lane)
+        pointers = lane_pointers(f, place, indices, lane)
+        mask = lanes_that(f, _inside_result(f, place, where), lane)
+        masked_store(f, "scatter", name, pointers, lane, value.dtype, mask)
         return
     pointer = _kept_pointer(f, place, where)
     if lane.active == lane.lanes:
@@ -74,7 +99,7 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
         memory = vector(STORED[value.dtype], lane.lanes)
         _write(f, f.op(f"extractelement {memory} {name}, i32 0"), value.dtype, 1, pointer)
     else:
-        _masked_store(f, "store", name, pointer, lane, value.dtype, _mask(lane))
+        masked_store(f, "store", name, pointer, lane, value.dtype, lanes_in_use(lane))
 
 
 def _exists(f: Function, place: Place, where: list[Affine]) -> bool:
@@ -175,18 +200,37 @@ def _masked_run(
     f: Function, place: Place, index: list[Affine], steps: list[int], masked: list[int], lane: Lane
 ) -> Value:
     """Neighbouring elements of which some lie outside: these lanes are zero."""
-    mask, wide = _mask(lane), vector("i64", lane.lanes)
+    mask, wide = lanes_in_use(lane), vector("i64", lane.lanes)
     for d in masked:
-        numbers = _lane_indices(f, [index[d]], [steps[d]], (1,), lane)[0]
+        numbers = lane_indices(f, [index[d]], [steps[d]], (1,), lane)[0]
         limit = literal(place.shape[d], "i64", lane.lanes).name
         inside = f.op(f"icmp ult {wide} {numbers}, {limit}")
         mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {inside}")
-    return _masked_load(f, "load", _pointer(f, place, index), lane, place.dtype, mask)
+    return masked_load(f, "load", _pointer(f, place, index), lane, place.dtype, mask)
+
+
+def _strided(
+    f: Function, place: Place, index: list[Affine], steps: list[int], masked: list[int], lane: Lane
+) -> Value:
+    """Elements a few apart, or backwards: all of their run is loaded, and picked from."""
+    across = next(d for d, c in enumerate(steps) if c)
+    step, count = steps[across], lane.active - 1
+    length, least = 1 + abs(step) * count, min(0, step * count)
+    run, parts = [int(d == across) for d in range(len(index))], []
+    for start in range(0, length, lane.lanes):
+        at = list(index)
+        at[across] = at[across] + (least + start)
+        part = Lane(lane.root, lane.lanes, min(lane.lanes, length - start))
+        masks = (f, place, at, run, masked, part)
+        parts.append(_masked_run(*masks) if masked else read_run(f, place, at, part))
+    return picked(
+        f, parts, [min(step * min(k, count) - least, length - 1) for k in range(lane.lanes)]
+    )
 
 
 def _read(f: Function, place: Place, pointer: str, lane: Lane | None) -> Value:
     if lane and lane.active < lane.lanes:
-        return _masked_load(f, "load", pointer, lane, place.dtype, _mask(lane))
+        return masked_load(f, "load", pointer, lane, place.dtype, lanes_in_use(lane))
     lanes = lane.lanes if lane else 1
     memory = vector(STORED[place.dtype], lanes)
     text = f"load {memory}, ptr {pointer}, align {BYTES[place.dtype]}"
@@ -305,108 +349,3 @@ def _around_choice(
         before = before + Affine.of(outer, 0 if free else part.constant)
         after = after + Affine.of(inner, part.constant if free else 0)
     return before, after
-
-
-# lanes that are not neighbours, or that are checked one by one ------------------------------------
-
-
-def _gather(
-    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], lane: Lane
-) -> Value:
-    divisors = tuple(x.divisor(d) for d in range(len(index)))
-    raw = _lane_indices(f, index, steps, (1,) * len(index), lane)
-    mask = _inside(f, place, divisors, raw, lane) if place.checked else _mask(lane)
-    pointers = _lane_pointers(f, place, _lane_indices(f, index, steps, divisors, lane), lane)
-    value = _masked_load(f, "gather", pointers, lane, place.dtype, mask)
-    if x.outside == 0:
-        return value
-    outside = literal(x.outside, x.dtype, lane.lanes)
-    choice = f"{value.type} {value.name}, {value.type} {outside.name}"
-    chosen = f.op(f"select {vector('i1', lane.lanes)} {mask}, {choice}")
-    return Value(chosen, x.dtype, lane.lanes)
-
-
-def _inside(
-    f: Function, place: Place, divisors: tuple[int, ...], indices: list[str], lane: Lane
-) -> str:
-    """The lanes in use whose elements are real."""
-    wide, bits, mask = vector("i64", lane.lanes), vector("i1", lane.lanes), _mask(lane)
-    for extent, divisor, name in zip(place.shape, divisors, indices, strict=True):
-        limit = literal(extent * divisor, "i64", lane.lanes).name
-        inside = f.op(f"icmp ult {wide} {name}, {limit}")
-        mask = f.op(f"and {bits} {mask}, {inside}")
-        if divisor > 1:
-            rest = f.op(f"urem {wide} {name}, {literal(divisor, 'i64', lane.lanes).name}")
-            whole = f.op(f"icmp eq {wide} {rest}, zeroinitializer")
-            mask = f.op(f"and {bits} {mask}, {whole}")
-    return mask
-
-
-def _lane_indices(
-    f: Function, index: list[Affine], steps: list[int], divisors: tuple[int, ...], lane: Lane
-) -> list[str]:
-    """For each dimension the vector of element indices."""
-    wide, result = vector("i64", lane.lanes), []
-    for e, step, divisor in zip(index, steps, divisors, strict=True):
-        name = splat(f, Value(f.integer(e), "i64", 1), lane.lanes).name
-        if step:
-            offsets = ", ".join(f"i64 {step * k}" for k in range(lane.lanes))
-            name = f.op(f"add {wide} {name}, <{offsets}>")
-        if divisor > 1:
-            name = f.op(f"sdiv {wide} {name}, {literal(divisor, 'i64', lane.lanes).name}")
-        result.append(name)
-    return result
-
-
-def _lane_pointers(f: Function, place: Place, indices: list[str], lane: Lane) -> str:
-    if any(b > 1 for _, b in place.layout):
-        raise BuildError(
-            "elements of a blocked buffer can only be read in whole vectors: pack along the vector"
-        )
-    wide = vector("i64", lane.lanes)
-    total = "zeroinitializer"
-    for d, name in enumerate(indices):
-        origin = splat(f, Value(f.integer(place.origin[d]), "i64", 1), lane.lanes).name
-        local = f.op(f"sub {wide} {name}, {origin}")
-        scale = literal(place.strides[d, 1] * BYTES[place.dtype], "i64", lane.lanes).name
-        total = f.op(f"add {wide} {total}, {f.op(f'mul {wide} {local}, {scale}')}")
-    return f.op(f"getelementptr i8, ptr {place.base}, {wide} {total}")
-
-
-def _mask(lane: Lane) -> str:
-    return f"<{', '.join(f'i1 {str(k < lane.active).lower()}' for k in range(lane.lanes))}>"
-
-
-def _masked_load(f: Function, how: str, pointer: str, lane: Lane, dtype: str, mask: str) -> Value:
-    """What a `load` of neighbours reads, or a `gather` by a vector of pointers; zeros elsewhere."""
-    memory = vector(STORED[dtype], lane.lanes)
-    name, kind = _masked(how, lane, dtype)
-    alignment, bits = ("i32", str(BYTES[dtype])), (vector("i1", lane.lanes), mask)
-    zeros = (memory, "zeroinitializer")
-    loaded = f.intrinsic(name, memory, (kind, pointer), alignment, bits, zeros)
-    return from_memory(f, loaded, dtype, lane.lanes)
-
-
-def _lanes_that(f: Function, condition: str, lane: Lane) -> str:
-    """The lanes in use where a condition holds; none elsewhere."""
-    if not condition:
-        return _mask(lane)
-    all_ = splat(f, Value(condition, "i1", 1), lane.lanes).name
-    return f.op(f"and {vector('i1', lane.lanes)} {all_}, {_mask(lane)}")
-
-
-def _masked_store(
-    f: Function, how: str, value: str, pointer: str, lane: Lane, dtype: str, mask: str
-) -> None:
-    """A `store` to neighbours, or a `scatter` to a vector of pointers, of the lanes of a mask."""
-    values = vector(STORED[dtype], lane.lanes), value
-    name, kind = _masked(how, lane, dtype)
-    alignment, bits = ("i32", str(BYTES[dtype])), (vector("i1", lane.lanes), mask)
-    f.intrinsic(name, "void", values, (kind, pointer), alignment, bits)
-
-
-def _masked(how: str, lane: Lane, dtype: str) -> tuple[str, str]:
-    """LLVM's name of a masked access, and the type of its pointers."""
-    lanes, apart = lane.lanes, how in ("gather", "scatter")
-    name = f"llvm.masked.{how}.{suffix(STORED[dtype], lanes)}.{f'v{lanes}p0' if apart else 'p0'}"
-    return name, vector("ptr", lanes) if apart else "ptr"

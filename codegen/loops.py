@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, prod
 
+from hlotune.codegen import transposing
 from hlotune.codegen.clipping import clipped_range
 from hlotune.codegen.places import Place, Places, Scratch
 from hlotune.codegen.prefetching import Entered, prefetch
@@ -48,6 +49,8 @@ class StageFunction:
         self.places = Places(nest, root, self.f, scratch)
         self.statements = Statements(nest, self.f, self.places)
         self.entered: list[Entered] = []
+        self.run: transposing.Run | None = None
+        """What the copy being written is turned along."""
         self.trips = {s.stage.name: s.trips(region(nest, s)) for s in nest.stages}
 
     def write(self) -> None:
@@ -166,7 +169,9 @@ class StageFunction:
         if s.prefetch and k == _written_out_from(s):
             self._prefetch(s)
         if k == len(s.loops):
-            self.statements.statement(s, point)
+            self._statement(s, point)
+            return
+        if self.run is None and k and s.layout and self._turns(s, k, point):
             return
         loop, span = s.loops[k], point.spans[s.loops[k].root]
         if loop.kind == "unroll":
@@ -181,6 +186,22 @@ class StageFunction:
             self._clipped(s, k, point)
         else:
             self._loop(s, k, point)
+
+    def _statement(self, s: StageNest, point: Point) -> None:
+        if self.run is None:
+            self.statements.statement(s, point)
+        else:
+            transposing.copy(self.f, self.places, s, point, self.run)
+
+    def _turns(self, s: StageNest, k: int, point: Point) -> bool:
+        """Writes a copy from loop `k` on in squares, where these are the loops to turn it along."""
+        run = transposing.run_of(self.nest, self.f, self.places, s, point)
+        if run is None or run.first != k:
+            return False
+        self.run = run
+        self._rest(s, len(s.loops) - 2, point)
+        self.run = None
+        return True
 
     def _reduced(self, s: StageNest) -> set[str]:
         return {a.name for a in s.stage.reduce}

@@ -17,8 +17,10 @@ COPY_CYCLES = 1.2
 """Of an element that is packed from places apart."""
 MASK_CYCLES = 0.05
 """Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
+MOST_STRIDE, STRIDED_CYCLES = 4, 0.75
+"""Strides up to which whole runs are loaded and picked from, and what that takes a unit of them."""
 GATHER_ROWS = 4
-"""Rows of a register tile that share one gathered vector."""
+"""Rows of a register tile that share one gathered vector, where an operand varies along some."""
 
 
 def vector_axes(c: Contraction) -> tuple[str, ...]:
@@ -50,7 +52,9 @@ def cycles(c: Contraction, lanes: int, axis: str) -> float:
             constant = c.compute.tensor(x.tensor).role == "constant"
             total += 0 if constant else COPY_CYCLES * c.compute.tensor(x.tensor).elements
         elif step:
-            total += SCATTER_CYCLES * multiply_adds / GATHER_ROWS
+            load = STRIDED_CYCLES * step if step <= MOST_STRIDE else SCATTER_CYCLES
+            shared = GATHER_ROWS if any(not c.stride(x, a.name) for a in c.parallel) else 1
+            total += load * multiply_adds / shared
     return total
 
 

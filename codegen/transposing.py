@@ -1,0 +1,124 @@
+"""Copies whose vectors lie across the memory that they read: whole squares at once, transposed.
+
+Where the lanes of a packed vector are far apart in the source, but what follows each of them is
+needed next, as many rows are loaded as vectors have lanes, and turned in registers: a few shuffles
+an element's vector in the place of a gather.
+"""
+
+from dataclasses import dataclass
+
+from hlotune.codegen.access import read_run, store
+from hlotune.codegen.places import Place, Places
+from hlotune.codegen.spans import Lane, Point, known_size, moved, resized
+from hlotune.codegen.text import Function
+from hlotune.codegen.values import HELD, STORED, Value, vector
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.nest import LoopNest, StageNest, leaving_in
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Loops of a copy that walk its source element by element, as one loop."""
+
+    first: int
+    """The outermost of them, among the loops of the stage."""
+    root: str
+    """The innermost of them."""
+    length: int
+
+
+def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Point) -> Run | None:
+    """The run that a copy is turned along; None where it is no such copy."""
+    x, root = _source(s), s.vector_root
+    if x is None or root is None or not s.layout or leaving_in(nest.compute, s.stage, x):
+        return None
+    place = places[x.tensor]
+    if not isinstance(place, Place) or place.layout or HELD[x.dtype] != STORED[x.dtype]:
+        return None
+    steps = {a: c * place.strides[d, 1] for d, e in enumerate(x.index) for a, c in e.terms}
+    if s.lanes < 4 or s.lanes & (s.lanes - 1) or steps.get(root, 0) <= 1:
+        return None
+    first, length = len(s.loops) - 2, 1
+    while first and _joins(f, s, s.loops[first - 1].root, point, steps, length):
+        first -= 1
+        length *= known_size(f, point.spans[s.loops[first].root]) or 1
+    if first == len(s.loops) - 2 or length < s.lanes:
+        return None
+    return Run(first, s.loops[len(s.loops) - 3].root, length)
+
+
+def _joins(
+    f: Function, s: StageNest, root: str, point: Point, steps: dict[str, int], length: int
+) -> bool:
+    """Whether a loop goes on where the run inside it, if any, ends."""
+    size = known_size(f, point.spans[root])
+    plain = size is not None and root != s.vector_root and steps.get(root, 0) == length
+    # what the copy holds lies row by row: a loop around a run must find it whole
+    inner = [x.root for x in s.loops[:-2] if x.root != s.vector_root]
+    below = inner[inner.index(root) + 1 :] if root in inner else []
+    return plain and all(point.spans[r].size == s.stage.extents[r] for r in below)
+
+
+def _source(s: StageNest) -> Load | None:
+    """What a stage copies, where it does nothing else."""
+    value = s.stage.values[0]
+    alone = s.stage.combine is None and len(s.stage.values) == 1
+    return value if alone and isinstance(value, Load) else None
+
+
+def copy(f: Function, places: Places, s: StageNest, point: Point, run: Run) -> None:
+    """Squares along the run, for the vector of lanes at a point."""
+    whole = run.length // s.lanes * s.lanes
+    start = point.spans[run.root].low
+
+    def square(at: Affine, columns: int) -> None:
+        _square(f, places, s, moved(point, run.root, start + at), run.root, columns)
+
+    if whole > s.lanes:
+        last = (0, whole - s.lanes)
+        f.loop("0", str(whole), s.lanes, last, lambda m: square(m, s.lanes), nonempty=True)
+    elif whole:
+        square(Affine(), s.lanes)
+    if whole < run.length:
+        square(Affine((), whole), run.length - whole)
+
+
+def _square(
+    f: Function, places: Places, s: StageNest, point: Point, root: str, columns: int
+) -> None:
+    lane, x, store_ = point.lane, _source(s), s.stage.stores[0]
+    assert lane is not None, "a copy has lanes"
+    assert x is not None, "a copy has a source"
+    source, target = places[x.tensor], places[store_.tensor]
+    assert isinstance(source, Place), "a source lies in memory"
+    assert isinstance(target, Place), "a copy lies in memory"
+    across = Lane(root, lane.lanes, columns)
+    rows = []
+    for k in range(lane.active):
+        at = moved(point, lane.root, point.spans[lane.root].low + k).positions
+        rows.append(read_run(f, source, [e.substitute(at) for e in x.index], across).name)
+    kind = vector(HELD[x.dtype], lane.lanes)
+    rows += ["zeroinitializer"] * (lane.lanes - lane.active)
+    for k, name in enumerate(turned(f, rows, kind)[:columns]):
+        value = Value(name, x.dtype, lane.lanes)
+        low = point.spans[root].low + k
+        store(f, target, store_.index, value, resized(point, root, low, 1))
+
+
+def turned(f: Function, rows: list[str], kind: str) -> list[str]:
+    """The transpose of a square of vectors of one type: as many as they have lanes."""
+    lanes, rows = len(rows), list(rows)
+    distance = 1
+    while distance < lanes:
+        for a in (k for k in range(lanes) if not k & distance):
+            b = a + distance
+            low = [j if not j & distance else lanes + j - distance for j in range(lanes)]
+            high = [j + distance if not j & distance else lanes + j for j in range(lanes)]
+            rows[a], rows[b] = (_shuffled(f, rows[a], rows[b], kind, x) for x in (low, high))
+        distance *= 2
+    return rows
+
+
+def _shuffled(f: Function, a: str, b: str, kind: str, lanes: list[int]) -> str:
+    mask = ", ".join(f"i32 {k}" for k in lanes)
+    return f.op(f"shufflevector {kind} {a}, {kind} {b}, <{len(lanes)} x i32> <{mask}>")

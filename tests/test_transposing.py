@@ -1,0 +1,96 @@
+"""Copies turned in registers, and vectors picked out of runs: the same numbers without gathers."""
+
+from typing import Any
+
+import pytest
+from jax import lax
+
+from hlotune.codegen.build import build
+from hlotune.codegen.emit import emit
+from hlotune.measure.references import References
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.sketch import Sketch
+from tests.computes import Case, planes, whole
+
+AVX512 = TARGETS["znver4"]
+
+
+def packed(case: Case, level: str) -> Schedule:
+    """Vectors along the features, weights packed in panels of two vectors."""
+    space = case.space(AVX512)
+    config = space.heuristic().copy()
+    wanted = Sketch("i0", False, (("a0", "none"), ("a1", level)))
+    config[0] = space.sketches.index(wanted)
+    return space.schedule(config)
+
+
+def is_right(case: Case, schedule: Schedule) -> None:
+    built = build(case.compute, schedule, host_target())
+    verdict = verify(case.kernel, built, thorough=True, references=References(case.kernel))
+    assert isinstance(verdict, Verdict), verdict
+
+
+@pytest.mark.parametrize("level", ["call", "task"])
+@pytest.mark.parametrize(("channels", "features"), [(16, 32), (5, 19), (2, 17), (7, 3), (1, 40)])
+def test_weights_packed_across_their_rows_are_right(
+    channels: int, features: int, level: str
+) -> None:
+    """Rows of 9 times the channels: whole squares, squares with a rest, and none."""
+    case = planes(6, 5, channels, features)
+    is_right(case, packed(case, level))
+
+
+def test_rows_as_long_as_a_vector_are_turned_and_not_gathered() -> None:
+    case = planes(6, 5, 16, 32)
+    text = emit(replay(case.compute, packed(case, "call"), AVX512)).text
+    assert "shufflevector" in text
+    assert "llvm.masked.gather" not in text
+
+
+def test_rows_shorter_than_a_vector_are_gathered() -> None:
+    case = planes(6, 5, 1, 32)
+    text = emit(replay(case.compute, packed(case, "call"), AVX512)).text
+    assert "llvm.masked.gather" in text
+
+
+def strided(stride: int, width: int) -> Case:
+    """A depthwise convolution along planes, whose vectors go in strides or backwards."""
+    x, w = whole(1, 3, 4, width), whole(3, 1, 3, 3, seed=1)
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1, stride), [(1, 1)] * 2,
+            dimension_numbers=("NCHW", "OIHW", "NCHW"), feature_group_count=3,
+        )  # fmt: skip
+
+    return Case(f"strided {stride} {width}", function, (x, w))
+
+
+def along_width(case: Case) -> Schedule:
+    space = case.space(AVX512)
+    config = space.heuristic().copy()
+    config[0] = next(
+        k
+        for k, s in enumerate(space.sketches)
+        if s.vector == "i2" and not s.chunked and {level for _, level in s.packs} == {"none"}
+    )
+    return space.schedule(config)
+
+
+@pytest.mark.parametrize("width", [11, 16, 31, 33, 70, 131])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5])
+def test_vectors_in_strides_are_right(stride: int, width: int) -> None:
+    case = strided(stride, width)
+    is_right(case, along_width(case))
+
+
+def test_small_strides_need_no_gathers() -> None:
+    gathers = {}
+    for stride in (2, 4, 5):
+        case = strided(stride, 64 * stride)
+        text = emit(replay(case.compute, along_width(case), AVX512)).text
+        gathers[stride] = "llvm.masked.gather" in text
+    assert gathers == {2: False, 4: False, 5: True}
