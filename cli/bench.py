@@ -60,9 +60,9 @@ def print_result(result: "BenchResult") -> None:
     )
     print()
     columns = ["site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", "status"]
-    recorded = [e for e in result.kernels if e.status != "no record"]
+    recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
     print_table(columns, map(kernel_cells, recorded))
-    print(f"{len(result.kernels) - len(recorded)} more sites have no record\n")
+    print(f"{len(result.kernels) - len(recorded)} more sites are alternatives, or have no record\n")
     columns = ["inputs", ">result", ">error of tuned", ">of default", ">compared"]
     print_table(columns, map(accuracy_cells, result.accuracy))
     if result.shortfalls:

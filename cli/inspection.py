@@ -9,7 +9,7 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import Trial
+from hlotune.measure.trial import Failure, Trial
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import NoRecord, ScheduleError, UnsupportedKernel
 from hlotune.schedules.features import NAMES
@@ -56,7 +56,7 @@ def inspect(
     """
     kernel = database.kernel(find_kernel(database, name))
     under = conditions(host_target(), toolchain())
-    trials = [t for t in database.trials(kernel.key, **under) if t.time_s]
+    trials = usable(database.trials(kernel.key, **under))
     decided = decision(database, kernel.key, **under)
     ours = [t for t in trials if t.candidate.schedule.algorithm != XLA]
     best = fastest(ours)
@@ -92,6 +92,16 @@ def supported(kernel: Kernel) -> Compute | None:
     except UnsupportedKernel:
         return None
     return compute
+
+
+def usable(trials: Sequence[Trial]) -> list[Trial]:
+    """Those with a time, but for schedules that failed later: those are not used any more."""
+    failed = {
+        t.candidate.schedule
+        for t in trials
+        if isinstance(t.outcome, Failure) and t.outcome.kind != "device"
+    }
+    return [t for t in trials if t.time_s and t.candidate.schedule not in failed]
 
 
 def fastest(trials: Sequence[Trial]) -> Trial | None:

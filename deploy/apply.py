@@ -1,6 +1,6 @@
 """A program with the tuned kernels that the database has for it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any, Literal
 
 from hlotune.deploy.freeze import freeze
-from hlotune.deploy.replacing import Replacement, assembled, replacement
+from hlotune.deploy.replacing import Replacement, assembled, built_here, replacement
+from hlotune.deploy.vouching import ANEW, Vouching
 from hlotune.hlo.program import Program
 from hlotune.hlo.sites import Site, choose, sites
 from hlotune.measure.targets import host_target, require_host, toolchain
@@ -95,9 +96,11 @@ def apply(
     target = require_host(target.fingerprint) if target else host_target()
     found = sites(program)
     decisions = _decisions(found, database, numerics, target)
-    replacements, failures = _built(program, found, decisions, target)
+    with Vouching(target, numerics) as vouching:
+        replacements, failures = _built(program, found, decisions, target, vouching)
     explanations = tuple(
-        _explained(site, decisions[site.kernel.key], replacements, failures) for site in found
+        _explained(site, found, decisions, replacements, failures, vouching.verified)
+        for site in found
     )
     function = assembled(program, replacements)
     return TunedFunction(program, tuple(replacements), numerics, target, explanations, function)
@@ -124,7 +127,11 @@ def _opened(database: str | Path | Database) -> AbstractContextManager[Database]
 
 
 def _built(
-    program: Program, found: Sequence[Site], decisions: Mapping[str, Decision], target: Target
+    program: Program,
+    found: Sequence[Site],
+    decisions: Mapping[str, Decision],
+    target: Target,
+    vouching: Vouching,
 ) -> tuple[list[Replacement], dict[Site, str]]:
     """Replacements for disjoint sites; where one fails, others are chosen without it."""
     failures: dict[Site, str] = {}
@@ -141,33 +148,49 @@ def _built(
             return [made[site] for site in chosen], failures
         for site in waiting:
             try:
-                schedule = decisions[site.kernel.key].schedule
-                made[site] = replacement(program, site, schedule, target)
+                decided = decisions[site.kernel.key]
+                built = built_here(site.kernel, decided.schedule, target)
+                vouching.check(site.kernel, built, decided.final)
+                made[site] = replacement(program, site, built)
             except HlotuneError as error:
                 failures[site] = f"{type(error).__name__}: {error}"
 
 
 def _explained(
     site: Site,
-    decided: Decision,
+    found: Sequence[Site],
+    decisions: Mapping[str, Decision],
     replacements: Sequence[Replacement],
     failures: Mapping[Site, str],
+    verified: Collection[str],
 ) -> Explanation:
-    paired = decided.final.paired if decided.final else None
-
-    def explanation(status: Status, reason: str) -> Explanation:
-        return Explanation(site=site, status=status, reason=reason, paired=paired)
-
+    decided = decisions[site.kernel.key]
+    status, reason = _without_it(site, found, decisions, replacements)
     if site in failures:
-        return explanation("failed", failures[site])
-    if any(r.site is site for r in replacements):
-        return explanation("tuned", decided.reason)
-    if decided.final is None:
-        return explanation("no record", decided.reason)
-    other = next((r.site for r in replacements if _overlap(r.site, site)), None)
-    if decided.final.won and other is not None:
-        return explanation("covered", f"{other.name} saves more, and shares operations with it")
-    return explanation("kept default", decided.reason)
+        status, reason = "failed", failures[site]
+    elif any(r.site is site for r in replacements):
+        anew = f"; {ANEW}" if site.kernel.key in verified else ""
+        status, reason = "tuned", decided.reason + anew
+    paired = decided.final.paired if decided.final else None
+    return Explanation(site=site, status=status, reason=reason, paired=paired)
+
+
+def _without_it(
+    site: Site,
+    found: Sequence[Site],
+    decisions: Mapping[str, Decision],
+    replacements: Sequence[Replacement],
+) -> tuple[Status, str]:
+    """Why a site is not replaced: its kernel, or another site that shares operations with it."""
+    decided = decisions[site.kernel.key]
+    used = next((r.site for r in replacements if _overlap(r.site, site)), None)
+    tuned = (s for s in found if _overlap(s, site) and decisions[s.kernel.key].final)
+    rival = used or next(tuned, None)
+    if rival is not None and decided.final is None:
+        return "covered", f"{rival.name}, which shares operations with it, was tuned in its place"
+    if used is not None and decided.final and decided.final.won:
+        return "covered", f"{used.name} saves more, and shares operations with it"
+    return "no record" if decided.final is None else "kept default", decided.reason
 
 
 def _overlap(a: Site, b: Site) -> bool:

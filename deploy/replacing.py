@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hlotune.codegen import dispatcher
 from hlotune.codegen.build import build
+from hlotune.codegen.built import Built
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import Loaded, load
 from hlotune.hlo.callable import jitted
@@ -40,14 +41,14 @@ class Replacement:
         return sum(p.nbytes for p in self.packed)
 
 
-def replacement(program: Program, site: Site, schedule: Schedule, target: Target) -> Replacement:
-    """The kernel of a site under a schedule, built and bound in this process.
+def replacement(program: Program, site: Site, built: Built) -> Replacement:
+    """A built kernel of a site, bound in this process.
 
     Raises:
-        HlotuneError: the kernel cannot be built, or packs a constant whose value is unknown.
+        HlotuneError: the kernel cannot be loaded, or packs a constant whose value is unknown.
     """
-    loaded = bound(site.kernel, schedule, target)
-    graph, packed = graph_of(site.kernel), loaded.built.packed
+    loaded = bound(built)
+    graph, packed = graph_of(site.kernel), built.packed
     positions = sorted(p.argument for p in packed)
     values = [
         constant(program, site, k) if k in positions else np.empty(0)
@@ -55,20 +56,30 @@ def replacement(program: Program, site: Site, schedule: Schedule, target: Target
     ]
     forms = prepack(loaded, values, serial())
     text = dispatcher.replacement(
-        loaded.built.key,
+        built.key,
         graph.argument_types,
         graph.result_types,
-        loaded.built.scratch_bytes,
+        built.scratch_bytes,
         {p.argument: p.bytes for p in packed},
     )
     return Replacement(site, text, tuple(forms[k].copy() for k in positions))
 
 
 @cache
-def bound(kernel: Kernel, schedule: Schedule, target: Target) -> Loaded:
-    """A kernel as machine code, which calls of its key run from now on; built once a process."""
-    loaded = load(build(compute_of(graph_of(kernel)), schedule, target))
-    dispatcher.bind(loaded.built.key, loaded)
+def built_here(kernel: Kernel, schedule: Schedule, target: Target) -> Built:
+    """A kernel as machine code; built once a process.
+
+    Raises:
+        HlotuneError: there is no code for it, or the schedule does not apply any more.
+    """
+    return build(compute_of(graph_of(kernel)), schedule, target)
+
+
+@cache
+def bound(built: Built) -> Loaded:
+    """A kernel in memory, which calls of its key run from now on; loaded once a process."""
+    loaded = load(built)
+    dispatcher.bind(built.key, loaded)
     return loaded
 
 

@@ -37,28 +37,6 @@ class Comparison:
     default: Measurement
     candidates: tuple[Measurement | Failure, ...]
 
-    @property
-    def ratios(self) -> tuple[Ratio | None, ...]:
-        """One for each candidate; None where it failed."""
-        return tuple(
-            None if isinstance(c, Failure) else ratio(self.default.samples_s, c.samples_s)
-            for c in self.candidates
-        )
-
-    @property
-    def winner(self) -> int | None:
-        """The candidate that is to replace the default; None where none is proven faster.
-
-        Among those that are, a later one must be proven faster than an earlier one to take its
-        place: callers put the simpler schedule first.
-        """
-        best: int | None = None
-        samples = self.default.samples_s
-        for number, candidate in enumerate(self.candidates):
-            if isinstance(candidate, Measurement) and ratio(samples, candidate.samples_s).is_faster:
-                best, samples = number, candidate.samples_s
-        return best
-
 
 def ratio(
     default_s: Sequence[float], candidate_s: Sequence[float], confidence: float = CONFIDENCE

@@ -120,7 +120,10 @@ class ProcessRunner:
         Raises ProgramError where XLA does not compile or run the kernel.
         """
         mode = cache or self.cache
-        verdicts = [self._verified(kernel, candidate, built) for candidate, built in objects]
+        verdicts = [
+            built if isinstance(built, Failure) else self.verify(kernel, built)
+            for _, built in objects
+        ]
         right = [
             (built, verdict)
             for (_, built), verdict in zip(objects, verdicts, strict=True)
@@ -227,15 +230,9 @@ class ProcessRunner:
             return outcome
         return replace(outcome, build_s=built.build_s)
 
-    def _verified(
-        self, kernel: Kernel, candidate: Candidate, built: Built | Failure
-    ) -> Verdict | Failure:
-        if isinstance(built, Failure):
-            return built
-        extra = {
-            "numerics": self.numerics,
-            "thorough": True,
-        }
+    def verify(self, kernel: Kernel, built: Built) -> Verdict | Failure:
+        """Whether a built kernel is right, looked at as closely as a winner."""
+        extra = {"numerics": self.numerics, "thorough": True}
         reply = self._ask("verify", kernel, self.cache, extra, built.to_bytes(), timeout_s=_LIMIT_S)
         if isinstance(reply, Failure):
             return reply
@@ -276,12 +273,9 @@ class ProcessRunner:
         return peak_flops(kernel, self.target, self.properties())
 
     def _measure_peaks_again(self) -> None:
-        """The peaks may have been measured in a bad minute: the larger ones count."""
         before = self.properties()
         self._properties = None
-        again = self.properties()
-        peaks = {k: max(v, again.flops_per_s[k]) for k, v in before.flops_per_s.items()}
-        self._properties = replace(again, flops_per_s=peaks)
+        self._properties = before.best_of(self.properties())
 
 
 def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:

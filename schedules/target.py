@@ -58,6 +58,16 @@ class Properties:
     read_bytes_per_s: float
     clock_hz: float
 
+    def best_of(self, other: "Properties") -> "Properties":
+        """The larger of each: a peak is what the machine can do, and some minutes are bad."""
+        types = self.flops_per_s.keys() | other.flops_per_s.keys()
+        both = self.flops_per_s, other.flops_per_s
+        return Properties(
+            flops_per_s={t: max(p.get(t, 0.0) for p in both) for t in sorted(types)},
+            read_bytes_per_s=max(self.read_bytes_per_s, other.read_bytes_per_s),
+            clock_hz=max(self.clock_hz, other.clock_hz),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:

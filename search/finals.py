@@ -9,8 +9,9 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.schedules.schedule import Schedule
 from hlotune.search.spending import Contest
-from hlotune.search.tuner import Builder
+from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
 
 CHAMPIONS = 3
@@ -49,19 +50,40 @@ class Contender:
         return ratio(self.default.samples_s, self.measured.samples_s, confidence)
 
 
-def final(contest: Contest, builder: Builder, referee: Referee, pairs: int) -> Final | None:
+def final(
+    contest: Contest,
+    builder: Builder,
+    referee: Referee,
+    pairs: int,
+    standing: Schedule | None = None,
+) -> Final | None:
     """Decides one kernel; None where none of its champions works when looked at closely.
 
-    What fails is recorded as a failure, and is never champion again.  Raises ProgramError where the
-    default cannot be timed.
+    What fails is recorded as a failure, and is never champion again.  `standing` is what an earlier
+    run decided for.  Raises ProgramError where the default cannot be timed.
     """
     for _ in range(ROUNDS):
-        candidates = [t.candidate for t in contest.tuner.champions(CHAMPIONS)]
-        candidates.sort(key=lambda c: (len(c.schedule.steps), c.schedule.to_json()))
+        candidates = entrants(contest.tuner, standing)
         objects = list(zip(candidates, builder.build(candidates), strict=True))
         if contenders := survivors(contest, objects, referee, pairs):
             return decided(contest, contenders)
     return None
+
+
+def entrants(tuner: KernelTuner, standing: Schedule | None) -> list[Candidate]:
+    """The best candidates, the simplest first; before them what stands.
+
+    It is there whatever this run measured: only who is proven faster beside it takes its place.
+    """
+    best = [t.candidate for t in tuner.champions(CHAMPIONS)]
+    if standing is None or tuner.has_failed(standing):
+        return sorted(best, key=simplicity)
+    others = [c for c in best if c.schedule != standing][: CHAMPIONS - 1]
+    return [Candidate(tuner.kernel, standing), *sorted(others, key=simplicity)]
+
+
+def simplicity(candidate: Candidate) -> tuple[int, str]:
+    return len(candidate.schedule.steps), candidate.schedule.to_json()
 
 
 def survivors(
@@ -136,6 +158,7 @@ def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
         margin=found.low - 1.0,
         flops=contest.task.flops,
         dtype=contest.task.dtype,
+        code=chosen.built.key,
     )
 
 

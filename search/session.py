@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import Candidate, Failure, Measurement, Numerics, Trial
+from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
 from hlotune.schedules.errors import ProgramError, WrongResult
-from hlotune.schedules.schedule import DEFAULT, XLA
+from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties
 from hlotune.search.budget import DEFAULTS_SHARE, Limits, for_batches, needed_s
@@ -32,16 +32,13 @@ from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Summary, Whole
+from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
 
 NO_TIME = "the budget has no time for it"
 """Why a kernel is left out whose default was not even timed."""
-WRONG = "wrong in the program"
-"""Why a champion is taken back whose kernel alone was right."""
-SLOWER = "slower in the program"
-"""Why champions are taken back that won alone, but with which the whole program is slower."""
 
 
 class Device(Runner, Referee, Protocol):
@@ -163,16 +160,9 @@ class Session:
 
     def _withdraw(self, error: WrongResult) -> list[str]:
         """Takes back the champions to blame, and bars them.  Raises the error where none is."""
-        taken: list[str] = []
-        for key in error.kernels:
-            found = self._taken_back(key, WRONG)
-            if found is None:
-                continue
-            kernel = self.database.kernel(key)
-            failure = Failure("wrong_result", f"right alone, {WRONG}: {error}")
-            trial = Trial(Candidate(kernel, found.schedule), failure)
-            self.database.add(self.run, kernel, [trial], batch=0)
-            taken.append(key)
+        taken = take_back_wrong(
+            self.database, error, run=self.run, numerics=self.numerics, **self.under
+        )
         if not taken:
             raise error
         return taken
@@ -184,16 +174,13 @@ class Session:
         """
         if whole is None or whole.paired is None or whole.paired.high >= 1:
             return []
-        return [key for key in won if self._taken_back(key, SLOWER) is not None]
-
-    def _taken_back(self, key: str, reason: str) -> Final | None:
-        """Records that a kernel goes back to its default; what stood until then, if it had won."""
-        found = decision(self.database, key, numerics=self.numerics, **self.under).final
-        if found is None or not found.won:
-            return None
-        kept = replace(found, outcome="kept default", withdrawn=reason)
-        self.database.record_final(self.run, self.database.kernel(key), kept)
-        return found
+        return [
+            key
+            for key in won
+            if take_back(
+                self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
+            )
+        ]
 
     def _contests(
         self, tasks: Sequence[Task], limits: Limits
@@ -293,10 +280,16 @@ class Session:
     def _final(self, contest: Contest, pairs: int) -> Final | None:
         """A kernel whose default fails now stays undecided, and the others do not."""
         try:
-            return final(contest, self.builder, self.runner, pairs)
+            return final(contest, self.builder, self.runner, pairs, self._standing(contest))
         except ProgramError as error:
             self.progress(KernelSkipped(label=contest.task.label, reason=str(error)))
             return None
+
+    def _standing(self, contest: Contest) -> Schedule | None:
+        """What an earlier run decided for, in place of the default."""
+        key = contest.task.kernel.key
+        found = decision(self.database, key, numerics=self.numerics, **self.under)
+        return found.schedule if found.schedule != DEFAULT else None
 
     def _pairs(self, contest: Contest, limits: Limits) -> int:
         """Of samples in the final; 0 for a champion without hope when there is no time for it."""

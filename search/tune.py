@@ -109,7 +109,7 @@ def tune(
             database=database,
             run=run,
             under=conditions(target, tools),
-            properties=properties,
+            properties=database.properties(target) or properties,
             builder=builder,
             runner=runner,
             experience=experience,

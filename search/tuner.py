@@ -146,6 +146,9 @@ class KernelTuner:
                 best.setdefault(trial.candidate.schedule, trial)
         return tuple(best.values())[:n]
 
+    def has_failed(self, schedule: Schedule) -> bool:
+        return schedule in self._failed
+
     def resume(self, batches: int, state: bytes) -> None:
         """Goes on after a recorded batch of an interrupted run; `know` its trials next.
 

@@ -13,6 +13,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Tr
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.target import Properties, Toolchain
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event
@@ -78,6 +79,8 @@ class FakeDevice:
     default_s: dict[str, float] = field(default_factory=dict)
     interrupt_at: int = -1
     wrong: bool = False
+    failing: frozenset[Schedule | None] = frozenset()
+    """Wrong when they meet the default, whatever they were before."""
     requests: int = 0
 
     def _request(self) -> None:
@@ -116,8 +119,12 @@ class FakeDevice:
         if self.wrong:
             wrong = Failure("wrong_result", "a lost tap")
             return Comparison(default, tuple(wrong for _ in objects))
-        times = [self._time_s(c) for c, _ in objects]
-        return Comparison(default, tuple(Measurement(samples_s=(t,) * pairs) for t in times))
+        return Comparison(default, tuple(self._met(c, pairs) for c, _ in objects))
+
+    def _met(self, candidate: Candidate, pairs: int) -> Measurement | Failure:
+        if candidate.schedule in self.failing:
+            return Failure("wrong_result", "a lost tap")
+        return Measurement(samples_s=(self._time_s(candidate),) * pairs)
 
     def _time_s(self, candidate: Candidate) -> float:
         space: Any = self._task(candidate.kernel).space

@@ -264,7 +264,7 @@ def test_a_newer_version_is_refused_with_both_numbers(path: Path) -> None:
     newer.execute("pragma user_version = 7")
     newer.close()
     with pytest.raises(
-        DatabaseError, match=r"expected version 2 or older, got version 7, .*upgrade"
+        DatabaseError, match=r"expected version 3 or older, got version 7, .*upgrade"
     ):
         Database(path)
 

@@ -125,10 +125,11 @@ def test_the_default_alone_is_no_tuning(database: Database) -> None:
 def test_a_champion_that_was_taken_back_is_not_used_and_says_why(database: Database) -> None:
     database.record_final(start(database), KERNEL, final(2.0))
     wrong = replace(final(2.0), outcome="kept default", withdrawn="wrong in the program")
-    database.record_final(start(database), KERNEL, wrong)
+    run = start(database)
+    database.record_final(run, KERNEL, wrong)
     decided = decision(database, KERNEL.key, **HERE)
     assert decided == Decision(
-        schedule=DEFAULT, reason="kept default: wrong in the program", final=wrong
+        schedule=DEFAULT, reason="kept default: wrong in the program", final=wrong, run=run
     )
 
 

@@ -23,63 +23,22 @@ from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure import affinity
 from hlotune.measure.affinity import pinned
-from hlotune.measure.targets import TARGETS, host_target, toolchain
-from hlotune.schedules.errors import DatabaseError, ProgramError, TargetError, WrongResult
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.schedules.errors import (
+    DatabaseError,
+    ProgramError,
+    TargetError,
+    WrongResult,
+)
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps import Pack
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.finals import Final, Paired
-
-DIRECT = Schedule("direct")
-RNG = np.random.default_rng(0)
-
-
-def normal(*shape: int) -> Any:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def mlp(parameters: dict[str, Any], x: Any) -> dict[str, Any]:
-    hidden = jax.nn.relu(x @ parameters["in"] + parameters["bias"])
-    return {"logits": hidden @ parameters["out"]}
-
-
-PARAMETERS = {"in": normal(16, 32), "bias": normal(32), "out": normal(32, 10)}
+from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 
 
 @pytest.fixture(scope="module")
 def program() -> Program:
     return load(mlp, PARAMETERS, normal(8, 16))
-
-
-def final(schedule: Schedule, default_s: float = 2e-5, tuned_s: float = 1e-5) -> Final:
-    speedup = default_s / tuned_s
-    paired = Paired(
-        default_s=(default_s,) * 7,
-        tuned_s=(tuned_s,) * 7,
-        speedup=speedup,
-        low=speedup,
-        high=speedup,
-    )
-    won = schedule != DEFAULT
-    return Final(
-        schedule=schedule,
-        numerics="standard",
-        paired=paired,
-        outcome="tuned" if won else "kept default",
-        margin=speedup - 1,
-    )
-
-
-def recorded(path: Path, finals: dict[Site, Final]) -> Path:
-    with Database(path) as database:
-        run = database.start_run(None, host_target(), toolchain())
-        for site, one in finals.items():
-            database.record_final(run, site.kernel, one)
-    return path
-
-
-def first_sites(program: Program) -> dict[str, Site]:
-    return {s.name: s for s in sites(program)}
 
 
 def test_a_tuned_program_gives_the_defaults_results_in_its_pytrees(
@@ -111,6 +70,19 @@ def test_an_explanation_says_of_every_site_what_was_done_and_why(
     )
     assert said["dot1"] == ("no record", "never tuned")
     assert "dot0" in str(tuned.explain()[0])
+
+
+def test_alternatives_of_what_was_tuned_are_not_said_to_be_never_tuned(
+    program: Program, tmp_path: Path
+) -> None:
+    reason = "{}, which shares operations with it, was tuned in its place"
+    for decided, alternative in ("dot0", "dot0.bare"), ("dot0.bare", "dot0"):
+        for schedule in DIRECT, DEFAULT:
+            path = tmp_path / f"{decided}.{schedule.algorithm}.db"
+            records = {first_sites(program)[decided]: final(schedule)}
+            tuned = apply(program, database=recorded(path, records))
+            said = {e.site.name: (e.status, e.reason) for e in tuned.explain()}
+            assert said[alternative] == ("covered", reason.format(decided))
 
 
 def test_a_kernel_whose_default_was_kept_stays(program: Program, tmp_path: Path) -> None:

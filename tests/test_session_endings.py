@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure
+from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.schedule import XLA
 from hlotune.search.budget import Limits
@@ -153,3 +153,31 @@ def test_kernels_with_which_the_whole_program_is_slower_are_left_to_the_default(
         found = decision(database, t.kernel.key, numerics="standard", **UNDER)
         assert found.schedule.algorithm == XLA
         assert found.reason == "kept default: slower in the program"
+
+
+def test_what_stands_is_replaced_only_by_who_is_proven_faster_beside_it(
+    database: Database,
+) -> None:
+    class Lucky(FakeDevice):
+        """Whatever the search finds looks twice as fast in it, and not in a final."""
+
+        def measure(self, *arguments: Any, **named: Any) -> list[Trial]:
+            trials = super().measure(*arguments, **named)
+            return [
+                Trial(t.candidate, Measurement(samples_s=((t.time_s or 0.0) / 2,))) for t in trials
+            ]
+
+    conv = (task("conv", 1),)
+    (first,) = run(database, conv).kernels
+    lucky = Lucky(conv)
+    (second,) = run(database, conv, lucky, limits=Limits(trials=16), seed=5).kernels
+    assert first.best_s is not None and second.best_s is not None
+    assert second.best_s <= first.best_s
+
+
+def test_what_stands_and_fails_now_gives_way(database: Database) -> None:
+    conv = (task("conv", 1),)
+    (first,) = run(database, conv).kernels
+    failing = FakeDevice(conv, failing=frozenset({first.schedule}))
+    (second,) = run(database, conv, failing, limits=Limits(trials=1), seed=5).kernels
+    assert second.won and second.schedule != first.schedule

@@ -7,7 +7,7 @@ from itertools import cycle
 import pytest
 
 from hlotune.measure import timing
-from hlotune.measure.comparison import Comparison, Ratio, interval_rank, ratio
+from hlotune.measure.comparison import Ratio, interval_rank, ratio
 from hlotune.measure.timing import (
     RESOLUTION_S,
     Effort,
@@ -19,7 +19,7 @@ from hlotune.measure.timing import (
     settled,
     steady,
 )
-from hlotune.measure.trial import Failure, Measurement
+from hlotune.measure.trial import Measurement
 
 
 def clock(*times_s: float) -> Callable[[], float]:
@@ -166,21 +166,3 @@ def test_the_interval_holds_the_true_ratio_as_often_as_it_says() -> None:
         return found.low <= 1.1 <= found.high
 
     assert sum(holds() for _ in range(400)) >= 0.93 * 400
-
-
-def test_the_default_stays_when_no_candidate_is_proven_faster() -> None:
-    slower = Comparison(measurement(*[1.0] * 8), (measurement(*[1.1] * 8), Failure("crash", "")))
-    assert slower.winner is None
-    assert slower.ratios[1] is None
-
-
-def test_an_earlier_candidate_keeps_its_place_inside_the_noise() -> None:
-    default = measurement(*[2.0] * 8)
-    first, second = measurement(*[1.0] * 8), measurement(*[0.99, 1.01] * 4)
-    assert Comparison(default, (first, second)).winner == 0
-
-
-def test_a_later_candidate_wins_when_it_is_proven_faster() -> None:
-    default = measurement(*[2.0] * 8)
-    both = (measurement(*[1.0] * 8), measurement(*[0.9] * 8))
-    assert Comparison(default, both).winner == 1

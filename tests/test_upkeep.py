@@ -152,7 +152,7 @@ def test_a_row_that_refers_to_nothing_cannot_be_written(database: Database) -> N
 def test_ls_counts_trials_failures_and_gains(database: Database) -> None:
     lines = {line.key: line for line in ls(database)}
     won = lines[KERNEL.key]
-    assert (won.label, won.trials, won.failures, won.targets) == ("add [8]", 4, 1, 1)
+    assert (won.label, won.trials, won.failures, won.targets) == ("add [8]", 3, 1, 1)
     assert won.speedup == 2.0
     assert lines[kernel(op="multiply").key].speedup is None
     assert ls(database)[0] == won
@@ -172,7 +172,7 @@ def test_stats_show_every_kind_of_failure_with_its_latest_example(database: Data
     assert [line.label for line in found.speedups] == ["add [8]"]
     assert [(r.id == run, r.program, r.trials) for r in found.runs] == [
         (True, "", 2),
-        (False, "mlp", 7),
+        (False, "mlp", 5),
     ]
 
 
@@ -212,6 +212,17 @@ def test_a_name_of_programs_of_several_sources_is_refused_with_all_of_them(
     assert find_run(database, "other.py:model") == second
     newest = database.start_run(edited, TARGET, TOOLCHAIN)
     assert find_run(database, PROGRAM.source) == newest
+
+
+def test_a_peak_that_was_measured_in_a_bad_minute_takes_the_place_of_none(
+    database: Database,
+) -> None:
+    bad = replace(PROPERTIES, flops_per_s={"f32": 1e11, "f64": 1e11}, clock_hz=1e9)
+    database.start_run(None, TARGET, TOOLCHAIN, properties=bad)
+    assert database.properties(TARGET) == replace(
+        PROPERTIES, flops_per_s={**PROPERTIES.flops_per_s, "f64": 1e11}
+    )
+    assert database.properties(OTHER_TARGET) is None
 
 
 def test_the_properties_of_a_target_outlive_a_run_that_does_not_know_them(

@@ -263,7 +263,6 @@ def test_comparing_gives_paired_samples_and_names_who_failed(runner: ProcessRunn
     assert failure(found.candidates[0]).kind == "wrong_result"
     assert len(found.default.samples_s) == 7
     assert len(measured(found.candidates[1]).samples_s) == 7
-    assert found.winner in (None, 1, 3)
 
 
 def test_a_time_beyond_the_peak_is_measured_again_and_refused(runner: ProcessRunner) -> None:

@@ -160,7 +160,9 @@ class Database:
             "started": rows.now(),
         }
         with self.writing():
-            self._put("targets", rows.target_row(target, properties))
+            known = self.properties(target)
+            best = known.best_of(properties) if known and properties else properties
+            self._put("targets", rows.target_row(target, best))
             self._put("toolchains", rows.toolchain_row(toolchain))
             if program:
                 self._put_program(program, sites)
@@ -272,6 +274,14 @@ class Database:
             {"run": run, "kernel": kernel_key},
         )
         return (found[0]["batch"], found[0]["state"]) if found else None
+
+    def properties(self, target: Target) -> Properties | None:
+        """The best that was ever measured on the target."""
+        found = self.query(
+            "select properties from targets where fingerprint = :fingerprint",
+            {"fingerprint": target.fingerprint},
+        )
+        return rows.properties_of(found[0]["properties"]) if found else None
 
     def kernel(self, key: str) -> Kernel:
         """Raises NoRecord where the kernel is not known."""

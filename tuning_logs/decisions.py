@@ -25,6 +25,8 @@ class Decision:
     """One sentence for `tune explain`."""
     final: Final | None = None
     """The comparison that decided; None for a miss."""
+    run: str | None = None
+    """In which it was made."""
 
 
 def decision(
@@ -50,8 +52,10 @@ def decision(
     rank = NUMERICS.index(numerics)
     usable = [row for row in found if row["decision"] != "tuned" or _rank(row["numerics"]) <= rank]
     usable.sort(key=lambda row: -min(_rank(row["setting"]), rank))
-    if finals := _readable(database, usable):
-        return _decided(standing(finals))
+    if readable := _readable(database, usable):
+        decides = standing([final for _, final in readable])
+        run = next(run for run, final in readable if final is decides)
+        return _decided(decides, run)
     reason = _why_not_usable(found, numerics) or _why_missing(database, kernel_key, under)
     return Decision(schedule=DEFAULT, reason=reason)
 
@@ -60,11 +64,12 @@ def _rank(numerics: Numerics) -> int:
     return NUMERICS.index(numerics)
 
 
-def _readable(database: Database, found: Sequence[Row]) -> list[Final]:
-    finals: list[Final] = []
+def _readable(database: Database, found: Sequence[Row]) -> list[tuple[str, Final]]:
+    """(run, final)"""
+    finals: list[tuple[str, Final]] = []
     for row in found:
         try:
-            finals.append(rows.final_of(row))
+            finals.append((row["run"], rows.final_of(row)))
         except ValueError:
             database.unreadable += 1
     return finals
@@ -86,15 +91,16 @@ def _contradicts(newer: Paired, older: Paired) -> bool:
     return newer.high < older.low or newer.low > older.high
 
 
-def _decided(final: Final) -> Decision:
+def _decided(final: Final, run: str) -> Decision:
+    ratio = f"{final.paired.speedup:.2f}x ({final.paired.low:.2f} to {final.paired.high:.2f})"
+    schedule = DEFAULT
     if final.withdrawn:
         reason = f"kept default: {final.withdrawn}"
-        return Decision(schedule=DEFAULT, reason=reason, final=final)
-    ratio = f"{final.paired.speedup:.2f}x ({final.paired.low:.2f} to {final.paired.high:.2f})"
-    if final.won:
-        return Decision(schedule=final.schedule, reason=f"tuned: {ratio}", final=final)
-    reason = f"kept default: the best candidate reached {ratio}, margin {final.margin:+.3f}"
-    return Decision(schedule=DEFAULT, reason=reason, final=final)
+    elif final.won:
+        schedule, reason = final.schedule, f"tuned: {ratio}"
+    else:
+        reason = f"kept default: the best candidate reached {ratio}, margin {final.margin:+.3f}"
+    return Decision(schedule=schedule, reason=reason, final=final, run=run)
 
 
 def _why_not_usable(found: list[Row], numerics: Numerics) -> str | None:

@@ -43,6 +43,8 @@ class Final:
     """Arithmetic of the kernel without padding and inserted zeros, for GFLOP/s."""
     dtype: str | None = None
     """The element type in which most of it is done, for the share of the peak."""
+    code: str | None = None
+    """Hash of the champion's machine code that was verified (`Built.key`); None in old records."""
     withdrawn: str | None = None
     """Why the champion was taken back after it had won; the default is kept then."""
 

@@ -5,6 +5,7 @@ prefix.
 from dataclasses import dataclass
 
 from hlotune.schedules.errors import NoRecord
+from hlotune.schedules.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.rows import Row
@@ -18,6 +19,7 @@ class KernelLine:
     family: str
     label: str
     trials: int
+    """Candidates of ours, without the default."""
     failures: int
     targets: int
     speedup: float | None
@@ -63,8 +65,9 @@ def ls(database: Database) -> list[KernelLine]:
             (select max(speedup) from finals where kernel = key and decision = 'tuned') as speedup,
             count(trials.id) as trials, count(failure_kind) as failures,
             count(distinct target) as targets
-        from kernels left join trials on trials.kernel = key
-        group by key order by trials desc, key"""
+        from kernels left join trials on trials.kernel = key and schedule <> :default
+        group by key order by trials desc, key""",
+        {"default": DEFAULT.to_json()},
     )
     return [KernelLine(**row) for row in found]
 
@@ -96,10 +99,12 @@ def failures(database: Database, run: str | None = None) -> tuple[FailureLine, .
 def runs(database: Database) -> tuple[RunLine, ...]:
     found = database.query(
         """select runs.id, coalesce(programs.name, '') as program, targets.name as target,
-            started, finished, (select count(*) from trials where run = runs.id) as trials
+            started, finished,
+            (select count(*) from trials where run = runs.id and schedule <> :default) as trials
         from runs join targets on targets.fingerprint = target
         left join programs on programs.key = program
-        order by started desc, runs.id"""
+        order by started desc, runs.id""",
+        {"default": DEFAULT.to_json()},
     )
     return tuple(RunLine(**row) for row in found)
 

@@ -144,7 +144,12 @@ def version_2(db: sqlite_utils.Database) -> None:
     db.table("finals").add_column("withdrawn", str)
 
 
-MIGRATIONS: tuple[Migration, ...] = (version_1, version_2)
+def version_3(db: sqlite_utils.Database) -> None:
+    """Finals name the machine code that was verified and timed."""
+    db.table("finals").add_column("code", str)
+
+
+MIGRATIONS: tuple[Migration, ...] = (version_1, version_2, version_3)
 
 TABLES = (
     "kernels", "targets", "toolchains", "programs", "sites", "runs", "trials", "states", "finals",

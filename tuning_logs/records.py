@@ -212,7 +212,7 @@ def _final_rows(record: dict[str, Any]) -> RowsOf:
     row |= {"run": keys["run"], "kernel": keys["kernel"], "schedule": _schedule_text(record)}
     row["numerics"] = _one_of(record["numerics"], Numerics)
     row["decision"] = _one_of(record["decision"], finals.Outcome)
-    row["withdrawn"] = record.get("withdrawn")  # older records have no such field
+    row |= {name: record.get(name) for name in ("code", "withdrawn")}  # not in older records
     for samples in ("default_s", "tuned_s"):
         row[samples] = rows.dumps(rows.samples_of(rows.dumps(record[samples])))
     return [*parents, ("finals", row)]

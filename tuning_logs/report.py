@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import median
 
+from hlotune.schedules.schedule import DEFAULT
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary
@@ -37,6 +38,7 @@ class KernelReport:
     calls: float
     """How often those run in one run of the program."""
     trials: int
+    """Candidates of ours: the default is timed as well, and is none."""
     failures: int
     decision: str
     """`tuned`, `kept xla`, or `not compared` where the run ended before that."""
@@ -135,11 +137,12 @@ def _kernels(database: Database, run: Row) -> list[KernelReport]:
             (select count(*) from sites where kernel = key and program = :program) as sites,
             (select coalesce(sum(weight), 0) from sites
                 where kernel = key and program = :program) as calls,
-            (select count(*) from trials where kernel = key and run = :id) as trials,
+            (select count(*) from trials
+                where kernel = key and run = :id and schedule <> :default) as trials,
             (select count(failure_kind) from trials where kernel = key and run = :id) as failures
         from kernels where key in (select kernel from trials where run = :id
             union select kernel from finals where run = :id)""",
-        {"id": run["id"], "program": run["program"]},
+        {"id": run["id"], "program": run["program"], "default": DEFAULT.to_json()},
     )
     finals = {f["kernel"]: f for f in database.query("select * from finals where run = :id", run)}
     peaks = json.loads(run["properties"] or "{}").get("flops_per_s", {})

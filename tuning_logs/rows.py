@@ -65,6 +65,14 @@ def target_of(identity: Mapping[str, Any]) -> targets.Target:
     return targets.Target(**{**identity, "features": tuple(identity["features"])})
 
 
+def properties_of(text: str | None) -> targets.Properties | None:
+    """None where nothing that can be read was recorded."""
+    try:
+        return None if text is None else targets.Properties(**json.loads(text))
+    except (TypeError, ValueError):
+        return None
+
+
 def toolchain_row(toolchain: targets.Toolchain) -> Row:
     return {"key": toolchain.key, "versions": dumps(asdict(toolchain))}
 
@@ -161,6 +169,7 @@ def final_row(run: str, kernel: Kernel, final: finals.Final) -> Row:
         "margin": final.margin,
         "flops": final.flops,
         "dtype": final.dtype,
+        "code": final.code,
         "withdrawn": final.withdrawn,
         "decided": now(),
     }
@@ -182,6 +191,7 @@ def final_of(row: Row) -> finals.Final:
         margin=row["margin"],
         flops=row["flops"],
         dtype=row["dtype"],
+        code=row["code"],
         withdrawn=row["withdrawn"],
     )
 

@@ -1,0 +1,74 @@
+"""Programs with records that were made by hand, for what applies them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from hlotune.deploy.replacing import built_here
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import Program
+from hlotune.hlo.sites import Site, sites
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.schedules.errors import HlotuneError
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Paired
+
+DIRECT = Schedule("direct")
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def mlp(parameters: dict[str, Any], x: Any) -> dict[str, Any]:
+    hidden = jax.nn.relu(x @ parameters["in"] + parameters["bias"])
+    return {"logits": hidden @ parameters["out"]}
+
+
+PARAMETERS = {"in": normal(16, 32), "bias": normal(32), "out": normal(32, 10)}
+
+
+def final(schedule: Schedule, default_s: float = 2e-5, tuned_s: float = 1e-5) -> Final:
+    speedup = default_s / tuned_s
+    paired = Paired(
+        default_s=(default_s,) * 7,
+        tuned_s=(tuned_s,) * 7,
+        speedup=speedup,
+        low=speedup,
+        high=speedup,
+    )
+    won = schedule != DEFAULT
+    return Final(
+        schedule=schedule,
+        numerics="standard",
+        paired=paired,
+        outcome="tuned" if won else "kept default",
+        margin=speedup - 1,
+    )
+
+
+def recorded(path: Path, finals: dict[Site, Final]) -> Path:
+    """A database of finals that name the code which today's code generation makes."""
+    with Database(path) as database:
+        run = database.start_run(None, host_target(), toolchain())
+        for site, one in finals.items():
+            code = code_of(site.kernel, one.schedule)
+            database.record_final(run, site.kernel, replace(one, code=one.code or code))
+    return path
+
+
+def code_of(kernel: Kernel, schedule: Schedule) -> str | None:
+    """Of the machine code that today's code generation makes; None where it makes none."""
+    try:
+        return built_here(kernel, schedule, host_target()).key
+    except HlotuneError:
+        return None
+
+
+def first_sites(program: Program) -> dict[str, Site]:
+    return {s.name: s for s in sites(program)}

@@ -1,0 +1,64 @@
+"""Taking back a champion that was right and fast alone, and is not so in a program."""
+
+from dataclasses import replace
+from typing import Unpack
+
+from hlotune.measure.trial import Candidate, Failure, Numerics, Trial
+from hlotune.schedules.errors import WrongResult
+from hlotune.tuning_logs.database import Conditions, Database
+from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.finals import Final
+
+WRONG = "wrong in the program"
+"""Why a champion is taken back whose kernel alone was right."""
+SLOWER = "slower in the program"
+"""Why champions are taken back that won alone, but with which the whole program is slower."""
+
+
+def take_back(
+    database: Database,
+    kernel_key: str,
+    reason: str,
+    *,
+    run: str | None = None,
+    numerics: Numerics,
+    **under: Unpack[Conditions],
+) -> Final | None:
+    """Records that a kernel goes back to its default.
+
+    Args:
+        run: which finds so; without one it stands in the run that had decided.
+
+    Returns:
+        What stood until then; None where it was the default anyway.
+    """
+    decided = decision(database, kernel_key, numerics=numerics, **under)
+    found, where = decided.final, run or decided.run
+    if found is None or where is None or not found.won:
+        return None
+    kept = replace(found, outcome="kept default", withdrawn=reason)
+    database.record_final(where, database.kernel(kernel_key), kept)
+    return found
+
+
+def take_back_wrong(
+    database: Database,
+    error: WrongResult,
+    *,
+    run: str | None = None,
+    numerics: Numerics,
+    **under: Unpack[Conditions],
+) -> list[str]:
+    """Takes back the champions to blame, and bars them for good; returns their kernels' keys."""
+    taken: list[str] = []
+    for key in error.kernels:
+        where = run or decision(database, key, numerics=numerics, **under).run
+        found = take_back(database, key, WRONG, run=where, numerics=numerics, **under)
+        if found is None or where is None:
+            continue
+        kernel = database.kernel(key)
+        failure = Failure("wrong_result", f"right alone, {WRONG}: {error}")
+        trial = Trial(Candidate(kernel, found.schedule), failure)
+        database.add(where, kernel, [trial], batch=0)
+        taken.append(key)
+    return taken
