@@ -1,5 +1,6 @@
 """`tune bench`: the whole program, default against tuned."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,8 +10,9 @@ from hlotune.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy
-    from hlotune.deploy.apply import Explanation
+    from hlotune.deploy.apply import Explanation, TunedFunction
     from hlotune.deploy.bench import BenchResult
+    from hlotune.schedules.errors import WrongResult
 
 EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
 
@@ -28,7 +30,7 @@ def bench(
     from hlotune.deploy.apply import apply
     from hlotune.deploy.bench import bench as measured
     from hlotune.hlo.program import load
-    from hlotune.schedules.errors import NoRecord
+    from hlotune.schedules.errors import NoRecord, WrongResult
 
     path = database_path(database)
     loaded = load(program, argument_types=arg or ())
@@ -38,10 +40,28 @@ def bench(
             f"program {loaded.name}: expected records of its kernels in {path}, found none that "
             "hold here; `tune run` makes them, `tune explain` says what is missing"
         )
-    result = measured(loaded, tuned, pairs=pairs, seed=seed)
+    try:
+        result = measured(loaded, tuned, pairs=pairs, seed=seed)
+    except WrongResult as error:
+        raise taken_back(error, tuned, path) from error
     if json:
         return print_json(result.to_json())
     return print_result(result)
+
+
+def taken_back(error: "WrongResult", tuned: "TunedFunction", path: Path) -> "WrongResult":
+    """The error, once the records to blame are marked, so that nothing applies them any more."""
+    from hlotune.measure.targets import toolchain
+    from hlotune.schedules.errors import WrongResult
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.database import conditions
+    from hlotune.tuning_logs.withdrawal import take_back_wrong
+
+    under = conditions(tuned.target, toolchain())
+    with TuningDatabase(path, create=False) as opened:
+        keys = take_back_wrong(opened, error, numerics=tuned.numerics, **under)
+    kept = f"; {', '.join(k[:8] for k in keys)} keep the default from now on" if keys else ""
+    return WrongResult(f"{error}{kept}", kernels=error.kernels)
 
 
 def print_result(result: "BenchResult") -> None:

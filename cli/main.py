@@ -7,14 +7,17 @@ are imported inside the functions, so that `tune --help` answers at once.
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
+from typer.exceptions import TyperException
 
 from hlotune.cli import bench, db, explain, kernels, model, report, run, show, targets
 from hlotune.schedules.errors import HlotuneError, NoRecord
 
 NOTHING_FOUND = 1
 MISUSE = 2
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="tune",
@@ -48,12 +51,25 @@ def run_command(arguments: Sequence[str]) -> int:
     With `HLOTUNE_DEBUG` set, an error of ours shows its traceback as well.
     """
     try:
-        app(list(arguments))
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else MISUSE
+        code = app(list(arguments), prog_name="tune", standalone_mode=False)
+    except TyperException as error:
+        print(usage_line(error), file=sys.stderr)
+        return MISUSE
     except HlotuneError as error:
         if os.environ.get("HLOTUNE_DEBUG"):
             raise
         print(f"tune: {' '.join(str(error).split())}", file=sys.stderr)
         return NOTHING_FOUND if isinstance(error, NoRecord) else MISUSE
-    return 0
+    if code == INTERRUPTED:
+        print("tune: interrupted; what was recorded until then stays", file=sys.stderr)
+    return code if isinstance(code, int) else 0
+
+
+def usage_line(error: Any) -> str:
+    """What is wrong with a command line, and where its help is; help itself where nothing was asked
+    for.
+    """
+    said = str(error.format_message()).strip()
+    if "\n" in said or error.ctx is None:
+        return said
+    return f"tune: {said[0].lower()}{said[1:].rstrip('.')}; see `{error.ctx.command_path} --help`"

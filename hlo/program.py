@@ -185,7 +185,12 @@ def _folders(path: Path) -> list[str]:
 
 def _attribute(module: ModuleType, where: str, name: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
-    if not callable(found):
+    if found is not None and not callable(found):
+        raise ProgramError(
+            f"expected a function {name!r} in {where}, got a value of type "
+            f"{type(found).__name__}; name the function, or a factory that returns it"
+        )
+    if found is None:
         names = sorted(
             n for n, f in vars(module).items()
             if callable(f) and getattr(f, "__module__", None) == module.__name__ and n[0] != "_"

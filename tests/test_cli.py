@@ -53,9 +53,8 @@ def refused(*arguments: str) -> str:
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    lines = [x for x in done.stderr.splitlines() if x.startswith(("tune: ", "Error: "))]
-    assert len(lines) == 1, done.stderr
-    return lines[0]
+    assert done.stderr.startswith("tune: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
 
 
 def test_help_lists_every_command() -> None:
@@ -84,6 +83,34 @@ def test_no_arguments_is_misuse_and_shows_help() -> None:
     done = tune()
     assert done.returncode == 2
     assert "Commands:" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("run", "tune: missing argument 'PROGRAM'; see `tune run --help`\n"),
+        ("rnu", "tune: no such command 'rnu'"),
+        ("run a.py:b --bugdet 5s", "tune: no such option: --bugdet"),
+        ("run a.py:b --trials 0", "tune: invalid value for '--trials'"),
+        ("db lss", "see `tune db --help`\n"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_gets_one_line(arguments: str, message: str) -> None:
+    assert message in refused(*arguments.split())
+
+
+def test_ctrl_c_says_so_however_early_it_comes(tmp_path: Path) -> None:
+    factory = tmp_path / "slow.py"
+    factory.write_text("import os\ndef model():\n  os.kill(os.getpid(), 2)\n")
+    done = tune("run", f"{factory}:model", "--budget", "5s", "--db", str(tmp_path / "a.db"))
+    assert done.returncode == 130
+    assert done.stderr == "tune: interrupted; what was recorded until then stays\n"
+    early = "import sys, hlotune.__main__ as m; sys.modules['hlotune.cli.main'] = X(); m.main()"
+    lazy = "class X:\n  def __getattr__(self, name): raise KeyboardInterrupt\n" + early
+    ended = subprocess.run(
+        [sys.executable, "-c", lazy], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "tune: interrupted before anything began\n")
 
 
 def test_run_refuses_a_budget_of_zero() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hlotune.cli.main import run_command
+from hlotune.deploy import bench as benching
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
@@ -17,6 +18,7 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.cpu import space_of
+from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps import Split
@@ -265,3 +267,25 @@ def test_importing_a_file_without_one_record_is_refused(
     arguments = ["db", "import", str(file), "--database", str(tmp_path / "new.db")]
     assert run_command(arguments) == 2
     assert "got 1 lines that are none" in capsys.readouterr().err
+
+
+def test_a_benchmark_that_finds_a_kernel_wrong_takes_its_record_back(
+    capsys: pytest.CaptureFixture[str],
+    path: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = str(shutil.copy(path, tmp_path / "copy.db"))
+    key = sites(load(PROGRAM))[0].kernel.key
+
+    def wrong(*_: object, **__: object) -> None:
+        raise WrongResult("expected 1, got 2; to blame: dot0; tune it again", kernels=(key,))
+
+    monkeypatch.setattr(benching, "bench", wrong)
+    assert run_command(["bench", PROGRAM, "--db", copy]) == 2
+    said_last = capsys.readouterr().err
+    assert f"tune it again; {key[:8]} keep the default from now on" in said_last
+    (first, *_) = parsed(capsys, "explain", PROGRAM, "--db", copy)["sites"]
+    assert first["reason"] == "kept default: wrong in the program"
+    shown = parsed(capsys, "show", key, "--db", copy)
+    assert shown["fastest_of_ours"] is None and "xla" in shown["fastest"]["schedule"]

@@ -316,6 +316,14 @@ def test_a_source_without_a_name_is_refused() -> None:
         load("resnet")
 
 
+def test_a_name_that_is_no_function_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("number = 3\ndef f(): pass\n")
+    with pytest.raises(ProgramError, match="got a value of type int; name the function"):
+        load(f"{tmp_path / 'a.py'}:number")
+    with pytest.raises(ProgramError, match="got none; it has f"):
+        load(f"{tmp_path / 'a.py'}:missing")
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [("def f(x): return x", "factory without arguments"), ("def f(): return 1", "to return")],
