@@ -1,18 +1,20 @@
 """`tune bench`: the whole program, default against tuned."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program, database_path
+from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
 from hlotune.cli.printing import print_json, print_table
+from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy
     from hlotune.deploy.apply import Explanation, TunedFunction
     from hlotune.deploy.bench import BenchResult
-    from hlotune.schedules.errors import WrongResult
 
 EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
 
@@ -23,14 +25,16 @@ def bench(
     numerics: Numerics = "standard",
     pairs: Annotated[int, typer.Option(min=6, help="Pairs of samples, default and tuned.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
+    oracle_limit: OracleLimit = None,
     arg: ArgumentTypes = None,
     json: Json = False,
 ) -> None:
     """Checks the tuned program, then times it against the default."""
     from hlotune.deploy.apply import apply
+    from hlotune.deploy.bench import ORACLE_S
     from hlotune.deploy.bench import bench as measured
     from hlotune.hlo.program import load
-    from hlotune.schedules.errors import NoRecord, WrongResult
+    from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
     loaded = load(program, argument_types=arg or ())
@@ -40,28 +44,32 @@ def bench(
             f"program {loaded.name}: expected records of its kernels in {path}, found none that "
             "hold here; `tune run` makes them, `tune explain` says what is missing"
         )
-    try:
-        result = measured(loaded, tuned, pairs=pairs, seed=seed)
-    except WrongResult as error:
-        raise taken_back(error, tuned, path) from error
+    with blaming(tuned, path):
+        result = measured(
+            loaded, tuned, pairs=pairs, seed=seed, oracle_limit_s=oracle_limit or ORACLE_S
+        )
     if json:
         return print_json(result.to_json())
     return print_result(result)
 
 
-def taken_back(error: "WrongResult", tuned: "TunedFunction", path: Path) -> "WrongResult":
-    """The error, once the records to blame are marked, so that nothing applies them any more."""
+@contextmanager
+def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
+    """Where a program proves wrong, the records to blame are marked: nothing applies them again."""
     from hlotune.measure.targets import toolchain
     from hlotune.schedules.errors import WrongResult
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.database import conditions
     from hlotune.tuning_logs.withdrawal import take_back_wrong
 
-    under = conditions(tuned.target, toolchain())
-    with TuningDatabase(path, create=False) as opened:
-        keys = take_back_wrong(opened, error, numerics=tuned.numerics, **under)
-    kept = f"; {', '.join(k[:8] for k in keys)} keep the default from now on" if keys else ""
-    return WrongResult(f"{error}{kept}", kernels=error.kernels)
+    try:
+        yield
+    except WrongResult as error:
+        under = conditions(tuned.target, toolchain())
+        with TuningDatabase(path, create=False) as opened:
+            keys = take_back_wrong(opened, error, numerics=tuned.numerics, **under)
+        kept = f"; {', '.join(k[:8] for k in keys)} keep the default from now on" if keys else ""
+        raise WrongResult(f"{error}{kept}", kernels=error.kernels) from error
 
 
 def print_result(result: "BenchResult") -> None:
@@ -83,8 +91,7 @@ def print_result(result: "BenchResult") -> None:
     recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
     print_table(columns, map(kernel_cells, recorded))
     print(f"{len(result.kernels) - len(recorded)} more sites are alternatives, or have no record\n")
-    columns = ["inputs", ">result", ">error of tuned", ">of default", ">compared"]
-    print_table(columns, map(accuracy_cells, result.accuracy))
+    print_accuracy(result.accuracy)
     if result.shortfalls:
         print()
     for part in result.shortfalls:
@@ -104,6 +111,13 @@ def kernel_cells(e: "Explanation") -> tuple[str, ...]:
     times = (time_text(median(e.paired.default_s)), time_text(median(e.paired.tuned_s)))
     interval = f"{e.paired.speedup:.2f} [{e.paired.low:.2f}, {e.paired.high:.2f}]"
     return (*name, *times, interval, e.status)
+
+
+def print_accuracy(accuracy: "Sequence[Accuracy]") -> None:
+    columns = ["inputs", ">result", ">error of tuned", ">of default", ">compared"]
+    print_table(columns, map(accuracy_cells, accuracy))
+    for reason in dict.fromkeys(a.unchecked for a in accuracy if a.unchecked):
+        print(f"where the default's error is not known, results are held against it: {reason}")
 
 
 def accuracy_cells(accuracy: "Accuracy") -> tuple[str, ...]:

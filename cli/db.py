@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from hlotune.cli.options import Database, Json, database_path
+from hlotune.cli.options import Database, Json
 from hlotune.cli.printing import print_json, print_table, times
+from hlotune.tuning_logs.location import database_path
 
 EXAMPLE = "Example: tune db ls --database tuning.db"
 

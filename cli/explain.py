@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program, database_path
+from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program
 from hlotune.cli.printing import print_json, print_table
+from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
     from hlotune.deploy.apply import Explanation

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from hlotune.cli import bench, db, explain, kernels, model, report, run, show, targets
+from hlotune.cli import apply, bench, db, explain, kernels, model, report, run, show, targets
 from hlotune.schedules.errors import HlotuneError, NoRecord
 
 NOTHING_FOUND = 1
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
+app.command("apply", epilog=apply.EXAMPLE)(apply.apply)
 app.command("kernels", epilog=kernels.EXAMPLE)(kernels.kernels)
 app.command("show", epilog=show.EXAMPLE)(show.show)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)

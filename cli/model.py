@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from hlotune.cli.options import Json, cache_directory, database_path
+from hlotune.cli.options import Json
 from hlotune.cli.printing import print_json, print_table
 from hlotune.cli.run import Model
+from hlotune.tuning_logs.location import cache_directory, database_path
 
 if TYPE_CHECKING:
     from hlotune.costmodel.quality import Quality

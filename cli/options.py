@@ -1,7 +1,5 @@
 """Options and arguments that several commands share, and how their texts are read."""
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,28 +16,12 @@ def seconds(text: str) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
-def database_path(chosen: Path | None) -> Path:
-    """The database a command uses: `--database`, else HLOTUNE_DB, else one in the user's cache."""
-    if chosen is not None:
-        return chosen
-    if named := os.environ.get("HLOTUNE_DB"):
-        return Path(named).expanduser()
-    return cache_directory() / "hlotune" / "tuning.db"
-
-
-def cache_directory() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    name = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-    return Path(os.environ.get(name) or Path.home() / ".cache")
-
-
 Program = Annotated[
     str,
     typer.Argument(
         metavar="PROGRAM",
         help="path.py:name or package.module:name of a factory that returns (function, arguments), "
-        "or of a function with --arg for each argument; or a .mlir or .mlirbc file.",
+        "or of a function with --arg for each argument; or a .mlir, .mlirbc, .hlo or .pb file.",
         show_default=False,
     ),
 ]
@@ -64,5 +46,15 @@ Database = Annotated[
 ]
 Numerics = Annotated[
     Literal["strict", "standard", "fast"], typer.Option(help="How exact results must be.")
+]
+OracleLimit = Annotated[
+    float | None,
+    typer.Option(
+        metavar="TIME",
+        parser=seconds,
+        help="Time for the oracle, as in 90s; what it does not reach in it is held against the "
+        "default alone.  [default: 2m]",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: units are in the names.")]

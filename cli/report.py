@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hlotune.cli.options import Database, Json, database_path
+from hlotune.cli.options import Database, Json
+from hlotune.tuning_logs.location import database_path
 
 EXAMPLE = "Example: tune report model --database tuning.db"
 

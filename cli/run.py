@@ -11,10 +11,10 @@ from hlotune.cli.options import (
     Json,
     Numerics,
     Program,
-    database_path,
     seconds,
 )
 from hlotune.schedules.errors import NoRecord, WrongResult
+from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
     from hlotune.search.result import TuneResult

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hlotune.cli.options import Database, Json, database_path
+from hlotune.cli.options import Database, Json
 from hlotune.cli.printing import print_json, print_table
+from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
     from hlotune.cli.inspection import Shown, Timed

@@ -11,6 +11,7 @@ NaNs compare with nothing.  Every verdict says what share of the elements it res
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, Literal
 
 import jax
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.graph import TensorType
-from hlotune.hlo.oracle import Reference, compare, evaluate
+from hlotune.hlo.oracle import OutOfTime, Reference, compare, evaluate
 from hlotune.hlo.program import Program
 from hlotune.measure.inputs import draw
 from hlotune.measure.trial import Numerics
@@ -52,8 +53,8 @@ class Inputs:
 class Accuracy:
     """Relative root mean square errors of one result, against the oracle.
 
-    Where the oracle knows not all of the program, `default_error` is None and the tuned result is
-    held against the default's.  Where nothing could be compared, the errors are NaN.
+    Where the oracle has no answer, `default_error` is None and the tuned result is held against the
+    default's.  Where nothing could be compared, the errors are NaN.
     """
 
     inputs: str
@@ -64,6 +65,8 @@ class Accuracy:
     """Share of the elements that could be compared: finite, and not undecided by a comparison."""
     wrong: str | None = None
     """Why the tuned result is not acceptable."""
+    unchecked: str | None = None
+    """Why the oracle was not asked, and the result held against the default's alone."""
 
     @property
     def is_checked(self) -> bool:
@@ -139,15 +142,22 @@ class Judge:
     inputs: Inputs
     default: tuple[Array, ...]
     references: tuple[Reference, ...] | None
-    """None where the oracle knows not all of the program."""
+    """None where the oracle knows not all of the program, or had no time for it."""
+    unchecked: str | None = None
+    """Why there are none."""
 
     @staticmethod
-    def of(program: Program, default: Callable[..., Any], inputs: Inputs) -> "Judge":
+    def of(
+        program: Program, default: Callable[..., Any], inputs: Inputs, oracle_limit_s: float = inf
+    ) -> "Judge":
         results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
         try:
-            references = evaluate(program.graph, inputs.values)
-        except UnsupportedKernel:
-            return Judge(program, inputs, results, None)
+            references = evaluate(program.graph, inputs.values, limit_s=oracle_limit_s)
+        except UnsupportedKernel as error:
+            return Judge(program, inputs, results, None, str(error))
+        except OutOfTime:
+            reason = f"the oracle did not get through the program in {oracle_limit_s:g} s"
+            return Judge(program, inputs, results, None, reason)
         return Judge(program, inputs, results, references)
 
     def judge(self, function: Callable[..., Any], numerics: Numerics) -> list[Accuracy]:
@@ -206,6 +216,7 @@ class Judge:
             tuned_error=error,
             compared=float(known.mean()) if known.size else 1.0,
             wrong=wrong,
+            unchecked=self.unchecked,
         )
 
 

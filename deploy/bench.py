@@ -34,6 +34,8 @@ SAMPLE_S = 1e-3
 FEWEST_PAIRS = 6
 """Below, no interval has 95 % confidence."""
 BISECTION_PAIRS = 10
+ORACLE_S = 120.0
+"""For evaluating a program on all input sets."""
 
 Function = Callable[..., Any]
 
@@ -115,12 +117,14 @@ def bench(
     *,
     pairs: int = 30,
     limit_s: float = 60.0,
+    oracle_limit_s: float = ORACLE_S,
     seed: int = 0,
 ) -> BenchResult:
     """Times default and tuned in turns, after both have been held against the oracle.
 
-    `limit_s` limits the timing; the check before it takes as long as it takes.  Where the kernels
-    are built for fewer threads than there are processors, both sides run on so many processors.
+    `limit_s` limits the timing, `oracle_limit_s` the oracle: what it has not reached by then is
+    held against the default alone, and the verdict says so.  Where the kernels are built for fewer
+    threads than there are processors, both sides run on so many processors.
 
     Raises:
         TargetError: the system does not let a process choose its processors.
@@ -128,7 +132,7 @@ def bench(
     """
     default = jitted(program)
     inputs, random = tame_inputs(program, default, seed)
-    accuracy = checked(program, tuned, default, [inputs, random])
+    accuracy = checked(program, tuned, default, [inputs, random], oracle_limit_s)
     timer = Timer(program, inputs, tuned.target, time.monotonic() + limit_s)
     calls, default_s, tuned_s = timer.paired(default, tuned, pairs)
     result = BenchResult(
@@ -146,17 +150,34 @@ def bench(
     return replace(result, shortfalls=_shortfalls(result, tuned, default, timer))
 
 
-def checked(
-    program: Program, tuned: TunedFunction, default: Function, sets: Sequence[Inputs]
+def checked_whole(
+    tuned: TunedFunction, *, oracle_limit_s: float = ORACLE_S, seed: int = 0
 ) -> tuple[Accuracy, ...]:
-    """The errors of all results on all input sets.
+    """The errors of a tuned program on its example inputs and on random ones.
+
+    Raises:
+        WrongResult: a tuned result is wrong; the message names the sites to blame.
+    """
+    default = jitted(tuned.program)
+    sets = tame_inputs(tuned.program, default, seed)
+    return checked(tuned.program, tuned, default, sets, oracle_limit_s)
+
+
+def checked(
+    program: Program,
+    tuned: TunedFunction,
+    default: Function,
+    sets: Sequence[Inputs],
+    oracle_limit_s: float = ORACLE_S,
+) -> tuple[Accuracy, ...]:
+    """The errors of all results on all input sets, which share the oracle's time.
 
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.
     """
     found: list[Accuracy] = []
     for inputs in sets:
-        judge = Judge.of(program, default, inputs)
+        judge = Judge.of(program, default, inputs, oracle_limit_s / len(sets))
         verdicts = judge.judge(tuned, tuned.numerics)
         wrong = next((v for v in verdicts if v.wrong), None)
         if wrong:

@@ -35,6 +35,8 @@ class Replacement:
     site: Site
     text: str
     packed: tuple[NDArray[np.uint8], ...] = ()
+    built: Built | None = None
+    """What the module calls; None where it is plain StableHLO."""
 
     @property
     def packed_bytes(self) -> int:
@@ -62,7 +64,7 @@ def replacement(program: Program, site: Site, built: Built) -> Replacement:
         built.scratch_bytes,
         {p.argument: p.bytes for p in packed},
     )
-    return Replacement(site, text, tuple(forms[k].copy() for k in positions))
+    return Replacement(site, text, tuple(forms[k].copy() for k in positions), built)
 
 
 @cache
@@ -102,11 +104,23 @@ def constant(program: Program, site: Site, position: int) -> NDArray[Any]:
     return np.asarray(leaves[place])
 
 
-def assembled(program: Program, replacements: Sequence[Replacement]) -> Callable[..., Any]:
-    """The program with these replacements as a jitted function of its own signature."""
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """A program with replacements in it, and the values of its hidden arguments."""
+
+    bytecode: bytes
+    hidden: tuple[NDArray[np.uint8], ...]
+
+
+def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     if not replacements:
-        return jitted(program)
+        return Combined(program.bytecode, ())
     spliced = splice(program, {r.site: r.text for r in replacements})
     waiting = {r.site: iter(r.packed) for r in replacements}
-    values = [next(waiting[site]) for site, _ in spliced.hidden]
-    return jitted(program, spliced.bytecode, hidden_values=values)
+    return Combined(spliced.bytecode, tuple(next(waiting[site]) for site, _ in spliced.hidden))
+
+
+def assembled(program: Program, replacements: Sequence[Replacement]) -> Callable[..., Any]:
+    """The program with these replacements as a jitted function of its own signature."""
+    whole = combined(program, replacements)
+    return jitted(program, whole.bytecode, hidden_values=whole.hidden)

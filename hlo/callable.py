@@ -46,13 +46,21 @@ def jitted(
             f"expected {hidden} hidden values, got {len(hidden_values)}; give those that the "
             "spliced program needs"
         )
+    return function_of(module, program.in_tree, program.out_tree, hidden_values=hidden_values)
+
+
+def function_of(
+    module: mlir.Module, in_tree: Any, out_tree: Any, *, hidden_values: Sequence[Any] = ()
+) -> Callable[..., Any]:
+    """A jitted function of a module whose last arguments are hidden; flat without the pytrees."""
+    function = mlir.signature(module)
     types = (*function.arguments, *function.results)
     wide = any(t.dtype in ("f64", "i64", "ui64") for t in types)
     already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
     with jax.enable_x64(wide or already), jax.default_device(cpu()):
         exported = _exported(module, function)
         values = tuple(jnp.asarray(v) for v in hidden_values)
-    run = jax.jit(functools.partial(_call, exported, program.in_tree, program.out_tree))
+    run = jax.jit(functools.partial(_call, exported, in_tree, out_tree))
     bound: Callable[..., Any] = functools.partial(run, values)
     if jax.default_backend() != "cpu":
         bound = _fetching(bound)

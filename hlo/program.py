@@ -16,9 +16,21 @@ import jax.numpy as jnp
 from hlotune.hlo import mlir, rewrite
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.graph import Graph, TensorType
+from hlotune.hlo.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
 from hlotune.schedules.errors import ProgramError
 
-FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo")
+FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")
+"""StableHLO and HLO."""
+NOT_YET = {
+    ".onnx": "an ONNX model",
+    ".pt2": "a PyTorch program",
+    ".pt": "a PyTorch model",
+    ".pth": "a PyTorch model",
+    ".keras": "a Keras model",
+    ".h5": "a Keras model",
+    ".tflite": "a TensorFlow Lite model",
+}
+"""Models that hlotune does not read, by suffix."""
 JAX_DTYPES = {
     "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16", "i1": "bool",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -54,8 +66,9 @@ def load(
 
     `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
     that takes nothing and returns `(function, example_args)`, or a function when arguments are
-    given here; or the path of a StableHLO file (text, bytecode or portable artifact).  Arguments
-    are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.
+    given here; or the path of a StableHLO file (text, bytecode or portable artifact) or an HLO
+    file (text, or a protocol buffer as XLA dumps it, before optimizations).  Arguments are
+    `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.
 
     Raises:
         ProgramError: the source is no program, or one that hlotune does not take.
@@ -65,6 +78,11 @@ def load(
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
     path = Path(text)
+    if path.suffix in NOT_YET:
+        raise ProgramError(
+            f"expected StableHLO or HLO in a file {' '.join(FILES)}, got {text}, "
+            f"{NOT_YET[path.suffix]}, which hlotune does not read yet; export it to StableHLO first"
+        )
     if path.suffix in FILES or (":" not in text and path.suffix != ".py" and path.is_file()):
         if arguments:
             raise ProgramError(
@@ -138,6 +156,10 @@ def _from_file(path: Path) -> Program:
         raise ProgramError(
             f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
         ) from error
+    if path.suffix == ".pb":
+        data = stablehlo_of_proto(data)
+    elif path.suffix == ".hlo" or data.startswith(TEXT_MARK):
+        data = stablehlo_of_text(data.decode(errors="replace"))
     return _normal_form(path.stem, str(path), data)
 
 

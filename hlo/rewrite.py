@@ -27,8 +27,8 @@ def normalise(module: Module, entry: str = "main") -> None:
     """Brings a module to normal form, in place: one function, no calls, no noise, simplified.
 
     Raises:
-        ProgramError: the module has no function `entry`, or calls itself, or is made for several
-        devices.
+        ProgramError: the module has no function `entry`, or calls itself or Python, or is made for
+            several devices, or is what XLA has made of a program.
     """
     with module.op.context, ir.Location.unknown():
         main = module.function(entry)
@@ -39,6 +39,7 @@ def normalise(module: Module, entry: str = "main") -> None:
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         module.run("symbol-dce")
         _decompose(module, main)
+        _check_alone(main)
         module.run("canonicalize", "cse", "symbol-dce")
 
 
@@ -184,6 +185,25 @@ def _decompose(module: Module, main: Any) -> None:
                 types = [r.type for r in call.results]
                 back = ir.Operation.create(name, types, list(call.operands), attributes)
             _replace([call], list(call.results), list(back.results))
+
+
+def _check_alone(main: Any) -> None:
+    """Refuses operations that mean nothing outside of the process or compiler they come from."""
+    foreign = ("mhlo.", "stablehlo.custom_call")
+    for operation in _operations(main, lambda n: n.startswith(foreign)):
+        if operation.name == "mhlo.return":
+            continue  # the end of another one's region, which says more
+        if operation.name.startswith("mhlo."):
+            raise ProgramError(
+                f"expected operations of StableHLO, got {operation.name}; give the program as it "
+                "is before XLA optimizes it"
+            )
+        target = ir.StringAttr(operation.attributes["call_target_name"]).value
+        if "python" in target and "callback" in target:
+            raise ProgramError(
+                "expected a program that runs without Python, got one that calls back into it "
+                f"({target}); leave out callbacks, jax.debug.print among them"
+            )
 
 
 def parse_beside(module: Module, text: str) -> tuple[Module, Any]:

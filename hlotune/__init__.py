@@ -12,18 +12,32 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hlotune.deploy.apply import apply, freeze
+    from hlotune.deploy.artifact import load_artifact, save_artifact
+    from hlotune.deploy.jit import jit
     from hlotune.hlo.program import load
     from hlotune.schedules.errors import HlotuneError
     from hlotune.search.tune import tune
 
-__all__ = ["HlotuneError", "apply", "freeze", "load", "tune"]
+__all__ = [
+    "HlotuneError",
+    "apply",
+    "freeze",
+    "jit",
+    "load",
+    "load_artifact",
+    "save_artifact",
+    "tune",
+]
 __version__ = "0.1.0"
 
 _HOME = {
     "HlotuneError": "hlotune.schedules.errors",
     "apply": "hlotune.deploy.apply",
     "freeze": "hlotune.deploy.apply",
+    "jit": "hlotune.deploy.jit",
     "load": "hlotune.hlo.program",
+    "load_artifact": "hlotune.deploy.artifact",
+    "save_artifact": "hlotune.deploy.artifact",
     "tune": "hlotune.search.tune",
 }
 

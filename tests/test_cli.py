@@ -11,12 +11,13 @@ from typing import Any, get_args
 import pytest
 
 from hlotune.cli import printing
-from hlotune.cli.options import database_path
+from hlotune.tuning_logs.location import database_path
 from tests.tree import ROOT
 
 COMMANDS = [
     "run",
     "bench",
+    "apply",
     "kernels",
     "show",
     "explain",

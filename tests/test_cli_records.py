@@ -10,6 +10,7 @@ import pytest
 
 from hlotune.cli.main import run_command
 from hlotune.deploy import bench as benching
+from hlotune.deploy.artifact import load_artifact
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
@@ -289,3 +290,25 @@ def test_a_benchmark_that_finds_a_kernel_wrong_takes_its_record_back(
     assert first["reason"] == "kept default: wrong in the program"
     shown = parsed(capsys, "show", key, "--db", copy)
     assert shown["fastest_of_ours"] is None and "xla" in shown["fastest"]["schedule"]
+
+
+def test_apply_writes_a_program_that_can_be_loaded(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "mlp.hlotune")
+    written = parsed(capsys, "apply", PROGRAM, "-o", file, "--db", path)
+    assert (written["sites"], len(written["kernels"])) == (1, 1)
+    assert written["bytes"] == Path(file).stat().st_size
+    assert all(a["wrong"] is None for a in written["accuracy"])
+    assert load_artifact(file).target == written["target"]
+
+
+def test_apply_without_anything_tuned_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    Database(tmp_path / "empty.db").close()
+    file = tmp_path / "mlp.hlotune"
+    arguments = ["apply", PROGRAM, "-o", str(file), "--db", str(tmp_path / "empty.db")]
+    assert run_command(arguments) == 1
+    assert "found none; `tune explain` says why" in capsys.readouterr().err
+    assert not file.exists()

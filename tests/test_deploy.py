@@ -368,4 +368,18 @@ def test_a_program_that_the_oracle_does_not_know_is_held_against_the_default() -
     (same,) = judge.judge(jitted(program), "standard")
     (other,) = judge.judge(lambda x: decomposed(x) * 1.001, "standard")
     assert (same.default_error, same.wrong) == (None, None)
+    assert same.unchecked is not None
+    assert other.wrong is not None
+
+
+def test_what_the_oracle_has_no_time_for_is_held_against_the_default_and_said_to_be() -> None:
+    def slow(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 10**5, lambda _, y: y @ y, x)
+
+    program = load(slow, np.eye(3, dtype=np.float32))
+    judge = Judge.of(program, jitted(program), example_inputs(program), 0.2)
+    (same,) = judge.judge(jitted(program), "standard")
+    (other,) = judge.judge(lambda x: (2 * np.eye(3, dtype=np.float32),), "standard")
+    assert (same.default_error, same.wrong) == (None, None)
+    assert same.unchecked == "the oracle did not get through the program in 0.2 s"
     assert other.wrong is not None

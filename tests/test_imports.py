@@ -9,8 +9,15 @@ import pytest
 
 from tests.tree import ROOMS, ROOT, files, imports, module_name, modules
 
-TOUCH_JAXLIB = {Path("hlo/mlir.py"), Path("hlo/rewrite.py"), Path("measure/xla.py")}
-"""`mlir.py` and `rewrite.py` for MLIR modules, `xla.py` for compiling and running them."""
+TOUCH_JAXLIB = {
+    Path("hlo/hlo_files.py"),
+    Path("hlo/mlir.py"),
+    Path("hlo/rewrite.py"),
+    Path("measure/xla.py"),
+}
+"""`mlir.py` and `rewrite.py` for MLIR modules, `hlo_files.py` for HLO, `xla.py` for compiling and
+running them.
+"""
 
 
 @pytest.mark.parametrize("room", ROOMS)

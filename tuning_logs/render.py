@@ -151,5 +151,5 @@ def _error(report: Report) -> str:
     if error is None:
         return ", not checked against the oracle"
     if default is None:
-        return f", error {error:.2g} relative RMS against the default (the oracle lacks operations)"
+        return f", error {error:.2g} relative RMS against the default (the oracle gave no answer)"
     return f", error {error:.2g} relative RMS against the oracle (default {default:.2g})"

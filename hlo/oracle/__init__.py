@@ -23,5 +23,6 @@ several of them exceeds the values.  It is for kernels; whole programs are bette
 
 from hlotune.hlo.oracle.comparison import Mismatch, Reference, compare, rms_error
 from hlotune.hlo.oracle.evaluation import Oracle, evaluate
+from hlotune.hlo.oracle.request import OutOfTime
 
-__all__ = ["Mismatch", "Oracle", "Reference", "compare", "evaluate", "rms_error"]
+__all__ = ["Mismatch", "Oracle", "OutOfTime", "Reference", "compare", "evaluate", "rms_error"]

@@ -1,7 +1,9 @@
 """Evaluates graphs: whole and in order, or backwards from a box of a result."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from hlotune.hlo.oracle.contraction import convolution, dot_general
 from hlotune.hlo.oracle.indexed import INDEXED
 from hlotune.hlo.oracle.movement import MOVEMENT
 from hlotune.hlo.oracle.regions import regions_to_check
-from hlotune.hlo.oracle.request import Request, Rule, unsupported
+from hlotune.hlo.oracle.request import OutOfTime, Request, Rule, unsupported
 from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
 
 SMALL_ELEMENTS = 4096
@@ -40,11 +42,11 @@ def while_(request: Request) -> tuple[Bounded, ...]:
     state = request.operands()
     known = True
     while True:
-        (more,) = run(condition, state, captured(request, condition))
+        (more,) = run(condition, state, captured(request, condition), request.deadline_s)
         known = known and more.is_exact
         if not more.value:
             return state if known else unknown(state)
-        state = run(body, state, captured(request, body))
+        state = run(body, state, captured(request, body), request.deadline_s)
 
 
 def branch(request: Request) -> tuple[Bounded, ...]:
@@ -54,7 +56,7 @@ def branch(request: Request) -> tuple[Bounded, ...]:
     if request.op.name == "stablehlo.if":
         index = 1 - index
     chosen = regions[index] if 0 <= index < len(regions) else regions[-1]
-    results = run(chosen, (), captured(request, chosen))
+    results = run(chosen, (), captured(request, chosen), request.deadline_s)
     return results if selector.is_exact else unknown(results)
 
 
@@ -95,9 +97,15 @@ def rule(op: Op) -> Rule:
 
 
 def run(
-    graph: Graph, arguments: Sequence[Bounded], outer: Mapping[int, Bounded]
+    graph: Graph,
+    arguments: Sequence[Bounded],
+    outer: Mapping[int, Bounded],
+    deadline_s: float = inf,
 ) -> tuple[Bounded, ...]:
-    """All results of a graph, in order of its operations; values go after their last use."""
+    """All results of a graph, in order of its operations; values go after their last use.
+
+    Raises OutOfTime at the first operation after the deadline, of `time.monotonic()`.
+    """
     held = dict(zip(graph.arguments, arguments, strict=True))
     held |= {here: outer[there] for here, there in graph.captures}
     last = _last_uses(graph)
@@ -106,8 +114,10 @@ def run(
         return held[number][slices(box)]
 
     for position, op in enumerate(graph.ops):
+        if time.monotonic() > deadline_s:
+            raise OutOfTime
         box = whole(graph.types[op.results[0]].shape) if op.results else ()
-        results = rule(op)(Request(graph, op, box, value))
+        results = rule(op)(Request(graph, op, box, value, deadline_s=deadline_s))
         held |= dict(zip(op.results, results, strict=True))
         for v in last.get(position, ()):
             del held[v]
@@ -128,15 +138,19 @@ def _last_uses(graph: Graph) -> dict[int, list[int]]:
     return dead
 
 
-def evaluate(graph: Graph, arguments: Sequence[NDArray[Any]]) -> tuple[Reference, ...]:
+def evaluate(
+    graph: Graph, arguments: Sequence[NDArray[Any]], *, limit_s: float = inf
+) -> tuple[Reference, ...]:
     """All results of a function, whole.
 
     Raises:
         UnsupportedKernel: the graph holds an operation that the oracle does not know.
+        OutOfTime: it would take longer than the limit, give or take one operation.
     """
+    deadline_s = time.monotonic() + limit_s
     with np.errstate(all="ignore"):
         given = [received(a, t.dtype) for a, t in zip(arguments, graph.argument_types, strict=True)]
-        return tuple(reference(r) for r in run(graph, given, {}))
+        return tuple(reference(r) for r in run(graph, given, {}, deadline_s))
 
 
 class Oracle:

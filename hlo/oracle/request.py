@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import Any, cast
 
 from hlotune.hlo.graph import Graph, Op, TensorType
@@ -14,6 +14,10 @@ Values = Callable[[int, Box], Bounded]
 """A box of a value of a graph, by the value's number."""
 
 
+class OutOfTime(Exception):
+    """The oracle was given less time than it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     graph: Graph
@@ -23,6 +27,8 @@ class Request:
     values: Values
     outputs: int = 0
     """The kernel computes convolutions in tiles of so many outputs an axis; 0: tap by tap."""
+    deadline_s: float = inf
+    """Of `time.monotonic()`: regions that it runs raise OutOfTime after it."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,0 +1,91 @@
+"""`tune apply`: the tuned program as a file."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hlotune.cli.bench import blaming, print_accuracy
+from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
+from hlotune.cli.printing import print_json, size
+from hlotune.tuning_logs.location import database_path
+
+if TYPE_CHECKING:
+    from hlotune.deploy.accuracy import Accuracy
+    from hlotune.deploy.apply import TunedFunction
+
+EXAMPLE = "Example: tune apply examples/mlp.py:model -o mlp.hlotune --database tuning.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    file: str
+    bytes: int
+    program: str
+    numerics: str
+    target: str
+    """Fingerprint of the machines that can load it."""
+    sites: int
+    """Replaced by kernels of ours."""
+    kernels: tuple[str, ...]
+    packed_bytes: int
+
+
+def apply(
+    program: Program,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False),
+    ],
+    database: Database = None,
+    numerics: Numerics = "standard",
+    oracle_limit: OracleLimit = None,
+    arg: ArgumentTypes = None,
+    json: Json = False,
+) -> None:
+    """Writes the tuned program, once it is checked, to a file for hlotune.load_artifact."""
+    from hlotune.deploy.apply import apply as applied
+    from hlotune.deploy.artifact import save_artifact
+    from hlotune.deploy.bench import ORACLE_S, checked_whole
+    from hlotune.hlo.program import load
+    from hlotune.schedules.errors import NoRecord
+
+    path = database_path(database)
+    loaded = load(program, argument_types=arg or ())
+    tuned = applied(loaded, database=path, numerics=numerics)
+    if not tuned.replacements:
+        raise NoRecord(
+            f"program {loaded.name}: expected kernels in {path} that are faster than the default "
+            "here, found none; `tune explain` says why"
+        )
+    with blaming(tuned, path):
+        accuracy = checked_whole(tuned, oracle_limit_s=oracle_limit or ORACLE_S)
+    written = described(tuned, output, save_artifact(tuned, output))
+    if json:
+        return print_json({**asdict(written), "accuracy": [a.to_json() for a in accuracy]})
+    return print_written(written, accuracy)
+
+
+def described(tuned: "TunedFunction", output: Path, count_bytes: int) -> Written:
+    return Written(
+        file=str(output),
+        bytes=count_bytes,
+        program=tuned.program.name,
+        numerics=tuned.numerics,
+        target=tuned.target.fingerprint,
+        sites=len(tuned.sites),
+        kernels=tuple(dict.fromkeys(s.kernel.key for s in tuned.sites)),
+        packed_bytes=tuned.packed_bytes,
+    )
+
+
+def print_written(written: Written, accuracy: "Sequence[Accuracy]") -> None:
+    print_accuracy(accuracy)
+    print(
+        f"{written.file}: {size(written.bytes, 'B', 1024)}, {written.program} with "
+        f"{written.sites} sites replaced by {len(written.kernels)} kernels and "
+        f"{size(written.packed_bytes, 'B', 1024)} of packed constants, for machines with the "
+        f"fingerprint {written.target}"
+    )

@@ -1,0 +1,197 @@
+"""`hlotune.jit`: a drop-in for `jax.jit` that runs tuned kernels where the database has them."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from hlotune.deploy.apply import Explanation, TunedFunction, apply
+from hlotune.hlo.program import load
+from hlotune.measure.trial import Numerics
+from hlotune.schedules.errors import ProgramError
+from hlotune.tuning_logs.location import database_path
+
+Numbers = int | Sequence[int] | None
+Names = str | Iterable[str] | None
+Key = tuple[Any, ...]
+"""Static values, structure and types of the others, and JAX's width of numbers."""
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    database: str | Path | None = None,
+    numerics: Numerics = "standard",
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+) -> Any:
+    """A jitted function that runs tuned kernels where the database has them, else XLA's.
+
+    At the first call with arguments of new types the function is traced and its kernels are looked
+    up; later calls with such arguments run what was found then, until `clear_cache()`.  These run
+    as `jax.jit` has them run:
+
+    - a function of which nothing is recorded here, or which hlotune does not take;
+    - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
+      derivatives;
+    - all calls where JAX's first device is not a CPU.
+
+    Args:
+        database: defaults to HLOTUNE_DB, else a file in the user's cache.
+        numerics: records that need a laxer setting are not used.
+        static_argnums: as in `jax.jit`, and so is `static_argnames`.
+        donate_argnums: as in `jax.jit`, and so is `donate_argnames`; a tuned program leaves what
+            is donated to it alone.
+
+    Returns:
+        A `Jitted`; without a function, a decorator that makes one.
+
+    Raises:
+        DatabaseError: at a call, where the database is there and cannot be read.
+    """
+    of_jax: dict[str, Any] = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+    }
+    if function is None:
+        return functools.partial(jit, database=database, numerics=numerics, **of_jax)
+    plain = jax.jit(function, **of_jax)
+    static = _static(function, static_argnums, static_argnames)
+    made = Jitted(function, plain, static, database, numerics)
+    return functools.update_wrapper(made, function)
+
+
+@dataclass(frozen=True)
+class Static:
+    """Arguments that are values of the program, by position and by name."""
+
+    positions: frozenset[int]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The arguments of one call: static ones, and those that the program takes."""
+
+    static: tuple[tuple[int | str, Any], ...]
+    positional: dict[int, Any]
+    named: dict[str, Any]
+
+    def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of what the program takes; nothing but static values stays alive in it."""
+        static = self.static
+
+        def call(positional: dict[int, Any], named: dict[str, Any]) -> Any:
+            values = positional | {p: v for p, v in static if isinstance(p, int)}
+            names = {p: v for p, v in static if isinstance(p, str)}
+            return function(*(values[p] for p in sorted(values)), **names, **named)
+
+        return call
+
+
+@dataclass(eq=False)
+class Jitted:
+    """A function, and what became of it for each kind of arguments that it was called with."""
+
+    function: Callable[..., Any]
+    plain: Any
+    """`jax.jit` of it: `lower`, `trace` and the like are there."""
+    static: Static
+    database: str | Path | None
+    numerics: Numerics
+    _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        split = self._split(arguments, named)
+        tuned = self._tuned(split)
+        if tuned is None:
+            return self.plain(*arguments, **named)
+        return tuned(split.positional, split.named)
+
+    def explain(self, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
+        """What is done with each site of the program for such arguments; none where XLA has it."""
+        tuned = self._tuned(self._split(arguments, named))
+        return () if tuned is None else tuned.explain()
+
+    def clear_cache(self) -> None:
+        """Forgets what was found, so that newer records are seen."""
+        self._known.clear()
+        self.plain.clear_cache()
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """As a method."""
+        return self if owner is None else functools.partial(self, owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("lower", "trace", "eval_shape"):
+            return getattr(self.plain, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _split(self, arguments: Sequence[Any], named: dict[str, Any]) -> Split:
+        count = len(arguments)
+        fixed = {p % count for p in self.static.positions if -count <= p < count}
+        static: list[tuple[int | str, Any]] = [(p, arguments[p]) for p in sorted(fixed)]
+        static += [(n, v) for n, v in sorted(named.items()) if n in self.static.names]
+        return Split(
+            tuple(static),
+            {p: a for p, a in enumerate(arguments) if p not in fixed},
+            {n: v for n, v in named.items() if n not in self.static.names},
+        )
+
+    def _tuned(self, split: Split) -> TunedFunction | None:
+        """What runs in place of `plain`; None where that runs."""
+        leaves, tree = jax.tree.flatten((split.positional, split.named))
+        if jax.default_backend() != "cpu" or any(isinstance(x, jax.core.Tracer) for x in leaves):
+            return None
+        try:
+            types = tuple(_type(x) for x in leaves)
+            wide = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
+            key = (split.static, tree, types, wide)
+            if key not in self._known:
+                self._known[key] = self._found(split, jax.tree.unflatten(tree, types))
+            return self._known[key]
+        except TypeError:  # what is no array, or a static value without a hash: JAX will tell
+            return None
+
+    def _found(self, split: Split, types: Any) -> TunedFunction | None:
+        path = database_path(self.database)
+        if not path.exists():
+            return None
+        try:
+            program = load(split.bound(self.function), *types)
+        except ProgramError:  # not ours to take, or an error in the function: JAX will tell
+            return None
+        tuned = apply(program, database=path, numerics=self.numerics)
+        return tuned if tuned.replacements else None
+
+
+def _type(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Raises TypeError for what is no array."""
+    kind = jax.typeof(leaf)
+    shape, dtype, weak = kind.shape, kind.dtype, kind.weak_type
+    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)  # type: ignore[no-untyped-call]
+
+
+def _static(function: Callable[..., Any], numbers: Numbers, names: Names) -> Static:
+    """Positions and names of static arguments; one gives the other, as `jax.jit` has it."""
+    positions = {numbers} if isinstance(numbers, int) else set(numbers or ())
+    called = {names} if isinstance(names, str) else set(names or ())
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return Static(frozenset(positions), frozenset(called))
+    plain = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    if names is None:
+        called |= {plain[p] for p in positions if -len(plain) <= p < len(plain)}
+    if numbers is None:
+        positions |= {plain.index(n) for n in called if n in plain}
+    return Static(frozenset(positions), frozenset(called))

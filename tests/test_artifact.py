@@ -1,0 +1,183 @@
+"""A tuned program as a file: it runs where it may, and is refused where it may not."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+import hlotune
+from hlotune.deploy.apply import TunedFunction, apply
+from hlotune.deploy.artifact import MANIFEST, load_artifact, save_artifact
+from hlotune.deploy.freeze import freeze
+from hlotune.hlo.program import Program, load
+from hlotune.measure.targets import TARGETS
+from hlotune.schedules.errors import BuildError, HlotuneError, ProgramError, TargetError
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps import Pack
+from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
+from tests.tree import ROOT
+
+X = normal(8, 16)
+PACKED = Schedule("direct", (Pack("contract", "a1", "", "load", ((1, 8), (0, 1), (1, 1)), 8),))
+
+Members = dict[str, bytes]
+
+
+def tuned(program: Program, folder: Path, schedule: Schedule = DIRECT) -> TunedFunction:
+    records = {first_sites(program)["dot0"]: final(schedule)}
+    return apply(program, database=recorded(folder / "a.db", records))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of the two-layer network, its first layer replaced."""
+    folder = tmp_path_factory.mktemp("artifact")
+    path = folder / "mlp.hlotune"
+    save_artifact(tuned(load(mlp, PARAMETERS, X), folder), path)
+    return path
+
+
+CLIENT = """
+import sys, numpy as np, hlotune
+values = dict(np.load(sys.argv[2])); x = values.pop("x")
+run = hlotune.load_artifact(sys.argv[1])
+np.save(sys.argv[3], run({"in": values["in"], "out": values["out"], "bias": values["bias"]}, x)["logits"])
+"""  # noqa: E501
+
+
+def test_another_process_runs_it_without_database_or_source(file: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=X, **PARAMETERS)
+    paths = [str(p) for p in (file, tmp_path / "in.npz", tmp_path / "out.npy")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    client = [sys.executable, "-c", CLIENT, *paths]
+    subprocess.run(client, cwd=tmp_path, env=environment, check=True)
+    want = mlp(PARAMETERS, X)["logits"]
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), want, rtol=1e-5, atol=1e-5)
+
+
+def test_packed_constants_are_in_it(tmp_path: Path) -> None:
+    weights = normal(16, 32)
+    program = load(freeze(lambda w, x: jax.nn.relu(x @ w), weights), X)
+    path = tmp_path / "a.hlotune"
+    size = save_artifact(tuned(program, tmp_path, PACKED), path)
+    read = load_artifact(path)
+    assert size == path.stat().st_size > weights.nbytes
+    assert read.packed_bytes == weights.nbytes
+    np.testing.assert_allclose(read(X), np.maximum(X @ weights, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_equal_programs_make_equal_files(file: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.hlotune"
+    save_artifact(tuned(load(mlp, PARAMETERS, X), tmp_path), again)
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_a_program_of_flat_arrays_stays_one(tmp_path: Path) -> None:
+    text = jax.jit(lambda x, w: x @ w).lower(X, PARAMETERS["in"]).as_text()
+    (tmp_path / "dot.mlir").write_text(text)
+    path = tmp_path / "dot.hlotune"
+    save_artifact(tuned(load(tmp_path / "dot.mlir"), tmp_path), path)
+    (got,) = load_artifact(path)(X, PARAMETERS["in"])
+    np.testing.assert_allclose(got, X @ PARAMETERS["in"], rtol=1e-5, atol=1e-5)
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_containers_that_a_file_cannot_name_are_refused(tmp_path: Path) -> None:
+    program = load(lambda pair: pair.left @ pair.right, Pair(X, PARAMETERS["in"]))
+    with pytest.raises(ProgramError, match="expected arguments in tuples, lists and dicts"):
+        save_artifact(tuned(program, tmp_path), tmp_path / "a.hlotune")
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    one = tuned(load(mlp, PARAMETERS, X), tmp_path)
+    with pytest.raises(ProgramError, match=r"expected to write .* got No such file"):
+        save_artifact(one, tmp_path / "none" / "a.hlotune")
+
+
+def changed(file: Path, folder: Path, change: Callable[[Members], object]) -> Path:
+    """A copy whose members were changed."""
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    path = folder / "changed.hlotune"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def with_manifest(**values: Any) -> Callable[[Members], object]:
+    def change(members: Members) -> None:
+        members[MANIFEST] = json.dumps(json.loads(members[MANIFEST]) | values).encode()
+
+    return change
+
+
+def with_bytes(prefix: str, *, honest: bool) -> Callable[[Members], object]:
+    """Flips a bit of a member; where `honest`, its hash follows."""
+
+    def change(members: Members) -> None:
+        name = next(n for n in members if n.startswith(prefix))
+        members[name] = members[name][:-1] + bytes([members[name][-1] ^ 1])
+        if honest:
+            manifest = json.loads(members[MANIFEST])
+            manifest["sha256"][name] = hashlib.sha256(members[name]).hexdigest()
+            members[MANIFEST] = json.dumps(manifest).encode()
+
+    return change
+
+
+def without(name: str) -> Callable[[Members], object]:
+    return lambda members: members.pop(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (with_manifest(target=TARGETS["aarch64"].fingerprint), TargetError, "got aarch64"),
+        (with_manifest(hlotune_artifact=9), ProgramError, "format 1 or older, got .* 9; upgrade"),
+        (with_manifest(sha256=3), ProgramError, "none or is cut short"),
+        (with_bytes("kernels/", honest=False), ProgramError, "got other bytes in kernels/"),
+        (with_bytes("program", honest=False), ProgramError, "got other bytes in program.mlirbc"),
+        (with_bytes("kernels/", honest=True), BuildError, "expected in .* the machine code"),
+        (without("program.mlirbc"), ProgramError, "none or is cut short"),
+        (without(MANIFEST), ProgramError, "none or is cut short"),
+    ],
+    ids=["machine", "newer", "manifest", "kernel", "program", "key", "lost", "no manifest"],
+)
+def test_what_is_not_as_it_was_written_is_refused(
+    file: Path,
+    tmp_path: Path,
+    change: Callable[[Members], object],
+    error: type[HlotuneError],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        load_artifact(changed(file, tmp_path, change))
+
+
+def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="got No such file or directory; check the path"):
+        load_artifact(tmp_path / "none.hlotune")
+    (tmp_path / "notes.txt").write_text("notes")
+    with pytest.raises(ProgramError, match="which is none or is cut short"):
+        load_artifact(tmp_path / "notes.txt")
+
+
+def test_it_says_what_it_is(file: Path) -> None:
+    read = hlotune.load_artifact(file)
+    assert (read.name, read.numerics, len(read.kernels)) == ("mlp", "standard", 1)
+    assert len(read.target) == 16

@@ -1,0 +1,91 @@
+"""HLO files of XLA are programs like any other."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxlib import _hlo  # type: ignore[attr-defined]
+
+from hlotune.hlo.callable import jitted
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.schedules.errors import ProgramError
+
+RNG = np.random.default_rng(0)
+A, B = (RNG.standard_normal(s).astype(np.float32) for s in ((4, 6), (6, 3)))
+
+
+def layer(a: Any, b: Any) -> Any:
+    return jnp.tanh(a @ b) + 1
+
+
+def hlo_text() -> bytes:
+    return jax.jit(layer).lower(A, B).as_text("hlo").encode()
+
+
+def hlo_proto() -> bytes:
+    module = _hlo.hlo_module_from_text(hlo_text().decode())
+    return bytes(module.as_serialized_hlo_module_proto())
+
+
+def wrapped(data: bytes) -> bytes:
+    """A message whose first field is this one, with fields of other kinds behind it."""
+    length, size = len(data), b""
+    while length > 127:
+        size += bytes([length & 127 | 128])
+        length >>= 7
+    return b"\x0a" + size + bytes([length]) + data + b"\x1a\x01x" + b"\x20\x05" + b"\x2d1234"
+
+
+@pytest.mark.parametrize("name", ["layer.hlo", "dump.txt", "a.pb", "a.hlo.pb", "snapshot.pb"])
+def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> None:
+    data = {
+        "layer.hlo": hlo_text(),
+        "dump.txt": hlo_text(),
+        "a.pb": hlo_proto(),
+        "a.hlo.pb": wrapped(hlo_proto()),
+        "snapshot.pb": wrapped(wrapped(hlo_proto())),
+    }
+    (tmp_path / name).write_bytes(data[name])
+    program = load(tmp_path / name)
+    (got,) = jax.tree.leaves(jitted(program)(A, B))
+    np.testing.assert_allclose(got, layer(A, B), rtol=1e-6)
+    assert {s.kernel.key for s in sites(program)} == {
+        s.kernel.key for s in sites(load(layer, A, B))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.hlo", b"HloModule a\nENTRY e { x = f32[2] sorcery() }", "expected HLO text, .*sorcery"),
+        ("a.pb", b"\x00\xff", "expected a serialized HloModuleProto"),
+        ("a.pb", b"", "expected a serialized HloModuleProto"),
+        ("a.onnx", b"", "an ONNX model, which hlotune does not read yet; export it to StableHLO"),
+        ("a.pt2", b"", "a PyTorch program, which hlotune does not read yet"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(
+    name: str, data: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ProgramError, match=message):
+        load(tmp_path / name)
+
+
+def test_hlo_that_xla_has_optimized_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.hlo").write_text(jax.jit(layer).lower(A, B).compile().as_text() or "")
+    with pytest.raises(ProgramError, match=r"got mhlo\.fusion; give the program as it is before"):
+        load(tmp_path / "a.hlo")
+
+
+def test_a_program_that_calls_python_is_refused() -> None:
+    def noted(x: Any) -> Any:
+        jax.debug.print("{}", x[0])
+        return x @ x.T
+
+    with pytest.raises(ProgramError, match=r"calls back into it .*leave out callbacks"):
+        load(noted, A)

@@ -1,0 +1,177 @@
+"""`hlotune.jit` gives what `jax.jit` gives, by tuned kernels where records say so."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hlotune
+from hlotune.hlo.program import load
+from hlotune.schedules.errors import DatabaseError
+from tests.applied import DIRECT, final, first_sites, normal, recorded
+
+X, W = normal(8, 16), normal(16, 32)
+
+
+def dense(x: Any, w: Any, *, scale: float = 1.0, relu: bool = False) -> Any:
+    """A product that may be clipped."""
+    y = x @ w * scale
+    return jax.nn.relu(y) if relu else y
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In which the kernels of `dense` have records, clipped or not."""
+    programs = [load(lambda x, w, r=relu: dense(x, w, relu=r), X, W) for relu in (False, True)]
+    programs.append(load(lambda x, w, s: dense(x, w, scale=s), X, W, 2.0))
+    found = [first_sites(program)["dot0"] for program in programs]
+    path = tmp_path_factory.mktemp("jit") / "tuning.db"
+    return recorded(path, {site: final(DIRECT) for site in found})
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+def test_a_recorded_kernel_runs_and_gives_what_jax_gives(database: Path) -> None:
+    fast = hlotune.jit(dense, database=database)
+    close(fast(X, W), jax.jit(dense)(X, W))
+    assert fast.explain(X, W)[0].status == "tuned"
+    close(fast(X, w=W, scale=2.0), dense(X, W, scale=2.0))
+    assert fast.explain(X, w=W, scale=2.0)[0].status == "tuned"
+
+
+def counting(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[int]]:
+    """Notes each trace of a function."""
+    traces: list[int] = []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        traces.append(1)
+        return function(*arguments, **named)
+
+    return counted, traces
+
+
+def test_equal_types_are_traced_once_and_new_ones_again(database: Path) -> None:
+    counted, traces = counting(lambda x, w: dense(x, w))
+    fast = hlotune.jit(counted, database=database)
+    fast(X, W)
+    seen = len(traces)
+    fast(2 * X, W)
+    assert len(traces) == seen
+    fast(X[:4], W)
+    assert len(traces) > seen
+
+
+def clipped(x: Any, relu: bool, w: Any) -> Any:
+    assert isinstance(relu, bool)
+    return dense(x, w, relu=relu)
+
+
+@pytest.mark.parametrize(
+    "static", [{"static_argnums": 1}, {"static_argnames": "relu"}, {"static_argnums": (-2,)}]
+)
+def test_static_arguments_are_values_of_the_program(database: Path, static: Any) -> None:
+    fast = hlotune.jit(clipped, database=database, **static)
+    for relu in (True, False):
+        close(fast(X, relu, W), dense(X, W, relu=relu))
+        assert fast.explain(X, relu, W)[0].status == "tuned"
+
+
+def test_static_arguments_may_come_by_name(database: Path) -> None:
+    fast = hlotune.jit(clipped, database=database, static_argnames=("relu",))
+    close(fast(X, relu=True, w=W), dense(X, W, relu=True))
+    assert fast.explain(X, relu=True, w=W)[0].status == "tuned"
+
+
+def test_other_transformations_see_the_function_as_jax_does(database: Path) -> None:
+    fast, plain = hlotune.jit(dense, database=database), jax.jit(dense)
+    fast(X, W)
+
+    def loss(function: Any) -> Any:
+        return lambda w: jnp.sum(function(X, w) ** 2)
+
+    close(jax.grad(loss(fast))(W), jax.grad(loss(plain))(W))
+    stack = np.stack([X, 2 * X])
+    close(jax.vmap(fast, (0, None))(stack, W), jax.vmap(plain, (0, None))(stack, W))
+    close(jax.jit(lambda x: fast(x, W))(X), plain(X, W))
+
+
+def test_without_records_it_is_jax_jit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOTUNE_DB", str(tmp_path / "none.db"))
+    fast = hlotune.jit(dense)
+    np.testing.assert_array_equal(fast(X, W), jax.jit(dense)(X, W))
+    assert fast.explain(X, W) == ()
+    assert not (tmp_path / "none.db").exists()
+    empty = hlotune.jit(dense, database=recorded(tmp_path / "empty.db", {}))
+    np.testing.assert_array_equal(empty(X, W), jax.jit(dense)(X, W))
+
+
+def test_new_records_are_seen_once_the_cache_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    fast = hlotune.jit(dense, database=path)
+    fast(X, W)
+    recorded(path, {first_sites(load(dense, X, W))["dot0"]: final(DIRECT)})
+    assert fast.explain(X, W) == ()
+    fast.clear_cache()
+    assert fast.explain(X, W)[0].status == "tuned"
+
+
+def test_a_database_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("not a database at all\n" * 100)
+    with pytest.raises(DatabaseError, match="file of another kind"):
+        hlotune.jit(dense, database=tmp_path / "notes.db")(X, W)
+
+
+def test_errors_are_those_of_jax(database: Path) -> None:
+    fast = hlotune.jit(dense, database=database)
+    with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):
+        fast(X, X)
+    with pytest.raises(TypeError, match="str"):
+        fast("x", W)
+    unhashable = hlotune.jit(lambda x, n: x, database=database, static_argnums=1)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        unhashable(X, [1])
+    with pytest.raises(AttributeError, match="no attribute 'lowered'"):
+        fast.lowered  # noqa: B018 - the access is the test
+
+
+def test_a_function_that_calls_python_is_left_to_jax(database: Path) -> None:
+    seen: list[float] = []
+
+    def noted(x: Any, w: Any) -> Any:
+        jax.debug.callback(lambda v: seen.append(float(v)), x[0, 0])
+        return x @ w
+
+    close(hlotune.jit(noted, database=database)(X, W), X @ W)
+    jax.effects_barrier()  # type: ignore[no-untyped-call]
+    assert seen == [pytest.approx(float(X[0, 0]))]
+
+
+def test_it_decorates_functions_and_methods_and_keeps_their_names(database: Path) -> None:
+    @hlotune.jit(database=database)  # type: ignore[untyped-decorator]
+    def named(x: Any) -> Any:
+        """Says what it does."""
+        return x @ W
+
+    assert (named.__name__, named.__doc__) == ("named", "Says what it does.")
+    close(named(X), X @ W)
+    assert "stablehlo.dot_general" in named.lower(X).as_text()
+
+    class Layer:
+        @hlotune.jit(database=database, static_argnums=0)  # type: ignore[untyped-decorator]
+        def __call__(self, x: Any) -> Any:
+            return x @ W
+
+    close(Layer()(X), X @ W)
+
+
+def test_where_the_first_device_is_no_cpu_it_is_jax_jit(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert hlotune.jit(dense, database=database).explain(X, W) == ()
