@@ -102,7 +102,7 @@ def test_a_command_line_that_makes_no_sense_gets_one_line(arguments: str, messag
 
 def test_ctrl_c_says_so_however_early_it_comes(tmp_path: Path) -> None:
     factory = tmp_path / "slow.py"
-    factory.write_text("import os\ndef model():\n  os.kill(os.getpid(), 2)\n")
+    factory.write_text("def model():\n  raise KeyboardInterrupt\n")
     done = tune("run", f"{factory}:model", "--budget", "5s", "--db", str(tmp_path / "a.db"))
     assert done.returncode == 130
     assert done.stderr == "tune: interrupted; what was recorded until then stays\n"
