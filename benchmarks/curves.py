@@ -3,7 +3,8 @@
     python -m benchmarks.curves --seeds 5
 
 Annealing on boosted trees against distinct legal configs at random.  Both leave out the heuristic
-and the default compiler, both draw the same first batch, and their batches are measured in turns.
+and the default compiler, and their batches are measured in turns.  The trees start as in a tuning
+run: trained where a trained model comes with the package, else beside a roofline.
 Random search goes on until it has what annealing had at the end, or gives up.
 
 Curves are read from the trials in the database; a race that is complete there is not run again.
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.cases import CASES, forms
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
-from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.shipped import start
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
@@ -145,7 +146,7 @@ class Arena:
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(run, of.task.kernel, trials, batch=batch, state=state)
 
-        model = MODELS[RIVALS[searcher]]()
+        model = start(RIVALS[searcher]).model
         search = blind(of.task, searcher, model, seed)
         yield kernel_tuner(of.task, search, model, self.builder, self.runner, record)
         self.database.finish_run(run, Summary(wall_s=time.monotonic() - start_s))

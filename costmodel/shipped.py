@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hlotune.costmodel.files import Training, header_of
+from hlotune.costmodel.guided import Guided
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.schedules.errors import ModelError
 
@@ -36,17 +37,23 @@ def start(name: str, file: Path | None = None) -> Start:
     """
     model, path = MODELS[name](), file or shipped(name)
     if path is None:
-        return Start(model, name if model.knows else f"{name}, untrained", None)
+        return untrained(name, "")
     try:
         model.load(path)
         seen = header_of(path).training
     except ModelError:
         if file is not None:
             raise
-        return Start(
-            MODELS[name](), f"{name}, untrained: the shipped one is of other features", None
-        )
+        return untrained(name, ": the shipped one is of other features")
     return Start(model, f"{name}, {_trained(seen)}", hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def untrained(name: str, why: str) -> Start:
+    """A model that learns during the run alone; trees have a roofline beside them."""
+    model = MODELS[name]()
+    if name == "trees":
+        return Start(Guided(model), f"{name} beside a roofline, untrained{why}", None)
+    return Start(model, name if model.knows and not why else f"{name}, untrained{why}", None)
 
 
 def _trained(seen: Training | None) -> str:

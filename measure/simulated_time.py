@@ -9,6 +9,7 @@ measurement went into them, and none shall be compared with it.
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+from hlotune.schedules.compute import Stage
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import code_statements
@@ -128,7 +129,7 @@ def held_cycles(s: StageNest, chain: list[Level]) -> float:
 
 def load_cost(nest: LoopNest, s: StageNest, load: Load, unrolled: list[Level]) -> float:
     """Vector loads that one body takes; a gather takes one for each two lanes."""
-    distinct = prod(x.trips for x in unrolled if x.root in load.axes)
+    distinct = prod(x.trips for x in unrolled if x.root in roots(s.stage, load))
     return distinct * max(1, s.lanes // 2) if is_gathered(nest, s, load) else distinct
 
 
@@ -144,9 +145,13 @@ def is_gathered(nest: LoopNest, s: StageNest, load: Load) -> bool:
 
 def transfer_cycles(nest: LoopNest, s: StageNest, chain: list[Level]) -> float:
     """Bytes into each cache, over its bandwidth."""
-    streams = [(x.axes, [lines_bytes(nest, x, v.sizes) for v in chain]) for x in s.stage.loads]
+    walked = [with_digits(s.stage, v.sizes) for v in chain]
+    streams = [
+        (roots(s.stage, x), [lines_bytes(nest, x, sizes) for sizes in walked])
+        for x in s.stage.loads
+    ]
     names = [a.name for a in s.stage.parallel]
-    element = BYTES[nest.compute.tensor(s.stage.stores[0].tensor).dtype]
+    element = BYTES[nest.compute.tensor(s.stage.stores[0].tensor).dtype] * len(s.stage.stores)
     stored = [float(element * prod(v.sizes[a] for a in names)) for v in chain]
     streams.append((tuple(names), stored))
     return sum(
@@ -154,6 +159,18 @@ def transfer_cycles(nest: LoopNest, s: StageNest, chain: list[Level]) -> float:
         / rate
         for size, rate in zip(caches(nest.target), BYTES_A_CYCLE, strict=True)
     )
+
+
+def with_digits(stage: Stage, sizes: dict[str, int]) -> dict[str, int]:
+    """What is walked, also of the digits that index maps use like axes."""
+    spans = {x.name: min(x.extent, ceil(sizes[x.axis] / x.below)) for x in stage.digits}
+    return sizes | spans
+
+
+def roots(stage: Stage, load: Load) -> tuple[str, ...]:
+    """The stage's own axes on which it depends what is loaded."""
+    of_digits = {x.name: x.axis for x in stage.digits}
+    return tuple(dict.fromkeys(of_digits.get(a, a) for a in load.axes))
 
 
 def caches(target: Target) -> tuple[int, int, int]:

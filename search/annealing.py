@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.crossing import crossed
-from hlotune.search.guard import EPSILON, judged
+from hlotune.search.guard import EPSILON, judged, random_share
 from hlotune.search.history import History, Times, row_hash
 from hlotune.search.memory import packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
@@ -52,18 +52,16 @@ class Annealing:
     def propose(self, n: int) -> Configs:
         rng = batch_rng(self._entropy, len(self.history))
         first = self._first[self.history.unseen(self._first)][:n]
-        if not np.isfinite(self.history.best_s):
-            return filled(self._space, self.history, first, n, rng)
-        chosen = n - len(first) - int(np.ceil(self.epsilon * n))
-        best = self._best_met(SHORTLIST * n, rng) if chosen > 0 else first[:0]
-        return filled(
-            self._space, self.history, np.concatenate([first, apart(best, chosen)]), n, rng
-        )
+        chosen = n - len(first) - int(np.ceil(random_share(self.epsilon, self.history) * n))
+        if chosen > 0 and self._model.knows:
+            best = self._best_met(SHORTLIST * n, rng)
+            first = np.concatenate([first, apart(best, chosen)])
+        return filled(self._space, self.history, first, n, rng)
 
     def observe(self, configs: Configs, times_s: Times) -> None:
         new = self.history.unseen(configs)
         configs, times_s = configs[new], times_s[new]
-        if np.isfinite(self.history.best_s):
+        if self._model.knows:
             self.epsilon = judged(self.epsilon, self._score(configs), times_s)
         self.history.add(configs, times_s)
 
@@ -108,6 +106,8 @@ class Annealing:
         values = self._score(configs)
         worst = np.argsort(values, kind="stable")[: int(len(configs) * RESTARTED)]
         best = self.history.best(len(worst))
+        if not len(best):
+            return configs, values
         configs[worst] = best[np.arange(len(worst)) % len(best)]
         values[worst] = self._score(configs[worst])
         return configs, values

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.crossing import crossed
-from hlotune.search.guard import EPSILON, judged
+from hlotune.search.guard import EPSILON, judged, random_share
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
@@ -48,8 +48,8 @@ class Evolution:
     def propose(self, n: int) -> Configs:
         rng = batch_rng(self._entropy, len(self.history))
         first = self._first[self.history.unseen(self._first)][:n]
-        chosen = n - len(first) - int(np.ceil(self.epsilon * n))
-        if chosen > 0 and np.isfinite(self.history.best_s):
+        chosen = n - len(first) - int(np.ceil(random_share(self.epsilon, self.history) * n))
+        if chosen > 0 and self._model.knows:
             best = self._fittest(SHORTLIST * n, rng)
             first = np.concatenate([first, apart(best, chosen)])
         return filled(self._space, self.history, first, n, rng)
@@ -83,7 +83,7 @@ class Evolution:
     def observe(self, configs: Configs, times_s: Times) -> None:
         new = self.history.unseen(configs)
         configs, times_s = configs[new], times_s[new]
-        if np.isfinite(self.history.best_s):
+        if self._model.knows:
             self.epsilon = judged(self.epsilon, self._score(configs), times_s)
         self.history.add(configs, times_s)
 

@@ -3,12 +3,14 @@
 import numpy as np
 
 from hlotune.costmodel.metrics import spearman
-from hlotune.search.history import Times, scores
+from hlotune.search.history import History, Times, scores
 from hlotune.search.picking import Scores
 
 EPSILON = 0.05
 """Share of a batch that is drawn at random while the model ranks better than chance."""
 EPSILON_MOST = 0.5
+OPENING = 0.25
+"""The same of the first batch of a kernel, of which the model has seen nothing yet."""
 FEWEST = 8
 """Trials in a batch that say anything about a ranking."""
 
@@ -24,3 +26,7 @@ def judged(epsilon: float, predicted: Scores, times_s: Times) -> float:
     chance = 1 / np.sqrt(len(times_s) - 1)
     factor = 2.0 if correlation < -chance else 0.5
     return float(np.clip(epsilon * factor, EPSILON, EPSILON_MOST))
+
+
+def random_share(epsilon: float, history: History) -> float:
+    return epsilon if len(history) else max(epsilon, OPENING)

@@ -27,9 +27,9 @@ class Liar(TrueModel):
 
 
 def started(space: ToySpace, model: TrueModel, **sizes: int) -> Annealing:
-    """An annealer that has measured a first batch of eight."""
-    annealing = Annealing(space, model, (space.seed, 1), heuristic_first(space), **sizes)
-    first = annealing.propose(8)
+    """An annealer that has seen eight configs at random."""
+    annealing = Annealing(space, model, (space.seed, 1), no_configs(space), **sizes)
+    first = space.sample(8, np.random.default_rng(space.seed))
     annealing.observe(first, space.times_s(first))
     model.asked = 0
     return annealing
@@ -142,9 +142,23 @@ def test_a_good_model_keeps_the_random_share_small() -> None:
     assert observed_share(annealing, space, 1) == EPSILON
 
 
-def test_before_any_time_is_known_batches_are_random_and_the_model_is_not_asked() -> None:
+def test_a_model_that_knows_something_ranks_the_first_batch() -> None:
     space = ToySpace(MILLION)
     model = TrueModel(space)
+    batch = Annealing(space, model, (0,), no_configs(space)).propose(16)
+    assert model.asked >= 20_000
+    times = space.times_s(batch)
+    by_chance = space.times_s(space.sample(1000, np.random.default_rng(0)))
+    assert np.median(times[:12]) < by_chance.min()
+    assert np.median(times[12:]) > by_chance.min()  # a quarter is drawn at random
+
+
+def test_a_model_that_knows_nothing_is_not_asked() -> None:
+    class Ignorant(TrueModel):
+        knows = False
+
+    space = ToySpace(MILLION)
+    model = Ignorant(space)
     annealing = Annealing(space, model, (0,), heuristic_first(space))
     for _ in range(2):
         batch = annealing.propose(16)

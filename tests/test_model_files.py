@@ -78,9 +78,9 @@ def test_without_a_shipped_model_a_run_starts_from_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    begun = shipped.start("trees")
+    begun = shipped.start("trees-time")
     assert not begun.model.knows
-    assert begun.words == "trees, untrained"
+    assert begun.words == "trees-time, untrained"
     assert begun.digest is None
 
 
