@@ -11,6 +11,7 @@ that sizes times executions give the true volume and ragged ends count for what 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,10 @@ from hlotune.schedules.paths import KINDS, NOT_PACKED, Ints, Path
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES, Target
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 OPERANDS = 3
 """Operands that features tell apart; contractions with more are described by their first."""
-PARALLEL, UNROLL, VECTORIZE = (KINDS.index(k) for k in ("parallel", "unroll", "vectorize"))
+SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
 NONE = -1
 """The axis of a loop that is not there."""
 
@@ -57,6 +58,23 @@ class Levels:
         """`(n,)`: loops of each nest, and the level of its innermost statement."""
         depth: Ints = (self.axis != NONE).sum(axis=0)
         return depth
+
+    @cached_property
+    def inner(self) -> Ints:
+        """`(n,)`: level inside the innermost loop that is not written out."""
+        written: Ints = (self.kind >= UNROLL).sum(axis=0)
+        return self.depth - written
+
+    @cached_property
+    def task(self) -> Ints:
+        """`(n,)`: level inside the loops that run as tasks, which are the outermost."""
+        task: Ints = (self.kind == PARALLEL).sum(axis=0)
+        return task
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the axes, in the order of their numbers."""
+        return tuple(a.name for a in (*self.c.parallel, *self.c.reduce))
 
     @cached_property
     def extents(self) -> Floats:
@@ -113,6 +131,38 @@ class Levels:
         return axis
 
     @cached_property
+    def lane_strides(self) -> tuple[Ints, ...]:
+        """`(n,)` by operand: elements between what neighbouring lanes load, where it lies."""
+        return tuple(
+            np.array([*(abs(self.c.stride(x, a)) for a in self.names), 0])[self.lane_axis]
+            for x in self.c.operands[:OPERANDS]
+        )
+
+    @cached_property
+    def lane_kinds(self) -> tuple[Ints, ...]:
+        """`(n,)` by operand: 0 all lanes load one element, 1 neighbours, 2 others."""
+        return tuple(
+            np.minimum(stride, np.where(self.packs[k] == NOT_PACKED, 2, 1))
+            for k, stride in enumerate(self.lane_strides)
+        )
+
+    @cached_property
+    def window_levels(self) -> tuple[Ints | None, ...]:
+        """`(n,)` by operand: level inside the innermost serial loop that moves its window.
+
+        None where it has none.
+        """
+        serial = (self.kind == SERIAL) & (self.axis != NONE)
+        levels = np.arange(1, len(self.axis) + 1).reshape(-1, 1)
+        result: list[Ints | None] = []
+        for x in self.c.operands[:OPERANDS]:
+            moving = [n for n, a in enumerate(self.names) if a in windows(x)]
+            inside = serial & self.along[moving].any(axis=0)
+            deepest: Ints = np.where(inside, levels, 0).max(axis=0, initial=0)
+            result.append(deepest if moving else None)
+        return tuple(result)
+
+    @cached_property
     def operands(self) -> tuple["Touched", ...]:
         """What is touched of each operand."""
         return tuple(
@@ -121,11 +171,17 @@ class Levels:
         )
 
     @cached_property
+    def sums(self) -> Floats:
+        """`(L + 1, n)`: results that one execution of each level adds to."""
+        sums: Floats = self.sizes[: len(self.c.parallel)].prod(axis=0)
+        return sums
+
+    @cached_property
     def result(self) -> "Touched":
-        """What is touched of the sums."""
-        parallel = len(self.c.parallel)
-        elements = self.sizes[:parallel].prod(axis=0)
-        return Touched(elements * BYTES[self.c.dtype], elements, elements)
+        """What is touched of the results, as the last stage stores them."""
+        store = self.c.out.stores[0]
+        dtype = self.c.compute.tensor(store.tensor).dtype
+        return _touched(self, Load(store.tensor, store.index, dtype), np.zeros(self.count, bool))
 
     @cached_property
     def code(self) -> Floats:
@@ -153,7 +209,7 @@ class Levels:
         """`(L + 1, n)`: bytes of all buffers that one execution of a level touches."""
         return sum((x.bytes for x in self.operands), self.result.bytes)
 
-    def at(self, values: NDArray[np.float32], level: Ints) -> Floats:
+    def at(self, values: Floats, level: Ints) -> Floats:
         """`(n,)`: what stands at one level of each nest."""
         found: Floats = values[level, np.arange(self.count)]
         return found
@@ -167,7 +223,7 @@ class Touched:
     """Of cache lines: a run shorter than a line costs a line."""
     elements: Floats
     run: Floats
-    """Elements that lie together."""
+    """Bytes that lie together."""
 
 
 def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int = 0) -> Levels:
@@ -196,20 +252,26 @@ def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int
     )  # fmt: skip
 
 
+def windows(x: Load) -> frozenset[str]:
+    """Axes that a load reads along through a window: several move one dimension."""
+    return frozenset(a for e in x.index if len(e.terms) > 1 for a, _ in e.terms)
+
+
 def _touched(v: Levels, x: Load, packed: NDArray[np.bool_]) -> Touched:
-    """Dimensions from the fastest on: they lie together as long as those before are whole."""
-    numbers = {a.name: n for n, a in enumerate((*v.c.parallel, *v.c.reduce))}
-    shape, size = v.c.compute.tensor(x.tensor).shape, BYTES[x.dtype]
+    """Dimensions from the fastest on: what a gap of less than a line parts lies together."""
+    tensor, size = v.c.compute.tensor(x.tensor), BYTES[x.dtype]
     elements = np.ones(v.runs.shape, dtype=np.float32)
-    run, together = elements, np.ones(v.runs.shape, dtype=bool)
+    runs, run = elements, elements * size
     for d in range(len(x.index) - 1, -1, -1):
         span = np.ones(v.runs.shape, dtype=np.float32)
         for a, w in x.index[d].terms:
-            span += abs(w) * (v.sizes[numbers[a]] - 1)
-        span = np.minimum(span / x.divisor(d), np.float32(shape[d]))
-        run = np.where(together, run * span, run)
-        together = together & (span >= shape[d])
+            span += abs(w) * (v.sizes[v.names.index(a)] - 1)
+        span = np.minimum(span / x.divisor(d), np.float32(tensor.shape[d]))
+        pitch = np.float32(tensor.strides[d] * size)
+        near = pitch - run < LINE_BYTES
+        run = np.where(near, run + (span - 1) * pitch, run)
+        runs = np.where(near, runs, runs * span)
         elements = elements * span
-    run = np.where(packed, elements, run)
-    lines = elements / run * np.maximum(run * np.float32(size / LINE_BYTES), 1)
-    return Touched(lines * LINE_BYTES, elements, run)
+    run = np.where(packed, elements * size, run)
+    runs = np.where(packed, np.float32(1), runs)
+    return Touched(runs * np.maximum(run, LINE_BYTES), elements, run)

@@ -95,18 +95,23 @@ class Facts:
         return self.level_inside(self.nest.stage(maker.at[0]), maker.at[1])
 
     def operand(self, k: int, level: int) -> Touched:
-        x = self.c.operands[k]
-        spans = self._spans(x, level)
-        elements = prod(spans)
-        run = elements
+        x = self._plain(self.c.operands[k], level)
         if self.packed_at(k) is None:
-            shape = self.c.compute.tensor(x.tensor).shape
-            together = len(spans)
-            while together > 1 and spans[together - 1] >= shape[together - 1]:
-                together -= 1
-            run = prod(spans[together - 1 :])
-        lines = elements / run * max(1, run * BYTES[x.dtype] / LINE)
-        return Touched(lines * LINE, elements, run)
+            return x
+        size = BYTES[self.c.operands[k].dtype]
+        return Touched(max(LINE, x.elements * size), x.elements, x.elements * size)
+
+    def _plain(self, x: Load, level: int) -> Touched:
+        """Where a tensor is touched as it lies: row-major, in runs parted by a line or more."""
+        spans, tensor = self._spans(x, level), self.c.compute.tensor(x.tensor)
+        runs, run = 1.0, float(BYTES[x.dtype])
+        for span, stride in reversed(list(zip(spans, tensor.strides, strict=True))):
+            pitch = stride * BYTES[x.dtype]
+            if pitch - run < LINE:
+                run += (span - 1) * pitch
+            else:
+                runs *= span
+        return Touched(runs * max(LINE, run), prod(spans), run)
 
     def _spans(self, x: Load, level: int) -> list[float]:
         shape = self.c.compute.tensor(x.tensor).shape
@@ -118,13 +123,21 @@ class Facts:
             for d, e in enumerate(x.index)
         ]
 
+    def sums(self, level: int) -> float:
+        return prod(self.size(a.name, level) for a in self.c.parallel)
+
     def result(self, level: int) -> Touched:
-        elements = prod(self.size(a.name, level) for a in self.c.parallel)
-        return Touched(elements * BYTES[self.c.dtype], elements, elements)
+        """Of the stored results, as they lie in memory."""
+        store = self.c.out.stores[0]
+        dtype = self.c.compute.tensor(store.tensor).dtype
+        return self._plain(Load(store.tensor, store.index, dtype), level)
+
+    @property
+    def operands(self) -> int:
+        return min(3, len(self.c.operands))
 
     def buffers(self, level: int) -> list[Touched]:
-        count = min(3, len(self.c.operands))
-        return [*(self.operand(k, level) for k in range(count)), self.result(level)]
+        return [*(self.operand(k, level) for k in range(self.operands)), self.result(level)]
 
     def footprint(self, level: int) -> float:
         return sum(x.bytes for x in self.buffers(level))
@@ -132,6 +145,23 @@ class Facts:
     def unrolled(self, level: int) -> int:
         """Statements written out inside a level."""
         return prod(self.trips(k) for k in self.levels[level:-1] if self.kind(k) == "unroll")
+
+    @cached_property
+    def task(self) -> int:
+        """Level inside the loops that run as tasks."""
+        return sum(x.kind == "parallel" for x in self.loops)
+
+    @cached_property
+    def inner(self) -> int:
+        """Level inside the innermost loop that is not written out."""
+        return sum(x.kind in ("parallel", "serial") for x in self.loops)
+
+    def is_serial(self, k: int) -> bool:
+        return self.kind(k) == "serial"
+
+    def bordered(self, how: str) -> set[str]:
+        """Axes of which some loop is clipped, or peeled."""
+        return {x.root for x in (*self.out.loops, *self.core.loops) if x.border == how}
 
     def kind(self, k: int) -> str:
         return self.loops[k].kind

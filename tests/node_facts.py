@@ -18,7 +18,7 @@ def tree_of(c: Contraction, nest: LoopNest, lanes: int) -> dict[str, Node]:
     nodes["sum"] |= {"is_sum": 1, "parent": len(f.loops)}
     for k in range(len(f.loops)):
         nodes[f"loop{k}"] = _loop(f, k, lanes)
-    for k in range(min(3, len(c.operands))):
+    for k in range(f.operands):
         at = f.packed_at(k)
         if at is not None and at != "load":
             level = at if isinstance(at, int) else 0
@@ -45,7 +45,7 @@ def _footprints(f: Facts, level: int) -> Node:
 
 
 def _named(f: Facts) -> list[str]:
-    return [*(f"operand{k}" for k in range(min(3, len(f.c.operands)))), "result"]
+    return [*(f"operand{k}" for k in range(f.operands)), "result"]
 
 
 def _level(f: Facts, level: int) -> Node:
@@ -76,9 +76,7 @@ def _epilogue(f: Facts) -> Node:
 def _loop(f: Facts, k: int, lanes: int) -> Node:
     loop, times = f.loops[k], f.runs(k + 1) / f.runs(k)
     bordered = {
-        kind: loop.kind == "serial"
-        and any(x.border == kind and x.root == loop.root for x in (*f.out.loops, *f.core.loops))
-        for kind in ("clip", "peel")
+        kind: loop.kind == "serial" and loop.root in f.bordered(kind) for kind in ("clip", "peel")
     }
     node: Node = {
         f"is_{loop.kind}": 1, "parent": k,
@@ -105,7 +103,7 @@ def _loop(f: Facts, k: int, lanes: int) -> Node:
 def _stride(f: Facts, k: int, buffer: int, inside_bytes: float) -> float:
     """Bytes between what two neighbouring iterations begin at."""
     loop = f.loops[k]
-    if buffer == min(3, len(f.c.operands)):
+    if buffer == f.operands:
         along = {a.name for a in f.c.parallel}
         elements = f.c.out_stride(loop.root) if loop.root in along else 0
         return abs(elements) * loop.step * BYTES[f.c.dtype]

@@ -1,0 +1,185 @@
+"""What the parts of a processor have to do for a nest, as arrays over populations.
+
+Each cost is a number of cycles of one core, divided by the cycles that the multiply-adds of all
+cores together would take at their peak: 1 is as long as the whole kernel takes at best.  The rates
+are those of no processor in particular; a model learns what they are worth on the one at hand.
+The reuse of caches follows the idea of AutoTVM's curve features (arXiv:1805.08166), per buffer.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hlotune.schedules.levels import Floats, Levels
+from hlotune.schedules.paths import CALL_LEVEL, NOT_PACKED
+
+UNITS = 2
+"""Multiply-adds, and as many loads, that a core begins in a cycle."""
+LATENCY = 4
+"""Cycles until a sum can be added to."""
+CACHE_SHARE = 0.7
+"""Of a cache, that a nest can count on."""
+BYTES_A_CYCLE = {"l1": 128.0, "l2": 64.0, "l3": 24.0}
+"""That enter each cache from the next larger one, or from memory."""
+LOOP_CYCLES = 0.25
+EXIT_CYCLES = 4.0
+"""Of a loop whose end was not foreseen, now and then."""
+CHECK_CYCLES = 0.5
+COPY_CYCLES = 5.0
+"""Of a vector, or of an element where the source is scattered."""
+TASK_CYCLES = 20.0
+WAKE_CYCLES = 3000.0
+"""Until other threads have begun and told that they are done."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    v: Levels
+
+    @cached_property
+    def peak_cycles(self) -> np.float32:
+        """Of all multiply-adds on all cores: a lower bound."""
+        v = self.v
+        return np.float32(v.flops / (2.0 * v.lanes * UNITS * v.target.threads))
+
+    @cached_property
+    def tasks(self) -> Floats:
+        return self.v.at(self.v.runs, self.v.task)
+
+    @cached_property
+    def balance(self) -> Floats:
+        """Share of the cores' time in which they have tasks."""
+        threads = np.float32(self.v.target.threads)
+        busy: Floats = self.tasks / (np.ceil(self.tasks / threads) * threads)
+        return busy
+
+    def of(self, cycles: Floats) -> Floats:
+        """Cost of cycles that all cores share as evenly as tasks allow."""
+        shared: Floats = cycles / (self.peak_cycles * self.v.target.threads * self.balance)
+        return shared
+
+    @cached_property
+    def accumulators(self) -> Floats:
+        """Vectors of results in registers, in the mean over all tiles."""
+        v = self.v
+        held: Floats = v.at(v.sums, v.held) / (v.lanes * v.lanes_used)
+        return held
+
+    @cached_property
+    def multiply(self) -> Floats:
+        return self.of(self.v.flops / (2.0 * self.v.lanes * UNITS * self.v.lanes_used))
+
+    @cached_property
+    def latency(self) -> Floats:
+        """Where a tile has too few sums to keep the units busy."""
+        return self.multiply * (LATENCY * UNITS / self.accumulators)
+
+    @cached_property
+    def loads(self) -> tuple[Floats, ...]:
+        """By operand: vectors where lanes lie together, else a load an element."""
+        v = self.v
+        runs = v.at(v.runs, v.inner)
+        wide = v.lanes * v.lanes_used
+        return tuple(
+            self.of(runs * v.at(x.elements, v.inner) / (UNITS * np.where(kind == 1, wide, 1)))
+            for x, kind in zip(v.operands, v.lane_kinds, strict=True)
+        )
+
+    @cached_property
+    def results(self) -> Floats:
+        """Sums that enter and leave registers."""
+        v = self.v
+        times = np.where(v.path.handed_over == 1, np.float32(1), np.float32(2))
+        return self.of(v.at(v.runs, v.held) * self.accumulators * times)
+
+    @cached_property
+    def loops(self) -> Floats:
+        return self.of(self.v.at(self.v.runs, self.v.inner) * LOOP_CYCLES)
+
+    @cached_property
+    def exits(self) -> Floats:
+        return self.of(self.v.at(self.v.runs, np.maximum(self.v.inner - 1, 0)) * EXIT_CYCLES)
+
+    @cached_property
+    def checks(self) -> Floats:
+        """Of borders: windows of operands that are read where they lie, a check a row."""
+        v, total = self.v, np.zeros(self.v.count, dtype=np.float32)
+        rows, _ = v.tile
+        for k, level in enumerate(v.window_levels):
+            if level is not None:
+                plain = v.packs[k] == NOT_PACKED
+                total += np.where(plain, v.at(v.runs, level) * rows, np.float32(0))
+        return self.of(total * CHECK_CYCLES)
+
+    def traffic(self, cache: str, size: int) -> list[Floats]:
+        """By buffer, the result last: bytes that enter a cache, over all executions.
+
+        A buffer stays as long as a loop's share of it and all else that an iteration touches fit.
+        """
+        v, room = self.v, np.float32(CACHE_SHARE * size)
+        moved: list[Floats] = []
+        for x in (*v.operands, v.result):
+            fits = np.ones(v.runs.shape, dtype=bool)
+            fits[:-1] = x.bytes[:-1] + v.footprint[1:] <= room
+            level = fits.argmax(axis=0)
+            if x is v.result:
+                level = np.minimum(level, v.held)
+            moved.append(v.at(v.runs, level) * v.at(x.bytes, level))
+        return moved
+
+    @cached_property
+    def moved(self) -> dict[str, list[Floats]]:
+        t = self.v.target
+        sizes = {"l1": t.l1_bytes, "l2": t.l2_bytes, "l3": t.l3_bytes}
+        return {cache: self.traffic(cache, size) for cache, size in sizes.items()}
+
+    def cache(self, name: str) -> Floats:
+        """Of what enters a cache."""
+        entering: Floats = np.sum(self.moved[name], axis=0)
+        return self.of(entering / np.float32(BYTES_A_CYCLE[name]))
+
+    @cached_property
+    def packing(self) -> tuple[Floats, ...]:
+        """By operand: copies, in vectors where the source lies together; once a call on one core.
+
+        What is packed when a program is loaded costs nothing.
+        """
+        v, costs = self.v, []
+        for k, x in enumerate(v.operands):
+            level = np.maximum(v.packs[k], 0)
+            runs = np.where(v.packs[k] >= CALL_LEVEL, v.at(v.runs, level), np.float32(0))
+            wide = np.where(v.lane_strides[k] > 1, np.float32(1), np.float32(v.lanes))
+            cycles = COPY_CYCLES * runs * v.at(x.elements, level) / wide
+            alone = cycles / self.peak_cycles
+            costs.append(np.where(v.packs[k] == CALL_LEVEL, alone, self.of(cycles)))
+        return tuple(costs)
+
+    @cached_property
+    def waking(self) -> Floats:
+        several = np.where(self.tasks > 1, np.float32(WAKE_CYCLES), np.float32(0))
+        return (several + self.tasks * TASK_CYCLES / self.v.target.threads) / self.peak_cycles
+
+    @cached_property
+    def total(self) -> Floats:
+        """Work of the core and of the caches one after the other."""
+        total: Floats = self.core + self.apart
+        return total + self.cache("l1") + self.cache("l2") + self.cache("l3")
+
+    @cached_property
+    def overlapped(self) -> Floats:
+        """The slowest of core and caches, and what runs beside neither."""
+        slowest = [self.core, *(self.cache(name) for name in BYTES_A_CYCLE)]
+        longest: Floats = np.maximum.reduce(slowest)
+        return longest + self.apart
+
+    @cached_property
+    def core(self) -> Floats:
+        loads: Floats = sum(self.loads, np.zeros_like(self.multiply))
+        full: Floats = np.maximum(self.multiply, loads / 2) + self.latency / 2
+        return full + self.results + self.loops + self.exits + self.checks
+
+    @cached_property
+    def apart(self) -> Floats:
+        apart: Floats = sum(self.packing, self.waking)
+        return apart
