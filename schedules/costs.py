@@ -13,6 +13,8 @@ import numpy as np
 
 from hlotune.schedules.levels import Floats, Levels
 from hlotune.schedules.paths import CALL_LEVEL, NOT_PACKED
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.sketch import SHARED_ELEMENTS
 
 UNITS = 2
 """Multiply-adds, and as many loads, that a core begins in a cycle."""
@@ -34,14 +36,31 @@ WAKE_CYCLES = 3000.0
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a kernel asks for, whatever its algorithm, and what a nest does beside its sums."""
+
+    flops: float
+    """Of the sums as the kernel states them."""
+    beside: Floats | float
+    """Operations of all other stages, `(n,)` or for all; not what runs as a program is loaded."""
+
+
+def plain_work(c: Contraction) -> Work:
+    """Of a kernel that is computed as it is stated."""
+    others = (s.flops for s in c.compute.stages if s is not c.core)
+    return Work(2.0 * c.core.points, float(sum(others)))
+
+
+@dataclass(frozen=True)
 class Costs:
     v: Levels
+    work: Work
 
     @cached_property
     def peak_cycles(self) -> np.float32:
-        """Of all multiply-adds on all cores: a lower bound."""
+        """Of all multiply-adds that the kernel asks for, on all cores."""
         v = self.v
-        return np.float32(v.flops / (2.0 * v.lanes * UNITS * v.target.threads))
+        return np.float32(self.work.flops / (2.0 * v.lanes * UNITS * v.target.threads))
 
     @cached_property
     def tasks(self) -> Floats:
@@ -141,9 +160,10 @@ class Costs:
 
     @cached_property
     def packing(self) -> tuple[Floats, ...]:
-        """By operand: copies, in vectors where the source lies together; once a call on one core.
+        """By operand: copies, in vectors where the source lies together.
 
-        What is packed when a program is loaded costs nothing.
+        Once a call, a small operand is copied by one core, a large one by all; what is packed when
+        a program is loaded costs nothing.
         """
         v, costs = self.v, []
         for k, x in enumerate(v.operands):
@@ -151,9 +171,16 @@ class Costs:
             runs = np.where(v.packs[k] >= CALL_LEVEL, v.at(v.runs, level), np.float32(0))
             wide = np.where(v.lane_strides[k] > 1, np.float32(1), np.float32(v.lanes))
             cycles = COPY_CYCLES * runs * v.at(x.elements, level) / wide
-            alone = cycles / self.peak_cycles
-            costs.append(np.where(v.packs[k] == CALL_LEVEL, alone, self.of(cycles)))
+            together = v.c.compute.tensor(v.c.operands[k].tensor).elements >= SHARED_ELEMENTS
+            ahead = cycles / (self.peak_cycles * (v.target.threads if together else 1))
+            costs.append(np.where(v.packs[k] == CALL_LEVEL, ahead, self.of(cycles)))
         return tuple(costs)
+
+    @cached_property
+    def stages(self) -> Floats:
+        """Of the other stages, in vectors."""
+        beside = np.full(self.v.count, self.work.beside, dtype=np.float32)
+        return self.of(beside / (self.v.lanes * UNITS))
 
     @cached_property
     def waking(self) -> Floats:
@@ -177,7 +204,7 @@ class Costs:
     def core(self) -> Floats:
         loads: Floats = sum(self.loads, np.zeros_like(self.multiply))
         full: Floats = np.maximum(self.multiply, loads / 2) + self.latency / 2
-        return full + self.results + self.loops + self.exits + self.checks
+        return full + self.results + self.loops + self.exits + self.checks + self.stages
 
     @cached_property
     def apart(self) -> Floats:

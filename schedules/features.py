@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.costs import Costs
+from hlotune.schedules.costs import Costs, Work, plain_work
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.levels import OPERANDS, Floats, Levels, levels_of
@@ -30,12 +30,12 @@ KERNEL_NAMES = (
     "l3_bytes",
 )  # fmt: skip
 NEST_NAMES = (
-    "rows", "vectors", "register_share", "lanes_used", "ragged", "unrolled", "code",
+    "work", "rows", "vectors", "register_share", "lanes_used", "ragged", "unrolled", "code",
     "tasks", "balance", "task_flops", "tile_flops", "tile_reduction", "innermost_trips",
     "partial_sums", "handed_over", "clipped", "peeled", "prefetch",
     "body_l1", "step_l1", "tile_l1", "tile_l2", "task_l2", "task_l3", "store_run", "store_stride",
     "cost_multiply", "cost_latency", "cost_loads", "cost_results", "cost_loops", "cost_exits",
-    "cost_checks", "cost_l1", "cost_l2", "cost_l3", "cost_packing", "cost_waking",
+    "cost_checks", "cost_stages", "cost_l1", "cost_l2", "cost_l3", "cost_packing", "cost_waking",
     "cost_core", "cost_total", "cost_overlapped",
 )  # fmt: skip
 OPERAND_NAMES = (
@@ -51,10 +51,12 @@ COLUMN = {name: k for k, name in enumerate(NAMES)}
 Columns = dict[str, NDArray[Any] | float]
 
 
-def features_of(c: Contraction, target: Target, lanes: int, path: Path) -> NDArray[np.float32]:
-    """`(n, len(NAMES))` float32, one row a config."""
+def features_of(
+    c: Contraction, target: Target, lanes: int, path: Path, work: Work | None = None
+) -> NDArray[np.float32]:
+    """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path)
-    costs = Costs(v)
+    costs = Costs(v, work or plain_work(c))
     columns = _kernel(v) | _tile(v, costs) | _shape(v, costs) | _memory(v) | _costs(costs)
     for k in range(len(v.operands)):
         columns |= {f"operand{k}_{name}": x for name, x in _operand(v, costs, k).items()}
@@ -92,7 +94,7 @@ def _tile(v: Levels, costs: Costs) -> Columns:
     rows, vectors = v.tile
     code = v.at(v.code, v.inner)
     return {
-        "rows": rows, "vectors": vectors,
+        "work": _log(v.flops / costs.work.flops), "rows": rows, "vectors": vectors,
         "register_share": (rows * vectors + vectors + 1) / v.target.vector_registers,
         "lanes_used": v.lanes_used, "ragged": _log(rows * vectors / costs.accumulators),
         "unrolled": _log(code / (rows * vectors)), "code": _log(code),
@@ -135,7 +137,7 @@ def _memory(v: Levels) -> Columns:
 
 
 def _costs(costs: Costs) -> Columns:
-    plain = ("multiply", "latency", "results", "loops", "exits", "checks", "waking",
+    plain = ("multiply", "latency", "results", "loops", "exits", "checks", "stages", "waking",
              "core", "total", "overlapped")  # fmt: skip
     columns: Columns = {f"cost_{name}": _log(getattr(costs, name)) for name in plain}
     columns |= {f"cost_{cache}": _log(costs.cache(cache)) for cache in ("l1", "l2", "l3")}

@@ -26,6 +26,8 @@ Floats = NDArray[np.floating[Any]]
 OPERANDS = 3
 """Operands that features tell apart; contractions with more are described by their first."""
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
+GAP_BYTES = LINE_BYTES - 0.5
+"""What lies less apart shares lines.  No whole number, so that rounding does not decide."""
 NONE = -1
 """The axis of a loop that is not there."""
 
@@ -265,10 +267,10 @@ def _touched(v: Levels, x: Load, packed: NDArray[np.bool_]) -> Touched:
     for d in range(len(x.index) - 1, -1, -1):
         span = np.ones(v.runs.shape, dtype=np.float32)
         for a, w in x.index[d].terms:
-            span += abs(w) * (v.sizes[v.names.index(a)] - 1)
-        span = np.minimum(span / x.divisor(d), np.float32(tensor.shape[d]))
+            span += np.float32(abs(w) / x.divisor(d)) * (v.sizes[v.names.index(a)] - 1)
+        span = np.minimum(span, np.float32(tensor.shape[d]))
         pitch = np.float32(tensor.strides[d] * size)
-        near = pitch - run < LINE_BYTES
+        near = pitch - run < GAP_BYTES
         run = np.where(near, run + (span - 1) * pitch, run)
         runs = np.where(near, runs, runs * span)
         elements = elements * span

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.compute import Compute, Stage, Store
+from hlotune.schedules.costs import Work
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.features import features_of
@@ -21,7 +22,7 @@ from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest, path_of
-from hlotune.schedules.roles import Contraction
+from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.steps import Prefetch, Preload, Split, Step
@@ -198,7 +199,15 @@ class WinogradSpace:
         return digest(self.path(configs))
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        return features_of(self.contraction, self.target, self.lanes, self.path(configs))
+        path, work = self.path(configs), self.work(configs)
+        return features_of(self.contraction, self.target, self.lanes, path, work)
+
+    def work(self, configs: Configs) -> Work:
+        """The sums of the convolution; beside the products all transforms that a call runs."""
+        stages = {s.name: float(s.flops) for s in self.compute.stages if s.name != PRODUCTS}
+        ahead = self.numbers(configs).when == WHEN.index("load")
+        beside = sum(stages.values()) - np.where(ahead, stages[WEIGHTS], 0.0)
+        return Work(2.0 * contraction(self.original).core.points, beside)
 
     def nodes(self, configs: Configs) -> Nodes:
         path = self.path(configs)

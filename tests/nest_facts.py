@@ -107,7 +107,7 @@ class Facts:
         runs, run = 1.0, float(BYTES[x.dtype])
         for span, stride in reversed(list(zip(spans, tensor.strides, strict=True))):
             pitch = stride * BYTES[x.dtype]
-            if pitch - run < LINE:
+            if pitch - run < LINE - 0.5:
                 run += (span - 1) * pitch
             else:
                 runs *= span
@@ -117,7 +117,7 @@ class Facts:
         shape = self.c.compute.tensor(x.tensor).shape
         return [
             min(
-                (1 + sum(abs(w) * (self.size(a, level) - 1) for a, w in e.terms)) / x.divisor(d),
+                1 + sum(abs(w) * (self.size(a, level) - 1) for a, w in e.terms) / x.divisor(d),
                 shape[d],
             )
             for d, e in enumerate(x.index)

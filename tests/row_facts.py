@@ -54,7 +54,7 @@ def shape(f: Facts, lanes: int) -> Row:
     threads = f.nest.target.threads
     tiles = prod(f.pieces(a.name, f.held) for a in f.c.parallel)
     return {
-        "rows": rows, "vectors": vectors,
+        "work": 0, "rows": rows, "vectors": vectors,
         "register_share": (rows * vectors + vectors + 1) / registers,
         "lanes_used": f.lanes_used(lanes),
         "ragged": log(rows * vectors / accumulators(f, lanes)),
@@ -105,7 +105,9 @@ def costs_of(f: Facts, lanes: int) -> Row:
     cost["packing"] = sum(packing(f, k, lanes, peak, wall) for k in range(f.operands))
     cost["waking"] = (3000 * (tasks > 1) + 20 * tasks / threads) / peak
     core = max(cost["multiply"], cost["loads"] / 2) + cost["latency"] / 2
-    core += cost["results"] + cost["loops"] + cost["exits"] + cost["checks"]
+    others = sum(s.flops for s in f.c.compute.stages if s.name != f.c.core.name)
+    cost["stages"] = others / lanes / 2 / wall
+    core += sum(cost[name] for name in ("results", "loops", "exits", "checks", "stages"))
     caches = [cost["l1"], cost["l2"], cost["l3"]]
     apart = cost["packing"] + cost["waking"]
     return cost | {
@@ -155,7 +157,11 @@ def packing(f: Facts, k: int, lanes: int, peak: float, wall: float) -> float:
     level = at if isinstance(at, int) else 0
     scattered = f.lane_root and abs(f.c.stride(f.c.operands[k], f.lane_root)) > 1
     copies = f.runs(level) * f.operand(k, level).elements / (1 if scattered else lanes)
-    return 5 * copies / (peak if at == "call" else wall)
+    if at != "call":
+        return 5 * copies / wall
+    maker = f.nest.stage(f"{f.c.operands[k].tensor}.packed")
+    together = any(x.kind == "parallel" for x in maker.loops)
+    return 5 * copies / peak / (f.nest.target.threads if together else 1)
 
 
 def operand(f: Facts, k: int, lanes: int) -> Row:

@@ -65,7 +65,8 @@ def binds(space: WinogradSpace, configs: Configs) -> None:
             continue
         one = winograd_path(nest, space.contraction)
         assert digest(one) == digest(path)[k]
-        found = features_of(space.contraction, TARGET, space.lanes, one)[0]
+        work = space.work(configs[k][None])
+        found = features_of(space.contraction, TARGET, space.lanes, one, work)[0]
         pairs = zip(NAMES, found, features[k], strict=True)
         wrong = [name for name, a, b in pairs if abs(a - b) > 1e-5]
         assert not wrong or space.target != TARGET, (wrong, space.schedule(configs[k]).to_json())
