@@ -27,7 +27,14 @@ from hlotune.schedules.moves import moved
 from hlotune.schedules.nest import initial, stored_bytes
 from hlotune.schedules.packing import has_one_load
 from hlotune.schedules.paths import Path, digest
-from hlotune.schedules.populations import Population, legal_of, path_of_population, population
+from hlotune.schedules.populations import (
+    Population,
+    Tables,
+    legal_of,
+    path_of_population,
+    population,
+    tables_of,
+)
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
@@ -68,6 +75,10 @@ class CpuSpace:
     def knobs(self) -> Knobs:
         c = self.contraction
         return knobs_of(c.parallel, c.reduce, c.windowed, self.target.threads)
+
+    @cached_property
+    def tables(self) -> Tables:
+        return tables_of(self)
 
     @property
     def size(self) -> float:

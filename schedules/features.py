@@ -200,9 +200,7 @@ def _apart(v: Levels, k: int, level: NDArray[np.int64]) -> Floats:
     around = np.maximum(level - 1, 0)
     axis = np.where(level > 0, v.axis[around, np.arange(v.count)], -1)
     apart = np.array([*strides, 0], dtype=np.float32)[axis] * BYTES[x.dtype]
-    step = np.zeros(v.count, dtype=np.float32)
-    for n in range(len(strides)):
-        step = np.where(axis == n, v.at(v.steps[n], level), step)
+    step = v.steps[axis, level, np.arange(v.count)]
     packed = v.at(v.operands[k].bytes, level)
     plain = v.packs[k] == NOT_PACKED
     between: Floats = np.log2(1 + np.where(plain | (apart == 0), apart * step, packed))

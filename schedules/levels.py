@@ -92,11 +92,12 @@ class Levels:
     @cached_property
     def steps(self) -> Floats:
         """`(A, L + 1, n)`: elements of an axis that one execution of a level walks at most."""
-        a, loops, n = self.along.shape
-        steps = np.ones((a, loops + 1, n), dtype=np.float32)
-        own = np.where(self.along, self.trips[None], np.float32(1))
-        np.multiply.accumulate(own[:, ::-1], axis=1, out=steps[:, -2::-1])
-        return np.minimum(steps, self.extents.reshape(-1, 1, 1))
+        loops, n = self.axis.shape
+        steps = np.ones((len(self.names), loops + 1, n), dtype=np.float32)
+        for k in range(loops - 1, -1, -1):
+            own = np.where(self.along[:, k], self.trips[k], np.float32(1))
+            np.multiply(steps[:, k + 1], own, out=steps[:, k])
+        return np.minimum(steps, self.extents.reshape(-1, 1, 1), out=steps)
 
     @cached_property
     def pieces(self) -> Floats:
@@ -231,16 +232,18 @@ class Touched:
 def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int = 0) -> Levels:
     """The levels of `n` paths, with room for at least `depth` loops."""
     live = path.trips.T > 1
-    before = np.zeros((len(live) + 1, live.shape[1]), dtype=np.int64)
+    slots, n = live.shape
+    before = np.zeros((slots + 1, n), dtype=np.int64)
     np.cumsum(live, axis=0, out=before[1:])
-    loops, nests = max(depth, int(before[-1].max(initial=0))), np.arange(live.shape[1])
-    slot, nest = np.nonzero(live)
-    place = before[slot, nest], nest
+    loops, nests = max(depth, int(before[-1].max(initial=0))), np.arange(n)
+    found = np.flatnonzero(live)
+    slot, nest = np.divmod(found, max(n, 1))
+    source, place = nest * slots + slot, before.ravel()[found] * n + nest
 
     def moved(values: Ints, fill: int) -> Ints:
-        result = np.full((loops, live.shape[1]), fill, dtype=np.int64)
-        result[place] = values.T[slot, nest]
-        return result
+        result = np.full(loops * n, fill, dtype=np.int64)
+        result[place] = values.ravel()[source]
+        return result.reshape(loops, n)
 
     packs = path.packs.T
     return Levels(

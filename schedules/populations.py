@@ -5,7 +5,6 @@ one.
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,22 +53,69 @@ class Population:
     """`(n,)`: whether some operand is prefetched in fact."""
 
 
+@dataclass(frozen=True)
+class Tables:
+    """What all configs of a space have in common, looked up by sketch, operand or axis."""
+
+    vector: Ints
+    """By sketch: number of the vectorized axis."""
+    chunked: NDArray[np.bool_]
+    packs: Ints
+    """By sketch and operand: position in PACK_LEVELS."""
+    prefetched: NDArray[np.bool_]
+    """By sketch: whether it has panels to ask for."""
+    blocked: Ints
+    """By operand and vectorized axis: dimension of which a pack has blocks, or -1."""
+    free: Ints
+    """By set of packed operands (as bits) and axis: the first and the last position at which none
+    of the other operands is read outside its tensor."""
+
+
+def tables_of(space: "CpuSpace") -> Tables:
+    c, sketches = space.contraction, space.sketches
+    names, tensors = [a.name for a in c.parallel], [x.tensor for x in c.operands]
+    packs = [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in sketches]
+    blocked = [[_blocked(c, t, v) for v in names] for t in tensors]
+    free = [[_free(c, space.target, v, packed) for v in names] for packed in _subsets(tensors)]
+    return Tables(
+        vector=np.array([names.index(s.vector) for s in sketches]),
+        chunked=np.array([s.chunked for s in sketches]),
+        packs=np.array(packs, dtype=np.int64).reshape(len(sketches), len(tensors)),
+        prefetched=np.array([bool(prefetched(c, s)) for s in sketches]),
+        blocked=np.array(blocked, dtype=np.int64).reshape(len(tensors), len(names)),
+        free=np.array(free, dtype=np.int64),
+    )
+
+
+def _blocked(c: Contraction, tensor: str, vector: str) -> int:
+    dimension, block = layout(c, tensor, vector, 2)[0]
+    return dimension if block > 1 else -1
+
+
+def _subsets(tensors: list[str]) -> list[frozenset[str]]:
+    """In the order of the numbers that have a bit for each member."""
+    return [
+        frozenset(t for k, t in enumerate(tensors) if bits >> k & 1)
+        for bits in range(1 << len(tensors))
+    ]
+
+
+def _free(c: Contraction, target: Target, axis: str, packed: frozenset[str]) -> tuple[int, int]:
+    visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
+    return interior(initial(c.compute, target), visible, axis, 1)
+
+
 def population(space: "CpuSpace", configs: Configs) -> Population:
-    c, knobs, positions = space.contraction, space.knobs, configs[:, 1:]
-    names = [a.name for a in c.parallel]
-    tensors = [x.tensor for x in c.operands]
+    t, knobs, positions = space.tables, space.knobs, configs[:, 1:]
     sketch = configs[:, 0].astype(np.int64)
-    levels = np.array(
-        [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in space.sketches],
-        dtype=np.int64,
-    ).reshape(len(space.sketches), len(tensors))
+    packs = t.packs[sketch]
     unroll = knobs.values("unroll", positions)
-    clip, peel = _borders(space, configs, levels[sketch], unroll)
+    clip, peel = _borders(space, configs, packs, unroll)
     return Population(
         sketch=sketch,
-        vector=np.array([names.index(s.vector) for s in space.sketches])[sketch],
-        chunked=np.array([s.chunked for s in space.sketches])[sketch],
-        packs=levels[sketch],
+        vector=t.vector[sketch],
+        chunked=t.chunked[sketch],
+        packs=packs,
         register=knobs.values("register", positions),
         block=knobs.values("block", positions),
         group=knobs.values("group", positions),
@@ -80,8 +126,7 @@ def population(space: "CpuSpace", configs: Configs) -> Population:
         },
         clip=clip,
         peel=peel,
-        prefetch=np.array([bool(prefetched(c, s)) for s in space.sketches])[sketch]
-        & (knobs.values("prefetch", positions)[:, 0] == 1),
+        prefetch=t.prefetched[sketch] & (knobs.values("prefetch", positions)[:, 0] == 1),
     )
 
 
@@ -149,23 +194,20 @@ def sizes(space: "CpuSpace", p: Population) -> Sizes:
 
 def path_of_population(space: "CpuSpace", p: Population) -> Path:
     c, s = space.contraction, sizes(space, p)
-    n, a, r = len(p.sketch), len(c.parallel), len(c.reduce)
+    a, r = len(c.parallel), len(c.reduce)
     take = np.take_along_axis
-    tile_axis, tile_trips, tile_kind = _tile_slots(space, p, s)
+    tile_axis, tile_trips = _tile_slots(space, p, s)
     reduce_order = p.orders["reduce_order"]
     parallel = [p.orders[k] for k in ("task_order", "group_order", "tile_order")]
     axis = [*parallel, *[reduce_order + a] * 3, tile_axis]
     trips = [take(t, o, 1) for t, o in zip(s.trips, parallel, strict=True)]
     trips += [take(t, reduce_order, 1) for t in s.reduce_trips] + [tile_trips]
-    widths = (a, a, a, r, r, r)
-    kinds = (PARALLEL, SERIAL, SERIAL, SERIAL, SERIAL, UNROLL)
-    kind = [np.full((n, w), k) for w, k in zip(widths, kinds, strict=True)] + [tile_kind]
-    chunks_first = (0, 1, 3, 2, 4, 5, 6)
+    kind = [PARALLEL] * a + [SERIAL] * (2 * a + 2 * r) + [UNROLL] * (r + a) + [VECTORIZE]
     slots = np.array([NOT_PACKED, LOAD_LEVEL, CALL_LEVEL, a - 1, 2 * a - 1, 2 * a + r - 1])
     return Path(
-        axis=_arranged(axis, p.chunked, chunks_first),
-        trips=_arranged(trips, p.chunked, chunks_first),
-        kind=_arranged(kind, p.chunked, chunks_first),
+        axis=_arranged(axis, p.chunked),
+        trips=_arranged(trips, p.chunked),
+        kind=np.tile(np.array(kind), (len(p.sketch), 1)),
         held_from=np.where(p.chunked, 3 * a + r, 3 * a),
         split_from=np.where(p.chunked, 2 * a, 3 * a),
         packs=slots[p.packs],
@@ -176,13 +218,16 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
     )
 
 
-def _arranged(parts: list[Ints], chunked: NDArray[np.bool_], order: tuple[int, ...]) -> Ints:
-    whole = np.concatenate(parts, axis=1)
-    cut = np.concatenate([parts[k] for k in order], axis=1)
-    return np.where(chunked[:, None], cut, whole)
+def _arranged(parts: list[Ints], chunked: NDArray[np.bool_]) -> Ints:
+    """Tasks, groups, tiles, chunks, ...; where reductions are cut, chunks stand around tiles."""
+    tasks, groups, tiles, chunks, *inner = parts
+    whole = np.concatenate([tiles, chunks], axis=1)
+    cut = np.concatenate([chunks, tiles], axis=1)
+    middle = np.where(chunked[:, None], cut, whole)
+    return np.concatenate([tasks, groups, middle, *inner], axis=1)
 
 
-def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints, Ints]:
+def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
     """The register tile: rows of the other axes, then vectors and lanes of the vectorized one."""
     a = len(space.contraction.parallel)
     table = np.array([[*(x for x in range(a) if x != v), v, v] for v in range(a)])
@@ -190,21 +235,14 @@ def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints,
     trips = np.take_along_axis(s.inside[2], axis, 1)
     trips[:, -2] = -(-trips[:, -1] // space.lanes)
     trips[:, -1] = np.minimum(trips[:, -1], space.lanes)
-    kind = np.full(axis.shape, UNROLL)
-    kind[:, -1] = VECTORIZE
-    return axis, trips, kind
+    return axis, trips
 
 
 def _panels(space: "CpuSpace", p: Population) -> Ints:
     """Block of each pack: whole vectors where a plain dimension of the operand runs along them."""
-    c = space.contraction
-    result = np.ones(p.packs.shape, dtype=np.int64)
-    names = [a.name for a in c.parallel]
-    wide = np.take_along_axis(p.register, p.vector[:, None], 1)[:, 0] * space.lanes
-    for k, x in enumerate(c.operands):
-        blocked = np.array([max(b for _, b in layout(c, x.tensor, v, 2)) > 1 for v in names])
-        result[:, k] = np.where(blocked[p.vector] & (p.packs[:, k] > 0), wide, 1)
-    return result
+    wide = np.take_along_axis(p.register, p.vector[:, None], 1) * space.lanes
+    blocked = space.tables.blocked.T[p.vector] >= 0
+    return np.where(blocked & (p.packs > 0), wide, 1)
 
 
 def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
@@ -248,45 +286,34 @@ def _ragged_reduce(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
 
 def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     """Copies of the register tile: ragged ends and peeled borders of each axis multiply."""
-    c, counts = space.contraction, 1 + _ragged(space, s)
-    tensors = [x.tensor for x in c.operands]
-    for k, axis in enumerate(c.parallel):
-        for row in np.flatnonzero(p.peel[:, k]):
-            packed = frozenset(t for t, at in zip(tensors, p.packs[row], strict=True) if at)
-            width = int(s.width[row, k])
-            counts[row, k] += _border_tiles(c, space.target, axis.name, width, packed)
+    counts = 1 + _ragged(space, s)
+    if p.peel.any():
+        counts += np.where(p.peel, _border_tiles(space, p, s), 0)
     bodies: Ints = np.prod(counts, axis=1)
     return bodies
 
 
-@lru_cache(maxsize=4096)
-def _border_tiles(
-    c: Contraction, target: Target, axis: str, width: int, packed: frozenset[str]
-) -> int:
-    """Register tiles of an axis at which an operand that is not packed is read outside."""
-    visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
-    low, high = interior(initial(c.compute, target), visible, axis, width)
-    extent = c.core.extents[axis]
-    return sum(not low <= q <= high for q in range(0, extent, width))
+def _border_tiles(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+    """Register tiles of each axis at which an operand that is not packed is read outside."""
+    free = space.tables.free[as_bits(p.packs > 0)]
+    tiles = -(-np.array([a.extent for a in space.contraction.parallel]) // s.width)
+    first = -(-np.maximum(free[:, :, 0], 0) // s.width)
+    last = np.minimum((free[:, :, 1] - s.width + 1) // s.width, tiles - 1)
+    border: Ints = tiles - np.maximum(last - first + 1, 0)
+    return border
 
 
 def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
-    c = space.contraction
     result = np.ones(len(p.sketch), dtype=bool)
     panels = _panels(space, p)
-    for k, x in enumerate(c.operands):
-        size = np.full(len(p.sketch), float(BYTES[x.dtype]))
-        for d, extent in enumerate(_extents(space, p, s, x, k).T):
-            size *= _rounded(c, x, d, extent, panels[:, k], p.vector)
-        level = p.packs[:, k]
-        result &= size <= MOST_PACK_BYTES[level]
+    for k, x in enumerate(space.contraction.operands):
+        extents = _extents(space, p, s, x, k)
+        blocked = space.tables.blocked[k][p.vector][:, None] == np.arange(extents.shape[1])
+        panel = panels[:, k : k + 1]
+        rounded = np.where(blocked, -(-extents // panel) * panel, extents)
+        size = rounded.prod(axis=1, dtype=np.float64) * BYTES[x.dtype]
+        result &= size <= MOST_PACK_BYTES[p.packs[:, k]]
     return result
-
-
-def _rounded(c: Contraction, x: Load, d: int, extent: Ints, panel: Ints, vector: Ints) -> Ints:
-    """Extent of a dimension of a pack, up to whole blocks where it has them."""
-    blocked = np.array([layout(c, x.tensor, a.name, 2)[0] == (d, 2) for a in c.parallel])
-    return np.where(blocked[vector], -(-extent // panel) * panel, extent)
 
 
 def _extents(space: "CpuSpace", p: Population, s: Sizes, x: Load, k: int) -> Ints:
