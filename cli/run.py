@@ -23,7 +23,7 @@ EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning
 
 Searcher = Literal["annealing", "descent", "evolution", "grid", "portfolio", "random"]
 Model = Literal[
-    "trees", "trees-time", "trees-both", "treegru", "mlp", "ensemble", "roofline", "random"
+    "trees", "trees-time", "trees-rank", "treegru", "mlp", "ensemble", "roofline", "random"
 ]  # fmt: skip
 
 INTERRUPTED = 130

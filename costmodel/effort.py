@@ -36,6 +36,7 @@ def held_out(groups: NDArray[np.int32], effort: Effort) -> NDArray[np.bool_]:
 def log_scores(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     """log2 of a score, which is the log of time but for its sign and a constant of the kernel.
 
-    Failures, and what is over 64 times slower than the best, stand at -6.
+    What is over 64 times slower than the best stands at -6, and failures at -7.
     """
-    return np.log2(np.maximum(scores, 2.0**-6)).astype(np.float32)
+    logs = np.log2(np.maximum(scores, 2.0**-6))
+    return np.where(scores > 0, logs, -7).astype(np.float32)

@@ -83,7 +83,7 @@ def _tree_gru(effort: Effort = "batch") -> CostModel:
 
 
 def _ensemble(effort: Effort = "batch") -> CostModel:
-    names = ("trees", "trees-both", "mlp")
+    names = ("trees", "trees-rank", "mlp")
     return Ensemble({name: MODELS[name](effort) for name in names})
 
 
@@ -93,7 +93,7 @@ MODELS: dict[str, Make] = {
     "random": RandomModel,
     "roofline": Roofline,
     "trees": Trees,
+    "trees-rank": lambda effort="batch": Trees(effort, "rank"),
     "trees-time": lambda effort="batch": Trees(effort, "time"),
     "treegru": _tree_gru,
-    "trees-both": lambda effort="batch": Trees(effort, "both"),
 }

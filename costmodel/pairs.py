@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 PARTNERS = 8
 """Drawn for each row."""
-LEVEL = 0.3
+LEVEL = 0.1
 """Weight of the squared error of the level beside the pairs."""
 
 Labels = NDArray[np.float32]

@@ -135,7 +135,7 @@ def test_groups_are_compared_within_themselves_only() -> None:
     groups = np.arange(600, dtype=np.int32) % 2
     features[:, 23] = groups
     scores = (features[:, 0] * np.where(groups == 1, 1.0, 0.01)).astype(np.float32)
-    model = Trees()
+    model = Trees(objective="rank")
     model.fit(features, scores, groups)
     first = groups == 0
     assert spearman(scores[first], model.predict(features)[first]) > 0.8
