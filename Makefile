@@ -15,7 +15,7 @@ MODEL_BUDGET := 5m
 SEEDS := 5
 
 .PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
-  bench-tuner bench-models performance
+  bench-tuner bench-models dataset performance
 
 setup: $(STAMP)
 
@@ -72,6 +72,10 @@ bench-tuner: setup
 bench-models: setup
 	rm -f build/models.db*
 	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
+
+# Goes on where it stopped, in build/dataset.db.
+dataset: setup
+	$(PYTHON) -m benchmarks.dataset --export tuning_logs/trials.jsonl.gz
 
 performance: setup
 	$(PYTHON) -m benchmarks.page

@@ -3,4 +3,5 @@
 `cases.py` has the operators, made of what `operations.py` and `jax_operations.py` have;
 `operators.py`, `curves.py`, `tuner_speed.py`, `models.py` and `peers/` measure, print a table, and
 write it to `build/`; `page.py` puts those tables into `docs/performance.md`.
+`dataset.py` records trials of the kernels in `dataset_kernels.py`, for cost models to learn from.
 """

@@ -26,7 +26,9 @@ RESULTS: dict[Element, np.dtype[np.generic]] = {**TYPES, "int8": np.dtype(np.int
 
 def computed(operation: Operation, weights: ArrayLike, x: ArrayLike) -> jax.Array:
     if isinstance(operation, Product):
-        return jnp.matmul(x, weights, preferred_element_type=RESULTS[operation.element])
+        left = jnp.swapaxes(x, -1, -2) if operation.swapped == "left" else x
+        right = jnp.swapaxes(weights, -1, -2) if operation.swapped == "right" else weights
+        return jnp.matmul(left, right, preferred_element_type=RESULTS[operation.element])
     assert isinstance(operation, Convolution)
     if operation.direction == "forward":
         return _convolved(operation, weights, x)

@@ -38,12 +38,13 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """(..., m, k) by (..., k, n)."""
+    """(..., m, k) by (..., k, n); a swapped side comes with its last two dimensions exchanged."""
 
     m: int
     k: int
     n: int
     batch: Shape = ()
+    swapped: Literal["", "left", "right"] = ""
     element: Element = "f32"
 
     @property
@@ -57,7 +58,9 @@ class Product:
 
     @property
     def shapes(self) -> tuple[Shape, Shape]:
-        return (*self.batch, self.k, self.n), (*self.batch, self.m, self.k)
+        right = (self.n, self.k) if self.swapped == "right" else (self.k, self.n)
+        left = (self.k, self.m) if self.swapped == "left" else (self.m, self.k)
+        return (*self.batch, *right), (*self.batch, *left)
 
     @property
     def flops(self) -> int:
@@ -66,7 +69,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """Of one image of 1 to 3 dimensions, or one of its gradients.
+    """Of images of 1 to 3 dimensions, or one of its gradients.
 
     A transposed convolution puts `stride - 1` zeros between the elements of its image; `padding`
     is that of the convolution which it transposes, as frameworks have it.
@@ -81,6 +84,7 @@ class Convolution:
     dilation: int = 1
     groups: int = 1
     transposed: bool = False
+    batch: int = 1
     channels: Channels = "last"
     direction: Direction = "forward"
     element: Element = "f32"
@@ -136,13 +140,14 @@ class Convolution:
         return last if self.channels == "last" else first, image
 
     def _image(self, size: Shape, channels: int) -> Shape:
-        return (1, *size, channels) if self.channels == "last" else (1, channels, *size)
+        last = self.channels == "last"
+        return (self.batch, *size, channels) if last else (self.batch, channels, *size)
 
     @property
     def flops(self) -> int:
         """The same in all directions: each product of an element and a tap is there once."""
         taps = prod(map(self._real_taps, self.size, self.result_size))
-        return 2 * taps * self.inputs * self.outputs // self.groups
+        return 2 * self.batch * taps * self.inputs * self.outputs // self.groups
 
     def _real_taps(self, size: int, result: int) -> int:
         """Pairs of a place and a tap, along one dimension, that meet an element of the image."""

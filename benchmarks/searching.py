@@ -1,6 +1,6 @@
 """One search over one operator, without the rest of a tuning run: what benchmarks of it share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,8 @@ class Operator:
     task: Task
 
 
-def operator(name: str, target: Target) -> Operator:
+def operator(name: str, target: Target, source: Callable[[str], str] = source) -> Operator:
+    """A case of `cases.py`, or of another file that `source` tells."""
     program = load(source(name))
     places = sites(program)
     (task,), _ = tasks(places, target)

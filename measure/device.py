@@ -14,7 +14,7 @@ from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import Probe
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Apart, Subject, interleaved, sampled
+from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import verify
 from hlotune.measure.wire import from_outcome, to_target
@@ -78,9 +78,14 @@ def _measure(request: Message) -> Message:
         return checked
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     subject = bench.candidate(Built.from_bytes(request.blob))
+    effort = Effort(**header["effort"])
     found = Measurement(
         samples_s=sampled(
-            subject, clock=header["clock"], best_s=header["best_s"], apart=_apart(target)
+            subject,
+            clock=header["clock"],
+            best_s=header["best_s"],
+            effort=effort,
+            apart=_apart(target),
         ),
         clock=header["clock"],
         cache=header["cache"],

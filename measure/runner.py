@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -13,7 +13,7 @@ from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.sharing import alone
-from hlotune.measure.timing import RESOLUTION_S
+from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import (
     CacheMode,
     Candidate,
@@ -55,11 +55,14 @@ class ProcessRunner:
         numerics: Numerics = "standard",
         cache: CacheMode = "model",
         clock: Clock = "kernel",
+        effort: Effort = DEFAULT_EFFORT,
     ) -> None:
+        """`effort` goes into each candidate of `measure`; defaults and finals have their own."""
         self.target = target
         self.numerics = numerics
         self.cache = cache
         self.clock = clock
+        self.effort = effort
         self._channel = Channel(DEVICE_WORKER, DEVICE_ENVIRONMENT)
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._properties: Properties | None = None
@@ -221,6 +224,7 @@ class ProcessRunner:
         extra = {
             "numerics": self.numerics,
             "best_s": self._best_s.get((kernel.key, cache)),
+            "effort": asdict(self.effort),
         }
         reply = self._ask("measure", kernel, cache, extra, built.to_bytes(), timeout_s=limit_s)
         if isinstance(reply, Failure):

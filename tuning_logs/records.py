@@ -6,17 +6,18 @@ came of it.  Units stand in the names.  The states of searchers stay behind: `me
 """
 
 import gzip
+import io
 import json
 import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any, TextIO, cast, get_args
+from typing import IO, Any, TextIO, cast, get_args
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Clock, FailureKind, Numerics
@@ -58,13 +59,14 @@ class Imported:
 def export_records(database: Database, path: str | Path) -> int:
     """Writes all of a database, compressed if the name ends in `.gz`; returns the number of lines.
 
-    The file appears whole or not at all.  Raises DatabaseError where it cannot be written.
+    Equal databases give equal bytes.  The file appears whole or not at all.  Raises DatabaseError
+    where it cannot be written.
     """
     path, lines = Path(path), 0
     part = path.with_name(f".{os.getpid()}.{path.name}")
     with _file_errors(path):
         try:
-            with _opened(part, "wt") as out:
+            with _created(part) as out:
                 for record in records(database):
                     out.write(json.dumps(record, separators=(",", ":")) + "\n")
                     lines += 1
@@ -80,7 +82,7 @@ def import_records(database: Database, path: str | Path) -> Imported:
     Importing twice changes nothing.  Raises DatabaseError where the file cannot be opened.
     """
     taken, added, problems = 0, 0, list[str]()
-    with _file_errors(Path(path)), _opened(Path(path), "rt") as source:
+    with _file_errors(Path(path)), _opened(Path(path)) as source:
         lines = _numbered(source, problems)
         while chunk := list(islice(lines, CHUNK)):
             with database.writing():
@@ -296,10 +298,21 @@ def _numbered(source: Iterable[str], problems: list[str]) -> Iterator[tuple[int,
         problems.append(f"line {number + 1}: the file cannot be read further ({error})")
 
 
-def _opened(path: Path, mode: str) -> TextIO:
+def _opened(path: Path) -> TextIO:
     """Bytes that are no UTF-8 become surrogates, which spoil their own line and no other."""
     opened = gzip.open if path.suffix == ".gz" else open
-    return cast(TextIO, opened(path, mode, encoding="utf-8", errors="surrogateescape"))
+    return cast(TextIO, opened(path, "rt", encoding="utf-8", errors="surrogateescape"))
+
+
+@contextmanager
+def _created(path: Path) -> Iterator[TextIO]:
+    """For writing.  A compressed file has no name and time in it: equal records, equal bytes."""
+    with path.open("wb") as raw, ExitStack() as stack:
+        out: IO[bytes] = raw
+        if path.suffix == ".gz":
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+            out = cast(IO[bytes], stack.enter_context(packed))
+        yield stack.enter_context(io.TextIOWrapper(out, encoding="utf-8", errors="surrogateescape"))
 
 
 @contextmanager

@@ -1,0 +1,134 @@
+"""The dataset is recorded part by part, can be left at any time, and goes on where it stopped."""
+
+import gzip
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from benchmarks.dataset import BATCH, LEAST_BATCH, Part, Recorder, batch_size, gigaflops, table
+from benchmarks.searching import Operator
+from hlotune.measure.timing import Effort, Subject, sampled
+from hlotune.search.tasks import Task
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.records import export_records, import_records
+from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, two
+
+PLAN = Part("random", 10), Part("annealing", 40)
+
+
+def recorder(
+    database: Database, tasks: tuple[Task, ...], device: FakeDevice | None = None
+) -> Recorder:
+    device = device or FakeDevice(tasks)
+    found = Recorder(
+        database, device, device, TARGET, PROPERTIES, plan=PLAN, extended=Part("annealing", 50)
+    )
+    for task in tasks:
+        program = replace(PROGRAM, key=task.label)
+        found._operators[task.label] = Operator(task.label, program, place(task), task)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "dataset.db")
+
+
+def test_each_kernel_gets_its_first_part_before_any_gets_its_second(database: Database) -> None:
+    recorder(database, two()).record(["conv", "dense"])
+    runs = database.query(
+        """select label, json_extract(options, '$.searcher') as searcher, count(*) as trials
+        from trials join runs on runs.id = run join sites on sites.kernel = trials.kernel
+        where schedule not like '%xla%' group by run order by min(recorded)"""
+    )
+    parts = [(row["label"], row["searcher"], row["trials"]) for row in runs]
+    assert parts == [
+        ("conv", "random", 10),
+        ("dense", "random", 10),
+        ("conv", "annealing", 30),
+        ("dense", "annealing", 30),
+    ]
+    assert not database.query("select * from runs where finished is null")
+
+
+@pytest.mark.parametrize("at", [0, 1, 5, 11, 30, 45, 80])
+def test_it_goes_on_where_it_was_interrupted(database: Database, at: int) -> None:
+    tasks = two()
+    with pytest.raises(KeyboardInterrupt):
+        recorder(database, tasks, FakeDevice(tasks, interrupt_at=at)).record(["conv", "dense"])
+    again = recorder(database, tasks)
+    again.record(["conv", "dense"])
+    assert [again.line(name).trials for name in ("conv", "dense")] == [40, 40]
+    twice = database.query("select 1 from trials group by kernel, schedule having count(*) > 1")
+    assert not twice
+
+
+def test_a_deadline_that_is_over_starts_nothing(database: Database) -> None:
+    late = recorder(database, two())
+    late.record(["conv", "dense"], deadline_s=-inf)
+    assert not database.query("select 1 from trials")
+
+
+def test_what_is_complete_is_not_measured_again(database: Database) -> None:
+    recorder(database, two()).record(["conv", "dense"])
+    device = FakeDevice(two())
+    recorder(database, two(), device).record(["conv", "dense"])
+    assert device.requests == 0
+
+
+def test_a_kernel_far_behind_its_default_is_extended(database: Database) -> None:
+    tasks = two()
+    device = FakeDevice(tasks, default_s={"conv": 1e-9, "dense": 1.0})
+    found = recorder(database, tasks, device)
+    found.record(["conv", "dense"])
+    assert [found.line(name).trials for name in ("conv", "dense")] == [50, 40]
+
+
+def test_the_heuristic_is_the_first_of_all(database: Database) -> None:
+    tasks = two()
+    recorder(database, tasks).record(["conv"])
+    first = tasks[0].space.schedule(tasks[0].space.heuristic()).to_json()
+    rows = database.query("select schedule from trials where schedule not like '%xla%'")
+    assert rows[0]["schedule"] == first
+
+
+def test_exported_records_are_the_same_bytes_from_another_database(
+    database: Database, tmp_path: Path
+) -> None:
+    recorder(database, two()).record(["conv", "dense"])
+    once, again = tmp_path / "once.jsonl.gz", tmp_path / "again.jsonl.gz"
+    lines = export_records(database, once)
+    with Database(tmp_path / "other.db") as other:
+        assert import_records(other, once).broken == 0
+        assert export_records(other, again) == lines
+    assert once.read_bytes() == again.read_bytes()
+    with gzip.open(once, "rt") as source:
+        assert all(json.loads(line)["hlotune"] == 1 for line in source)
+
+
+def test_a_batch_takes_about_ten_seconds_at_most() -> None:
+    assert batch_size(100, 0.05) == BATCH
+    assert batch_size(100, 0.5) == 20
+    assert batch_size(100, 60.0) == LEAST_BATCH
+    assert batch_size(3, 0.05) == 3
+
+
+def test_a_first_batch_is_small_as_long_as_nobody_knows_how_long_a_trial_takes() -> None:
+    assert batch_size(100, 0.0) == LEAST_BATCH
+
+
+def test_the_table_says_how_much_there_is(database: Database) -> None:
+    found = recorder(database, two())
+    found.record(["conv"])
+    lines = [found.line(name) for name in ("conv", "dense")]
+    assert table(lines).notes == ["40 trials of 1 kernels in 2 families"]
+    assert gigaflops(lines[1]) == "-"
+    assert gigaflops(replace(lines[0], flops=10**9, best_s=1e-2)) == "100.0"
+
+
+def test_less_effort_takes_fewer_samples() -> None:
+    subject = Subject(lambda: 1e-3, lambda: 0.0)
+    assert len(sampled(subject, effort=Effort(least_samples=2, most_samples=4))) == 4
