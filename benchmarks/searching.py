@@ -54,15 +54,17 @@ def kernel_tuner(
     builder: Builder,
     runner: Runner,
     record: Record = forget,
+    experience: Experience | None = None,
+    group: int = 0,
 ) -> KernelTuner:
-    """A tuner of its own experience, whose finisher is never asked."""
+    """A tuner whose finisher is never asked; of its own experience, unless one is given."""
     return KernelTuner(
         task.kernel,
         task.space,
         searcher=searcher,
         finisher=Descent(task.space, model, (0,), no_configs(task)),
-        experience=Experience(model),
-        group=0,
+        experience=experience or Experience(model),
+        group=group,
         builder=builder,
         runner=runner,
         record=record,

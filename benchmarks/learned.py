@@ -1,0 +1,176 @@
+"""What races say: how near the best ever recorded a search is, and after how many trials."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import mean, median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.results import Table
+
+MILESTONES = (64, 128, 256, 512, 1024, 2000)
+SHOWN = (64, 128, 256, 512)
+NEAR = 0.95
+"""Share of the best speed ever recorded that counts as reached."""
+FIRST = 0.9
+"""The same for the first batch."""
+
+HELD_OUT = (
+    "C2", "C6", "C7", "C9", "gemm_512", "gemm_1024", "gemm_128x768x3072", "gemm_12x128x64x128",
+)  # fmt: skip
+TAUGHT = ("C7", "C8", "C9")
+EARLIER = ("C1", "C2", "C3", "C4", "C5", "C6")
+"""Convolutions whose trials teach the model that is tried on `TAUGHT`."""
+
+Curve = NDArray[np.float64]
+"""Best time after each trial, in seconds; infinite as long as everything failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    searcher: str
+    model: str
+    trials: int
+    cases: tuple[str, ...]
+    is_shipped: bool = False
+    """Whether its model is the trained one of the package."""
+    is_taught: bool = False
+    """Whether its model has seen the trials of `EARLIER`."""
+
+
+CONTESTANTS = {
+    "shipped": Contestant("annealing", "trees", 512, HELD_OUT, is_shipped=True),
+    "scratch": Contestant(
+        "annealing", "trees", 512, tuple(dict.fromkeys((*EARLIER, *HELD_OUT, *TAUGHT)))
+    ),
+    "taught": Contestant("annealing", "trees", 256, TAUGHT, is_taught=True),
+    "random": Contestant("random", "random", 2000, HELD_OUT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    case: str
+    contestant: str
+    seed: int
+
+    @property
+    def trials(self) -> int:
+        return CONTESTANTS[self.contestant].trials
+
+
+def drawn(cases: Sequence[str], seeds: Iterable[int]) -> Iterator[Race]:
+    """Teachers before who learns from them."""
+    for seed in seeds:
+        for contestant, of in CONTESTANTS.items():
+            for case in of.cases:
+                if case in cases:
+                    yield Race(case, contestant, seed)
+
+
+def share(curve: Curve, trials: int, best_s: float) -> float | None:
+    """Of the best speed ever recorded; None where so many trials were not made."""
+    return float(best_s / curve[trials - 1]) if len(curve) >= trials else None
+
+
+def reached(curve: Curve, limit_s: float) -> int | None:
+    """Trials until a time is at most the limit; None where none is."""
+    found = np.flatnonzero(curve <= limit_s)
+    return int(found[0]) + 1 if len(found) else None
+
+
+def table(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Table:
+    pairs = dict.fromkeys((race.case, race.contestant) for race in curves)
+    lines = []
+    for case, contestant in pairs:
+        mine = [c for r, c in curves.items() if (r.case, r.contestant) == (case, contestant)]
+        if any(len(curve) for curve in mine):
+            lines.append(cells(case, contestant, mine, best_s[case]))
+    return Table(
+        name="learning",
+        columns=["case", "search", ">seeds", *(f">{n}" for n in SHOWN), ">to 95 %", ">never"],
+        rows=lines,
+        notes=[
+            "columns of numbers: share of the best speed ever recorded after so many trials, mean "
+            "of the seeds; to 95 %: median of the trials until it has that share of it; never: "
+            "searches that did not get there",
+            *summary(curves, best_s),
+        ],
+    )
+
+
+def cells(case: str, contestant: str, curves: Sequence[Curve], best_s: float) -> list[str]:
+    shares = [[s for c in curves if (s := share(c, n, best_s)) is not None] for n in SHOWN]
+    needs = [reached(c, best_s / NEAR) for c in curves]
+    got = [n for n in needs if n is not None]
+    return [
+        case,
+        contestant,
+        str(len(curves)),
+        *(f"{mean(s):.3f}" if s else "-" for s in shares),
+        f"{median(got):g}" if got else "-",
+        str(len(needs) - len(got)),
+    ]
+
+
+def summary(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[str]:
+    """The figures over all cases, each as soon as there is enough to say it."""
+    lines = []
+    if first := shares_at(64, curves, best_s):
+        near = sum(s >= FIRST for s in first)
+        lines.append(f"first 64 trials within 10 % of the best ever: {near} of {len(first)} cases")
+    if second := shares_at(128, curves, best_s):
+        lines.append(f"shipped model after 128 trials: {mean(second):.3f} of the best ever")
+    if saved := against_random(curves):
+        lines.append(
+            f"to random's best, annealing on the shipped trees needs {median(saved):.3f} of the "
+            f"trials, median of {len(saved)} races"
+        )
+    if saved := against_scratch(curves, best_s):
+        lines.append(
+            f"to 95 % of the best ever, trees taught by C1 to C6 need {median(saved):.3f} of the "
+            f"trials from scratch, median of {len(saved)} races"
+        )
+    return lines
+
+
+def shares_at(
+    trials: int, curves: Mapping[Race, Curve], best_s: Mapping[str, float]
+) -> list[float]:
+    """Of the shipped model, a mean of the seeds for each case."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for race, curve in curves.items():
+        reached_share = share(curve, trials, best_s[race.case])
+        if race.contestant == "shipped" and reached_share is not None:
+            found[race.case].append(reached_share)
+    return [mean(shares) for shares in found.values()]
+
+
+def against_random(curves: Mapping[Race, Curve]) -> list[float]:
+    """Trials of the shipped model over those that random search took for its best.
+
+    Races that did not get so far are left out on random's side, and count as infinite on ours.
+    """
+    found = []
+    for race, curve in curves.items():
+        rival = curves.get(Race(race.case, "random", race.seed), curve[:0])
+        if race.contestant == "shipped" and len(curve) and len(rival) >= race.trials:
+            needed = reached(curve, float(rival[-1]))
+            found.append(needed / len(rival) if needed else inf)
+    return found
+
+
+def against_scratch(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[float]:
+    """Trials that taught trees need to 95 % of the best ever, over those from scratch."""
+    found = []
+    for race, curve in curves.items():
+        rival = curves.get(Race(race.case, "scratch", race.seed), curve[:0])
+        if race.contestant == "taught" and len(curve) and len(rival):
+            limit_s = best_s[race.case] / NEAR
+            ours, theirs = reached(curve, limit_s), reached(rival, limit_s)
+            if theirs is not None:
+                found.append(ours / theirs if ours else inf)
+    return found

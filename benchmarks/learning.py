@@ -1,0 +1,199 @@
+"""What a trained model saves: searches on kernels that it has never seen, by trials.
+
+    python -m benchmarks.learning --seeds 3
+
+Annealing on the trees that ship, on trees that start from nothing, on trees that were taught by the
+trials of other convolutions, and distinct legal configs at random.  All leave out the heuristic and
+the default compiler: what they find, they found themselves.
+
+All searches are brought to one number of trials before any goes on to the next, so that it can be
+left at any time; it goes on where it stopped, from the trials in the database.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from math import inf
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.learned import CONTESTANTS, EARLIER, MILESTONES, Curve, Race, drawn, table
+from benchmarks.results import conditions, publish
+from benchmarks.searching import Operator, blind, kernel_tuner, operator
+from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.shipped import start
+from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.trial import Trial
+from hlotune.schedules.target import Properties, Target
+from hlotune.search.budget import grown
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
+from hlotune.tuning_logs import rows
+from hlotune.tuning_logs.database import Database
+
+LESSONS = 256
+"""Trials of each teacher: the first that a search from nothing made."""
+
+
+def main() -> None:
+    options = parsed()
+    target = host_target()
+    deadline_s = time.monotonic() + options.seconds
+    with ExitStack() as stack:
+        database = stack.enter_context(Database(options.database))
+        builder = stack.enter_context(ProcessBuilder(target))
+        runner = stack.enter_context(ProcessRunner(target))
+        properties = runner.properties()
+        before = conditions(target, properties)
+        track = Track(database, builder, runner, target, properties)
+        races = list(drawn(options.cases, range(options.seeds)))
+        for trials in MILESTONES:
+            for race in races:
+                track.advance(race, min(trials, race.trials), deadline_s)
+        curves = {race: track.curve(race) for race in races}
+        best_s = {case: track.best_s(case) for case in options.cases}
+        found = table(curves, best_s)
+        publish(found, before, [{**asdict(r), "best_s": c.tolist()} for r, c in curves.items()])
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = list(dict.fromkeys(case for c in CONTESTANTS.values() for case in c.cases))
+    parser.add_argument("--cases", nargs="+", choices=names, metavar="CASE", default=names)
+    parser.add_argument("--seeds", type=int, default=3, help="searches of each kind")
+    parser.add_argument("--seconds", type=float, default=inf, help="after which no batch starts")
+    parser.add_argument("--database", type=Path, default=Path("build/learning.db"))
+    options = parser.parse_args()
+    options.database.parent.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+@dataclass
+class Track:
+    """Where races are run and recorded."""
+
+    database: Database
+    builder: Builder
+    runner: Runner
+    target: Target
+    properties: Properties
+    _operators: dict[str, Operator] = field(default_factory=dict)
+
+    def advance(self, race: Race, trials: int, deadline_s: float = inf) -> None:
+        """Goes on until the search has made so many trials, or time is up."""
+        if time.monotonic() >= deadline_s or len(self._trials(race)) >= trials:
+            return
+        of = self._operator(race.case)
+        tuner, done = self._tuner(race, of), len(self._trials(race))
+        while done < trials and time.monotonic() < deadline_s:
+            step = tuner.step(min(grown(done), trials - done))
+            if step is None:
+                break
+            done += len(step.trials)
+            print(f"{race}: {done} trials, best {step.best_s * 1e3:.4g} ms", flush=True)
+
+    def curve(self, race: Race) -> Curve:
+        times = [t.time_s or inf for t in self._trials(race)]
+        return np.minimum.accumulate(np.array(times, np.float64))
+
+    def best_s(self, case: str) -> float:
+        """Of all that is recorded of a kernel under these conditions, the default included."""
+        key = self._operator(case).task.kernel.key
+        found = self.database.query(
+            """select min(time_s) as best_s from trials where kernel = :kernel
+            and target = :target and toolchain = :toolchain and threads = :threads""",
+            {"kernel": key, **self._place},
+        )
+        return float(found[0]["best_s"] or inf)
+
+    def _tuner(self, race: Race, of: Operator) -> KernelTuner:
+        """Where the search stands, with what its model was taught."""
+        kernel, contestant = of.task.kernel, CONTESTANTS[race.contestant]
+        run = self._run(race) or self._started(race, of)
+        name = contestant.model
+        model = start(name).model if contestant.is_shipped else MODELS[name]()
+        experience = Experience(model)
+
+        def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
+            self.database.add(run, kernel, trials, batch=batch, state=state)
+
+        search = blind(of.task, contestant.searcher, model, race.seed)
+        if contestant.is_taught:
+            self._teach(experience, race.seed)
+        tuner = kernel_tuner(of.task, search, model, self.builder, self.runner, record, experience)
+        if checkpoint := self.database.checkpoint(run, kernel.key):
+            tuner.resume(*checkpoint)
+        tuner.know(self._trials(race))
+        experience.learn()
+        return tuner
+
+    def _teach(self, experience: Experience, seed: int) -> None:
+        """Lets a model see the first trials of its teachers.  Raises ValueError without them."""
+        for group, case in enumerate(EARLIER, 1):
+            trials = self._trials(Race(case, "scratch", seed))[:LESSONS]
+            if len(trials) < LESSONS:
+                raise ValueError(
+                    f"expected {LESSONS} trials of {case} to learn from, got {len(trials)}; "
+                    "run it from scratch first"
+                )
+            of = self._operator(case)
+            search = blind(of.task, "random", experience.model, seed)
+            known = kernel_tuner(
+                of.task, search, experience.model, self.builder, self.runner,
+                experience=experience, group=group,
+            )  # fmt: skip
+            known.know(trials)
+
+    @property
+    def _place(self) -> dict[str, object]:
+        return {
+            "target": self.target.fingerprint,
+            "toolchain": toolchain().key,
+            "threads": self.target.threads,
+        }
+
+    def _operator(self, case: str) -> Operator:
+        if case not in self._operators:
+            self._operators[case] = operator(case, self.target)
+        return self._operators[case]
+
+    def _started(self, race: Race, of: Operator) -> str:
+        return self.database.start_run(
+            of.program,
+            self.target,
+            toolchain(),
+            sites=[of.site],
+            properties=self.properties,
+            options=options_of(race),
+            seed=race.seed,
+        )
+
+    def _run(self, race: Race) -> str | None:
+        """The run of this race on this machine, finished or not."""
+        found = self.database.query(
+            """select id from runs where target = :target and toolchain = :toolchain
+            and threads = :threads and options = :options and seed = :seed
+            order by started limit 1""",
+            {"options": rows.dumps(options_of(race)), "seed": race.seed, **self._place},
+        )
+        return str(found[0]["id"]) if found else None
+
+    def _trials(self, race: Race) -> list[Trial]:
+        found = self.database.query(
+            "select * from trials where run = :run order by number", {"run": self._run(race)}
+        )
+        kernel = self.database.kernel(found[0]["kernel"]) if found else None
+        return [rows.trial_of(row, kernel) for row in found] if kernel else []
+
+
+def options_of(race: Race) -> dict[str, object]:
+    """What tells the runs of races apart, but for the seed."""
+    return {"learning": race.contestant, "case": race.case, **asdict(CONTESTANTS[race.contestant])}
+
+
+if __name__ == "__main__":
+    main()

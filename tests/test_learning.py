@@ -1,0 +1,152 @@
+"""Races go on where they stopped, and their figures say what the curves say."""
+
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import learning
+from benchmarks.learned import (
+    CONTESTANTS,
+    EARLIER,
+    HELD_OUT,
+    Race,
+    against_random,
+    against_scratch,
+    drawn,
+    reached,
+    share,
+    summary,
+    table,
+)
+from benchmarks.learning import Track
+from benchmarks.searching import Operator
+from hlotune.tuning_logs.database import Database
+from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, task
+
+TASKS = tuple(task(name, seed) for seed, name in enumerate((*EARLIER, "C7")))
+RACE = Race("C7", "scratch", 0)
+
+
+def track(database: Database, device: FakeDevice | None = None) -> Track:
+    device = device or FakeDevice(TASKS)
+    found = Track(database, device, device, TARGET, PROPERTIES)
+    for one in TASKS:
+        program = replace(PROGRAM, key=one.label)
+        found._operators[one.label] = Operator(one.label, program, place(one), one)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "learning.db")
+
+
+def test_a_race_goes_on_from_what_is_recorded(database: Database) -> None:
+    track(database).advance(RACE, 24)
+    device = FakeDevice(TASKS)
+    track(database, device).advance(RACE, 40)
+    assert device.requests == 16
+    assert len(track(database).curve(RACE)) == 40
+
+
+def test_an_interrupted_race_is_the_same_as_one_that_was_not(
+    database: Database, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        track(database, FakeDevice(TASKS, interrupt_at=37)).advance(RACE, 64)
+    track(database).advance(RACE, 64)
+    with Database(tmp_path / "other.db") as other:
+        track(other).advance(RACE, 64)
+        assert track(database).curve(RACE).tolist() == track(other).curve(RACE).tolist()
+
+
+def test_races_do_not_know_of_each_other(database: Database) -> None:
+    for race in (RACE, replace(RACE, contestant="random"), replace(RACE, seed=1)):
+        track(database).advance(race, 16)
+        assert len(track(database).curve(race)) == 16
+
+
+def test_a_late_race_does_not_start(database: Database) -> None:
+    track(database).advance(RACE, 16, deadline_s=-inf)
+    assert len(track(database).curve(RACE)) == 0
+
+
+def test_who_is_to_be_taught_needs_trials_of_the_teachers(database: Database) -> None:
+    taught = replace(RACE, contestant="taught")
+    with pytest.raises(ValueError, match=r"expected 256 trials of C1 to learn from, got 0"):
+        track(database).advance(taught, 16)
+
+
+def test_teachers_make_the_first_batches_better(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "LESSONS", 32)
+    for case in EARLIER:
+        track(database).advance(Race(case, "scratch", 0), 32)
+    taught = replace(RACE, contestant="taught")
+    track(database).advance(taught, 32)
+    assert len(track(database).curve(taught)) == 32
+
+
+def test_the_best_ever_is_that_of_all_races(database: Database) -> None:
+    found = track(database)
+    for race in (RACE, replace(RACE, seed=1)):
+        found.advance(race, 16)
+    bests = [found.curve(replace(RACE, seed=seed))[-1] for seed in (0, 1)]
+    assert found.best_s("C7") == min(bests)
+
+
+def test_teachers_race_before_who_learns_from_them() -> None:
+    names = [r.contestant for r in drawn(("C1", "C7"), [0])]
+    assert names.index("scratch") < names.index("taught")
+    assert len(HELD_OUT) == 8 and set(HELD_OUT) <= set(CONTESTANTS["shipped"].cases)
+
+
+CURVE = np.array([4.0, 2.0, 2.0, 1.0])
+
+
+def test_shares_are_of_the_best_speed() -> None:
+    assert share(CURVE, 2, best_s=1.0) == 0.5
+    assert share(CURVE, 5, best_s=1.0) is None
+
+
+def test_a_time_is_reached_after_so_many_trials() -> None:
+    assert reached(CURVE, 2.0) == 2
+    assert reached(CURVE, 0.5) is None
+
+
+def falling(*times: float) -> np.ndarray:
+    return np.array(times)
+
+
+def test_trials_saved_are_counted_against_random_search() -> None:
+    rival = np.full(2000, 3.0)
+    rival[1000:] = 2.0
+    curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): rival}
+    assert against_random(curves) == [2 / 2000]
+    curves[Race("C2", "random", 0)] = np.full(2000, 0.5)
+    assert against_random(curves) == [inf]
+
+
+def test_lessons_are_counted_against_a_search_from_nothing() -> None:
+    slow = falling(4.0, 4.0, 3.0, 2.0, 1.5, 1.02)
+    curves = {Race("C7", "taught", 0): CURVE, Race("C7", "scratch", 0): slow}
+    assert against_scratch(curves, {"C7": 1.0}) == [4 / 6]
+
+
+def test_the_table_has_a_line_for_each_search_and_says_the_figures() -> None:
+    curve = np.concatenate([np.full(63, 2.0), np.full(65, 1.0)])
+    curves = {Race("C2", "shipped", seed): curve for seed in (0, 1)}
+    curves[Race("C2", "scratch", 0)] = np.full(64, 2.0)
+    found = table(curves, {"C2": 1.0})
+    assert found.rows == [
+        ["C2", "shipped", "2", "1.000", "1.000", "-", "-", "64", "0"],
+        ["C2", "scratch", "1", "0.500", "-", "-", "-", "-", "1"],
+    ]
+    assert summary(curves, {"C2": 1.0}) == [
+        "first 64 trials within 10 % of the best ever: 1 of 1 cases",
+        "shipped model after 128 trials: 1.000 of the best ever",
+    ]

@@ -1,0 +1,65 @@
+"""The file of trials that stands in `tuning_logs/`: what models are trained on can be read."""
+
+import gzip
+import json
+from collections import Counter
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.dataset_kernels import KERNELS, source
+from benchmarks.searching import operator
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.targets import TARGETS
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.records import import_records
+from tests.tree import ROOT
+
+PATH = ROOT / "tuning_logs" / "trials.jsonl.gz"
+MOST_BYTES = 30 << 20
+
+
+@cache
+def trials() -> list[dict[str, Any]]:
+    with gzip.open(PATH, "rt", encoding="utf-8") as lines:
+        return [record for line in lines if (record := json.loads(line))["record"] == "trial"]
+
+
+def schedule(trial: dict[str, Any]) -> Schedule:
+    return Schedule.from_json(json.dumps(trial["schedule"]))
+
+
+def kernel(trial: dict[str, Any]) -> Kernel:
+    return Kernel(trial["kernel"]["text"])
+
+
+def test_it_is_no_larger_than_thirty_megabytes() -> None:
+    assert PATH.stat().st_size <= MOST_BYTES
+
+
+def test_it_has_many_trials_of_every_kernel_of_the_dataset_and_of_no_other() -> None:
+    keys = {operator(n, TARGETS["znver4"], source).task.kernel.key for n in KERNELS}
+    found = Counter(kernel(t).key for t in trials() if t["schedule"] != DEFAULT_JSON)
+    assert found.keys() == keys
+    assert min(found.values()) >= LEAST
+
+
+DEFAULT_JSON = json.loads(DEFAULT.to_json())
+LEAST = 64
+
+
+def test_its_schedules_parse_and_differ_within_a_kernel() -> None:
+    assert all(schedule(t).algorithm for t in trials()[::50])
+    pairs = Counter((t["kernel"]["text"], json.dumps(t["schedule"])) for t in trials())
+    assert max(pairs.values()) == 1
+
+
+def test_it_can_be_imported(tmp_path: Path) -> None:
+    part = tmp_path / "part.jsonl"
+    with gzip.open(PATH, "rt", encoding="utf-8") as lines:
+        part.write_text("".join(islice(lines, 400)), encoding="utf-8")
+    with Database(tmp_path / "tuning.db") as database:
+        found = import_records(database, part)
+    assert (found.records, found.broken) == (400, 0)
