@@ -15,7 +15,7 @@ MODEL_BUDGET := 5m
 SEEDS := 5
 
 .PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
-  bench-tuner bench-models dataset performance
+  bench-tuner bench-models dataset curves performance
 
 setup: $(STAMP)
 
@@ -76,6 +76,10 @@ bench-models: setup
 # Goes on where it stopped, in build/dataset.db.
 dataset: setup
 	$(PYTHON) -m benchmarks.dataset --export tuning_logs/trials.jsonl.gz
+
+# Goes on where it stopped, in build/learning.db.
+curves: setup
+	$(PYTHON) -m benchmarks.learning --seeds 3
 
 performance: setup
 	$(PYTHON) -m benchmarks.page

@@ -4,4 +4,5 @@
 `operators.py`, `curves.py`, `tuner_speed.py`, `models.py` and `peers/` measure, print a table, and
 write it to `build/`; `page.py` puts those tables into `docs/performance.md`.
 `dataset.py` records trials of the kernels in `dataset_kernels.py`, for cost models to learn from.
+`learning.py` shows what searches save by that.
 """
