@@ -79,11 +79,12 @@ def print_result(result: "BenchResult") -> None:
 
     default, tuned = time_text(median(result.default_s)), time_text(median(result.tuned_s))
     ratio = result.speedup
+    gain = ratio_text(ratio.median, ratio.low, ratio.high)
     replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
     print(
         f"{result.program}: default {default}, tuned {tuned} a call, {len(replaced)} sites "
         f"replaced by {len(set(replaced))} kernels\n"
-        f"speedup: {ratio_text(ratio.median, ratio.low, ratio.high)}, "
+        f"speedup: {gain if replaced else 'none, the default runs on both sides'}, "
         f"{len(result.default_s)} pairs of {result.calls_per_sample} calls"
     )
     print()

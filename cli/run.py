@@ -29,54 +29,55 @@ Model = Literal[
 INTERRUPTED = 130
 
 
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        metavar="TIME",
+        parser=seconds,
+        help="Time for all kernels together, as in 90s, 5m, 1h.  [default: 5m]",
+        show_default=False,
+    ),
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(min=1, help="Trials for each kernel, in place of a budget.", show_default=False),
+]
+ModelFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A model of `tune model train`, in place of the one that comes with hlotune.",
+        show_default=False,
+    ),
+]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FINGERPRINT",
+        help="Refuse to run unless this machine has that fingerprint (tune targets).",
+        show_default=False,
+    ),
+]
+
+
 def run(
     program: Program,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="TIME",
-            parser=seconds,
-            help="Time for all kernels together, as in 90s, 5m, 1h.  [default: 5m]",
-            show_default=False,
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Trials for each kernel, in place of a budget.", show_default=False
-        ),
-    ] = None,
+    budget: Budget = None,
+    trials: Trials = None,
     database: Database = None,
     searcher: Annotated[Searcher, typer.Option(help="How candidates are chosen.")] = "annealing",
     model: Annotated[Model, typer.Option(help="What ranks candidates before they run.")] = "trees",
-    model_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A model of `tune model train`, in place of the one that comes with hlotune.",
-            show_default=False,
-        ),
-    ] = None,
+    model_file: ModelFile = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
     numerics: Numerics = "standard",
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FINGERPRINT",
-            help="Refuse to run unless this machine has that fingerprint (tune targets).",
-            show_default=False,
-        ),
-    ] = None,
+    target: Fingerprint = None,
     arg: ArgumentTypes = None,
     json: Json = False,
 ) -> None:
     """Searches for faster schedules and records every trial."""
     if budget is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
-    if target is not None:
-        from hlotune.measure.targets import require_host
-
-        require_host(target)
+    require_target(target)
     from hlotune.hlo.program import load
 
     path = database_path(database)
@@ -84,7 +85,7 @@ def run(
     # After loading: what is wrong with a program shall not wait for xgboost and torch.
     from hlotune.cli.progress import watching
     from hlotune.cli.report import print_report
-    from hlotune.search.tune import DEFAULT_BUDGET_S, tune
+    from hlotune.search.tune import tune
 
     with watching(quiet=json) as progress:
         result = tune(
@@ -100,6 +101,20 @@ def run(
             progress=progress,
         )
     print_report(path, result.run, json=json)
+    end(result, budget)
+
+
+def require_target(fingerprint: str | None) -> None:
+    if fingerprint is not None:
+        from hlotune.measure.targets import require_host
+
+        require_host(fingerprint)
+
+
+def end(result: "TuneResult", budget_s: float | None) -> None:
+    """After the report: what a caller has to know besides it, as an exit code and a line."""
+    from hlotune.search.tune import DEFAULT_BUDGET_S
+
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:
@@ -107,7 +122,13 @@ def run(
     if result.needed_s is not None:
         raise NoRecord(
             f"program {result.program_name}: expected time for a batch of trials, found none in "
-            f"the budget of {budget or DEFAULT_BUDGET_S:g} s; give --budget {result.needed_s}s"
+            f"the budget of {budget_s or DEFAULT_BUDGET_S:g} s; give --budget {result.needed_s}s"
+        )
+    if not result.kernels:
+        why = "; ".join(reason for _, reason in result.skipped)
+        raise NoRecord(
+            f"program {result.program_name}: expected kernels to tune, found none"
+            f"{f' ({why})' if why else ''}; XLA keeps all of it"
         )
 
 

@@ -1,26 +1,27 @@
 """Tuning a whole program: `hlotune.tune`."""
 
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.program import Program
-from hlotune.hlo.sites import sites
+from hlotune.hlo.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Numerics
-from hlotune.schedules.target import Target
+from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import WHOLE_SHARE, Limits, seconds
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
-from hlotune.search.searcher import SEARCHERS
+from hlotune.search.searcher import SEARCHERS, Make
 from hlotune.search.session import Session
-from hlotune.search.tasks import tasks
+from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
 from hlotune.search.whole import compare_whole
 from hlotune.tuning_logs.database import Database, conditions
@@ -72,59 +73,107 @@ def tune(
         DatabaseError: the database cannot be opened, read or written.
     """
     start_s = time.monotonic()
-    limits = limits_of(budget, budget_s, trials)
-    make = named(SEARCHERS, searcher, "searcher")
     named(MODELS, model, "model")
-    begun = start(model, Path(model_file) if model_file else None)
-    experience = Experience(begun.model)
+    choices = Choices(
+        limits=limits_of(budget, budget_s, trials),
+        searcher=searcher,
+        make=named(SEARCHERS, searcher, "searcher"),
+        model=model,
+        begun=start(model, Path(model_file) if model_file else None),
+        seed=seed,
+        numerics=numerics,
+    )
     target = target or host_target()
+    with opened(database) as records:
+        return searched(program, records, choices, target, progress or silent, start_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a caller of `tune` chose, by name and as what it stands for."""
+
+    limits: Limits
+    searcher: str
+    make: Make
+    model: str
+    begun: Start
+    seed: int
+    numerics: Numerics
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Runs are continued where these are equal."""
+        return {
+            "searcher": self.searcher,
+            "model": self.model,
+            "model_digest": self.begun.digest,
+            "trials": self.limits.trials,
+            "budget_s": self.limits.seconds,
+        }
+
+
+def opened(database: Database | str | Path) -> AbstractContextManager[Database]:
+    """A database of the caller's stays open."""
+    return nullcontext(database) if isinstance(database, Database) else Database(database)
+
+
+def searched(
+    program: Program,
+    records: Database,
+    choices: Choices,
+    target: Target,
+    progress: Progress,
+    start_s: float,
+) -> TuneResult:
+    """One run, with worker processes of its own."""
     places = sites(program)
-    found, skipped = tasks(places, target, numerics)
-    keys = {t.kernel.key for t in found}
-    tools = toolchain()
-    options = {
-        "searcher": searcher,
-        "model": model,
-        "model_digest": begun.digest,
-        "trials": trials,
-        "budget_s": limits.seconds,
-    }
-    with ExitStack() as stack:
-        if not isinstance(database, Database):
-            database = stack.enter_context(Database(database))
-        builder = stack.enter_context(ProcessBuilder(target))
-        runner = stack.enter_context(ProcessRunner(target, numerics))
-        properties = runner.properties()
-        run = database.start_run(
-            program,
-            target,
-            tools,
-            sites=[s for s in places if s.kernel.key in keys],
-            properties=properties,
-            numerics=numerics,
-            options=options,
-            seed=seed,
-        )
+    found, skipped = tasks(places, target, choices.numerics)
+    numerics, limit_s = choices.numerics, choices.limits.seconds or DEFAULT_BUDGET_S
+    with ProcessBuilder(target) as builder, ProcessRunner(target, numerics) as runner:
+        run = begun_run(program, records, choices, target, runner.properties(), places, found)
         session = Session(
-            database=database,
+            database=records,
             run=run,
-            under=conditions(target, tools),
-            properties=database.properties(target) or properties,
+            under=conditions(target, toolchain()),
+            properties=records.properties(target) or runner.properties(),
             builder=builder,
             runner=runner,
-            experience=experience,
-            make=make,
-            seed=seed,
+            experience=Experience(choices.begun.model),
+            make=choices.make,
+            seed=choices.seed,
             numerics=numerics,
-            progress=progress or silent,
+            progress=progress,
             start_s=start_s,
-            model_words=begun.words,
+            model_words=choices.begun.words,
         )
-        result = session.tuned(program.name, found, skipped, limits)
-        records, limit_s = database, WHOLE_SHARE * (limits.seconds or DEFAULT_BUDGET_S)
+        result = session.tuned(program.name, found, skipped, choices.limits)
         return session.finished(
-            result, lambda: compare_whole(program, records, numerics, target, limit_s)
+            result,
+            lambda: compare_whole(program, records, numerics, target, WHOLE_SHARE * limit_s),
         )
+
+
+def begun_run(
+    program: Program,
+    records: Database,
+    choices: Choices,
+    target: Target,
+    properties: Properties,
+    places: Sequence[Site],
+    found: Sequence[Task],
+) -> str:
+    """Records what is going to be tuned; returns the id of the run."""
+    keys = {t.kernel.key for t in found}
+    return records.start_run(
+        program,
+        target,
+        toolchain(),
+        sites=[s for s in places if s.kernel.key in keys],
+        properties=properties,
+        numerics=choices.numerics,
+        options=choices.options,
+        seed=choices.seed,
+    )
 
 
 def limits_of(budget: str | float | None, budget_s: float | None, trials: int | None) -> Limits:

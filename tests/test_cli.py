@@ -148,6 +148,15 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "file of another kind" in refused("db", "ls", "--database", str(tmp_path / "notes.db"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the devices are Linux's")
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [("/dev/full", "the disk is full"), ("/dev/null", "the system does not read or write it")],
+)
+def test_a_disk_that_takes_nothing_is_told_in_words(device: str, reason: str) -> None:
+    assert reason in refused("run", "examples/mlp.py:model", "--trials", "1", "--db", device)
+
+
 def test_a_traceback_appears_when_debugging() -> None:
     done = tune("run", "missing.py:model", HLOTUNE_DEBUG="1")
     assert "Traceback" in done.stderr

@@ -57,6 +57,15 @@ def test_a_budget_that_was_too_short_is_said_with_exit_code_1(
     assert "found none in the budget of 10 s; give --budget 40s" in capsys.readouterr().err
 
 
+def test_a_program_without_kernels_is_nothing_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, tmp_path, kernels=()) == 1
+    assert "expected kernels to tune, found none; XLA keeps all of it" in capsys.readouterr().err
+    assert ended(monkeypatch, tmp_path, kernels=(), skipped=(("dot", "no rule"),)) == 1
+    assert "found none (no rule); XLA keeps all of it" in capsys.readouterr().err
+
+
 def test_an_interrupted_run_leaves_with_130(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

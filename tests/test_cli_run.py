@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,60 @@ def test_a_run_is_recorded_benchmarked_and_not_measured_twice(tmp_path: Path) ->
     assert statuses["conv0"] != "no record"
 
 
-def test_an_interrupted_run_compares_what_it_has_and_leaves_with_130(tmp_path: Path) -> None:
-    database = ["--database", str(tmp_path / "tuning.db")]
-    run = subprocess.Popen(
-        [*TUNE, "run", PROGRAM, "--budget", "120s", *database],
+def started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*TUNE, "run", PROGRAM, *arguments],
         cwd=ROOT,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_run_that_is_killed_leaves_what_it_had_recorded(tmp_path: Path) -> None:
+    database = ["--database", str(tmp_path / "tuning.db")]
+    run = started("--budget", "120s", *database)
+    assert run.stderr is not None
+    for line in run.stderr:
+        if " best " in line:
+            run.kill()
+            break
+    run.communicate(timeout=60)
+    assert run.returncode == -signal.SIGKILL
+    assert tune("db", "check", *database)["problems"] == []
+    assert tune("db", "stats", *database)["rows"]["trials"] >= 8
+    again = tune("run", PROGRAM, "--trials", "1", *database)
+    assert {k["decision"] for k in again["kernels"]} <= {"tuned", "kept xla"}
+
+
+def test_workers_that_are_killed_cost_candidates_and_not_the_run(tmp_path: Path) -> None:
+    run = started("--trials", "24", "--json", "--database", str(tmp_path / "tuning.db"))
+    time.sleep(8)
+    for worker in children(run.pid):
+        os.kill(worker, signal.SIGKILL)
+    out, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    assert {k["decision"] for k in json.loads(out)["kernels"]} <= {"tuned", "kept xla"}
+
+
+def children(process: int) -> list[int]:
+    path = Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+def test_two_runs_at_once_share_a_database(tmp_path: Path) -> None:
+    database = ["--database", str(tmp_path / "tuning.db")]
+    runs = [started("--trials", "4", "--seed", str(seed), *database) for seed in (0, 1)]
+    said = [run.communicate(timeout=300) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    assert tune("db", "check", *database)["problems"] == []
+    assert tune("bench", PROGRAM, "--pairs", "6", *database)["default_s"] > 0
+
+
+def test_an_interrupted_run_compares_what_it_has_and_leaves_with_130(tmp_path: Path) -> None:
+    database = ["--database", str(tmp_path / "tuning.db")]
+    run = started("--budget", "120s", *database)
     assert run.stderr is not None
     for line in run.stderr:
         if " best " in line:

@@ -20,6 +20,7 @@ REASONS = {
     "SQLITE_BUSY": f"another process has kept it locked for {BUSY_S:.0f} s; stop that process",
     "SQLITE_READONLY": "expected to write, but file or folder is read-only; copy it elsewhere",
     "SQLITE_CANTOPEN": "cannot be opened; check the path and the rights of file and folder",
+    "SQLITE_IOERR": "the system does not read or write it; check disk, quota and limits",
     "SQLITE_FULL": "the disk is full; free some space and run again",
 }
 
