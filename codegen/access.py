@@ -13,6 +13,7 @@ from hlotune.codegen.scattered import (
     lane_indices,
     lane_pointers,
     lanes_in_use,
+    lanes_inside,
     lanes_that,
     masked_load,
     masked_store,
@@ -200,12 +201,7 @@ def _masked_run(
     f: Function, place: Place, index: list[Affine], steps: list[int], masked: list[int], lane: Lane
 ) -> Value:
     """Neighbouring elements of which some lie outside: these lanes are zero."""
-    mask, wide = lanes_in_use(lane), vector("i64", lane.lanes)
-    for d in masked:
-        numbers = lane_indices(f, [index[d]], [steps[d]], (1,), lane)[0]
-        limit = literal(place.shape[d], "i64", lane.lanes).name
-        inside = f.op(f"icmp ult {wide} {numbers}, {limit}")
-        mask = f.op(f"and {vector('i1', lane.lanes)} {mask}, {inside}")
+    mask = lanes_inside(f, place.shape, index, steps, masked, lane)
     return masked_load(f, "load", _pointer(f, place, index), lane, place.dtype, mask)
 
 

@@ -1,5 +1,6 @@
 """Lanes that are not neighbours, or that are checked one by one: masks, gathers, picks of runs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hlotune.codegen.places import Place
@@ -86,6 +87,26 @@ def masked_load(f: Function, how: str, pointer: str, lane: Lane, dtype: str, mas
     zeros = (memory, "zeroinitializer")
     loaded = f.intrinsic(name, memory, (kind, pointer), alignment, bits, zeros)
     return from_memory(f, loaded, dtype, lane.lanes)
+
+
+def lanes_inside(
+    f: Function, shape: Sequence[int], index: list[Affine], steps: list[int], masked: list[int],
+    lane: Lane,
+) -> str:  # fmt: skip
+    """The lanes in use that are inside along some dimensions, found outside of other loops."""
+    wide, bits = vector("i64", lane.lanes), vector("i1", lane.lanes)
+    depth, mask = 0, lanes_in_use(lane)
+    for d in masked:
+        at, limit = f.depth_of(index[d]), literal(shape[d], "i64", lane.lanes).name
+        first = f"insertelement {wide} poison, i64 {f.integer(index[d])}, i32 0"
+        order = f"<{lane.lanes} x i32> zeroinitializer"
+        same = f"shufflevector {wide} {f.hoisted(at, first)}, {wide} poison, {order}"
+        apart = ", ".join(f"i64 {steps[d] * k}" for k in range(lane.lanes))
+        numbers = f.hoisted(at, f"add {wide} {f.hoisted(at, same)}, <{apart}>")
+        inside = f.hoisted(at, f"icmp ult {wide} {numbers}, {limit}")
+        depth = max(depth, at)
+        mask = f.hoisted(depth, f"and {bits} {mask}, {inside}")
+    return mask
 
 
 def lanes_that(f: Function, condition: str, lane: Lane) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
+from hlotune.schedules.limits import CODE_STATEMENTS
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch
@@ -35,7 +36,7 @@ UNEVEN_WORTH = 1.03
 MOST_TASKS = 4096
 APART_BYTES = 2048
 """Steps of a reduction so far apart cost a page or a set of the cache each."""
-REPAYS_PACKING = 128
+REPAYS_PACKING = 16
 """Operations on a byte of an operand from which on copying it first is little work."""
 PACKED_SHARE = 0.6
 """Share of the second cache for what a task has packed."""
@@ -45,6 +46,10 @@ SECOND_CACHE_BYTES = 32
 """What the second cache gives in a cycle, in which the units do two multiply-adds."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
+BUSY_PORTS = 0.75
+"""Loads a multiply-add from which on they delay it: at 1 the ports have nothing to spare."""
+SHORT_REDUCTION = 32
+"""Steps of a reduction up to which it is written out."""
 SERIAL_FLOPS = 500_000
 """Below, about five microseconds of work, waking another thread costs more than it gains."""
 
@@ -86,6 +91,7 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     config[0] = space.sketches.index(sketch)
     tile = _tile(space, sketch.vector) + 1
     unroll, clip = _left_out(space, sketch, tile)
+    unroll = _written_out(space, tile, unroll, clip)
     _set(space, config, "register", tile)
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)
@@ -127,7 +133,8 @@ def _repays_packing(c: Contraction, x: Load) -> bool:
     longest = max(c.reduce, key=lambda r: r.extent)
     apart = abs(c.stride(x, longest.name))
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
-    return apart * BYTES[x.dtype] >= APART_BYTES and often >= REPAYS_PACKING
+    many = longest.extent > SHORT_REDUCTION
+    return many and apart * BYTES[x.dtype] >= APART_BYTES and often >= REPAYS_PACKING
 
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:
@@ -144,15 +151,25 @@ def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     useful = np.prod(extents / (-(-extents // width) * width), axis=1)
     across = tiles[:, column] + 1
     total = np.prod(tiles + 1, axis=1)
-    rows = total // across
     busy = np.minimum(1, total / LATENCY_TIMES_UNITS)
-    loads = 1 + 0.03 * (rows + across) / total
+    ports = sum(_loads(c, x, tiles + 1) for x in c.operands) / total
+    loads = 1 + 0.03 * ports + 0.5 * np.maximum(0, ports - BUSY_PORTS)
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
     score /= _starved(space, vector, across, total)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
     return best
+
+
+def _loads(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Loads of an operand for one step of a register tile: rows and vectors along which it varies.
+
+    What varies along all axes, as in depthwise convolutions, is loaded for each multiply-add.
+    """
+    varies = np.array([a.name in x.axes for a in c.parallel])
+    loads: NDArray[np.int64] = np.where(varies, tiles, 1).prod(axis=1)
+    return loads
 
 
 def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -212,13 +229,34 @@ def _left_out(
     return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
 
 
+def _written_out(
+    space: "CpuSpace", tile: NDArray[np.int64], unroll: NDArray[np.int64], clip: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """A reduction so short that its loops would cost as much as its steps has none.
+
+    But for what is clipped, which stays a loop.
+    """
+    reduce = space.contraction.reduce
+    clipped = {
+        space.knobs.knobs[k].axis
+        for k, on in zip(space.knobs.columns("clip"), clip, strict=True)
+        if on
+    }
+    whole = np.array(
+        [n if a.name in clipped else a.extent for a, n in zip(reduce, unroll, strict=True)]
+    )
+    statements = np.prod(whole) * np.prod(tile)
+    short = np.prod([a.extent for a in reduce]) <= SHORT_REDUCTION
+    return whole if short and statements <= CODE_STATEMENTS // 2 else unroll
+
+
 def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> None:
     """What is read along the vectorized axis, when it would not stay in cache, is read once.
 
     The axis goes outermost, and the next panel is asked for while the present one is used.
     """
     c, names = space.contraction, [a.name for a in space.contraction.parallel]
-    along = (x for x in c.operands if c.stride(x, sketch.vector))
+    along = (x for x in c.operands if c.stride(x, sketch.vector) and _is_read_again(c, x))
     size = max((c.compute.tensor(x.tensor).bytes for x in along), default=0)
     if size <= space.target.l2_bytes // 2:
         return
@@ -229,6 +267,11 @@ def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> 
         if len(rows):
             config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
     _set(space, config, "prefetch", np.ones(1, dtype=np.int64))
+
+
+def _is_read_again(c: Contraction, x: Load) -> bool:
+    """Whether there is a parallel axis along which an operand does not vary."""
+    return any(a.name not in x.axes for a in c.parallel)
 
 
 def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
