@@ -13,7 +13,7 @@ from hlotune.codegen.spans import Lane, Point, known_size, moved, resized
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import HELD, STORED, Value, vector
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import LoopNest, StageNest, leaving_in
+from hlotune.schedules.nest import LoopNest, StageNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Run:
 def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Point) -> Run | None:
     """The run that a copy is turned along; None where it is no such copy."""
     x, root = _source(s), s.vector_root
-    if x is None or root is None or not s.layout or leaving_in(nest.compute, s.stage, x):
+    if x is None or root is None or not s.layout or not _is_inside(nest, f, x, point):
         return None
     place = places[x.tensor]
     if not isinstance(place, Place) or place.layout or HELD[x.dtype] != STORED[x.dtype]:
@@ -45,6 +45,19 @@ def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Poi
     if first == len(s.loops) - 2 or length < s.lanes:
         return None
     return Run(first, s.loops[len(s.loops) - 3].root, length)
+
+
+def _is_inside(nest: LoopNest, f: Function, x: Load, point: Point) -> bool:
+    """Whether all that is read is real: the region of a copy may reach over the end of a tensor."""
+    ranges = {}
+    for a, span in point.spans.items():
+        low, high = f.bounds(span.low)
+        last = high + span.size - 1
+        ranges[a] = low, last if span.extent is None else min(last, span.extent - 1)
+    bounds = [e.bounds(ranges) for e in x.index]
+    shape = nest.compute.tensor(x.tensor).shape
+    inside = all(low >= 0 and high < n for (low, high), n in zip(bounds, shape, strict=True))
+    return inside and all(x.divisor(d) == 1 for d in range(len(shape)))
 
 
 def _joins(

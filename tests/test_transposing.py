@@ -43,6 +43,19 @@ def test_weights_packed_across_their_rows_are_right(
     is_right(case, packed(case, level))
 
 
+def test_a_region_that_reaches_over_the_end_of_its_tensor_is_not_read_beyond() -> None:
+    """Tasks of two tiles of 32 features each, and only 80 features: the last one has half of it."""
+    case = planes(6, 5, 16, 80)
+    space = case.space(AVX512)
+    config = space.heuristic().copy()
+    config[0] = space.sketches.index(Sketch("i0", False, (("a0", "none"), ("a1", "task"))))
+    for column, trips in (("register i0", 2), ("group i0", 2), ("block i0", 1)):
+        place = next(n for n, knob in enumerate(space.knobs.knobs) if knob.name == column)
+        config[1 + place] = space.knobs.knobs[place].values.index(trips)
+    assert space.legal(config[None])[0]
+    is_right(case, space.schedule(config))
+
+
 def test_rows_as_long_as_a_vector_are_turned_and_not_gathered() -> None:
     case = planes(6, 5, 16, 32)
     text = emit(replay(case.compute, packed(case, "call"), AVX512)).text
