@@ -9,6 +9,8 @@ from typing import Literal
 Weights = Literal["arguments", "constants"]
 """Whether the weights of a case come with each call, or are known beforehand."""
 
+Forms = Mapping[str, tuple[Weights, ...]]
+PACKAGE = "benchmarks.peers"
 FOLDER = Path("build/peers")
 DEFAULT, OURS = "xla", "hlotune"
 REQUIRED = ("onnxruntime", "openvino", "pytorch")
@@ -25,7 +27,7 @@ class Contestant:
     module: str
     environment: str = ""
     """A folder of `build/peers`; without, it is the one of this process."""
-    forms: Mapping[str, tuple[Weights, ...]]
+    forms: Forms
     """Each with the rows that it counts for."""
     options: tuple[str, ...] = ()
 
@@ -40,7 +42,7 @@ class Contestant:
         return [str(self.python), "-m", self.module, *self.options]
 
 
-_AS_GIVEN: dict[str, tuple[Weights, ...]] = {
+_AS_GIVEN: Forms = {
     "arguments": ("arguments",),
     "constants": ("constants",),
 }
@@ -52,39 +54,21 @@ def contestants(database: Path) -> tuple[Contestant, ...]:
     The default counts in its better form for all rows.  Eager PyTorch does not know whether its
     weights will change.
     """
+    torch: Forms = {"eager": BOTH, **_AS_GIVEN, "linear": ("constants",)}
+    vino: Forms = {**_AS_GIVEN, **{f"{form}_nchw": rows for form, rows in _AS_GIVEN.items()}}
     return (
-        Contestant(
-            name=DEFAULT,
-            module="benchmarks.peers.xla",
-            forms={"arguments": BOTH, "constants": BOTH},
-        ),
-        Contestant(
-            name=OURS,
-            module="benchmarks.peers.ours",
-            forms=_AS_GIVEN,
-            options=(str(database),),
-        ),
-        Contestant(
-            name="pytorch",
-            module="benchmarks.peers.pytorch",
-            forms={"eager": BOTH, **_AS_GIVEN, "linear": ("constants",)},
-        ),
-        Contestant(
-            name="onnxruntime",
-            module="benchmarks.peers.onnx_runtime",
-            environment="onnxruntime",
-            forms=_AS_GIVEN,
-        ),
-        Contestant(
-            name="openvino",
-            module="benchmarks.peers.open_vino",
-            environment="openvino",
-            forms=_AS_GIVEN,
-        ),
-        Contestant(
-            name="tvm",
-            module="benchmarks.peers.meta_schedule",
-            environment="tvm",
-            forms={"arguments": ("arguments",)},
-        ),
+        _module(DEFAULT, "xla", {"arguments": BOTH, "constants": BOTH}),
+        _module(OURS, "ours", _AS_GIVEN, str(database)),
+        _module("pytorch", "pytorch", torch),
+        _in_environment("onnxruntime", "onnx_runtime", _AS_GIVEN),
+        _in_environment("openvino", "open_vino", vino),
+        _in_environment("tvm", "meta_schedule", {"arguments": ("arguments",)}),
     )
+
+
+def _module(name: str, module: str, forms: Forms, *options: str) -> Contestant:
+    return Contestant(name=name, module=f"{PACKAGE}.{module}", forms=forms, options=options)
+
+
+def _in_environment(name: str, module: str, forms: Forms) -> Contestant:
+    return Contestant(name=name, module=f"{PACKAGE}.{module}", forms=forms, environment=name)

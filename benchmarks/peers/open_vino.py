@@ -1,7 +1,8 @@
 """OpenVINO's side: one operation a model, compiled for least latency, with bound tensors.
 
 Its operations have channels before the image.  For a case that has them last, the model transposes
-on both sides: the compiler takes such transposes into its choice of layouts.
+on both sides: the compiler takes such transposes into its choice of layouts.  In the forms named
+`_nchw` it is given such a case with channels first, and transposes nothing.
 """
 
 import os
@@ -34,7 +35,10 @@ class OpenVino:
     ) -> Prepared:
         if operation.element not in TYPES:
             raise Unsupported(f"no product of {operation.element} outside of quantised networks")
-        graph = Graph(operation, form, weights, x)
+        weights_are, _, first = form.partition("_")
+        if first and getattr(operation, "channels", "first") == "first":
+            raise Unsupported("channels come first without that")
+        graph = Graph(operation, weights_are == "constants", not first, weights, x)
         settings = {**self.settings, "INFERENCE_PRECISION_HINT": TYPES[operation.element]}
         request = self.core.compile_model(graph.model(), "CPU", settings).create_infer_request()
         for place, array in enumerate(graph.inputs):
@@ -47,8 +51,11 @@ class OpenVino:
 class Graph:
     """Nodes of one operation, and the arrays that its model takes."""
 
-    def __init__(self, operation: Operation, form: str, weights: Array, x: Array) -> None:
-        self.operation, self.form = operation, form
+    def __init__(
+        self, operation: Operation, is_frozen: bool, may_transpose: bool, weights: Array, x: Array
+    ) -> None:
+        self.operation, self.is_frozen = operation, is_frozen
+        self.is_last = may_transpose and getattr(operation, "channels", "first") == "last"
         self.inputs: list[Array] = []
         self.parameters: list[Any] = []
         if isinstance(operation, Convolution):
@@ -66,14 +73,15 @@ class Graph:
     def restored(self, result: Array) -> Array:
         """Images come out in the operation's own order; the gradient of weights does not."""
         operation = self.operation
-        if isinstance(operation, Convolution) and operation.direction == "weight_gradient":
-            return restored(operation, result)
-        return result
+        if not isinstance(operation, Convolution):
+            return result
+        is_image = operation.direction != "weight_gradient"
+        return result if is_image and self.is_last else restored(operation, result)
 
     def _operand(self, array: Array, *, is_weights: bool = False, order: Shape = ()) -> Any:
         """A constant or an input; as an input it has its axes in `order` and is transposed."""
         dtype = TYPES[self.operation.element]
-        if is_weights and self.form == "constants":
+        if is_weights and self.is_frozen:
             return ops.constant(array, dtype=dtype)
         given = np.ascontiguousarray(array.transpose(np.argsort(order)) if order else array)
         self.inputs.append(given)
@@ -82,14 +90,13 @@ class Graph:
         return ops.transpose(found, ops.constant(list(order))) if order else found
 
     def _convolution(self, made: Plain) -> Any:
-        is_last = made.operation.channels == "last"
-        into = (0, made.rank + 1, *range(1, made.rank + 1)) if is_last else ()
+        into = (0, made.rank + 1, *range(1, made.rank + 1)) if self.is_last else ()
         x = self._operand(made.x, order=into)
         if made.kind == "weights":
             return self._weight_gradient(made, x, self._operand(made.weights, order=into))
         weights = self._operand(_grouped(made), is_weights=True)
         found = NODES[made.kind, made.operation.groups > 1](weights, x, made)
-        if not is_last:
+        if not self.is_last:
             return found
         return ops.transpose(found, ops.constant([0, *range(2, made.rank + 2), 1]))
 
