@@ -12,7 +12,7 @@ from math import ceil, prod
 from hlotune.codegen import transposing
 from hlotune.codegen.clipping import clipped_range
 from hlotune.codegen.places import Place, Places, Scratch
-from hlotune.codegen.prefetching import Entered, prefetch
+from hlotune.codegen.prefetching import Entered, prefetch, stream
 from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
@@ -27,7 +27,6 @@ from hlotune.schedules.nest import (
     reader,
     reads,
     region,
-    stored_axes,
 )
 
 
@@ -138,7 +137,7 @@ class StageFunction:
         spans = {a.name: Span(Affine(), a.extent, a.extent) for a in s.stage.reduce}
         positions = {root: span.low for root, span in seen.items()}
         found = reads(s.stage, user.stage)
-        for d, axis in enumerate(stored_axes(s.stage) or ()):
+        for d, axis in enumerate(s.stage.stored_axes or ()):
             if axis is None:
                 continue
             places = {x.index[d] for x in found}
@@ -166,7 +165,7 @@ class StageFunction:
 
     def _rest(self, s: StageNest, k: int, point: Point) -> None:
         """Loop `k` and all inside it; the statement, when there is no such loop."""
-        if s.prefetch and k == _written_out_from(s):
+        if (s.prefetch or s.stream) and k == _written_out_from(s):
             self._prefetch(s)
         if k == len(s.loops):
             self._statement(s, point)
@@ -227,6 +226,11 @@ class StageFunction:
             if isinstance(place, Place):
                 x = next(x for x in s.stage.loads if x.tensor == tensor)
                 prefetch(self.f, place, x, self.entered)
+        for tensor, axis in s.stream:
+            place = self.places[tensor]
+            if isinstance(place, Place):
+                x = next(x for x in s.stage.loads if x.tensor == tensor)
+                stream(self.f, place, x, axis, self.entered)
 
     def _loop(self, s: StageNest, k: int, point: Point) -> None:
         loop, span = s.loops[k], point.spans[s.loops[k].root]

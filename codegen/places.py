@@ -15,7 +15,6 @@ from hlotune.schedules.nest import (
     StageNest,
     index_ranges,
     is_in_own_order,
-    stored_axes,
     stored_bytes,
     stored_shape,
     strides,
@@ -107,7 +106,7 @@ class Places:
         `spans` is the region that the stage is about to compute.
         """
         origin = {a.name: spans[a.name].low for a in s.stage.parallel}
-        corner = tuple(origin.get(a or "", Affine()) for a in stored_axes(s.stage) or ())
+        corner = tuple(origin.get(a or "", Affine()) for a in s.stage.stored_axes or ())
         for x in s.stage.stores:
             tensor = self.nest.compute.tensor(x.tensor)
             if s.scope == "register":
@@ -199,7 +198,7 @@ def _zeros(shape: tuple[int, ...]) -> tuple[Affine, ...]:
 
 def _vector_last(s: StageNest, rank: int) -> Layout:
     """Row-major, but with the vectorized axis fastest, so that vectors are neighbours."""
-    names = stored_axes(s.stage) or ()
+    names = s.stage.stored_axes or ()
     order = [d for d in range(rank) if names[d] != s.vector_root]
     order += [d for d in range(rank) if names[d] == s.vector_root]
     return tuple((d, 1) for d in order)

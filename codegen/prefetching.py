@@ -42,7 +42,28 @@ def prefetch(f: Function, place: Place, x: Load, entered: Sequence[Entered]) -> 
         return
     index = [Affine() for _ in place.shape]
     index[dimension] = panel.inside.spans[root].low + block
-    offset = elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES)
+    _ask(f, place, elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES), lines)
+
+
+def stream(f: Function, place: Place, x: Load, axis: str, entered: Sequence[Entered]) -> None:
+    """Asks for a part of what the next iteration of a loop reads, as it lies from there on."""
+    at = next(n for n, e in reversed([*enumerate(entered)]) if e.loop.axis == axis)
+    outer, inner, size = entered[at], entered[at + 1 :], BYTES[place.dtype]
+    root, step = outer.loop.root, outer.loop.step
+    dimension = next(d for d, e in enumerate(x.index) if root in e.coefficients)
+    each_bytes = (
+        step * abs(x.index[dimension].coefficients[root]) * place.strides[dimension, 1] * size
+    )
+    lines = ceil(each_bytes / (LINE_BYTES * prod(e.trips for e in inner)))
+    if lines > MOST_LINES:
+        return
+    starts = outer.inside.positions | {root: outer.inside.spans[root].low + step}
+    index = [e.substitute(starts) for e in x.index]
+    _ask(f, place, elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES), lines)
+
+
+def _ask(f: Function, place: Place, offset: Affine, lines: int) -> None:
+    """Requests for lines from a byte of a buffer on, into the second cache."""
     pointer, _ = f.pointer(place.base, offset)
     for line in range(lines):
         at = f.once(f"getelementptr i8, ptr {pointer}, i64 {offset.constant + line * LINE_BYTES}")

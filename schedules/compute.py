@@ -100,6 +100,19 @@ class Stage:
         """Distinct loads, in order of reading."""
         return tuple(dict.fromkeys(x for v in self.values for x in loads(v)))
 
+    @cached_property
+    def stored_axes(self) -> tuple[str | None, ...] | None:
+        """The axis along each dimension of its results; None for a dimension of constant places.
+
+        None at all where results are no arrays over the parallel axes in order: these (tables of
+        constants, parts of split dimensions) lie as their tensors do.
+        """
+        own = [Affine.axis(a.name) for a in self.parallel]
+        places = {tuple(bool(e.terms) for e in x.index) for x in self.stores}
+        if len(places) != 1 or any([e for e in x.index if e.terms] != own for x in self.stores):
+            return None
+        return tuple(e.terms[0][0] if e.terms else None for e in self.stores[0].index)
+
     @property
     def points(self) -> int:
         return prod(a.extent for a in self.axes)

@@ -7,7 +7,7 @@ generation relies on is therefore stated here once, of the nest that all steps t
 from itertools import pairwise
 
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region, stored_axes
+from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region
 
 
 def check_form(nest: LoopNest) -> None:
@@ -95,7 +95,7 @@ def _check_region(nest: LoopNest, s: StageNest) -> None:
     Blocks of a layout may reach beyond it: the buffer holds whole blocks.
     """
     whole, reduce = region(nest, s), {a.name for a in s.stage.reduce}
-    axes = stored_axes(s.stage) or tuple(a.name for a in s.stage.parallel)
+    axes = s.stage.stored_axes or tuple(a.name for a in s.stage.parallel)
     blocks = {(axes[d], block) for d, block in s.layout}
     for k, loop in enumerate(s.loops):
         inner = next((x for x in s.loops[k + 1 :] if x.root == loop.root), None)

@@ -57,6 +57,9 @@ class StageNest:
     """How its results lie in memory, when not in registers; () is row-major."""
     prefetch: tuple[str, ...] = ()
     """Packed operands whose next panel is asked for in its innermost loop."""
+    stream: tuple[tuple[str, str], ...] = ()
+    """(tensor, loop): what the loop's next iteration reads of the tensor is asked for in its
+    innermost loop."""
     overrun: tuple[str, ...] = ()
     """Axes along which its region is computed whole, beyond the end of the axis too."""
 
@@ -181,7 +184,7 @@ def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, 
     constants of their index maps, as `ComputeAt` requires.
     """
     sizes, found = {a.name: 1 for a in producer.parallel}, reads(producer, consumer)
-    for d, axis in enumerate(stored_axes(producer) or ()):
+    for d, axis in enumerate(producer.stored_axes or ()):
         if axis is None:
             continue
         starts = [x.index[d].constant for x in found]
@@ -211,33 +214,16 @@ def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
 
 def stored_shape(nest: LoopNest, stage: StageNest) -> tuple[int, ...]:
     """Extents, dimension by dimension, of the buffer that holds a temporary result of a stage."""
-    shape, axes = nest.compute.tensor(stage.stage.stores[0].tensor).shape, stored_axes(stage.stage)
+    shape, axes = nest.compute.tensor(stage.stage.stores[0].tensor).shape, stage.stage.stored_axes
     if axes is None:
         return shape
     sizes = region(nest, stage)
     return tuple(n if a is None else sizes[a] for a, n in zip(axes, shape, strict=True))
 
 
-def stored_axes(stage: Stage) -> tuple[str | None, ...] | None:
-    """The axis along each dimension of its results; None for a dimension of constant places.
-
-    None at all where results are no arrays over the stage's parallel axes in order: these (tables
-    of constants, parts of split dimensions) lie as their tensors do.
-    """
-    index = stage.stores[0].index
-    axes = tuple(e.terms[0][0] if e.terms else None for e in index)
-    own = [Affine.axis(a.name) for a in stage.parallel]
-    same = all(
-        [e for e in x.index if e.terms] == own
-        and [bool(e.terms) for e in x.index] == [*map(bool, axes)]
-        for x in stage.stores
-    )
-    return axes if same else None
-
-
 def is_in_own_order(stage: Stage) -> bool:
     """Whether every result is an array over the stage's parallel axes, and constant places."""
-    return stored_axes(stage) is not None
+    return stage.stored_axes is not None
 
 
 def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
@@ -370,6 +356,8 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
             yield from _stage_lines(nest, inner, depth)
     for tensor in s.prefetch:
         yield f"{'  ' * depth}prefetch {tensor}"
+    for tensor, axis in s.stream:
+        yield f"{'  ' * depth}prefetch {tensor} along {axis}"
     for store, value in zip(s.stage.stores, s.stage.values, strict=True):
         place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
         how = "=" if s.stage.combine is None else f"{s.stage.combine}="

@@ -44,7 +44,7 @@ class Path:
     handed_over: Ints
     """`(n,)`: 1 where the last stage reads the sums in registers, 0 where from memory."""
     prefetch: Ints
-    """`(n,)`: 1 where the next panels of operands are asked for."""
+    """`(n,)`: 1 where the next panels of operands are asked for, 2 where what a loop reads next."""
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
@@ -102,7 +102,7 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         panels=np.array([[panel for _, panel in packs]], dtype=np.int64).reshape(1, -1),
         borders=as_bits(np.array([[a in roots for a in numbers] for roots in bordered]))[None],
         handed_over=np.array([int(core.scope == "register")]),
-        prefetch=np.array([int(bool(core.prefetch))]),
+        prefetch=np.array([2 if core.stream else int(bool(core.prefetch))]),
     )
 
 

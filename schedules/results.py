@@ -95,6 +95,33 @@ class Overrun:
         return nest.put(replace(s, overrun=(*s.overrun, self.axis)))
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Asks for what the next iteration of a loop reads of a tensor while the present one works.
+
+    for f: for k: s(u[f, k])   ->   for f: for k: {fetch a part of u[f + 1, ...]; s(u[f, k])}
+
+    The requests are spread evenly over the loops inside.  Where a panel is larger than the cache,
+    this asks for a slice of it in time, and not for a panel too early.
+    """
+
+    stage: str
+    tensor: str
+    axis: str
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s, maker = nest.stage(self.stage), nest.producer(self.tensor)
+        found = [x for x in s.stage.loads if x.tensor == self.tensor]
+        _require(len(found) == 1, "stream", f"{self.stage} loads {self.tensor} {len(found)} times")
+        loop = s.loops[s.index(self.axis)]
+        _require(loop.kind == "serial", "stream", f"{self.axis} is {loop.kind}")
+        ahead = maker is None or maker.at is None
+        _require(ahead, "stream", f"{self.tensor} is computed inside another stage")
+        along = any(loop.root in e.coefficients for e in found[0].index)
+        _require(along, "stream", f"{self.tensor} is the same all along {self.axis}")
+        return nest.put(replace(s, stream=(*s.stream, (self.tensor, self.axis))))
+
+
 def is_whole(s: StageNest) -> bool:
     """Whether a stage computes whole regions of its own accord: a copy is cut off by its checks."""
     return s.at is not None and s.stage.combine is None

@@ -37,15 +37,23 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
         rows, across = _register_tile(space, block)
         panels = ceil(vectors / across)
         group = panels if shared else ceil(panels / threads)
-        config = _config(space, (block, rows, across, group, 1, int(_is_far(space))))
+        config = _config(space, (block, rows, across, group, 1, _fetch(space, across)))
         if space.legal(config[None])[0] or block == 1:
             return config
         block = ceil(block / 2)
 
 
-def _is_far(space: "WinogradSpace") -> bool:
-    """Whether the weights do not stay in the second cache, and are asked for ahead."""
-    return space.compute.tensor(WEIGHTS).bytes > space.target.l2_bytes // 2
+def _fetch(space: "WinogradSpace", across: int) -> int:
+    """How weights that do not stay in the second cache are asked for.
+
+    By panels, or by points where two panels would not fit into it.
+    """
+    l2_bytes = space.target.l2_bytes
+    if space.compute.tensor(WEIGHTS).bytes <= l2_bytes // 2:
+        return 0
+    depth = prod(a.extent for a in space.contraction.reduce)
+    panel = space.sizes[0] * depth * across * space.lanes * BYTES[space.contraction.dtype]
+    return 1 if 2 * panel <= l2_bytes else 2
 
 
 def _threads(space: "WinogradSpace") -> int:

@@ -24,6 +24,7 @@ from hlotune.schedules.steps import (
     Reorder,
     Split,
     Step,
+    Stream,
     Unroll,
     Vectorize,
 )
@@ -57,8 +58,8 @@ class WinogradTiling:
     """Of a group."""
     unroll: int
     """Steps of the innermost reduction that are written out."""
-    prefetch: bool = False
-    """Whether the next panel of weights is asked for."""
+    prefetch: int = 0
+    """Weights that are asked for: 0 none, 1 of the next panel, 2 of the next point."""
 
 
 def winograd_steps(
@@ -67,7 +68,10 @@ def winograd_steps(
     """The steps for a compute that the algorithm has rewritten already."""
     steps = _out(compute, n, lanes) + _products(compute, n, lanes) + _tiles(compute, lanes)
     steps += _weights(compute, sketch, n, lanes)
-    steps += [Prefetch(PRODUCTS, WEIGHTS)] if n.prefetch else []
+    if n.prefetch == 1:
+        steps += [Prefetch(PRODUCTS, WEIGHTS)]
+    elif n.prefetch == 2:
+        steps += [Stream(PRODUCTS, WEIGHTS, POINT)]
     ours = {WEIGHTS, TILES, PRODUCTS, compute.stages[-1].name}
     for stage in (s for s in compute.stages if s.name not in ours):
         steps += _before(stage.name, [a.name for a in stage.parallel], lanes, bool(stage.combine))

@@ -25,7 +25,7 @@ from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, d
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.steps import Prefetch, Preload, Split, Step
+from hlotune.schedules.steps import Prefetch, Preload, Split, Step, Stream
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
 from hlotune.schedules.winograd_sketch import WHEN, WinogradSketch, WinogradTiling, winograd_steps
@@ -102,7 +102,7 @@ class WinogradSpace:
             Knob("register", "", tuple(range(1, min(vectors, LONGEST_TILE) + 1))),
             Knob("group", "", trips(vectors)),
             Knob("unroll", last.name, tuple(range(1, min(last.extent, LONGEST_UNROLL) + 1))),
-            Knob("prefetch", "", (0, 1)),
+            Knob("prefetch", "", (0, 1, 2)),
         )
 
     @cached_property
@@ -263,7 +263,7 @@ class WinogradSpace:
         tiles, rows, vectors, panels, unroll, prefetch = values
         tiling = WinogradTiling(
             tiles=tiles, rows=rows, vectors=vectors, panels=panels, unroll=unroll,
-            prefetch=bool(prefetch),
+            prefetch=prefetch,
         )  # fmt: skip
         sketch = self.sketches[int(config[0])]
         steps = winograd_steps(self.compute, sketch, tiling, self.lanes)
@@ -293,7 +293,8 @@ def _numbers(steps: tuple[Step, ...], compute: Compute) -> list[int | str]:
     if len(wide) != 3 or not (inner and block and rows):
         return []
     when = "load" if any(isinstance(s, Preload) for s in steps) else "call"
-    prefetch = int(any(isinstance(s, Prefetch) for s in steps))
+    asked = [s for s in steps if isinstance(s, Prefetch | Stream)]
+    prefetch = (1 if isinstance(asked[0], Prefetch) else 2) if asked else 0
     return [when, block[0], rows[0], wide[1], wide[0], inner[0][0], prefetch]
 
 
