@@ -3,9 +3,10 @@
     python -m benchmarks.operators --cases C6 gemm_1024 --trials 200
 
 Each case is tuned as a program of its own, all on one database.  Its winner is then timed against
-the default in turns, in both cache modes: `model`, as inside a network, which is what the search
-optimises, and `warm`, the same buffers again and again.  The clock is `kernel`: the call less an
-empty one.  Where the default was kept, the tuned time is the default's, the ratio 1.00.
+the default in turns, in both cache modes: `model`, as inside a network, and `warm`, the same
+buffers again and again; the search optimises that of `--cache`.  The clock is `kernel`: the call
+less an empty one.  With `--numerics strict` schedules are direct: Winograd's are left out.  Where
+the default was kept, the tuned time is the default's, the ratio 1.00.
 """
 
 import argparse
@@ -33,9 +34,10 @@ from hlotune.search.result import KernelResult, TuneResult
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions
-from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.decisions import Decision, decision
 
 MODES: tuple[CacheMode, ...] = ("model", "warm")
+NUMERICS = ("strict", "standard", "fast")
 PAIRS = 31
 
 
@@ -77,7 +79,7 @@ def main() -> None:
         before = conditions(target, runner.properties())
     lines: list[Line] = []
     for name in options.cases:
-        lines += measured(name, options.trials, options.database, options.seed, target)
+        lines += measured(name, options, target)
         peak = max(before["peak_flop_per_s"]["f32"], *(x.peak_flop_per_s for x in lines))
         before["peak_flop_per_s"]["f32"] = peak
         publish(table(lines, peak), before, [asdict(line) for line in lines])
@@ -99,6 +101,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=200, help="for each kernel")
     parser.add_argument("--database", type=Path, default=Path("build/operators.db"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cache", choices=MODES, default="model", help="what the search optimises")
+    parser.add_argument("--numerics", choices=NUMERICS, default="standard")
     options = parser.parse_args()
     try:
         names = selected(options.cases, options.families)
@@ -117,24 +121,34 @@ def spelled(case: str, weights: str) -> list[str]:
     return [name for name in wanted if name in forms(case)]
 
 
-def measured(name: str, trials: int, path: Path, seed: int, target: Target) -> list[Line]:
+def measured(name: str, options: argparse.Namespace, target: Target) -> list[Line]:
     """One line a kernel; most cases have one.  None where no kernel of the case has a space."""
     program = load(source(name))
     with watching() as progress:
-        result = tune(program, trials=trials, database=path, seed=seed, progress=progress)
+        result = tune(
+            program, trials=options.trials, database=options.database, seed=options.seed,
+            cache=options.cache, numerics=options.numerics, progress=progress,
+        )  # fmt: skip
     if result.interrupted:
         raise KeyboardInterrupt
     for label, reason in result.skipped:
         print(f"{name}: {label} is left to XLA: {reason}")
-    with Database(path, create=False) as database:
-        return [line(name, kernel, result, database, target) for kernel in result.kernels]
+    under = under_conditions(target, toolchain(), options.cache)
+    with Database(options.database, create=False) as database:
+        decided = {
+            k.key: decision(database, k.key, numerics=options.numerics, **under)
+            for k in result.kernels
+        }
+        return [
+            line(name, k, result, database.kernel(k.key), decided[k.key], target)
+            for k in result.kernels
+        ]
 
 
 def line(
-    name: str, found: KernelResult, result: TuneResult, database: Database, target: Target
-) -> Line:
-    kernel = database.kernel(found.key)
-    decided = decision(database, found.key, **under_conditions(target, toolchain()))
+    name: str, found: KernelResult, result: TuneResult, kernel: Kernel, decided: Decision,
+    target: Target,
+) -> Line:  # fmt: skip
     timed, peak = timings(kernel, decided.schedule, target)
     return Line(
         case=name,

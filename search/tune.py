@@ -14,7 +14,7 @@ from hlotune.hlo.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import Numerics
+from hlotune.measure.trial import CacheMode, Numerics
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import WHOLE_SHARE, Limits, seconds
 from hlotune.search.progress import Progress, silent
@@ -43,6 +43,7 @@ def tune(
     model_file: str | Path | None = None,
     seed: int = 0,
     numerics: Numerics = "standard",
+    cache: CacheMode = "model",
     progress: Progress | None = None,
     target: Target | None = None,
 ) -> TuneResult:
@@ -63,6 +64,8 @@ def tune(
             with the package, where there is one.
         seed: of all random choices: with the same observations, the same proposals.
         numerics: schedules that need a laxer setting are not used.
+        cache: what the caches hold when a kernel begins: `model`, as inside a network, or `warm`,
+            what its last call left there.  `apply` uses what was found in the mode `model`.
         progress: is called with each event of `progress.py`.
         target: defaults to this machine.
 
@@ -82,6 +85,7 @@ def tune(
         begun=start(model, Path(model_file) if model_file else None),
         seed=seed,
         numerics=numerics,
+        cache=cache,
     )
     target = target or host_target()
     with opened(database) as records:
@@ -99,6 +103,7 @@ class Choices:
     begun: Start
     seed: int
     numerics: Numerics
+    cache: CacheMode
 
     @property
     def options(self) -> dict[str, object]:
@@ -129,12 +134,15 @@ def searched(
     places = sites(program)
     found, skipped = tasks(places, target, choices.numerics)
     numerics, limit_s = choices.numerics, choices.limits.seconds or DEFAULT_BUDGET_S
-    with ProcessBuilder(target) as builder, ProcessRunner(target, numerics) as runner:
+    with (
+        ProcessBuilder(target) as builder,
+        ProcessRunner(target, numerics, choices.cache) as runner,
+    ):
         run = begun_run(program, records, choices, target, runner.properties(), places, found)
         session = Session(
             database=records,
             run=run,
-            under=conditions(target, toolchain()),
+            under=conditions(target, toolchain(), choices.cache),
             properties=records.properties(target) or runner.properties(),
             builder=builder,
             runner=runner,
@@ -171,6 +179,7 @@ def begun_run(
         sites=[s for s in places if s.kernel.key in keys],
         properties=properties,
         numerics=choices.numerics,
+        cache=choices.cache,
         options=choices.options,
         seed=choices.seed,
     )
