@@ -5,19 +5,24 @@ are imported inside the functions, so that `tune --help` answers at once.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import typer
 from typer.exceptions import TyperException
 
 from hlotune.cli import apply, bench, db, explain, kernels, model, report, run, show, targets
-from hlotune.schedules.errors import HlotuneError, NoRecord
+from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, WrongResult
 
 NOTHING_FOUND = 1
 MISUSE = 2
 INTERRUPTED = 130
+
+TOLD_ANYWAY = (DatabaseError, NoRecord, WrongResult)
+"""Errors that are no consequence of Ctrl-C."""
 
 app = typer.Typer(
     name="tune",
@@ -41,26 +46,41 @@ app.add_typer(model.app, name="model", epilog=model.EXAMPLE)
 
 
 def main() -> None:
-    sys.exit(run_command(sys.argv[1:]))
+    interrupts: list[int] = []
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+
+        def noted(number: int, frame: FrameType | None) -> None:
+            interrupts.append(number)
+            signal.default_int_handler(number, frame)
+
+        signal.signal(signal.SIGINT, noted)
+    sys.exit(run_command(sys.argv[1:], interrupts))
 
 
-def run_command(arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str], interrupts: Sequence[int] = ()) -> int:
     """Runs one command and returns its exit code.
 
     0 done, 1 nothing found, 2 misuse or failure, 130 interrupted.
 
     With `HLOTUNE_DEBUG` set, an error of ours shows its traceback as well.
+
+    Args:
+        interrupts: gets a number with each Ctrl-C: libraries that are being imported make errors
+            of their own of it.
     """
     try:
         code = app(list(arguments), prog_name="tune", standalone_mode=False)
     except TyperException as error:
         print(usage_line(error), file=sys.stderr)
         return MISUSE
-    except HlotuneError as error:
-        if os.environ.get("HLOTUNE_DEBUG"):
+    except Exception as error:
+        if interrupts and not isinstance(error, TOLD_ANYWAY):
+            code = INTERRUPTED
+        elif isinstance(error, HlotuneError) and not os.environ.get("HLOTUNE_DEBUG"):
+            print(f"tune: {' '.join(str(error).split())}", file=sys.stderr)
+            return NOTHING_FOUND if isinstance(error, NoRecord) else MISUSE
+        else:
             raise
-        print(f"tune: {' '.join(str(error).split())}", file=sys.stderr)
-        return NOTHING_FOUND if isinstance(error, NoRecord) else MISUSE
     if code == INTERRUPTED:
         print("tune: interrupted; what was recorded until then stays", file=sys.stderr)
     return code if isinstance(code, int) else 0

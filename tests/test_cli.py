@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from hlotune.cli import printing
+from hlotune.cli.main import run_command
 from hlotune.tuning_logs.location import database_path
 from tests.tree import ROOT
 
@@ -112,6 +113,18 @@ def test_ctrl_c_says_so_however_early_it_comes(tmp_path: Path) -> None:
         [sys.executable, "-c", lazy], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (130, "tune: interrupted before anything began\n")
+
+
+def test_what_a_library_makes_of_ctrl_c_is_an_interruption(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "half.py").write_text("raise ImportError('half a library')\n")
+    command = ["kernels", f"{tmp_path / 'half.py'}:model"]
+    assert run_command(command, interrupts=[2]) == 130
+    assert capsys.readouterr().err == "tune: interrupted; what was recorded until then stays\n"
+    assert run_command(command) == 2
+    missing = ["db", "ls", "--db", str(tmp_path / "missing.db")]
+    assert run_command(missing, interrupts=[2]) == 2
 
 
 def test_run_refuses_a_budget_of_zero() -> None:
