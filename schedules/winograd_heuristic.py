@@ -2,10 +2,10 @@
 
 A block has as many tiles as the second cache holds with their products, so that weights are read
 from afar seldom, and blocks are equal shares for the threads.  Where there are too few tiles for
-that, threads share the features instead.
+that, or weights are so many that reading them is what takes time, threads share the features.
 """
 
-from math import ceil, prod
+from math import ceil, log2, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,12 +31,12 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
     """The first candidate; where it passes a limit, smaller blocks and tiles."""
     _, tiles, features = space.sizes
     vectors, threads = ceil(features / space.lanes), _threads(space)
-    shared = ceil(tiles / threads) >= FEWEST_ROWS or tiles >= vectors
-    block = _block(space, threads) if shared else tiles
+    by_tiles = _shares_tiles(space, threads)
+    block = _block(space, threads) if by_tiles else tiles
     while True:
         rows, across = _register_tile(space, block)
         panels = ceil(vectors / across)
-        group = panels if shared else ceil(panels / threads)
+        group = panels if by_tiles else ceil(panels / threads)
         config = _config(space, (block, rows, across, group, 1, _fetch(space, across)))
         if space.legal(config[None])[0] or block == 1:
             return config
@@ -48,45 +48,73 @@ def _fetch(space: "WinogradSpace", across: int) -> int:
 
     By panels, or by points where two panels would not fit into it.
     """
-    l2_bytes = space.target.l2_bytes
-    if space.compute.tensor(WEIGHTS).bytes <= l2_bytes // 2:
+    if not _is_far(space):
         return 0
-    depth = prod(a.extent for a in space.contraction.reduce)
-    panel = space.sizes[0] * depth * across * space.lanes * BYTES[space.contraction.dtype]
-    return 1 if 2 * panel <= l2_bytes else 2
+    panel = space.sizes[0] * _depth(space) * across * space.lanes * BYTES[space.contraction.dtype]
+    return 1 if 2 * panel <= space.target.l2_bytes else 2
+
+
+def _is_far(space: "WinogradSpace") -> bool:
+    """Whether the weights do not stay in the second cache from block to block."""
+    return space.compute.tensor(WEIGHTS).bytes > space.target.l2_bytes // 2
+
+
+def _depth(space: "WinogradSpace") -> int:
+    return prod(a.extent for a in space.contraction.reduce)
 
 
 def _threads(space: "WinogradSpace") -> int:
     return space.target.threads if space.contraction.core.flops >= SERIAL_FLOPS else 1
 
 
-def _block(space: "WinogradSpace", threads: int) -> int:
-    """The largest equal share of the tiles that the second cache holds."""
-    points, tiles, _ = space.sizes
+def _shares_tiles(space: "WinogradSpace", threads: int) -> bool:
+    """Whether threads take blocks of tiles each, and not features of all tiles.
+
+    Then each reads all weights.  Weights from afar are better read once: where one block can hold
+    all tiles, its inputs are transformed by each thread instead.
+    """
+    _, tiles, features = space.sizes
+    if threads > 1 and _is_far(space) and tiles <= _most_tiles(space):
+        return False
+    return ceil(tiles / threads) >= FEWEST_ROWS or tiles >= ceil(features / space.lanes)
+
+
+def _most_tiles(space: "WinogradSpace") -> int:
+    """Tiles of a block that the second cache holds, with their products."""
+    points, _, _ = space.sizes
     size, across = BYTES[space.contraction.dtype], 2 * space.lanes
-    depth = prod(a.extent for a in space.contraction.reduce)
-    weights = space.compute.tensor(WEIGHTS).bytes
+    depth, weights = _depth(space), space.compute.tensor(WEIGHTS).bytes
     room = CACHED_SHARE * space.target.l2_bytes
     room -= weights if weights <= room / 2 else depth * across * size
-    most = max(1, int(room / (points * (depth + across) * size)))
-    rounds = 1
-    while ceil(tiles / (threads * rounds)) > most:
-        rounds += 1
+    return max(1, int(room / (points * (depth + across) * size)))
+
+
+def _block(space: "WinogradSpace", threads: int) -> int:
+    """The largest equal share of the tiles that the second cache holds."""
+    _, tiles, _ = space.sizes
+    rounds = ceil(tiles / (threads * _most_tiles(space)))
     return ceil(tiles / (threads * rounds))
 
 
 def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
-    """Rows and vectors of the register tile that wastes least of a block's work."""
-    features = ceil(space.sizes[2] / space.lanes)
+    """Rows and vectors of the register tile that wastes least of a block's work.
 
-    def worth(rows: int, across: int) -> float:
+    The weights of a panel at one point should stay in the first cache, for all rows of a block.
+    """
+    features, l1_bytes = ceil(space.sizes[2] / space.lanes), space.target.l1_bytes
+    slice_bytes = _depth(space) * space.lanes * BYTES[space.contraction.dtype]
+
+    def worth(rows: int, across: int) -> tuple[float, int, int]:
+        """Of equal ones the most even: the last rows of a block are no small tile of their own."""
         useful = features / (ceil(features / across) * across)
         copies = [min(rows, block - at) * across for at in range(0, block, rows)]
         busy = sum(n * min(1, n / LATENCY_TIMES_UNITS) for n in copies) / sum(copies)
-        return useful * busy / (1 + 0.03 * (rows + across) / (rows * across))
+        loads = 1 + 0.1 * (block + len(copies) * across) / (block * across)
+        far = 1 + 0.08 * log2(max(1, slice_bytes * across / l1_bytes))
+        return round(useful * busy / loads / far, 6), across, -max(copies)
 
     pairs = [(int(r) + 1, int(v) + 1) for r, v in space.register_tiles if r < block]
-    return max(pairs, key=lambda pair: (worth(*pair), pair))
+    return max(pairs, key=lambda pair: worth(*pair))
 
 
 def _config(space: "WinogradSpace", values: tuple[int, ...]) -> NDArray[np.int32]:
