@@ -18,7 +18,7 @@ from tests.tree import ROOT
 
 PATH = ROOT / "tuning_logs" / "trials.jsonl.gz"
 MOST_BYTES = 30 << 20
-LEAST = 64
+LEAST = 128
 """Trials of each kernel."""
 DEFAULT_JSON = json.loads(DEFAULT.to_json())
 
