@@ -75,9 +75,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Searches for faster schedules and records every trial."""
-    if budget is not None and trials is not None:
-        raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
-    require_target(target)
+    check(budget, trials, target)
     from hlotune.hlo.program import load
 
     path = database_path(database)
@@ -104,7 +102,10 @@ def run(
     end(result, budget)
 
 
-def require_target(fingerprint: str | None) -> None:
+def check(budget_s: float | None, trials: int | None, fingerprint: str | None) -> None:
+    """Refuses what makes no sense, before anything is loaded."""
+    if budget_s is not None and trials is not None:
+        raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
     if fingerprint is not None:
         from hlotune.measure.targets import require_host
 

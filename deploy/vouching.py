@@ -1,6 +1,5 @@
 """Whether machine code is what was verified when it was recorded; if not, it is verified anew."""
 
-from types import TracebackType
 from typing import Self
 
 from hlotune.codegen.built import Built
@@ -42,10 +41,5 @@ class Vouching:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._runner.close()

@@ -78,18 +78,9 @@ def load(
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
     path = Path(text)
-    if path.suffix in NOT_YET:
-        raise ProgramError(
-            f"expected StableHLO or HLO in a file {' '.join(FILES)}, got {text}, "
-            f"{NOT_YET[path.suffix]}, which hlotune does not read yet; export it to StableHLO first"
-        )
-    if path.suffix in FILES or (":" not in text and path.suffix != ".py" and path.is_file()):
-        if arguments:
-            raise ProgramError(
-                f"expected no arguments with {text}, a file that has its types in it, got "
-                f"{len(arguments)}; leave them out"
-            )
-        return _from_file(path)
+    a_file = path.suffix in (*FILES, *NOT_YET)
+    if a_file or (":" not in text and path.suffix != ".py" and path.is_file()):
+        return _from_file(path, arguments)
     where, _, name = text.rpartition(":")
     if not where or not name:
         raise ProgramError(
@@ -149,7 +140,17 @@ def _from_function(
     )  # fmt: skip
 
 
-def _from_file(path: Path) -> Program:
+def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
+    if path.suffix in NOT_YET:
+        raise ProgramError(
+            f"expected StableHLO or HLO in a file {' '.join(FILES)}, got {path}, "
+            f"{NOT_YET[path.suffix]}, which hlotune does not read yet; export it to StableHLO first"
+        )
+    if arguments:
+        raise ProgramError(
+            f"expected no arguments with {path}, a file that has its types in it, got "
+            f"{len(arguments)}; leave them out"
+        )
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Self, cast
 
 from hlotune.codegen.built import Built
@@ -61,12 +60,7 @@ class ProcessBuilder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _one(self, candidate: Candidate) -> Built | Failure:

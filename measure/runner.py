@@ -2,9 +2,8 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from types import TracebackType
 from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
@@ -138,14 +137,7 @@ class ProcessRunner:
             return Comparison(self.default(kernel, cache=mode), failed)
         default_s, *candidates_s = map(tuple, reply)
         default = Measurement(samples_s=default_s, clock=self.clock, cache=mode, numerics="strict")
-        samples = iter(candidates_s)
-        outcomes = tuple(
-            v
-            if isinstance(v, Failure)
-            else replace(default, samples_s=next(samples), numerics=v.numerics, error=v.error)
-            for v in verdicts
-        )
-        return Comparison(default, outcomes)
+        return Comparison(default, tuple(_outcomes(verdicts, default, candidates_s)))
 
     def _rounds(
         self,
@@ -184,12 +176,7 @@ class ProcessRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _outcome(
@@ -280,6 +267,20 @@ class ProcessRunner:
         before = self.properties()
         self._properties = None
         self._properties = before.best_of(self.properties())
+
+
+def _outcomes(
+    verdicts: Sequence[Verdict | Failure],
+    default: Measurement,
+    samples_s: Sequence[tuple[float, ...]],
+) -> Iterator[Outcome]:
+    """What became of each candidate; `samples_s` are of those that were right, in their order."""
+    waiting = iter(samples_s)
+    for v in verdicts:
+        if isinstance(v, Failure):
+            yield v
+        else:
+            yield replace(default, samples_s=next(waiting), numerics=v.numerics, error=v.error)
 
 
 def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
