@@ -8,7 +8,7 @@ key that holds everything it depends on, the sources that make spaces and featur
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -23,8 +23,10 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.loop_trees import Nodes
+from hlotune.schedules.packing import packed_name
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.steps import Pack, Parallel
 from hlotune.schedules.target import Target
 from hlotune.search.history import Times, scores
 from hlotune.search.tasks import SPACES
@@ -151,7 +153,11 @@ def located(space: Space, trials: Sequence[tuple[str, float | None]]) -> tuple[C
 
 
 def exact(space: Space, text: str) -> NDArray[np.int32] | None:
-    """The legal config with this schedule; None where there is none, as for the default."""
+    """The legal config with this schedule; None where there is none, as for the default.
+
+    Schedules that differ in whether one thread packs an operand or all count as equal: features do
+    not tell them apart.
+    """
     try:
         schedule = Schedule.from_json(text)
     except ValueError:
@@ -159,7 +165,14 @@ def exact(space: Space, text: str) -> NDArray[np.int32] | None:
     config = None if schedule.algorithm == XLA else space.locate(schedule)
     if config is None or not space.legal(config[None, :])[0]:
         return None
-    return config if space.schedule(config) == schedule else None
+    return config if _nest(space.schedule(config)) == _nest(schedule) else None
+
+
+def _nest(schedule: Schedule) -> Schedule:
+    """The schedule without the steps that share packing among threads."""
+    copies = {packed_name(s.tensor) for s in schedule.steps if isinstance(s, Pack)}
+    kept = (s for s in schedule.steps if not (isinstance(s, Parallel) and s.stage in copies))
+    return replace(schedule, steps=tuple(kept))
 
 
 @cache
@@ -167,4 +180,5 @@ def _sources() -> str:
     """Hash of the sources that decide what a config is and what its features are."""
     folders = [Path(room.__path__[0]) for room in (hlotune.hlo, hlotune.schedules)]
     texts = [f.read_bytes() for folder in folders for f in sorted(folder.glob("*.py"))]
+    texts.append(Path(__file__).read_bytes())
     return hashlib.sha256(b"\0".join(texts)).hexdigest()
