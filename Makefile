@@ -15,7 +15,7 @@ MODEL_BUDGET := 5m
 SEEDS := 5
 
 .PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
-  bench-tuner bench-models dataset curves performance
+  bench-tuner bench-models dataset curves model performance
 
 setup: $(STAMP)
 
@@ -45,6 +45,10 @@ types: setup
 
 slow: setup
 	$(PYTHON) -m pytest -m slow
+
+# The model that comes with the package, from the recorded trials that do.
+model: setup
+	.venv/bin/tune model train --database tuning_logs/trials.jsonl.gz -o costmodel/trees.npz
 
 bench: setup
 	mkdir -p build
