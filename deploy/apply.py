@@ -13,10 +13,10 @@ from hlotune.deploy.vouching import ANEW, Vouching
 from hlotune.hlo.program import Program
 from hlotune.hlo.sites import Site, choose, sites
 from hlotune.measure.targets import host_target, require_host, toolchain
-from hlotune.measure.trial import Numerics
+from hlotune.measure.trial import CacheMode, Numerics
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.target import Target
-from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision
 from hlotune.tuning_logs.finals import Paired
 
@@ -84,10 +84,14 @@ def apply(
     database: str | Path | Database,
     numerics: Numerics = "standard",
     target: Target | None = None,
+    cache: CacheMode = "model",
 ) -> TunedFunction:
     """The program with every kernel that was proved faster than its default on this machine.
 
     A kernel whose schedule cannot be used any more stays with the default; `explain()` says why.
+
+    Args:
+        cache: uses what was proved in this mode; `warm` is for a kernel that is called by itself.
 
     Raises:
         DatabaseError: the database cannot be read.
@@ -95,7 +99,8 @@ def apply(
     """
     target = require_host(target.fingerprint) if target else host_target()
     found = sites(program)
-    decisions = _decisions(found, database, numerics, target)
+    under = conditions(target, toolchain(), cache)
+    decisions = _decisions(found, database, numerics, under)
     with Vouching(target, numerics) as vouching:
         replacements, failures = _built(program, found, decisions, target, vouching)
     explanations = tuple(
@@ -111,9 +116,8 @@ def gain_s(paired: Paired) -> float:
 
 
 def _decisions(
-    found: Sequence[Site], database: str | Path | Database, numerics: Numerics, target: Target
+    found: Sequence[Site], database: str | Path | Database, numerics: Numerics, under: Conditions
 ) -> dict[str, Decision]:
-    under = conditions(target, toolchain())
     with _opened(database) as records:
         keys = dict.fromkeys(site.kernel.key for site in found)
         return {key: decision(records, key, numerics=numerics, **under) for key in keys}

@@ -65,7 +65,7 @@ def tune(
         seed: of all random choices: with the same observations, the same proposals.
         numerics: schedules that need a laxer setting are not used.
         cache: what the caches hold when a kernel begins: `model`, as inside a network, or `warm`,
-            what its last call left there.  `apply` uses what was found in the mode `model`.
+            what its last call left there.  `apply` uses what was found in the mode that it is told.
         progress: is called with each event of `progress.py`.
         target: defaults to this machine.
 

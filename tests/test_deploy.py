@@ -23,7 +23,7 @@ from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure import affinity
 from hlotune.measure.affinity import pinned
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.targets import TARGETS, host_target, toolchain
 from hlotune.schedules.errors import (
     DatabaseError,
     ProgramError,
@@ -106,6 +106,17 @@ def test_a_schedule_that_does_not_apply_gives_way_to_an_alternative(
     explanation = tuned.explain()[0]
     assert explanation.status == "failed"
     assert "Error" in explanation.reason
+
+
+def test_what_was_proved_with_warm_caches_is_used_where_that_is_asked_for(
+    program: Program, tmp_path: Path
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        assert not apply(program, database=database).sites
+        assert apply(program, database=database, cache="warm").sites == (site,)
 
 
 def test_a_missing_database_is_an_error(program: Program, tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ def test_a_case_is_tuned_kept_or_unknown(tmp_path: Path) -> None:
     assert record(CASE, "arguments", kept, target).status == "kept xla"
     assert record(CASE, "constants", kept, target).status == "not tuned"
     assert record(CASE, "arguments", tmp_path / "c.db", target).status == "not tuned"
+    assert record(CASE, "arguments", tuned, target, "warm").status == "not tuned"
 
 
 def recorded(path: Path, case: str, schedule: Schedule) -> Path:
@@ -257,7 +258,7 @@ def test_every_contestant_has_its_module_and_every_environment_its_versions() ->
         assert (ROOT / f"{contestant.module.replace('.', '/')}.py").exists()
     assert {c.environment for c in found if c.environment} == set(environments.names())
     assert set(REQUIRED) <= {c.name for c in found}
-    assert next(c for c in found if c.name == OURS).command[-1] == "a.db"
+    assert next(c for c in found if c.name == OURS).command[-2:] == ["a.db", "model"]
 
 
 def test_an_environment_that_cannot_be_made_says_why(

@@ -33,12 +33,12 @@ def main() -> None:
     options = parsed()
     target = host_target()
     if options.trials:
-        tune_missing(options.cases, options.trials, options.database, target)
+        tune_missing(options, target)
     end = time.monotonic() + options.seconds
-    found = contestants(options.database)
+    found = contestants(options.database, options.cache)
     effort = replace(Effort(), rounds=options.rounds)
     for number in range(options.passes):
-        with arena(target, found, effort, options.database) as taking_part:
+        with arena(target, found, effort, options.database, options.cache) as taking_part:
             if not one_pass(taking_part, options.cases, number + 1, end, prepare=options.prepare):
                 print(f"{options.seconds:g} s are over; the same command goes on from here")
                 break
@@ -52,6 +52,7 @@ def parsed() -> argparse.Namespace:
     add("--cases", nargs="+", metavar="CASE", default=["*"], help="names or patterns: C6, 'C*'")
     add("--families", nargs="+", default=(), help="of these cases, those alone")
     add("--database", type=Path, default=Path("build/peers.db"), help="records of hlotune")
+    add("--cache", choices=("model", "warm"), default="model", help="what hlotune was tuned for")
     add("--trials", type=int, default=0, help="tune what the database has not, with so many")
     add("--passes", type=int, default=2, help="each by fresh processes")
     add("--rounds", type=int, default=Effort().rounds, help="turns of each form in a pass")
@@ -93,14 +94,18 @@ def report(case: str, refused: Mapping[str, Refusal]) -> None:
         print(f"  {label}: {refusal.kind}: {refusal.message}")
 
 
-def tune_missing(cases: Sequence[str], trials: int, database: Path, target: Target) -> None:
-    for name in (form for case in cases for form in forms(case)):
+def tune_missing(options: argparse.Namespace, target: Target) -> None:
+    database, cache = options.database, options.cache
+    for name in (form for case in options.cases for form in forms(case)):
         weights: Weights = "constants" if name.endswith(FROZEN) else "arguments"
-        found = record(name.removesuffix(FROZEN), weights, database, target)
+        found = record(name.removesuffix(FROZEN), weights, database, target, cache)
         if found.status != "not tuned":
             continue
         with watching() as progress:
-            result = tune(load(source(name)), trials=trials, database=database, progress=progress)
+            result = tune(
+                load(source(name)), trials=options.trials, database=database, cache=cache,
+                progress=progress,
+            )  # fmt: skip
         if result.interrupted:
             raise KeyboardInterrupt
 

@@ -16,9 +16,9 @@ from benchmarks.results import conditions
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.probe import Probe
 from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.sharing import alone
 from hlotune.measure.targets import toolchain
 from hlotune.measure.timing import Apart
+from hlotune.measure.trial import CacheMode
 from hlotune.schedules.target import Target
 
 ABSENT = "absent"
@@ -34,6 +34,7 @@ class Arena:
     """Of the machine, and `versions` of those who take part."""
     effort: Effort
     database: Path
+    cache: CacheMode
     apart: Apart
 
     def lacks(self, case: str, passes: int) -> bool:
@@ -43,8 +44,7 @@ class Arena:
 
     def measure(self, case: str) -> Pass:
         records = self._records(case)
-        with alone():
-            outcomes = measured(case, CASES[case], self.workers, self.effort, self.apart)
+        outcomes = measured(case, CASES[case], self.workers, self.effort, self.apart)
         times = {w: kernel_s(r, self.builder, self.runner) for w, r in records.items()}
         found = Pass(
             case=case,
@@ -68,7 +68,7 @@ class Arena:
 
     def _records(self, case: str) -> dict[Weights, Record]:
         kinds = BOTH if CASES[case].has_weights else BOTH[:1]
-        return {w: record(case, w, self.database, self.target) for w in kinds}
+        return {w: record(case, w, self.database, self.target, self.cache) for w in kinds}
 
     def _key(self, records: Mapping[Weights, Record]) -> str:
         schedules = [str(r.schedule.to_json()) for r in records.values()]
@@ -78,7 +78,11 @@ class Arena:
 
 @contextmanager
 def arena(
-    target: Target, found: Iterable[Contestant], effort: Effort, database: Path
+    target: Target,
+    found: Iterable[Contestant],
+    effort: Effort,
+    database: Path,
+    cache: CacheMode,
 ) -> Iterator[Arena]:
     """Starts everybody, and says who does not come."""
     with ExitStack() as stack:
@@ -92,7 +96,7 @@ def arena(
             "versions": versions(workers, print),
         }
         apart = Probe(target).apart
-        yield Arena(target, workers, builder, runner, under, effort, database, apart)
+        yield Arena(target, workers, builder, runner, under, effort, database, cache, apart)
 
 
 def versions(workers: Sequence[Worker], say: Callable[[str], None]) -> dict[str, str]:

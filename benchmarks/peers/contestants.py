@@ -48,8 +48,10 @@ _AS_GIVEN: Forms = {
 }
 
 
-def contestants(database: Path) -> tuple[Contestant, ...]:
+def contestants(database: Path, cache: str = "model") -> tuple[Contestant, ...]:
     """The default first, then hlotune with the records of a database, then the others.
+
+    Of the records, those that were tuned in a cache mode count.
 
     The default counts in its better form for all rows.  Eager PyTorch does not know whether its
     weights will change.
@@ -58,7 +60,7 @@ def contestants(database: Path) -> tuple[Contestant, ...]:
     vino: Forms = {**_AS_GIVEN, **{f"{form}_nchw": rows for form, rows in _AS_GIVEN.items()}}
     return (
         _module(DEFAULT, "xla", {"arguments": BOTH, "constants": BOTH}),
-        _module(OURS, "ours", _AS_GIVEN, str(database)),
+        _module(OURS, "ours", _AS_GIVEN, str(database), cache),
         _module("pytorch", "pytorch", torch),
         _in_environment("onnxruntime", "onnx_runtime", _AS_GIVEN),
         _in_environment("openvino", "open_vino", vino),

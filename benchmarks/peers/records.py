@@ -12,7 +12,7 @@ from hlotune.hlo.sites import sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import toolchain
-from hlotune.measure.trial import Candidate, Measurement
+from hlotune.measure.trial import CacheMode, Candidate, Measurement
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database, conditions
@@ -29,21 +29,25 @@ class Record:
     status: Status
 
 
-def record(case: str, weights: Weights, database: Path, target: Target) -> Record:
-    """Of the one kernel that a case is."""
+def record(
+    case: str, weights: Weights, database: Path, target: Target, cache: CacheMode = "model"
+) -> Record:
+    """Of the one kernel that a case is, as it was tuned in a cache mode."""
     (site, *_) = sites(load(source(case + FROZEN if weights == "constants" else case)))
     kernel = site.kernel
     if not database.exists():
         return Record(kernel, DEFAULT, "not tuned")
     with Database(database, create=False) as opened:
-        found = decision(opened, kernel.key, **conditions(target, toolchain()))
+        found = decision(opened, kernel.key, **conditions(target, toolchain(), cache))
     if found.schedule != DEFAULT:
         return Record(kernel, found.schedule, "tuned")
     return Record(kernel, DEFAULT, "kept xla" if found.final else "not tuned")
 
 
 def kernel_s(found: Record, builder: ProcessBuilder, runner: ProcessRunner) -> float | None:
-    """Seconds by the clock `kernel`, warm; None where the schedule fails now."""
+    """Seconds by the clock `kernel`, warm; None where nothing was tuned, or fails now."""
+    if found.status == "not tuned":
+        return None
     if found.schedule == DEFAULT:
         return runner.default(found.kernel, cache="warm").time_s
     candidate = Candidate(found.kernel, found.schedule)

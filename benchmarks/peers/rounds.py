@@ -19,6 +19,7 @@ from benchmarks.jax_operations import inputs_of
 from benchmarks.operations import Array, Operation
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.process import Refusal, Worker
+from hlotune.measure.sharing import alone
 from hlotune.measure.timing import Apart, always_apart, steady
 
 TOLERANCE = {"f32": 2e-5, "bf16": 2e-2, "int8": 0.0}
@@ -86,7 +87,8 @@ def measured(
     """Of all forms by label; the first entry's result is what the others are held against."""
     found = entries(workers, operation)
     refused = prepared(case, operation, found, effort)
-    timed = turns([e for e in found if e.label not in refused], effort, apart)
+    with alone():  # not before: some measure while they prepare
+        timed = turns([e for e in found if e.label not in refused], effort, apart)
     for worker in workers:
         worker.ask({"do": "drop"}, effort.turn_limit_s)
     return {e.label: timed[e.label] if e.label in timed else refused[e.label] for e in found}
