@@ -200,6 +200,19 @@ class Costs:
         longest: Floats = np.maximum.reduce(slowest)
         return longest + self.apart
 
+    @property
+    def parts(self) -> dict[str, Floats]:
+        """All costs of a nest by name."""
+        zero = np.zeros_like(self.multiply)
+        return {
+            "multiply": self.multiply, "latency": self.latency, "loads": sum(self.loads, zero),
+            "results": self.results, "loops": self.loops, "exits": self.exits,
+            "checks": self.checks, "stages": self.stages,
+            **{name: self.cache(name) for name in BYTES_A_CYCLE},
+            "packing": sum(self.packing, zero), "waking": self.waking,
+            "core": self.core, "total": self.total, "overlapped": self.overlapped,
+        }  # fmt: skip
+
     @cached_property
     def core(self) -> Floats:
         loads: Floats = sum(self.loads, np.zeros_like(self.multiply))

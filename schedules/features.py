@@ -57,7 +57,8 @@ def features_of(
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path)
     costs = Costs(v, work or plain_work(c))
-    columns = _kernel(v) | _tile(v, costs) | _shape(v, costs) | _memory(v) | _costs(costs)
+    columns = _kernel(v) | _tile(v, costs) | _shape(v, costs) | _memory(v)
+    columns |= {f"cost_{name}": _log(x) for name, x in costs.parts.items()}
     for k in range(len(v.operands)):
         columns |= {f"operand{k}_{name}": x for name, x in _operand(v, costs, k).items()}
     result = np.zeros((len(NAMES), v.count), dtype=np.float32)
@@ -134,18 +135,6 @@ def _memory(v: Levels) -> Columns:
         "store_run": _log(v.at(v.result.run, v.task)),
         "store_stride": np.minimum(strides[v.lane_axis], 2),
     }  # fmt: skip
-
-
-def _costs(costs: Costs) -> Columns:
-    plain = ("multiply", "latency", "results", "loops", "exits", "checks", "stages", "waking",
-             "core", "total", "overlapped")  # fmt: skip
-    columns: Columns = {f"cost_{name}": _log(getattr(costs, name)) for name in plain}
-    columns |= {f"cost_{cache}": _log(costs.cache(cache)) for cache in ("l1", "l2", "l3")}
-    zero = np.zeros_like(costs.total)
-    return columns | {
-        "cost_loads": _log(sum(costs.loads, zero)),
-        "cost_packing": _log(sum(costs.packing, zero)),
-    }
 
 
 def _operand(v: Levels, costs: Costs, k: int) -> Columns:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.costs import Costs, Work, plain_work
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.levels import NONE, OPERANDS, Floats, Levels, Touched
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints
@@ -27,8 +28,10 @@ OWN_NAMES = (
     "footprint_l1", "footprint_l2", "footprint_l3",
 )  # fmt: skip
 BUFFER_NAMES = ("bytes", "reuse", "distance", "stride", "run")
+ROOT_COSTS = ("core", "l1", "l2", "l3", "packing", "total")
 ROOT_NAMES = (
-    "element_bytes", "vector_bytes", "registers", "threads", "register_share",
+    "element_bytes", "vector_bytes", "registers", "threads", "register_share", "work", "balance",
+    *(f"cost_{name}" for name in ROOT_COSTS),
 )  # fmt: skip
 NODE_NAMES = (
     *OWN_NAMES,
@@ -51,8 +54,9 @@ class Nodes:
     """
 
 
-def nodes_of(v: Levels) -> Nodes:
+def nodes_of(v: Levels, work: Work | None = None) -> Nodes:
     """The trees of `n` nests; all that have the same room for loops have the same slots."""
+    costs = Costs(v, work or plain_work(v.c))
     loops = len(v.axis)
     slots = 1 + loops + OPERANDS + 2
     values = np.zeros((slots, len(NODE_NAMES), v.count), dtype=np.float32)
@@ -60,7 +64,7 @@ def nodes_of(v: Levels) -> Nodes:
     present = v.axis != NONE
     parent[0] = ROOT_PARENT
     parent[1 : 1 + loops] = np.where(present, np.arange(loops).reshape(-1, 1), ABSENT)
-    _put_root(v, values[0])
+    _put_root(v, costs, values[0])
     _put_loops(v, values[1 : 1 + loops])
     values[1 : 1 + loops] *= present[:, None, :]
     for k in range(len(v.operands)):
@@ -82,7 +86,7 @@ def _log(x: Floats | float) -> Floats:
     return np.log2(1 + np.asarray(x, dtype=np.float32))
 
 
-def _put_root(v: Levels, into: Floats) -> None:
+def _put_root(v: Levels, costs: Costs, into: Floats) -> None:
     rows, vectors = v.tile
     t = v.target
     _put(into, "is_root", 1)
@@ -92,6 +96,15 @@ def _put_root(v: Levels, into: Floats) -> None:
     _put(into, "registers", t.vector_registers)
     _put(into, "threads", t.threads)
     _put(into, "register_share", (rows * vectors + vectors + 1) / t.vector_registers)
+    parts = costs.parts
+    _put(into, "work", _ratio(v.flops / costs.work.flops))
+    _put(into, "balance", costs.balance)
+    for name in ROOT_COSTS:
+        _put(into, f"cost_{name}", _ratio(parts[name]))
+
+
+def _ratio(x: Floats | np.floating[Any]) -> Floats:
+    return np.log2(np.maximum(x, np.float32(2.0**-16)))
 
 
 def _put_level(v: Levels, into: Floats, level: Ints) -> None:

@@ -212,7 +212,8 @@ class WinogradSpace:
     def nodes(self, configs: Configs) -> Nodes:
         path = self.path(configs)
         slots = path.axis.shape[1]
-        return nodes_of(levels_of(self.contraction, self.target, self.lanes, path, slots))
+        v = levels_of(self.contraction, self.target, self.lanes, path, slots)
+        return nodes_of(v, self.work(configs))
 
     # configs ----------------------------------------------------------------------------------
 

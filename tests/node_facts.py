@@ -6,6 +6,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.roles import Contraction
 from tests.nest_facts import Facts
+from tests.row_facts import row_of
 
 Node = dict[str, float]
 """Columns that are not zero, and the node's parent."""
@@ -14,7 +15,7 @@ Node = dict[str, float]
 def tree_of(c: Contraction, nest: LoopNest, lanes: int) -> dict[str, Node]:
     """Nodes by name: root, loop0 ..., pack0 ..., sum, epilogue; `parent` is a number of loops."""
     f = Facts(c, nest)
-    nodes = {"root": _root(f), "sum": _level(f, len(f.loops)), "epilogue": _epilogue(f)}
+    nodes = {"root": _root(f, lanes), "sum": _level(f, len(f.loops)), "epilogue": _epilogue(f)}
     nodes["sum"] |= {"is_sum": 1, "parent": len(f.loops)}
     for k in range(len(f.loops)):
         nodes[f"loop{k}"] = _loop(f, k, lanes)
@@ -55,12 +56,15 @@ def _level(f: Facts, level: int) -> Node:
     return node | _footprints(f, level)
 
 
-def _root(f: Facts) -> Node:
+def _root(f: Facts, lanes: int) -> Node:
     t, (rows, vectors) = f.nest.target, f.tile
+    row, names = row_of(f.c, f.nest, lanes), ("core", "l1", "l2", "l3", "packing", "total")
     return _level(f, 0) | {
         "is_root": 1, "parent": -1, "element_bytes": BYTES[f.c.dtype],
         "vector_bytes": t.vector_bytes, "registers": t.vector_registers, "threads": t.threads,
         "register_share": (rows * vectors + vectors + 1) / t.vector_registers,
+        "work": 0, "balance": row["balance"],
+        **{f"cost_{name}": row[f"cost_{name}"] for name in names},
     }  # fmt: skip
 
 

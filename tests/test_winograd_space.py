@@ -71,7 +71,7 @@ def binds(space: WinogradSpace, configs: Configs) -> None:
         wrong = [name for name, a, b in pairs if abs(a - b) > 1e-5]
         assert not wrong or space.target != TARGET, (wrong, space.schedule(configs[k]).to_json())
         levels = levels_of(space.contraction, space.target, space.lanes, one, slots)
-        np.testing.assert_allclose(nodes_of(levels).values[0], trees.values[k], atol=1e-4)
+        np.testing.assert_allclose(nodes_of(levels, work).values[0], trees.values[k], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", CASES)
