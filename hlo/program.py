@@ -134,6 +134,11 @@ def _from_function(
         ) from error
     bytecode = mlir.bytecode_of(lowered.compiler_ir("stablehlo"))
     program = _normal_form(source.rpartition(":")[2], source, bytecode)
+    if len(program.graph.arguments) != lowered.in_tree.num_leaves:
+        raise ProgramError(
+            f"expected a function of its {lowered.in_tree.num_leaves} arguments alone, got one "
+            "that closes over values of an outer transformation; give them as arguments"
+        )
     return Program(
         program.name, source, program.bytecode, program.graph,
         lowered.in_tree, lowered.out_tree, arguments,

@@ -1,6 +1,7 @@
 """`hlotune.jit` gives what `jax.jit` gives, by tuned kernels where records say so."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,14 @@ def test_other_transformations_see_the_function_as_jax_does(database: Path) -> N
     stack = np.stack([X, 2 * X])
     close(jax.vmap(fast, (0, None))(stack, W), jax.vmap(plain, (0, None))(stack, W))
     close(jax.jit(lambda x: fast(x, W))(X), plain(X, W))
+
+
+def test_what_a_function_closes_over_may_be_in_another_transformation(database: Path) -> None:
+    def loss(jit: Any) -> Any:
+        return lambda w: (jit(lambda x: x @ w)(X) ** 2).sum()
+
+    ours = partial(hlotune.jit, database=database)
+    close(jax.grad(loss(ours))(W), jax.grad(loss(jax.jit))(W))
 
 
 def test_without_records_it_is_jax_jit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,6 +316,15 @@ def test_a_source_without_a_name_is_refused() -> None:
         load("resnet")
 
 
+def test_a_function_that_closes_over_values_that_are_being_traced_is_refused() -> None:
+    def outer(w: Any) -> Any:
+        with pytest.raises(ProgramError, match=r"its 1 arguments alone.*give them"):
+            load(lambda x: x @ w, np.ones((2, 3), np.float32))
+        return w.sum()
+
+    jax.grad(outer)(np.ones((3, 4), np.float32))
+
+
 def test_a_name_that_is_no_function_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("number = 3\ndef f(): pass\n")
     with pytest.raises(ProgramError, match="got a value of type int; name the function"):
