@@ -22,6 +22,7 @@ from hlotune.schedules.limits import CODE_STATEMENTS
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch
+from hlotune.schedules.target import Target
 from hlotune.schedules.vectors import cycles
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
     tile = _tile(space, sketch.vector) + 1
-    unroll, clip = _left_out(space, sketch, tile)
-    unroll = _written_out(space, tile, unroll, clip)
+    unroll, clip = _written_out(space, tile, *_left_out(space, sketch, tile))
     _set(space, config, "register", tile)
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)
@@ -122,18 +122,19 @@ def _sketch(space: "CpuSpace") -> Sketch:
         level = "call" if stride > 1 else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
-        elif stride == 1 and _repays_packing(c, x):
+        elif stride == 1 and _repays_packing(c, x, space.target):
             level = "task"
         packs.append((x.tensor, level))
     return Sketch(vector, False, tuple(packs))
 
 
-def _repays_packing(c: Contraction, x: Load) -> bool:
+def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     """Whether an operand is used so often, and lies so scattered, that it is copied first."""
     longest = max(c.reduce, key=lambda r: r.extent)
     apart = abs(c.stride(x, longest.name))
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
-    many = longest.extent > SHORT_REDUCTION
+    column_bytes = prod(r.extent for r in c.reduce) * target.vector_bytes
+    many = column_bytes > target.l1_bytes
     return many and apart * BYTES[x.dtype] >= APART_BYTES and often >= REPAYS_PACKING
 
 
@@ -230,43 +231,37 @@ def _left_out(
 
 
 def _written_out(
-    space: "CpuSpace", tile: NDArray[np.int64], unroll: NDArray[np.int64], clip: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """A reduction so short that its loops would cost as much as its steps has none.
-
-    But for what is clipped, which stays a loop.
-    """
-    reduce = space.contraction.reduce
-    clipped = {
-        space.knobs.knobs[k].axis
-        for k, on in zip(space.knobs.columns("clip"), clip, strict=True)
-        if on
-    }
-    whole = np.array(
-        [n if a.name in clipped else a.extent for a, n in zip(reduce, unroll, strict=True)]
-    )
-    statements = np.prod(whole) * np.prod(tile)
-    short = np.prod([a.extent for a in reduce]) <= SHORT_REDUCTION
-    return whole if short and statements <= CODE_STATEMENTS // 2 else unroll
+    space: "CpuSpace",
+    tile: NDArray[np.int64],
+    unroll: NDArray[np.int64],
+    clip: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A reduction so short that its loops would cost as much as its steps has none."""
+    extents = np.array([a.extent for a in space.contraction.reduce])
+    statements = np.prod(extents) * np.prod(tile)
+    short = np.prod(extents) <= SHORT_REDUCTION
+    if short and statements <= CODE_STATEMENTS // 2:
+        return extents, np.zeros_like(clip)
+    return unroll, clip
 
 
 def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> None:
     """What is read along the vectorized axis, when it would not stay in cache, is read once.
 
-    The axis goes outermost, and the next panel is asked for while the present one is used.
+    The axis then goes outermost, and the next panel is asked for while the present one is used.
+    Where it stays, the axis goes innermost, so that the other operands are read once.
     """
     c, names = space.contraction, [a.name for a in space.contraction.parallel]
     along = (x for x in c.operands if c.stride(x, sketch.vector) and _is_read_again(c, x))
     size = max((c.compute.tensor(x.tensor).bytes for x in along), default=0)
-    if size <= space.target.l2_bytes // 2:
-        return
-    v = names.index(sketch.vector)
-    wanted = [v, *(k for k in range(len(names)) if k != v)]
+    large, v = size > space.target.l2_bytes // 2, names.index(sketch.vector)
+    rest = [k for k in range(len(names)) if k != v]
     for kind in ("group_order", "tile_order"):
+        wanted = [v, *rest] if large else [*rest, v]
         rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
         if len(rows):
             config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
-    _set(space, config, "prefetch", np.ones(1, dtype=np.int64))
+    _set(space, config, "prefetch", np.array([int(large)]))
 
 
 def _is_read_again(c: Contraction, x: Load) -> bool:
@@ -275,7 +270,10 @@ def _is_read_again(c: Contraction, x: Load) -> bool:
 
 
 def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Register tiles of a task along each axis: equal shares for the threads, by the first axes."""
+    """Register tiles of a task along each axis: equal shares for the threads.
+
+    They are cut along the first axes, along the vectors last: rows stay with their threads.
+    """
     tiles = sizes(space, population(space, config[None])).trips
     counts: NDArray[np.int64] = (tiles[0] * tiles[1] * tiles[2])[0]
     best, least = counts, np.inf
@@ -283,7 +281,9 @@ def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
         return best
     if any(level == "task" for _, level in space.sketches[int(config[0])].packs):
         return _panels(space, config, counts)
-    axes = [k for k in range(len(counts)) if counts[k] > 1]
+    vector = space.sketches[int(config[0])].vector
+    rows_first = sorted(enumerate(space.contraction.parallel), key=lambda a: a[1].name == vector)
+    axes = [k for k, _ in rows_first if counts[k] > 1]
     for cut in [(k,) for k in axes] + list(permutations(axes, 2)):
         groups = counts.copy()
         groups[list(cut)] = 1 if len(cut) > 1 else -(-counts[cut[0]] // space.target.threads)
