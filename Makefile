@@ -69,6 +69,7 @@ bench-peers: setup
 
 bench-search: setup
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
+	$(PYTHON) -m benchmarks.searchers
 
 bench-tuner: setup
 	$(PYTHON) -m benchmarks.tuner_speed

@@ -14,7 +14,19 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from hlotune.cli import apply, bench, db, explain, kernels, model, report, run, show, targets
+from hlotune.cli import (
+    apply,
+    bench,
+    db,
+    explain,
+    kernels,
+    model,
+    report,
+    resume,
+    run,
+    show,
+    targets,
+)
 from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, WrongResult
 
 NOTHING_FOUND = 1
@@ -34,6 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help and one-line errors, the same in a terminal and a log
 )
 app.command("run", epilog=run.EXAMPLE)(run.run)
+app.command("resume", epilog=resume.EXAMPLE)(resume.resume)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 app.command("apply", epilog=apply.EXAMPLE)(apply.apply)
 app.command("kernels", epilog=kernels.EXAMPLE)(kernels.kernels)

@@ -43,12 +43,14 @@ class SimulatedDevice:
         luck: standard deviation of what makes nests faster or slower than the formula says, as a
             share of the time.  It belongs to the nest: measuring again does not average it out.
         noise: standard deviation of samples, as a share of the time.
+        build_s: what building takes on the device's clock.
     """
 
     target: Target
     seed: int = 0
     luck: float = 0.05
     noise: float = 0.01
+    build_s: float = BUILD_S
     elapsed_s: float = 0.0
     trials: int = 0
 
@@ -82,7 +84,7 @@ class SimulatedDevice:
         return Comparison(self._samples(default_s, CALLS + pairs, pairs), candidates)
 
     def _built(self, candidate: Candidate) -> Built | Failure:
-        self.elapsed_s += BUILD_S
+        self.elapsed_s += self.build_s
         try:
             nest = replay(compute(candidate.kernel), candidate.schedule, self.target)
         except ScheduleError as error:

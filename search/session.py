@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
 from hlotune.schedules.errors import ProgramError, WrongResult
 from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
 from hlotune.schedules.space import Configs, Space
-from hlotune.schedules.target import Properties
+from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULTS_SHARE, Limits, for_batches, needed_s
 from hlotune.search.descent import Descent
 from hlotune.search.finals import FEWEST_PAIRS, PAIRS, Referee, final
@@ -28,6 +28,7 @@ from hlotune.search.result import KernelResult, TuneResult
 from hlotune.search.searcher import Make
 from hlotune.search.spending import Contest, Spending
 from hlotune.search.tasks import Skipped, Task
+from hlotune.search.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
@@ -37,6 +38,8 @@ from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
 
+SEEDS = 8
+"""Schedules of the kernel itself or its family, from elsewhere, that are measured first."""
 NO_TIME = "the budget has no time for it"
 """Why a kernel is left out whose default was not even timed."""
 
@@ -56,6 +59,7 @@ class Session:
     database: Database
     run: str
     under: Conditions
+    target: Target
     properties: Properties
     builder: Builder
     runner: Device
@@ -65,14 +69,18 @@ class Session:
     numerics: Numerics
     progress: Progress
     start_s: float
-    """Of `time.monotonic()`, when the run was asked for."""
+    """Of `now`, when the run was asked for."""
     model_words: str = ""
     """What the cost model knows at the start, for people."""
+    now: Callable[[], float] = time.monotonic
+    resumed: bool = False
+    """Whether the run was interrupted before, and goes on with what is left of its budget."""
     interrupted: bool = False
+    _kin: dict[str, list[Kin]] = field(default_factory=dict)
 
     @property
     def passed_s(self) -> float:
-        return time.monotonic() - self.start_s
+        return self.now() - self.start_s
 
     def tuned(
         self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped], limits: Limits
@@ -81,9 +89,10 @@ class Session:
         for skip in skipped:
             self.progress(KernelSkipped(label=skip.label, reason=skip.reason))
         contests, failed = self._contests(tasks, limits)
-        prepared_s = self.passed_s
+        spent_s = sum(entry.wall_s for c in contests for entry in c.tuner.account)
+        prepared_s = self.passed_s - spent_s
         left = for_batches(limits, len(contests), prepared_s)
-        spending = Spending(contests, left, self.progress, self.properties)
+        spending = Spending(contests, left, self.progress, self.properties, self.now)
         starved = False
         if not self.interrupted:
             spending.run()
@@ -192,6 +201,7 @@ class Session:
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
         recorded = [self._recorded(t.kernel) for t in tasks]
+        self._meet(tasks)
         known = sum(map(len, recorded))
         self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
         try:
@@ -211,28 +221,52 @@ class Session:
         self.experience.learn()
         return [contests[n] for n in sorted(contests)], skipped
 
+    def _meet(self, tasks: Sequence[Task]) -> None:
+        """Finds the kin of each kernel in the database; those that are not in the run teach."""
+        known = recorded(self.database, self.under)
+        self._kin = {t.kernel.key: kin(known, t.kernel, t.compute) for t in tasks}
+        strangers = {k.kernel: k for of in self._kin.values() for k in of}
+        for task in tasks:
+            strangers.pop(task.kernel, None)
+        teach(self.experience, self.database, list(strangers.values()), self.target, self.under)
+
     def _recorded(self, kernel: Kernel) -> list[Trial]:
         """Trials of ours under the same conditions; the default is timed anew in each run."""
         trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
         return [t for t in trials if t.candidate.schedule.algorithm != XLA]
 
     def _contest(self, group: int, task: Task, recorded: Sequence[Trial]) -> Contest | Skipped:
-        try:
-            default = self.runner.default(task.kernel)
-        except ProgramError as error:
-            return Skipped(task.label, str(error))
-        trial = Trial(Candidate(task.kernel, DEFAULT), default)
-        self.database.add(self.run, task.kernel, [trial], batch=0)
-        tuner = self._tuner(group, task)
-        if checkpoint := self.database.checkpoint(self.run, task.kernel.key):
-            tuner.resume(*checkpoint)
+        default_s = self._timed_before(task.kernel) if self.resumed else None
+        if default_s is None:
+            try:
+                default = self.runner.default(task.kernel)
+            except ProgramError as error:
+                return Skipped(task.label, str(error))
+            trial = Trial(Candidate(task.kernel, DEFAULT), default)
+            self.database.add(self.run, task.kernel, [trial], batch=0)
+            default_s = default.time_s
+        checkpoint = self.database.checkpoint(self.run, task.kernel.key)
+        begun = self.resumed and checkpoint is not None
+        tuner = self._tuner(group, task, begun=begun)
+        if checkpoint:
+            tuner.resume(*checkpoint, same_run=self.resumed)
         known = tuner.know(recorded)
-        return Contest(task, tuner, default.time_s, known)
+        return Contest(task, tuner, default_s, known)
 
-    def _tuner(self, group: int, task: Task) -> KernelTuner:
+    def _timed_before(self, kernel: Kernel) -> float | None:
+        """The default's time in this run, by which the budget was shared until now."""
+        found = self.database.query(
+            """select time_s from trials where run = :run and kernel = :kernel
+            and schedule = :default and time_s is not null order by number limit 1""",
+            {"run": self.run, "kernel": kernel.key, "default": DEFAULT.to_json()},
+        )
+        return float(found[0]["time_s"]) if found else None
+
+    def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
+        """`begun`: the kernel had its first batch in this run, and what others lend was in it."""
         kernel, space, model = task.kernel, task.space, self.experience.model
         entropy = (self.seed, int(kernel.key, 16))
-        first = self._first(kernel, space)
+        first = space.firsts() if begun else self._first(kernel, space)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(self.run, kernel, trials, batch=batch, state=state)
@@ -249,13 +283,15 @@ class Session:
             record=record,
             cache=self.under["cache"],
             numerics=self.numerics,
+            clock=lambda: self.passed_s,
         )
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:
-        """The first candidates, then schedules from other conditions and kin of the kernel."""
-        schedules = self.database.seeds(kernel, **self.under)
+        """The first candidates, then schedules from other conditions, other shapes, and kin."""
+        schedules = self.database.seeds(kernel, limit=SEEDS, **self.under)
         located = [c for s in schedules if (c := space.locate(s)) is not None]
-        return np.array([*space.firsts(), *located], np.int32)
+        borrowed = lent(self.database, self._kin.get(kernel.key, []), space, self.under)
+        return np.array([*space.firsts(), *located, *borrowed], np.int32)
 
     def _finals(self, contests: Sequence[Contest], limits: Limits) -> list[Final | None]:
         """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""

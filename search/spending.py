@@ -43,6 +43,16 @@ class Spending:
     """Kernels whose space has nothing new to offer."""
     interrupted: bool = False
 
+    def __post_init__(self) -> None:
+        """Takes over what a run that goes on had spent before, in its order."""
+        before = sorted(
+            (entry.ended_s, item, entry)
+            for item, contest in enumerate(self.contests)
+            for entry in contest.tuner.account
+        )
+        self.spent += [Spent(k, e.trials, e.wall_s, e.best_s) for _, k, e in before]
+        self.failures += [e.failures for _, _, e in before]
+
     @property
     def is_starved(self) -> bool:
         """Whether not even one batch fitted into the limits, though there was something to do."""
@@ -55,7 +65,7 @@ class Spending:
         Ctrl-C ends it at once: the batch in flight is lost.
         """
         items = [c.item for c in self.contests]
-        start_s = self.now()
+        start_s = self.now() - sum(s.wall_s for s in self.spent)
         try:
             while choice := next_batch(
                 items, self.spent, self.limits, self.now() - start_s, self.exhausted

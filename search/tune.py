@@ -129,8 +129,9 @@ def searched(
     target: Target,
     progress: Progress,
     start_s: float,
+    interrupted: str | None = None,
 ) -> TuneResult:
-    """One run, with worker processes of its own."""
+    """One run, with worker processes of its own; `interrupted` is one to go on with."""
     places = sites(program)
     found, skipped = tasks(places, target, choices.numerics)
     numerics, limit_s = choices.numerics, choices.limits.seconds or DEFAULT_BUDGET_S
@@ -138,11 +139,14 @@ def searched(
         ProcessBuilder(target) as builder,
         ProcessRunner(target, numerics, choices.cache) as runner,
     ):
-        run = begun_run(program, records, choices, target, runner.properties(), places, found)
+        run = interrupted or begun_run(
+            program, records, choices, target, runner.properties(), places, found
+        )
         session = Session(
             database=records,
             run=run,
             under=conditions(target, toolchain(), choices.cache),
+            target=target,
             properties=records.properties(target) or runner.properties(),
             builder=builder,
             runner=runner,
@@ -153,6 +157,7 @@ def searched(
             progress=progress,
             start_s=start_s,
             model_words=choices.begun.words,
+            resumed=interrupted is not None,
         )
         result = session.tuned(program.name, found, skipped, choices.limits)
         return session.finished(

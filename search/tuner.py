@@ -16,6 +16,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Numerics, Trial
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Configs, Space
+from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.history import Times, scores
 from hlotune.search.searcher import Searcher
 from hlotune.tuning_logs.database import NUMERICS
@@ -59,6 +60,7 @@ class Experience:
         self._inputs: list[Inputs] = []
         self._times: list[Times] = []
         self._groups: list[NDArray[np.int32]] = []
+        self._is_learned = True
 
     def add(self, group: int, inputs: Inputs, times_s: Times) -> None:
         if not len(times_s):
@@ -66,11 +68,16 @@ class Experience:
         self._inputs.append(inputs)
         self._times.append(times_s)
         self._groups.append(np.full(len(times_s), group, np.int32))
+        self._is_learned = False
 
     def learn(self) -> None:
-        """Fits the model to everything; scores are relative to the best time of each kernel."""
-        if not self._times:
+        """Fits the model to everything that is new to it, and all before.
+
+        Scores are relative to the best time of each kernel.
+        """
+        if self._is_learned:
             return
+        self._is_learned = True
         times, groups = np.concatenate(self._times), np.concatenate(self._groups)
         score = np.zeros(len(times), np.float32)
         for group in np.unique(groups):
@@ -99,6 +106,7 @@ class KernelTuner:
         finisher: proposes instead in the last tenth of a budget; has no state but what it observed.
         group: number of the kernel in the experience.
         numerics: candidates that need a laxer setting count as failed.
+        clock: seconds since some moment; batches are timed by it.
     """
 
     def __init__(
@@ -115,18 +123,21 @@ class KernelTuner:
         record: Record,
         cache: CacheMode = "model",
         numerics: Numerics = "standard",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.kernel = kernel
         self._space, self._searcher, self._finisher = space, searcher, finisher
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
-        self._cache, self._numerics = cache, numerics
+        self._cache, self._numerics, self._clock = cache, numerics, clock
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Never champions, not even where they were timed before."""
         self._mishaps: set[Schedule] = set()
         """On which the device failed in this run."""
         self._batches = 0
+        self.account: tuple[Entry, ...] = ()
+        """Of all batches of the run, also before it was taken up again."""
 
     @property
     def best_s(self) -> float:
@@ -149,16 +160,18 @@ class KernelTuner:
     def has_failed(self, schedule: Schedule) -> bool:
         return schedule in self._failed
 
-    def resume(self, batches: int, state: bytes) -> None:
+    def resume(self, batches: int, state: bytes, *, same_run: bool = False) -> None:
         """Goes on after a recorded batch of an interrupted run; `know` its trials next.
 
-        A state of another version's space is left alone.
+        What the same run spent is spent; another one's trials are a gift.  A state of another
+        version's space is left alone.
         """
         try:
-            self._searcher.restore(state)
+            searcher, account = opened(state)
+            self._searcher.restore(searcher)
         except (ValueError, KeyError, IndexError):
             return
-        self._batches = batches
+        self._batches, self.account = batches, account if same_run else ()
 
     def know(self, trials: Sequence[Trial]) -> int:
         """Takes recorded trials, of this kernel and under the same conditions, as known.
@@ -175,12 +188,13 @@ class KernelTuner:
 
     def reject(self, trials: Sequence[Trial]) -> None:
         """Records failures of champions that were looked at more closely."""
-        self._record(trials, self._batches, self._searcher.state())
+        self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
         self._failed |= {t.candidate.schedule for t in trials}
 
     def step(self, n: int = 64, *, finishing: bool = False) -> Step | None:
         """One batch of up to n candidates; None where the space has nothing new to offer."""
-        start = time.perf_counter()
+        start_s = self._clock()
+        self.experience.learn()
         searcher = self._finisher if finishing else self._searcher
         configs = searcher.propose(n)
         if not len(configs):
@@ -193,11 +207,11 @@ class KernelTuner:
         self._take(trials)
         self._observe(configs, trials)
         self._batches += 1
-        self._record(trials, self._batches, self._searcher.state())
-        self.experience.learn()
-        failures = int(np.isnan(times).sum())
-        wall_s = time.perf_counter() - start
-        return Step(tuple(trials), failures, self.best_s, correlation, wall_s)
+        failures, now_s = int(np.isnan(times).sum()), self._clock()
+        entry = Entry(now_s, now_s - start_s, len(trials), failures, self.best_s)
+        self.account = (*self.account, entry)
+        self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
+        return Step(tuple(trials), failures, self.best_s, correlation, entry.wall_s)
 
     def _measured(self, configs: Configs) -> list[Trial]:
         """Trials of the candidates in their order; fewer of them where several hang."""

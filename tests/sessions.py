@@ -8,6 +8,7 @@ from hlotune.codegen.built import Built
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
+from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
@@ -18,6 +19,7 @@ from hlotune.schedules.target import Properties, Toolchain
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
+from hlotune.search.resuming import passed_s
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Skipped, Task
@@ -82,9 +84,15 @@ class FakeDevice:
     failing: frozenset[Schedule | None] = frozenset()
     """Wrong when they meet the default, whatever they were before."""
     requests: int = 0
+    elapsed_s: float = 0.0
+
+    def now(self) -> float:
+        """A clock that goes on by a twentieth of a second with each request."""
+        return self.elapsed_s
 
     def _request(self) -> None:
         self.requests += 1
+        self.elapsed_s += 0.05
         if self.requests - 1 == self.interrupt_at:
             raise KeyboardInterrupt
 
@@ -134,22 +142,40 @@ class FakeDevice:
 def run(
     database: Database,
     tasks: Sequence[Task],
-    device: FakeDevice | None = None,
+    device: FakeDevice | SimulatedDevice | None = None,
     *,
     limits: Limits | None = None,
     skipped: Sequence[Skipped] = (),
     events: list[Event] | None = None,
     seed: int = 0,
     compare_whole: Callable[[], Whole | None] = lambda: WHOLE,
+    resume: str | None = None,
 ) -> TuneResult:
+    """A run by the device's clock; `resume` is the id of one that was interrupted."""
     device = device or FakeDevice(tasks)
     told = [] if events is None else events
+    limits = limits or Limits(trials=96)
+    options = {
+        "searcher": "annealing",
+        "model": "trees",
+        "model_digest": None,
+        "trials": limits.trials,
+        "budget_s": limits.seconds,
+    }
     session = Session(
         database=database,
-        run=database.start_run(
-            PROGRAM, TARGET, TOOLS, sites=map(place, tasks), properties=PROPERTIES, seed=seed
+        run=resume
+        or database.start_run(
+            PROGRAM,
+            TARGET,
+            TOOLS,
+            sites=map(place, tasks),
+            properties=PROPERTIES,
+            options=options,
+            seed=seed,
         ),
         under=UNDER,
+        target=TARGET,
         properties=PROPERTIES,
         builder=device,
         runner=device,
@@ -158,9 +184,11 @@ def run(
         seed=seed,
         numerics="standard",
         progress=told.append,
-        start_s=0.0,
+        start_s=device.now() - (passed_s(database, resume) if resume else 0.0),
+        now=device.now,
+        resumed=resume is not None,
     )
-    result = session.tuned("toy", tasks, skipped, limits or Limits(trials=96))
+    result = session.tuned("toy", tasks, skipped, limits)
     return session.finished(result, compare_whole)
 
 

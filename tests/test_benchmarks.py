@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import curves, models, operators, page, results
+from benchmarks import curves, models, operators, page, results, searchers
 from benchmarks.curves import Lengths, race_of
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
@@ -236,6 +236,30 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "peers",
         "products",
         "search",
+        "searchers",
         "searches",
         "tuner",
     }
+
+
+def of_searcher(name: str, *best_s: float) -> searchers.Search:
+    return searchers.Search(case="C6", searcher=name, seed=0, best_s=best_s)
+
+
+def test_searchers_are_held_against_the_best_that_any_of_them_found() -> None:
+    quick = of_searcher("quick", *[2.0] * 15, *[1.0] * 17)
+    slow = of_searcher("slow", *[4.0] * 31, 2.0)
+    table = searchers.table([quick, slow])
+    assert table.columns == ["searcher", ">searches", ">16", ">32", ">near after", ">never near"]
+    assert table.rows == [
+        ["quick", "1", "1.000", "1.000", "16", "0"],
+        ["slow", "1", "0.250", "0.500", "-", "1"],
+    ]
+
+
+def test_a_search_on_the_simulated_device_is_the_same_each_time() -> None:
+    of = operator("C11", searchers.TARGET)
+    first, second = (searchers.search(of, "random", 3, 20) for _ in range(2))
+    assert first == second
+    assert len(first.best_s) == 20
+    assert list(first.best_s) == sorted(first.best_s, reverse=True)

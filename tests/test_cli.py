@@ -17,6 +17,7 @@ from tests.tree import ROOT
 
 COMMANDS = [
     "run",
+    "resume",
     "bench",
     "apply",
     "kernels",

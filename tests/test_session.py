@@ -91,7 +91,7 @@ def test_a_second_run_keeps_the_champion_of_the_first(database: Database) -> Non
         assert after.ratio >= before.ratio
 
 
-@pytest.mark.parametrize(("trials", "won"), [(0, 0), (64, 2), (128, 2), (160, 2)])
+@pytest.mark.parametrize(("trials", "won"), [(0, 0), (16, 0), (64, 2), (160, 2)])
 def test_ctrl_c_while_searching_keeps_what_was_found(
     database: Database, trials: int, won: int
 ) -> None:
@@ -108,14 +108,14 @@ def test_a_run_after_an_interrupted_one_goes_on_where_that_was(tmp_path: Path) -
     with Database(tmp_path / "whole.db") as whole, Database(tmp_path / "parts.db") as parts:
         run(whole, conv, limits=Limits(trials=64))
         run(parts, conv, FakeDevice(conv, interrupt_at=1 + 32 + 5), limits=Limits(trials=64))
-        run(parts, conv, limits=Limits(trials=32))
+        run(parts, conv, limits=Limits(trials=64))
         key = conv[0].kernel.key
         ours = [
             [t for t in d.trials(key, **UNDER) if t.candidate.schedule.algorithm != XLA]
             for d in (whole, parts)
         ]
     assert len(ours[0]) == 64
-    assert ours[0] == ours[1]
+    assert ours[0] == ours[1][:64]
 
 
 def test_ctrl_c_while_timing_defaults_ends_the_run(database: Database) -> None:

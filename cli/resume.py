@@ -1,0 +1,36 @@
+"""`tune resume`: goes on with a run that was interrupted."""
+
+from typing import Annotated
+
+import typer
+
+from hlotune.cli.options import ArgumentTypes, Database, Json
+from hlotune.cli.run import end
+from hlotune.tuning_logs.location import database_path
+
+EXAMPLE = "Example: tune resume 5f0c --database tuning.db"
+
+
+def resume(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its beginning.")],
+    database: Database = None,
+    arg: ArgumentTypes = None,
+    json: Json = False,
+) -> None:
+    """Goes on with an interrupted run: its program, searcher, seed, and the budget that is left."""
+    from hlotune.hlo.program import load
+    from hlotune.search.resuming import interrupted
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    path = database_path(database)
+    with TuningDatabase(path, create=False) as opened:
+        before = interrupted(opened, run)
+    loaded = load(before.source, argument_types=arg or ())
+    from hlotune.cli.progress import watching
+    from hlotune.cli.report import print_report
+    from hlotune.search.resuming import resume as go_on
+
+    with watching(quiet=json) as progress:
+        result = go_on(loaded, before.run, database=path, progress=progress)
+    print_report(path, result.run, json=json)
+    end(result, before.budget_s)

@@ -1,0 +1,137 @@
+"""Runs that were interrupted, as the database knows them: what is needed to go on."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hlotune.costmodel.shipped import Start, start
+from hlotune.hlo.program import Program
+from hlotune.measure.targets import host_target
+from hlotune.schedules.errors import DatabaseError, NoRecord
+from hlotune.search import account
+from hlotune.search.budget import Limits
+from hlotune.search.progress import Progress, silent
+from hlotune.search.result import TuneResult
+from hlotune.search.searcher import SEARCHERS
+from hlotune.search.tune import Choices, searched
+from hlotune.tuning_logs.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    run: str
+    source: str
+    """Of the program, as `hlotune.load` takes it."""
+    program: str
+    """The program's key: it must not have changed."""
+    seed: int
+    numerics: Any
+    cache: Any
+    searcher: str
+    model: str
+    model_digest: str | None
+    trials: int | None
+    budget_s: float | None
+    passed_s: float
+    """How long the run took until its last batch was recorded."""
+
+
+def resume(
+    program: Program,
+    run: str,
+    *,
+    database: str | Path,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Goes on with an interrupted run of this program on this machine.
+
+    It keeps its searcher, model, seed and numerics, and has what is left of its budget.  Given the
+    same times it ends as a run would have that never stopped.
+
+    Args:
+        run: its id, or the beginning of it.
+
+    Raises:
+        NoRecord: there is no such run.
+        DatabaseError: it has finished, or the program or the trained model is another one by now.
+    """
+    start_s = time.monotonic()
+    with Database(database, create=False) as records:
+        before = interrupted(records, run)
+        require_same(program, before)
+        choices = Choices(
+            limits=Limits(seconds=before.budget_s, trials=before.trials),
+            searcher=before.searcher,
+            make=SEARCHERS[before.searcher],
+            model=before.model,
+            begun=same_model(before),
+            seed=before.seed,
+            numerics=before.numerics,
+            cache=before.cache,
+        )
+        return searched(
+            program, records, choices, host_target(), progress or silent,
+            start_s - before.passed_s, before.run,
+        )  # fmt: skip
+
+
+def require_same(program: Program, before: Interrupted) -> None:
+    if program.key != before.program:
+        raise DatabaseError(
+            f"expected the program of run {before.run} ({before.source}, {before.program[:8]}), "
+            f"got {program.name}, {program.key[:8]}: it is another one, or has changed; begin anew"
+        )
+
+
+def same_model(before: Interrupted) -> Start:
+    begun = start(before.model)
+    if begun.digest != before.model_digest:
+        raise DatabaseError(
+            f"expected the trained model that run {before.run} began with, got "
+            f"{begun.words}; begin anew"
+        )
+    return begun
+
+
+def interrupted(database: Database, prefix: str) -> Interrupted:
+    """The run whose id begins so.
+
+    Raises NoRecord where there is none, or several; DatabaseError where it has finished, or where
+    its options are not those of `tune run`.
+    """
+    found = database.query(
+        """select runs.*, programs.source from runs join programs on programs.key = runs.program
+        where substr(runs.id, 1, :length) = :prefix""",
+        {"prefix": prefix, "length": len(prefix)},
+    )
+    if len(found) != 1:
+        raise NoRecord(
+            f"expected the beginning of one run's id, got {prefix!r}, with which {len(found)} "
+            "begin; `tune db stats` lists them"
+        )
+    row = found[0]
+    if row["finished"] is not None:
+        raise DatabaseError(
+            f"expected a run that was interrupted, got {row['id']}, which finished at "
+            f"{row['finished']}; `tune run` begins another one with what it found"
+        )
+    options = json.loads(row["options"])
+    try:
+        return Interrupted(
+            row["id"], row["source"], row["program"], row["seed"], row["numerics"], row["cache"],
+            options["searcher"], options["model"], options["model_digest"], options["trials"],
+            options["budget_s"], passed_s(database, row["id"]),
+        )  # fmt: skip
+    except KeyError as error:
+        raise DatabaseError(
+            f"expected a run of `tune run`, got {row['id']} without the option {error}; begin anew"
+        ) from error
+
+
+def passed_s(database: Database, run: str) -> float:
+    """Seconds on the run's clock at the end of its last recorded batch; 0 before the first."""
+    found = database.query("select state from states where run = :run", {"run": run})
+    ends = [e.ended_s for row in found for e in account.opened(row["state"])[1]]
+    return max(ends, default=0.0)

@@ -1,0 +1,140 @@
+"""What was learned of other kernels, for a new one: their best schedules, and rows for its model.
+
+Kin of a kernel are those whose main stage has as many axes of each kind and the same element type;
+the nearer their extents, the nearer they are.  The kernel's own family comes first anyway, by
+`Database.seeds`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+
+from hlotune.costmodel.inputs import inputs_of
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.to_compute import compute_of
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.errors import ProgramError, UnsupportedKernel
+from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.target import Target
+from hlotune.search.examples import located
+from hlotune.search.tasks import SPACES
+from hlotune.search.tuner import Experience
+from hlotune.tuning_logs.database import Conditions, Database
+
+LOOKED_AT = 64
+"""Newest kernels of the database that are held beside the new one."""
+NEAREST = 4
+"""Kin whose best schedules are tried, and whose trials teach."""
+ROWS = 128
+"""Trials of each kin: half of them its fastest, the others its newest."""
+FARTHEST = 3.0
+"""Mean of the octaves between extents, beyond which kernels are no kin."""
+OTHERS = 1 << 20
+"""Groups of kin are numbered from here on: those of the run have their places."""
+
+
+@dataclass(frozen=True)
+class Kin:
+    kernel: Kernel
+    compute: Compute
+    octaves: float
+    """Mean distance of the extents."""
+
+
+def recorded(database: Database, under: Conditions) -> list[tuple[Kernel, Compute]]:
+    """Kernels that were timed under these conditions and have a compute, the newest first."""
+    rows = database.query(
+        """select text, max(recorded) as last from trials join kernels on kernels.key = kernel
+        where target = :fingerprint and toolchain = :toolchain_key
+        and cache = :cache and threads = :threads and time_s is not null
+        group by kernel order by last desc, kernel limit :most""",
+        {"most": LOOKED_AT, **under},
+    )
+    return [(k, c) for row in rows if (c := _compute(k := Kernel(row["text"]))) is not None]
+
+
+def _compute(kernel: Kernel) -> Compute | None:
+    try:
+        return compute_of(graph_of(kernel))
+    except (UnsupportedKernel, ProgramError):
+        return None
+
+
+def kin(known: Sequence[tuple[Kernel, Compute]], kernel: Kernel, compute: Compute) -> list[Kin]:
+    """The nearest of the known kernels, the nearest first."""
+    found = [
+        Kin(other, of, distance)
+        for other, of in known
+        if other != kernel and (distance := octaves(compute, of)) <= FARTHEST
+    ]
+    return sorted(found, key=lambda k: (k.octaves, k.kernel.key))[:NEAREST]
+
+
+def octaves(one: Compute, other: Compute) -> float:
+    """Mean distance between the extents of the main stages; infinite where they are not alike."""
+    a, b = (max(c.stages, key=lambda s: s.flops) for c in (one, other))
+    if (len(a.parallel), len(a.reduce)) != (len(b.parallel), len(b.reduce)) or not a.axes:
+        return float("inf")
+    if [x.dtype for x in a.loads] != [x.dtype for x in b.loads]:
+        return float("inf")
+    pairs = zip(a.axes, b.axes, strict=True)
+    away = [abs(log2(max(1, x.extent) / max(1, y.extent))) for x, y in pairs]
+    return sum(away) / len(away)
+
+
+def lent(database: Database, of: Sequence[Kin], space: Space, under: Conditions) -> Configs:
+    """The best schedule of each kin, located in another space, where it stands there legally."""
+    configs = [
+        config
+        for other in of
+        for schedule, _ in fastest(database, other.kernel, under, 1)
+        if (config := space.locate(Schedule.from_json(schedule))) is not None
+    ]
+    rows = np.array(configs, np.int32).reshape(-1, len(space.heuristic()))
+    return rows[space.legal(rows)]
+
+
+def teach(
+    experience: Experience, database: Database, of: Sequence[Kin], target: Target, under: Conditions
+) -> int:
+    """Adds trials of kin to what the model learns from; returns how many."""
+    count = 0
+    for number, other in enumerate(of):
+        space = SPACES[target.kind](other.compute, target)
+        half = fastest(database, other.kernel, under, ROWS // 2)
+        trials = dict(newest(database, other.kernel, under, ROWS // 2)) | dict(half)
+        configs, times_s = located(space, list(trials.items()))
+        inputs = inputs_of(experience.model.reads, space, configs)
+        experience.add(OTHERS + number, inputs, times_s)
+        count += len(times_s)
+    return count
+
+
+def fastest(
+    database: Database, kernel: Kernel, under: Conditions, n: int
+) -> list[tuple[str, float | None]]:
+    return _trials(database, kernel, under, "time_s is not null", "time_s, schedule", n)
+
+
+def newest(
+    database: Database, kernel: Kernel, under: Conditions, n: int
+) -> list[tuple[str, float | None]]:
+    usable = "failure_kind is not 'device'"
+    return _trials(database, kernel, under, usable, "recorded desc, number desc", n)
+
+
+def _trials(
+    database: Database, kernel: Kernel, under: Conditions, which: str, order: str, n: int
+) -> list[tuple[str, float | None]]:
+    """Schedules as JSON and times, without the default."""
+    rows = database.query(
+        f"""select schedule, time_s from trials where kernel = :kernel and target = :fingerprint
+        and toolchain = :toolchain_key and cache = :cache and threads = :threads
+        and schedule is not :default and {which} order by {order} limit :n""",
+        {"kernel": kernel.key, "default": DEFAULT.to_json(), "n": n, **under},
+    )
+    return [(r["schedule"], r["time_s"]) for r in rows]

@@ -1,0 +1,144 @@
+"""A run that was interrupted goes on as if it had never stopped, in searches and in its budget."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.program import load
+from hlotune.measure.trial import Trial
+from hlotune.schedules.errors import DatabaseError, NoRecord
+from hlotune.schedules.schedule import XLA
+from hlotune.search.account import Entry, opened, sealed
+from hlotune.search.budget import Limits
+from hlotune.search.progress import Batch, Event
+from hlotune.search.resuming import interrupted, passed_s, require_same, same_model
+from hlotune.tuning_logs.database import Database
+from tests.sessions import UNDER, FakeDevice, run, two
+
+ENTRIES = (Entry(1.5, 1.0, 16, 2, 1e-3), Entry(2.5, 0.75, 16, 0, float("inf")))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as opened_database:
+        yield opened_database
+
+
+def trials(database: Database, kernel: Kernel) -> list[Trial]:
+    found = database.trials(kernel.key, **UNDER)
+    return [t for t in found if t.candidate.schedule.algorithm != XLA]
+
+
+def choices(events: list[Event]) -> list[tuple[str, int]]:
+    """Which kernel had each batch, and how many trials there were after it."""
+    return [(e.label, e.trials) for e in events if isinstance(e, Batch)]
+
+
+def test_a_state_and_an_account_come_out_as_they_went_in() -> None:
+    assert opened(sealed(b"state", ENTRIES)) == (b"state", ENTRIES)
+    assert opened(sealed(b"", ())) == (b"", ())
+
+
+def test_a_state_without_an_account_is_taken_as_it_is() -> None:
+    inner = sealed(b"x", ())
+    account_only, _ = opened(inner)
+    assert account_only == b"x"
+    with pytest.raises(ValueError, match="expected the saved state of a searcher"):
+        opened(b"rubbish")
+
+
+@pytest.mark.parametrize("requests", [2 + 5, 2 + 16 * 3 + 7, 2 + 16 * 9 + 15])
+def test_a_run_taken_up_again_is_the_run_that_never_stopped(requests: int, tmp_path: Path) -> None:
+    tasks, limits = two(), Limits(trials=96)
+    with Database(tmp_path / "whole.db") as whole, Database(tmp_path / "parts.db") as parts:
+        untold, first, second = list[Event](), list[Event](), list[Event]()
+        run(whole, tasks, limits=limits, events=untold)
+        broken = FakeDevice(tasks, interrupt_at=requests)
+        stopped = run(parts, tasks, broken, limits=limits, events=first)
+        assert stopped.interrupted
+        again = run(parts, tasks, limits=limits, events=second, resume=stopped.run)
+        for task in tasks:
+            assert trials(parts, task.kernel) == trials(whole, task.kernel)
+        assert choices(first) + choices(second) == choices(untold)
+        assert again.run == stopped.run
+        assert not again.interrupted
+
+
+def test_defaults_are_not_timed_again(database: Database) -> None:
+    tasks = two()
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 20))
+    before = {t.label: 6e-3 for t in tasks}
+    run(database, tasks, FakeDevice(tasks, {"conv": 1.0, "dense": 1.0}), resume=stopped.run)
+    recorded = [
+        t.time_s
+        for task in tasks
+        for t in database.trials(task.kernel.key, **UNDER)
+        if t.candidate.schedule.algorithm == XLA
+    ]
+    assert recorded == list(before.values())
+
+
+def test_what_was_spent_is_spent(database: Database) -> None:
+    tasks, limits = two(), Limits(seconds=12.0)
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 80), limits=limits)
+    spent_s = passed_s(database, stopped.run)
+    assert spent_s == pytest.approx(4.0, rel=0.2)
+    device = FakeDevice(tasks)
+    run(database, tasks, device, limits=limits, resume=stopped.run)
+    assert device.now() < 12.0 - spent_s + 0.6
+
+
+@pytest.mark.parametrize("budget_s", [10.0, 30.0, 100.0])
+def test_a_budget_is_kept_within_a_twentieth(budget_s: float, database: Database) -> None:
+    """By the clock of the device, with defaults, batches and finals; less only if nothing promises
+    to gain any more."""
+    tasks, events = two(), list[Event]()
+    device = FakeDevice(tasks)
+    run(database, tasks, device, limits=Limits(seconds=budget_s), events=events)
+    assert device.now() <= 1.05 * budget_s
+    remaining_s = [e.remaining_s for e in events if isinstance(e, Batch)][-1]
+    assert remaining_s is not None
+    is_idle = len(choices(events)) > 20
+    assert is_idle or remaining_s < 0.1 * budget_s
+
+
+def test_the_beginning_of_an_id_names_an_interrupted_run(database: Database) -> None:
+    tasks = two()
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    found = interrupted(database, stopped.run[:6])
+    assert (found.run, found.searcher, found.trials, found.budget_s) == (
+        stopped.run, "annealing", 96, None
+    )  # fmt: skip
+    assert found.passed_s > 1.0
+
+
+def test_a_run_that_is_not_known_is_an_error(database: Database) -> None:
+    with pytest.raises(NoRecord, match="expected the beginning of one run's id, got 'zzz'"):
+        interrupted(database, "zzz")
+
+
+def test_a_run_that_finished_is_an_error(database: Database) -> None:
+    done = run(database, two())
+    with pytest.raises(DatabaseError, match=r"a run that was interrupted, got .* finished"):
+        interrupted(database, done.run)
+
+
+def test_a_program_that_has_changed_is_an_error(database: Database) -> None:
+    tasks = two()
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    before = interrupted(database, stopped.run)
+    other = load(lambda x: x + 1, np.zeros(3, np.float32))
+    with pytest.raises(DatabaseError, match=r"expected the program of run .* it is another one"):
+        require_same(other, before)
+
+
+def test_another_trained_model_is_an_error(database: Database) -> None:
+    tasks = two()
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    before = replace(interrupted(database, stopped.run), model_digest="0123")
+    with pytest.raises(DatabaseError, match=r"expected the trained model that run .* began with"):
+        same_model(before)

@@ -1,0 +1,108 @@
+"""What other kernels found helps a new one: tried first, and learned from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hlotune.costmodel.trees import Trees
+from hlotune.measure.simulated import SimulatedDevice
+from hlotune.measure.targets import TARGETS
+from hlotune.measure.trial import Candidate
+from hlotune.schedules.target import Toolchain
+from hlotune.search.transfer import OTHERS, kin, lent, octaves, recorded, teach
+from hlotune.search.tuner import Experience
+from hlotune.tuning_logs.database import Database, conditions
+from tests.computes import Case, batched, conv, gemm
+
+ZNVER4 = TARGETS["znver4"]
+TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
+UNDER = conditions(ZNVER4, TOOLS)
+NEW = gemm(96, 128, 64)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as opened:
+        yield opened
+
+
+def record(database: Database, *cases: Case, n: int = 30) -> None:
+    """Random trials of each, on the simulated device."""
+    device = SimulatedDevice(ZNVER4)
+    run = database.start_run(None, ZNVER4, TOOLS)
+    for case in cases:
+        space = case.space(ZNVER4)
+        configs = space.sample(n, np.random.default_rng(3))
+        candidates = [Candidate(case.kernel, space.schedule(c)) for c in configs]
+        objects = list(zip(candidates, device.build(candidates), strict=True))
+        database.add(run, case.kernel, device.measure(case.kernel, objects), batch=1)
+
+
+def near(database: Database, case: Case = NEW) -> list[str]:
+    found = kin(recorded(database, UNDER), case.kernel, case.compute)
+    return [k.kernel.key for k in found]
+
+
+def test_distance_is_the_mean_of_octaves_between_extents() -> None:
+    assert octaves(gemm(64, 64, 64).compute, gemm(64, 64, 64).compute) == 0
+    assert octaves(gemm(64, 64, 64).compute, gemm(128, 32, 256).compute) == pytest.approx(4 / 3)
+
+
+def test_products_and_convolutions_are_no_kin() -> None:
+    alien = conv(8, 8, 16, 16).compute
+    assert octaves(NEW.compute, alien) == float("inf")
+    assert octaves(NEW.compute, batched(4, 96, 128, 64).compute) == float("inf")
+
+
+def test_the_nearest_kernels_come_first_and_strangers_not_at_all(database: Database) -> None:
+    close, far, alien = gemm(96, 160, 64), gemm(384, 32, 256), conv(8, 8, 16, 16)
+    record(database, far, alien, close, n=4)
+    assert near(database) == [close.kernel.key, far.kernel.key]
+
+
+def test_a_kernel_is_not_its_own_kin(database: Database) -> None:
+    record(database, NEW, n=4)
+    assert near(database) == []
+
+
+def test_times_under_other_conditions_do_not_count(database: Database) -> None:
+    record(database, gemm(96, 160, 64), n=4)
+    elsewhere = conditions(TARGETS["x86-64-v3"], TOOLS)
+    assert recorded(database, elsewhere) == []
+
+
+def test_the_best_schedule_of_kin_is_lent_and_is_good_there(database: Database) -> None:
+    record(database, gemm(96, 160, 64), gemm(128, 128, 64), n=60)
+    space, device = NEW.space(ZNVER4), SimulatedDevice(ZNVER4)
+    of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
+    rows = lent(database, of, space, UNDER)
+    assert len(rows) == 2
+    assert space.legal(rows).all()
+
+    def times(configs: np.ndarray) -> np.ndarray:
+        candidates = [Candidate(NEW.kernel, space.schedule(c)) for c in configs]
+        objects = list(zip(candidates, device.build(candidates), strict=True))
+        return np.array([t.time_s for t in device.measure(NEW.kernel, objects)])
+
+    by_chance = times(space.sample(60, np.random.default_rng(8)))
+    assert times(rows).max() < np.percentile(by_chance, 25)
+
+
+def test_trials_of_kin_teach_the_model_before_the_first_batch(database: Database) -> None:
+    record(database, gemm(96, 160, 64), gemm(128, 128, 64), n=40)
+    experience = Experience(Trees())
+    of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
+    assert teach(experience, database, of, ZNVER4, UNDER) == 80
+    experience.learn()
+    assert experience.model.knows
+    assert OTHERS > 10_000  # no kernel of a run has such a number
+
+
+def test_without_kin_nothing_is_lent_and_nothing_taught(database: Database) -> None:
+    experience = Experience(Trees())
+    assert lent(database, [], NEW.space(ZNVER4), UNDER).shape == (
+        0, len(NEW.space(ZNVER4).heuristic())
+    )  # fmt: skip
+    assert teach(experience, database, [], ZNVER4, UNDER) == 0
