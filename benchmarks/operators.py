@@ -5,8 +5,9 @@
 Each case is tuned as a program of its own, all on one database.  Its winner is then timed against
 the default in turns, in both cache modes: `model`, as inside a network, and `warm`, the same
 buffers again and again; the search optimises that of `--cache`.  The clock is `kernel`: the call
-less an empty one.  With `--numerics strict` schedules are direct: Winograd's are left out.  Where
-the default was kept, the tuned time is the default's, the ratio 1.00.
+less an empty one; *alone* is the winner's time without the default's turns in between, which take
+caches from it.  With `--numerics strict` schedules are direct: Winograd's are left out.  Where the
+default was kept, the tuned time is the default's, the ratio 1.00.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Measurement
+from hlotune.measure.trial import CacheMode, Candidate, Measurement, Outcome
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
@@ -51,6 +52,8 @@ class Timing:
     speedup: float
     low: float
     high: float
+    alone_s: float
+    """What is used, without the default's turns in between, which take caches from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,18 +180,25 @@ def timings(kernel: Kernel, schedule: Schedule, target: Target) -> tuple[tuple[T
         found = []
         for cache in MODES:
             if schedule == DEFAULT:
-                default = tuned = runner.default(kernel, cache=cache)
+                default = tuned = alone = runner.default(kernel, cache=cache)
             else:
                 compared = runner.compare(kernel, objects, pairs=PAIRS, cache=cache)
-                default, outcome = compared.default, compared.candidates[0]
-                if not isinstance(outcome, Measurement):
-                    raise RuntimeError(f"the winner of {kernel.key[:8]} failed: {outcome.message}")
-                tuned = outcome
-            found.append(timing(cache, default, tuned))
+                default, tuned = compared.default, right(compared.candidates[0], kernel)
+                (trial,) = runner.measure(kernel, objects, cache=cache)
+                alone = right(trial.outcome, kernel)
+            found.append(timing(cache, default, tuned, alone))
         return tuple(found), runner.properties().flops_per_s["f32"]
 
 
-def timing(cache: CacheMode, default: Measurement, tuned: Measurement) -> Timing:
+def right(outcome: Outcome, kernel: Kernel) -> Measurement:
+    if isinstance(outcome, Measurement):
+        return outcome
+    raise RuntimeError(f"the winner of {kernel.key[:8]} failed: {outcome.message}")
+
+
+def timing(
+    cache: CacheMode, default: Measurement, tuned: Measurement, alone: Measurement
+) -> Timing:
     speedup = ratio(default.samples_s, tuned.samples_s)
     return Timing(
         cache=cache,
@@ -197,6 +207,7 @@ def timing(cache: CacheMode, default: Measurement, tuned: Measurement) -> Timing
         speedup=speedup.median,
         low=speedup.low,
         high=speedup.high,
+        alone_s=alone.time_s,
     )
 
 
@@ -204,7 +215,7 @@ def table(lines: Sequence[Line], peak: float) -> Table:
     """`peak`: f32 operations a second."""
     columns = [
         "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", ">GFLOP/s", ">of peak",
-        ">trials", ">tuner s", "decision",
+        ">alone ms", ">of peak alone", ">trials", ">tuner s", "decision",
     ]  # fmt: skip
     won = sum(x.won for x in lines)
     notes = [f"won {won} of {len(lines)} kernels; clock `kernel`; FLOPs without padding"]
@@ -233,6 +244,8 @@ def cells(line: Line, t: Timing, peak: float) -> list[str]:
         f"{t.low:.2f} to {t.high:.2f}" if line.won else "-",
         f"{rate / 1e9:.1f}",
         f"{rate / peak:.0%}",
+        milliseconds(t.alone_s),
+        f"{line.flops / t.alone_s / peak:.0%}",
         f"{line.trials}{known}",
         f"{line.tuning_s:.0f}",
         "tuned" if line.won else "kept xla, not won",
