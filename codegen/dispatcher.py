@@ -170,8 +170,15 @@ def _register() -> None:
 
 def crew_host() -> Host:
     """The threads on which kernels run that XLA calls, for direct calls."""
-    crew = _start_crew()
+    with _lock:
+        crew = _start_crew()
     return Host(_library().address("hlotune_parallel_for"), crew.count, crew)
+
+
+def crew_rests() -> bool:
+    """Whether all of these threads sleep: then they keep nobody else's from a processor."""
+    crew = _start_crew()
+    return all(crew.worker(i).asleep for i in range(crew.count))
 
 
 @cache

@@ -16,6 +16,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
             "name another path, or free some space"
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where the folder is none, there is nothing to take away
+            part.unlink(missing_ok=True)
     return path.stat().st_size
 
 
@@ -176,8 +178,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read(MANIFEST))
-            _check_format(path, manifest)
-            members = {name: archive.read(name) for name in manifest["sha256"]}
+            newer = manifest["hlotune_artifact"] > FORMAT
+            members = {} if newer else {n: archive.read(n) for n in manifest["sha256"]}
     except OSError as error:
         raise ProgramError(
             f"expected a tuned program at {path}, got {error.strerror}; check the path"
@@ -187,6 +189,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"expected a tuned program that `tune apply` wrote, got {path}, which is none or is "
             f"cut short ({error}); write it again"
         ) from error
+    _check_format(path, manifest)
     _check_hashes(path, manifest["sha256"], members)
     return manifest, members
 

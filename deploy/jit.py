@@ -154,13 +154,13 @@ class Jitted:
             return None
         try:
             types = tuple(_type(x) for x in leaves)
-            wide = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
-            key = (split.static, tree, types, wide)
-            if key not in self._known:
-                self._known[key] = self._found(split, jax.tree.unflatten(tree, types))
-            return self._known[key]
+            key = (_typed(split.static), tree, types, *map(_setting, _SETTINGS))
+            known = key in self._known
         except TypeError:  # what is no array, or a static value without a hash: JAX will tell
             return None
+        if not known:
+            self._known[key] = self._found(split, jax.tree.unflatten(tree, types))
+        return self._known[key]
 
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
         path = database_path(self.database)
@@ -174,9 +174,24 @@ class Jitted:
         return tuned if tuned.replacements else None
 
 
+_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl")
+"""Settings of JAX under which the same function is another program."""
+
+
+def _setting(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+def _typed(static: Sequence[tuple[int | str, Any]]) -> tuple[Any, ...]:
+    """Equal values of different types are different here: 2, 2.0 and True make other programs."""
+    return tuple((place, type(value), value) for place, value in static)
+
+
 def _type(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Raises TypeError for what is no array."""
+    """Raises TypeError for what is no array of numbers: a typed random key is left to JAX."""
     kind = jax.typeof(leaf)
+    if jax.numpy.issubdtype(kind.dtype, jax.dtypes.extended):
+        raise TypeError(f"{kind} is no array of numbers")
     shape, dtype, weak = kind.shape, kind.dtype, kind.weak_type
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)  # type: ignore[no-untyped-call]
 

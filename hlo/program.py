@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -195,12 +196,23 @@ def _run_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folders = _folders(path)
     sys.path[:0] = folders
+    before = sys.modules.get(spec.name)
+    sys.modules[spec.name] = module  # dataclasses look up the module of their class
     try:
         spec.loader.exec_module(module)
     finally:
+        _restore(spec.name, before)
         for folder in folders:
-            sys.path.remove(folder)
+            with suppress(ValueError):  # the file may have changed the list itself
+                sys.path.remove(folder)
     return module
+
+
+def _restore(name: str, before: ModuleType | None) -> None:
+    if before is None:
+        sys.modules.pop(name, None)
+    else:
+        sys.modules[name] = before
 
 
 def _folders(path: Path) -> list[str]:

@@ -27,8 +27,9 @@ def pinned(threads: int) -> Iterator[None]:
             f"{threads}, and a system that does not bind threads; use the target of all processors"
         )
     before = {t: os.sched_getaffinity(t) for t in _threads()}
-    for thread in before:
-        _bind(thread, set(processors[:threads]))
+    allowed = set(processors[:threads])
+    for thread, its in before.items():
+        _bind(thread, (its & allowed) or allowed)  # who is bound to one of them stays there
     try:
         yield
     finally:

@@ -22,6 +22,7 @@ out of the inner caches.  The mode `warm` calls again and again on the same buff
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count, repeat
 from pathlib import Path
 from string import Template
@@ -31,7 +32,7 @@ import numpy as np
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import bind, bind_empty, replacement
+from hlotune.codegen.dispatcher import bind, bind_empty, crew_rests, replacement
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import Loaded, load
 from hlotune.hlo.canonical import graph_of
@@ -51,6 +52,8 @@ MOST_BAKED_BYTES = 64 << 20
 _MOST_RESULT_BYTES = 2 << 20
 """Of each result, read before a call."""
 _SMALLEST_SCRATCH = 4096
+_LONGEST_REST_S = 1e-3
+_WAKING = 192
 _DEFAULT = "default"
 _keys = count()
 
@@ -121,7 +124,7 @@ class Bench:
         operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
         empty = self._empty(key, program, operands)
         own = compiled(default_text(self.kernel))
-        subjects = [Subject(self._clock(own, operands, _nothing), empty)]
+        subjects = [Subject(self._clock(own, operands, _leave_to_xla), empty)]
         baked = self._baked()
         return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
 
@@ -137,13 +140,13 @@ class Bench:
         if not size or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
             return None
         program = compiled(baked_text(self.kernel, self.graph, self.values))
-        return self._clock(program, repeat(self._warm), self._flood(size))
+        return self._clock(program, repeat(self._warm), _leave_to_xla, self._flood(size))
 
     def _flood(self, constant_bytes: int) -> Callable[[], None]:
         """Reads as many bytes as a ring of such constants has in its other copies."""
         other_bytes = (self._copies(constant_bytes) - 1) * constant_bytes
         if not other_bytes:
-            return _nothing
+            return lambda: None
         (flood,) = next(Arena().ring([np.ones(other_bytes, np.uint8)], 1))
         read = _reader([(TensorType(flood.shape, "ui8"), other_bytes)], self.target)
         return lambda: _wait(read([flood]))
@@ -193,16 +196,22 @@ class Bench:
         return ring
 
     def _clock(
-        self, program: Program, operands: Iterator[list[jax.Array]], prepare: Callable[[], None]
+        self,
+        program: Program,
+        operands: Iterator[list[jax.Array]],
+        ready: Callable[[], None],
+        flood: Callable[[], None] = lambda: None,
     ) -> Clock:
+        """`flood` empties caches before they are put into their state, `ready` comes last."""
         warm = self._warm
 
         def clock() -> float:
             arguments = next(operands)
-            prepare()
+            flood()
             if self._between is not None and self.last:
                 _wait(self._between([*self.last, *warm]))
             self.last.clear()  # the next results take their memory
+            ready()
             start = time.perf_counter()
             results = program(arguments)
             for result in results:
@@ -246,5 +255,25 @@ def _wait(results: Sequence[jax.Array]) -> None:
         result.block_until_ready()
 
 
-def _nothing() -> None:
-    pass
+def _leave_to_xla() -> None:
+    """Our threads sleep and XLA's are awake, as among kernels that are all XLA's.
+
+    Ours look for work for a while after each kernel, and would keep XLA's from the processors.
+    """
+    end = time.perf_counter() + _LONGEST_REST_S
+    while not crew_rests() and time.perf_counter() < end:
+        pass
+    program, operand = _waking()
+    _wait(program([operand, operand]))
+
+
+@cache
+def _waking() -> tuple[Program, jax.Array]:
+    """A product large enough for XLA to share among its threads: tens of microseconds."""
+    square = f"tensor<{_WAKING}x{_WAKING}xf32>"
+    text = (
+        f"func.func @main(%a: {square}, %b: {square}) -> {square} {{\n"
+        f"  %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : "
+        f"({square}, {square}) -> {square}\n  return %c : {square}\n}}"
+    )
+    return compiled(text), on_device(np.ones((_WAKING, _WAKING), np.float32))

@@ -101,6 +101,12 @@ def test_containers_that_a_file_cannot_name_are_refused(tmp_path: Path) -> None:
         save_artifact(tuned(program, tmp_path), tmp_path / "a.hlotune")
 
 
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ProgramError, match="expected to write the tuned program"):
+        save_artifact(tuned(load(mlp, PARAMETERS, X), tmp_path), tmp_path / "taken" / "a.hlotune")
+
+
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     one = tuned(load(mlp, PARAMETERS, X), tmp_path)
     with pytest.raises(ProgramError, match=r"expected to write .* got No such file"):
@@ -148,7 +154,11 @@ def without(name: str) -> Callable[[Members], object]:
     ("change", "error", "message"),
     [
         (with_manifest(target=TARGETS["aarch64"].fingerprint), TargetError, "got aarch64"),
-        (with_manifest(hlotune_artifact=9), ProgramError, "format 1 or older, got .* 9; upgrade"),
+        (
+            with_manifest(hlotune_artifact=9),
+            ProgramError,
+            "^expected .* format 1 or older, got .* 9; upgrade",
+        ),
         (with_manifest(sha256=3), ProgramError, "none or is cut short"),
         (with_bytes("kernels/", honest=False), ProgramError, "got other bytes in kernels/"),
         (with_bytes("program", honest=False), ProgramError, "got other bytes in program.mlirbc"),

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from hlotune.codegen.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
 from hlotune.measure import bench
 from hlotune.measure.bench import Bench
@@ -159,3 +160,18 @@ def test_operands_that_are_no_constants_are_warm_for_everybody(
     (x,) = found._warm
     assert len(read) == 5  # before the very first call there are no results
     assert {line[-1] for line in read} == {x.unsafe_buffer_pointer()}
+
+
+def test_the_default_starts_while_our_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asleep = Bench(kernel(), host_target(), "model"), list[bool]()
+    waking, operand = bench._waking()
+
+    def spy(arguments: Sequence[jax.Array]) -> list[jax.Array]:
+        asleep.append(crew_rests())
+        return waking(arguments)
+
+    monkeypatch.setattr(bench, "_waking", lambda: (spy, operand))
+    subject = found.default()[0]
+    for _ in range(3):
+        subject.call()
+    assert asleep == [True] * 3

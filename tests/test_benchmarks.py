@@ -232,6 +232,7 @@ def test_what_was_not_measured_stays_in_the_page() -> None:
 def test_the_page_has_a_place_for_every_table() -> None:
     text = (ROOT / page.PAGE).read_text(encoding="utf-8")
     assert set(page.names(text)) == {
+        "algorithms",
         "models",
         "operators",
         "peers",

@@ -349,6 +349,19 @@ def test_fewer_threads_are_fewer_processors_for_the_time_of_the_block() -> None:
     assert os.sched_getaffinity(0) == before
 
 
+def test_threads_bound_to_a_processor_that_stays_remain_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = {7: {1}, 8: {0, 1, 2}, 9: {2}}
+    monkeypatch.setattr(affinity, "_processors", lambda: [0, 1, 2])
+    monkeypatch.setattr(affinity, "_threads", lambda: list(now))
+    monkeypatch.setattr(affinity, "_bind", now.__setitem__)
+    monkeypatch.setattr(os, "sched_getaffinity", now.__getitem__)
+    with pinned(2):
+        assert now == {7: {1}, 8: {0, 1}, 9: {0, 1}}
+    assert now == {7: {1}, 8: {0, 1, 2}, 9: {2}}
+
+
 def test_a_system_that_binds_no_threads_refuses_a_smaller_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

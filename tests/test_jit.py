@@ -184,3 +184,25 @@ def test_where_the_first_device_is_no_cpu_it_is_jax_jit(
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert hlotune.jit(dense, database=database).explain(X, W) == ()
+
+
+def cast(x: Any, w: Any, n: Any) -> Any:
+    """Whole numbers and others make other programs."""
+    y = x @ w
+    return y.astype(jnp.int32) if isinstance(n, int) else y
+
+
+def test_static_values_of_other_types_are_other_values(database: Path) -> None:
+    fast = hlotune.jit(cast, database=database, static_argnums=2)
+    assert fast(X, W, 2).dtype == jnp.int32
+    assert fast(X, W, 2.0).dtype == jnp.float32
+
+
+def keyed(x: Any, w: Any, key: Any) -> Any:
+    return x @ w + jax.random.normal(key, (8, 32))
+
+
+def test_typed_random_keys_are_left_to_jax(database: Path) -> None:
+    fast, key = hlotune.jit(keyed, database=database), jax.random.key(3)
+    close(fast(X, W, key), jax.jit(keyed)(X, W, key))
+    assert fast.explain(X, W, key) == ()

@@ -358,3 +358,16 @@ def test_a_python_file_without_a_name_is_told_to_name_a_function(tmp_path: Path)
 
 def test_a_program_prints_its_name_and_source_alone() -> None:
     assert len(repr(load(lambda x: x + 1, np.ones(4, np.float32)))) < 200
+
+
+def test_a_file_may_hold_dataclasses_with_late_annotations(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "import numpy as np\n"
+        "@dataclass\nclass Sizes:\n    rows: int = 3\n"
+        "def model():\n"
+        "    return (lambda x: x + 1), (np.ones(Sizes().rows, np.float32),)\n"
+    )
+    assert load(f"{file}:model").graph.argument_types[0].shape == (3,)
