@@ -8,7 +8,7 @@ from typing import Any
 
 from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.program import Program
-from hlotune.measure.targets import host_target
+from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.search import account
 from hlotune.search.budget import Limits
@@ -16,7 +16,7 @@ from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.tune import Choices, searched
-from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Interrupted:
     """The program's key: it must not have changed."""
     seed: int
     numerics: Any
-    cache: Any
+    under: Conditions
+    """Of its times: they must hold here and now."""
     searcher: str
     model: str
     model_digest: str | None
@@ -55,12 +56,15 @@ def resume(
 
     Raises:
         NoRecord: there is no such run.
-        DatabaseError: it has finished, or the program or the trained model is another one by now.
+        DatabaseError: it has finished, or the program, the machine, the versions or the trained
+            model are others by now.
     """
     start_s = time.monotonic()
+    target = host_target()
     with Database(database, create=False) as records:
         before = interrupted(records, run)
-        require_same(program, before)
+        cache = before.under["cache"]
+        require_same(program, before, conditions(target, toolchain(), cache))
         choices = Choices(
             limits=Limits(seconds=before.budget_s, trials=before.trials),
             searcher=before.searcher,
@@ -69,20 +73,33 @@ def resume(
             begun=same_model(before),
             seed=before.seed,
             numerics=before.numerics,
-            cache=before.cache,
+            cache=cache,
         )
         return searched(
-            program, records, choices, host_target(), progress or silent,
+            program, records, choices, target, progress or silent,
             start_s - before.passed_s, before.run,
         )  # fmt: skip
 
 
-def require_same(program: Program, before: Interrupted) -> None:
+def require_same(program: ProgramIdentity, before: Interrupted, under: Conditions) -> None:
+    """Its trials are kept under its own conditions: what is timed under others is not of it."""
     if program.key != before.program:
         raise DatabaseError(
             f"expected the program of run {before.run} ({before.source}, {before.program[:8]}), "
             f"got {program.name}, {program.key[:8]}: it is another one, or has changed; begin anew"
         )
+    if under != before.under:
+        raise DatabaseError(
+            f"expected the conditions of run {before.run} ({in_words(before.under)}), got "
+            f"{in_words(under)}: times are not compared between them; begin anew with `tune run`"
+        )
+
+
+def in_words(under: Conditions) -> str:
+    return (
+        f"target {under['fingerprint']} of {under['threads']} threads, toolchain "
+        f"{under['toolchain_key']}, {under['cache']} caches"
+    )
 
 
 def same_model(before: Interrupted) -> Start:
@@ -120,7 +137,11 @@ def interrupted(database: Database, prefix: str) -> Interrupted:
     options = json.loads(row["options"])
     try:
         return Interrupted(
-            row["id"], row["source"], row["program"], row["seed"], row["numerics"], row["cache"],
+            row["id"], row["source"], row["program"], row["seed"], row["numerics"],
+            Conditions(
+                fingerprint=row["target"], toolchain_key=row["toolchain"], cache=row["cache"],
+                threads=row["threads"],
+            ),
             options["searcher"], options["model"], options["model_digest"], options["trials"],
             options["budget_s"], passed_s(database, row["id"]),
         )  # fmt: skip

@@ -9,15 +9,16 @@ import pytest
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
+from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.schedules.schedule import XLA
 from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Batch, Event
-from hlotune.search.resuming import interrupted, passed_s, require_same, same_model
-from hlotune.tuning_logs.database import Database
-from tests.sessions import UNDER, FakeDevice, run, two
+from hlotune.search.resuming import interrupted, passed_s, require_same, resume, same_model
+from hlotune.tuning_logs.database import Conditions, Database, conditions
+from tests.sessions import PROGRAM, TARGET, TOOLS, UNDER, FakeDevice, run, two
 
 ENTRIES = (Entry(1.5, 1.0, 16, 2, 1e-3), Entry(2.5, 0.75, 16, 0, float("inf")))
 
@@ -133,7 +134,40 @@ def test_a_program_that_has_changed_is_an_error(database: Database) -> None:
     before = interrupted(database, stopped.run)
     other = load(lambda x: x + 1, np.zeros(3, np.float32))
     with pytest.raises(DatabaseError, match=r"expected the program of run .* it is another one"):
-        require_same(other, before)
+        require_same(other, before, UNDER)
+
+
+@pytest.mark.parametrize(
+    "under",
+    [
+        conditions(TARGETS["x86-64-v3"], TOOLS),
+        conditions(replace(TARGET, threads=1), TOOLS),
+        conditions(TARGET, replace(TOOLS, codegen="1")),
+        conditions(TARGET, TOOLS, "warm"),
+    ],
+)
+def test_another_machine_or_other_versions_are_an_error(
+    under: Conditions, database: Database
+) -> None:
+    tasks = two()
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    before = interrupted(database, stopped.run)
+    require_same(PROGRAM, before, UNDER)
+    with pytest.raises(DatabaseError, match=r"expected the conditions of run .*begin anew with"):
+        require_same(PROGRAM, before, under)
+
+
+def test_a_run_of_another_machine_is_not_taken_up_on_this_one(database: Database) -> None:
+    program = load(lambda x: x + 1, np.zeros(3, np.float32))
+    options = {
+        "searcher": "annealing", "model": "trees", "model_digest": None, "trials": 8,
+        "budget_s": None,
+    }  # fmt: skip
+    away = replace(TARGET, name="another machine")
+    begun = database.start_run(program, away, TOOLS, options=options)
+    with pytest.raises(DatabaseError, match=r"expected the conditions of run .*begin anew with"):
+        resume(program, begun, database=database.path)
+    assert database.query("select * from trials") == []
 
 
 def test_another_trained_model_is_an_error(database: Database) -> None:
