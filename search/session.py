@@ -196,7 +196,7 @@ class Session:
     ) -> tuple[list[Contest], list[Skipped]]:
         """Times the defaults, of most arithmetic first, as long as the budget has time for it.
 
-        Ctrl-C leaves the rest out.
+        Those that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
         """
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
@@ -206,11 +206,12 @@ class Session:
         self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
         try:
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
+                default_s = self._timed_before(tasks[n].kernel)
                 late = self.passed_s > DEFAULTS_SHARE * (limits.seconds or inf)
-                if late and contests:
+                if late and contests and default_s is None:
                     contest: Contest | Skipped = Skipped(tasks[n].label, NO_TIME)
                 else:
-                    contest = self._contest(n, tasks[n], recorded[n])
+                    contest = self._contest(n, tasks[n], recorded[n], default_s)
                 if isinstance(contest, Skipped):
                     skipped.append(contest)
                     self.progress(KernelSkipped(label=contest.label, reason=contest.reason))
@@ -235,8 +236,9 @@ class Session:
         trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
         return [t for t in trials if t.candidate.schedule.algorithm != XLA]
 
-    def _contest(self, group: int, task: Task, recorded: Sequence[Trial]) -> Contest | Skipped:
-        default_s = self._timed_before(task.kernel) if self.resumed else None
+    def _contest(
+        self, group: int, task: Task, recorded: Sequence[Trial], default_s: float | None
+    ) -> Contest | Skipped:
         if default_s is None:
             try:
                 default = self.runner.default(task.kernel)
@@ -254,7 +256,9 @@ class Session:
         return Contest(task, tuner, default_s, known)
 
     def _timed_before(self, kernel: Kernel) -> float | None:
-        """The default's time in this run, by which the budget was shared until now."""
+        """The default's time in a run that goes on, by which the budget was shared until now."""
+        if not self.resumed:
+            return None
         found = self.database.query(
             """select time_s from trials where run = :run and kernel = :kernel
             and schedule = :default and time_s is not null order by number limit 1""",

@@ -93,6 +93,19 @@ def test_what_was_spent_is_spent(database: Database) -> None:
     assert device.now() < 12.0 - spent_s + 0.6
 
 
+def test_late_in_its_budget_a_run_goes_on_with_all_kernels_that_it_had_begun(
+    database: Database,
+) -> None:
+    tasks, limits = two(), Limits(seconds=12.0)
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=144), limits=limits)
+    assert passed_s(database, stopped.run) > 0.5 * 12.0
+    again = run(database, tasks, limits=limits, resume=stopped.run)
+    assert again.skipped == ()
+    assert [(k.label, k.best_s is not None) for k in again.kernels] == [
+        ("conv", True), ("dense", True),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("budget_s", [10.0, 30.0, 100.0])
 def test_a_budget_is_kept_within_a_twentieth(budget_s: float, database: Database) -> None:
     """By the clock of the device, with defaults, batches and finals; less only if nothing promises
