@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import log2
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import inputs_of
 from hlotune.hlo.canonical import graph_of
@@ -92,10 +93,19 @@ def lent(database: Database, of: Sequence[Kin], space: Space, under: Conditions)
         config
         for other in of
         for schedule, _ in fastest(database, other.kernel, under, 1)
-        if (config := space.locate(Schedule.from_json(schedule))) is not None
+        if (config := config_of(space, schedule)) is not None
     ]
     rows = np.array(configs, np.int32).reshape(-1, len(space.heuristic()))
     return rows[space.legal(rows)]
+
+
+def config_of(space: Space, text: str) -> NDArray[np.int32] | None:
+    """Of a recorded schedule; None where another version wrote it, or it has no place here."""
+    try:
+        schedule = Schedule.from_json(text)
+    except ValueError:
+        return None
+    return space.locate(schedule)
 
 
 def teach(
@@ -104,7 +114,10 @@ def teach(
     """Adds trials of kin to what the model learns from; returns how many."""
     count = 0
     for number, other in enumerate(of):
-        space = SPACES[target.kind](other.compute, target)
+        try:
+            space = SPACES[target.kind](other.compute, target)
+        except UnsupportedKernel:
+            continue
         half = fastest(database, other.kernel, under, ROWS // 2)
         trials = dict(newest(database, other.kernel, under, ROWS // 2)) | dict(half)
         configs, times_s = located(space, list(trials.items()))

@@ -10,7 +10,11 @@ from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate
-from hlotune.schedules.target import Toolchain
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.space import Space
+from hlotune.schedules.target import Target, Toolchain
+from hlotune.search.tasks import SPACES
 from hlotune.search.transfer import OTHERS, kin, lent, octaves, recorded, teach
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
@@ -106,3 +110,30 @@ def test_without_kin_nothing_is_lent_and_nothing_taught(database: Database) -> N
         0, len(NEW.space(ZNVER4).heuristic())
     )  # fmt: skip
     assert teach(experience, database, [], ZNVER4, UNDER) == 0
+
+
+def test_schedules_of_another_version_are_not_lent_and_do_not_teach(database: Database) -> None:
+    record(database, gemm(96, 160, 64), gemm(128, 128, 64), n=40)
+    old = '{"algorithm":"direct","steps":[["was","x",1]]}'
+    with database.writing() as sql:
+        sql.execute("update trials set schedule = ?", [old])
+    of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
+    assert len(of) == 2
+    assert len(lent(database, of, NEW.space(ZNVER4), UNDER)) == 0
+    assert teach(Experience(Trees()), database, of, ZNVER4, UNDER) == 0
+
+
+def test_kin_without_a_space_today_does_not_teach(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, kept = gemm(96, 160, 64), gemm(128, 128, 64)
+    record(database, lost, kept, n=40)
+    of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
+
+    def space(compute: Compute, target: Target) -> Space:
+        if compute == lost.compute:
+            raise UnsupportedKernel("expected a kernel with a rule, got one of old")
+        return kept.space(target)
+
+    monkeypatch.setitem(SPACES, "cpu", space)
+    assert teach(Experience(Trees()), database, of, ZNVER4, UNDER) == 40
