@@ -201,10 +201,10 @@ class Session:
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
         recorded = [self._recorded(t.kernel) for t in tasks]
-        self._meet(tasks)
         known = sum(map(len, recorded))
         self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
         try:
+            self._meet(tasks)
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
                 default_s = self._timed_before(tasks[n].kernel)
                 late = self.passed_s > DEFAULTS_SHARE * (limits.seconds or inf)

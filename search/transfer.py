@@ -24,14 +24,16 @@ from hlotune.schedules.target import Target
 from hlotune.search.examples import located
 from hlotune.search.tasks import SPACES
 from hlotune.search.tuner import Experience
-from hlotune.tuning_logs.database import Conditions, Database
+from hlotune.tuning_logs.database import UNDER, Conditions, Database
 
 LOOKED_AT = 64
 """Newest kernels of the database that are held beside the new one."""
 NEAREST = 4
 """Kin whose best schedules are tried, and whose trials teach."""
 ROWS = 128
-"""Trials of each kin: half of them its fastest, the others its newest."""
+"""Trials of each kin, at most: half of them its fastest, the others its newest."""
+TAUGHT = 1000
+"""Trials of all kin together, at most: the features of one take about a millisecond."""
 FARTHEST = 3.0
 """Mean of the octaves between extents, beyond which kernels are no kin."""
 OTHERS = 1 << 20
@@ -47,13 +49,15 @@ class Kin:
 
 
 def recorded(database: Database, under: Conditions) -> list[tuple[Kernel, Compute]]:
-    """Kernels that were timed under these conditions and have a compute, the newest first."""
+    """Kernels that were searched under these conditions and have a compute, the newest first.
+
+    One of which the default alone was timed has nothing to give.
+    """
     rows = database.query(
-        """select text, max(recorded) as last from trials join kernels on kernels.key = kernel
-        where target = :fingerprint and toolchain = :toolchain_key
-        and cache = :cache and threads = :threads and time_s is not null
+        f"""select text, max(recorded) as last from trials join kernels on kernels.key = kernel
+        where {UNDER} and time_s is not null and schedule is not :default
         group by kernel order by last desc, kernel limit :most""",
-        {"most": LOOKED_AT, **under},
+        {"most": LOOKED_AT, "default": DEFAULT.to_json(), **under},
     )
     return [(k, c) for row in rows if (c := _compute(k := Kernel(row["text"]))) is not None]
 
@@ -112,14 +116,14 @@ def teach(
     experience: Experience, database: Database, of: Sequence[Kin], target: Target, under: Conditions
 ) -> int:
     """Adds trials of kin to what the model learns from; returns how many."""
-    count = 0
+    count, share = 0, min(ROWS, TAUGHT // max(1, len(of)))
     for number, other in enumerate(of):
         try:
             space = SPACES[target.kind](other.compute, target)
         except UnsupportedKernel:
             continue
-        half = fastest(database, other.kernel, under, ROWS // 2)
-        trials = dict(newest(database, other.kernel, under, ROWS // 2)) | dict(half)
+        half = fastest(database, other.kernel, under, share // 2)
+        trials = dict(newest(database, other.kernel, under, share // 2)) | dict(half)
         configs, times_s = located(space, list(trials.items()))
         inputs = inputs_of(experience.model.reads, space, configs)
         experience.add(OTHERS + number, inputs, times_s)
@@ -130,7 +134,10 @@ def teach(
 def fastest(
     database: Database, kernel: Kernel, under: Conditions, n: int
 ) -> list[tuple[str, float | None]]:
-    return _trials(database, kernel, under, "time_s is not null", "time_s, schedule", n)
+    """Without schedules that failed, then or later: champions that proved wrong are barred."""
+    sound = f"""time_s is not null and schedule not in (select schedule from trials
+        where kernel = :kernel and {UNDER} and failure_kind <> 'device')"""
+    return _trials(database, kernel, under, sound, "time_s, schedule", n)
 
 
 def newest(
@@ -145,8 +152,7 @@ def _trials(
 ) -> list[tuple[str, float | None]]:
     """Schedules as JSON and times, without the default."""
     rows = database.query(
-        f"""select schedule, time_s from trials where kernel = :kernel and target = :fingerprint
-        and toolchain = :toolchain_key and cache = :cache and threads = :threads
+        f"""select schedule, time_s from trials where kernel = :kernel and {UNDER}
         and schedule is not :default and {which} order by {order} limit :n""",
         {"kernel": kernel.key, "default": DEFAULT.to_json(), "n": n, **under},
     )

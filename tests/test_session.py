@@ -126,6 +126,18 @@ def test_ctrl_c_while_timing_defaults_ends_the_run(database: Database) -> None:
     assert result.trials == 0
 
 
+def test_ctrl_c_while_kin_teach_ends_the_run(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hlotune.search.session.teach", interrupted)
+    result = run(database, two())
+    assert result.interrupted
+    assert (result.kernels, result.trials) == ((), 0)
+
+
 def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> None:
     tasks = two()
     result = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 192 + 1))

@@ -9,13 +9,14 @@ import pytest
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
-from hlotune.measure.trial import Candidate
+from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Space
 from hlotune.schedules.target import Target, Toolchain
 from hlotune.search.tasks import SPACES
-from hlotune.search.transfer import OTHERS, kin, lent, octaves, recorded, teach
+from hlotune.search.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from tests.computes import Case, batched, conv, gemm
@@ -137,3 +138,41 @@ def test_kin_without_a_space_today_does_not_teach(
 
     monkeypatch.setitem(SPACES, "cpu", space)
     assert teach(Experience(Trees()), database, of, ZNVER4, UNDER) == 40
+
+
+def test_kernels_of_which_the_default_alone_was_timed_are_no_kin(database: Database) -> None:
+    """They would take the places of those that have something to lend."""
+    close, far = gemm(96, 160, 64), gemm(384, 32, 256)
+    record(database, far, n=4)
+    default = Trial(Candidate(close.kernel, DEFAULT), Measurement(samples_s=(1e-3,)))
+    database.add(database.start_run(None, ZNVER4, TOOLS), close.kernel, [default], batch=0)
+    assert near(database) == [far.kernel.key]
+
+
+def test_a_champion_that_proved_wrong_is_not_lent(database: Database) -> None:
+    close = gemm(96, 160, 64)
+    record(database, close, n=40)
+    (best, _), (second, _) = fastest(database, close.kernel, UNDER, 2)
+    candidate = Candidate(close.kernel, Schedule.from_json(best))
+    wrong = [Trial(candidate, Failure("wrong_result", "a lost tap"))]
+    database.add(database.start_run(None, ZNVER4, TOOLS), close.kernel, wrong, batch=0)
+    assert fastest(database, close.kernel, UNDER, 1)[0][0] == second
+
+
+def test_a_mishap_of_the_device_bars_nothing(database: Database) -> None:
+    close = gemm(96, 160, 64)
+    record(database, close, n=40)
+    before = fastest(database, close.kernel, UNDER, 2)
+    mishap = Failure("device", "the worker was killed")
+    trials = [Trial(Candidate(close.kernel, Schedule.from_json(s)), mishap) for s, _ in before]
+    database.add(database.start_run(None, ZNVER4, TOOLS), close.kernel, trials, batch=0)
+    assert fastest(database, close.kernel, UNDER, 2) == before
+
+
+def test_all_kin_together_teach_no_more_than_there_is_time_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(database, gemm(96, 160, 64), gemm(128, 128, 64), n=40)
+    monkeypatch.setattr("hlotune.search.transfer.TAUGHT", 24)
+    of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
+    assert 12 <= teach(Experience(Trees()), database, of, ZNVER4, UNDER) <= 24
