@@ -49,7 +49,8 @@ def resume(
     """Goes on with an interrupted run of this program on this machine.
 
     It keeps its searcher, model, seed and numerics, and has what is left of its budget.  Given the
-    same times it ends as a run would have that never stopped.
+    same times it makes the choices of a run that never stopped, as long as no other run records in
+    the database meanwhile.
 
     Args:
         run: its id, or the beginning of it.

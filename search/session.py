@@ -224,7 +224,7 @@ class Session:
 
     def _meet(self, tasks: Sequence[Task]) -> None:
         """Finds the kin of each kernel in the database; those that are not in the run teach."""
-        known = recorded(self.database, self.under)
+        known = recorded(self.database, self.under, self.run)
         self._kin = {t.kernel.key: kin(known, t.kernel, t.compute) for t in tasks}
         strangers = {k.kernel: k for of in self._kin.values() for k in of}
         for task in tasks:
@@ -248,12 +248,21 @@ class Session:
             self.database.add(self.run, task.kernel, [trial], batch=0)
             default_s = default.time_s
         checkpoint = self.database.checkpoint(self.run, task.kernel.key)
-        begun = self.resumed and checkpoint is not None
+        begun = self.resumed and self._has_begun(task.kernel)
         tuner = self._tuner(group, task, begun=begun)
         if checkpoint:
-            tuner.resume(*checkpoint, same_run=self.resumed)
+            tuner.resume(*checkpoint, same_run=begun)
         known = tuner.know(recorded)
         return Contest(task, tuner, default_s, known)
+
+    def _has_begun(self, kernel: Kernel) -> bool:
+        """Whether the run itself, and not one like it before, had a batch of the kernel."""
+        return bool(
+            self.database.query(
+                "select 1 from states where run = :run and kernel = :kernel",
+                {"run": self.run, "kernel": kernel.key},
+            )
+        )
 
     def _timed_before(self, kernel: Kernel) -> float | None:
         """The default's time in a run that goes on, by which the budget was shared until now."""
@@ -291,10 +300,14 @@ class Session:
         )
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:
-        """The first candidates, then schedules from other conditions, other shapes, and kin."""
-        schedules = self.database.seeds(kernel, limit=SEEDS, **self.under)
+        """The first candidates, then schedules from other conditions, other shapes, and kin.
+
+        Nothing that this run found: then it is the same when the run is taken up again.
+        """
+        schedules = self.database.seeds(kernel, limit=SEEDS, apart=self.run, **self.under)
         located = [c for s in schedules if (c := space.locate(s)) is not None]
-        borrowed = lent(self.database, self._kin.get(kernel.key, []), space, self.under)
+        of = self._kin.get(kernel.key, [])
+        borrowed = lent(self.database, of, space, self.under, self.run)
         return np.array([*space.firsts(), *located, *borrowed], np.int32)
 
     def _finals(self, contests: Sequence[Contest], limits: Limits) -> list[Final | None]:

@@ -5,7 +5,7 @@ the nearer their extents, the nearer they are.  The kernel's own family comes fi
 `Database.seeds`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 
@@ -48,16 +48,19 @@ class Kin:
     """Mean distance of the extents."""
 
 
-def recorded(database: Database, under: Conditions) -> list[tuple[Kernel, Compute]]:
+def recorded(
+    database: Database, under: Conditions, apart: str = ""
+) -> list[tuple[Kernel, Compute]]:
     """Kernels that were searched under these conditions and have a compute, the newest first.
 
-    One of which the default alone was timed has nothing to give.
+    One of which the default alone was timed has nothing to give.  Trials of the run `apart` do not
+    count.
     """
     rows = database.query(
         f"""select text, max(recorded) as last from trials join kernels on kernels.key = kernel
-        where {UNDER} and time_s is not null and schedule is not :default
+        where {UNDER} and run <> :apart and time_s is not null and schedule is not :default
         group by kernel order by last desc, kernel limit :most""",
-        {"most": LOOKED_AT, "default": DEFAULT.to_json(), **under},
+        {"most": LOOKED_AT, "default": DEFAULT.to_json(), "apart": apart, **under},
     )
     return [(k, c) for row in rows if (c := _compute(k := Kernel(row["text"]))) is not None]
 
@@ -91,12 +94,17 @@ def octaves(one: Compute, other: Compute) -> float:
     return sum(away) / len(away)
 
 
-def lent(database: Database, of: Sequence[Kin], space: Space, under: Conditions) -> Configs:
-    """The best schedule of each kin, located in another space, where it stands there legally."""
+def lent(
+    database: Database, of: Sequence[Kin], space: Space, under: Conditions, apart: str = ""
+) -> Configs:
+    """The best schedule of each kin, located in another space, where it stands there legally.
+
+    What the run `apart` found is not lent.
+    """
     configs = [
         config
         for other in of
-        for schedule, _ in fastest(database, other.kernel, under, 1)
+        for schedule, _ in fastest(database, other.kernel, under, 1, apart)
         if (config := config_of(space, schedule)) is not None
     ]
     rows = np.array(configs, np.int32).reshape(-1, len(space.heuristic()))
@@ -132,12 +140,13 @@ def teach(
 
 
 def fastest(
-    database: Database, kernel: Kernel, under: Conditions, n: int
+    database: Database, kernel: Kernel, under: Conditions, n: int, apart: str = ""
 ) -> list[tuple[str, float | None]]:
     """Without schedules that failed, then or later: champions that proved wrong are barred."""
-    sound = f"""time_s is not null and schedule not in (select schedule from trials
-        where kernel = :kernel and {UNDER} and failure_kind <> 'device')"""
-    return _trials(database, kernel, under, sound, "time_s, schedule", n)
+    sound = f"""time_s is not null and run <> :apart and schedule not in (
+        select schedule from trials where kernel = :kernel and {UNDER}
+        and run <> :apart and failure_kind <> 'device')"""
+    return _trials(database, kernel, {**under, "apart": apart}, sound, "time_s, schedule", n)
 
 
 def newest(
@@ -148,12 +157,12 @@ def newest(
 
 
 def _trials(
-    database: Database, kernel: Kernel, under: Conditions, which: str, order: str, n: int
+    database: Database, kernel: Kernel, values: Mapping[str, object], which: str, order: str, n: int
 ) -> list[tuple[str, float | None]]:
     """Schedules as JSON and times, without the default."""
     rows = database.query(
         f"""select schedule, time_s from trials where kernel = :kernel and {UNDER}
         and schedule is not :default and {which} order by {order} limit :n""",
-        {"kernel": kernel.key, "default": DEFAULT.to_json(), "n": n, **under},
+        {"kernel": kernel.key, "default": DEFAULT.to_json(), "n": n, **values},
     )
     return [(r["schedule"], r["time_s"]) for r in rows]

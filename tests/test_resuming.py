@@ -93,6 +93,15 @@ def test_what_was_spent_is_spent(database: Database) -> None:
     assert device.now() < 12.0 - spent_s + 0.6
 
 
+def test_what_another_run_spent_is_not_spent_by_the_one_that_goes_on(database: Database) -> None:
+    tasks = two()
+    run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    second = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 5))
+    again = run(database, tasks, resume=second.run)
+    assert again.trials == 192
+    assert again.known_trials == 32
+
+
 def test_late_in_its_budget_a_run_goes_on_with_all_kernels_that_it_had_begun(
     database: Database,
 ) -> None:

@@ -80,12 +80,16 @@ def test_a_large_kernel_gets_faster_than_the_device_s_default(database: Database
     assert found.won
 
 
-def test_an_interrupted_run_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
-    """Without noise a device that begins anew times as one that was never switched off."""
+@pytest.mark.parametrize("at", [20, 40])
+def test_an_interrupted_run_goes_on_as_if_it_had_never_stopped(at: int, tmp_path: Path) -> None:
+    """Without noise a device that begins anew times as one that was never switched off.
+
+    At the first place one kernel has begun: what it found is not lent to the other, its kin.
+    """
     of, limits = tasks(), Limits(trials=32)
     with Database(tmp_path / "a.db") as whole, Database(tmp_path / "b.db") as parts:
         run(whole, of, SimulatedDevice(TARGET, noise=0.0), limits=limits)
-        stopped = run(parts, of, Interrupted(TARGET, noise=0.0), limits=limits)
+        stopped = run(parts, of, Interrupted(TARGET, noise=0.0, at=at), limits=limits)
         assert stopped.interrupted
         run(parts, of, SimulatedDevice(TARGET, noise=0.0), limits=limits, resume=stopped.run)
         assert times(parts, of) == times(whole, of)

@@ -228,13 +228,14 @@ class Database:
         return self._parsed(kernel_key, found)
 
     def seeds(
-        self, kernel: Kernel, *, limit: int = 16, **under: Unpack[Conditions]
+        self, kernel: Kernel, *, limit: int = 16, apart: str = "", **under: Unpack[Conditions]
     ) -> list[Schedule]:
         """Schedules not yet tried under these conditions, best guess first.
 
         They are to be located in today's space and timed.  Those of the kernel itself under other
         conditions come before those of its family.  Times of different conditions are never
-        compared: the best of each go first, then the second best of each, and so on.
+        compared: the best of each go first, then the second best of each, and so on.  What the run
+        `apart` found is left out.
         """
         known = {
             t["schedule"]
@@ -251,9 +252,9 @@ class Database:
                 ) as place
                 from trials
                 where kernel in (select key from kernels where family = :family)
-                and time_s is not null and not (kernel = :kernel and {UNDER})
+                and time_s is not null and run <> :apart and not (kernel = :kernel and {UNDER})
             ) order by own desc, place, length(schedule), schedule""",
-            {"kernel": kernel.key, "family": kernel.family, **under},
+            {"kernel": kernel.key, "family": kernel.family, "apart": apart, **under},
         )
         fresh = dict.fromkeys(r["schedule"] for r in found if r["schedule"] not in known)
         schedules = map(self._schedule, fresh)
