@@ -29,7 +29,7 @@ from hlotune.search.searcher import Make
 from hlotune.search.spending import Contest, Spending
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.transfer import Kin, kin, lent, recorded, teach
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Summary, Whole
@@ -201,7 +201,7 @@ class Session:
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
         recorded = [self._recorded(t.kernel) for t in tasks]
-        known = sum(map(len, recorded))
+        known = sum(len(r) - self._own(t.kernel) for t, r in zip(tasks, recorded, strict=True))
         self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
         try:
             self._meet(tasks)
@@ -232,9 +232,20 @@ class Session:
         teach(self.experience, self.database, list(strangers.values()), self.target, self.under)
 
     def _recorded(self, kernel: Kernel) -> list[Trial]:
-        """Trials of ours under the same conditions; the default is timed anew in each run."""
+        """What is known under the same conditions; the default is timed anew in each run, and what
+        the device failed on may be tried again.
+        """
         trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
-        return [t for t in trials if t.candidate.schedule.algorithm != XLA]
+        return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
+
+    def _own(self, kernel: Kernel) -> int:
+        """Recorded trials of a kernel that are of this run, from before it was taken up again."""
+        found = self.database.query(
+            """select count(*) as n from trials where run = :run and kernel = :kernel
+            and schedule is not :default and failure_kind is not 'device'""",
+            {"run": self.run, "kernel": kernel.key, "default": DEFAULT.to_json()},
+        )
+        return int(found[0]["n"])
 
     def _contest(
         self, group: int, task: Task, recorded: Sequence[Trial], default_s: float | None
@@ -252,7 +263,7 @@ class Session:
         tuner = self._tuner(group, task, begun=begun)
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
-        known = tuner.know(recorded)
+        known = tuner.know(recorded) - self._own(task.kernel)
         return Contest(task, tuner, default_s, known)
 
     def _has_begun(self, kernel: Kernel) -> bool:

@@ -15,7 +15,8 @@ from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.schedules.schedule import XLA
 from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.budget import Limits
-from hlotune.search.progress import Batch, Event
+from hlotune.search.memory import packed
+from hlotune.search.progress import Batch, Event, Started
 from hlotune.search.resuming import interrupted, passed_s, require_same, resume, same_model
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from tests.sessions import PROGRAM, TARGET, TOOLS, UNDER, FakeDevice, run, two
@@ -45,9 +46,8 @@ def test_a_state_and_an_account_come_out_as_they_went_in() -> None:
 
 
 def test_a_state_without_an_account_is_taken_as_it_is() -> None:
-    inner = sealed(b"x", ())
-    account_only, _ = opened(inner)
-    assert account_only == b"x"
+    state = packed({"configs": np.arange(6)})
+    assert opened(state) == (state, ())
     with pytest.raises(ValueError, match="expected the saved state of a searcher"):
         opened(b"rubbish")
 
@@ -91,6 +91,14 @@ def test_what_was_spent_is_spent(database: Database) -> None:
     device = FakeDevice(tasks)
     run(database, tasks, device, limits=limits, resume=stopped.run)
     assert device.now() < 12.0 - spent_s + 0.6
+
+
+def test_trials_of_the_run_itself_do_not_count_as_known(database: Database) -> None:
+    tasks, events = two(), list[Event]()
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    again = run(database, tasks, resume=stopped.run, events=events)
+    assert (again.trials, again.known_trials) == (192, 0)
+    assert [e.known_trials for e in events if isinstance(e, Started)] == [0]
 
 
 def test_what_another_run_spent_is_not_spent_by_the_one_that_goes_on(database: Database) -> None:
