@@ -1,5 +1,6 @@
 """`tune resume`: goes on with a run that was interrupted."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,14 +11,27 @@ from hlotune.tuning_logs.location import database_path
 
 EXAMPLE = "Example: tune resume 5f0c --database tuning.db"
 
+ModelFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The model that the run began with, where it was given --model-file.",
+        show_default=False,
+    ),
+]
+
 
 def resume(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its beginning.")],
     database: Database = None,
+    model_file: ModelFile = None,
     arg: ArgumentTypes = None,
     json: Json = False,
 ) -> None:
-    """Goes on with an interrupted run: its program, searcher, seed, and the budget that is left."""
+    """Goes on with an interrupted run: its program, searcher, seed, and the budget that is left.
+
+    On the machine and with the versions that it began with.
+    """
     from hlotune.hlo.program import load
     from hlotune.search.resuming import interrupted
     from hlotune.tuning_logs.database import Database as TuningDatabase
@@ -31,6 +45,8 @@ def resume(
     from hlotune.search.resuming import resume as go_on
 
     with watching(quiet=json) as progress:
-        result = go_on(loaded, before.run, database=path, progress=progress)
+        result = go_on(
+            loaded, before.run, database=path, model_file=model_file, progress=progress
+        )
     print_report(path, result.run, json=json)
     end(result, before.budget_s)

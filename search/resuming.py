@@ -44,6 +44,7 @@ def resume(
     run: str,
     *,
     database: str | Path,
+    model_file: str | Path | None = None,
     progress: Progress | None = None,
 ) -> TuneResult:
     """Goes on with an interrupted run of this program on this machine.
@@ -54,11 +55,13 @@ def resume(
 
     Args:
         run: its id, or the beginning of it.
+        model_file: the one that the run began with, where it was given one.
 
     Raises:
         NoRecord: there is no such run.
         DatabaseError: it has finished, or the program, the machine, the versions or the trained
             model are others by now.
+        ModelError: the file holds no such model.
     """
     start_s = time.monotonic()
     target = host_target()
@@ -71,7 +74,7 @@ def resume(
             searcher=before.searcher,
             make=SEARCHERS[before.searcher],
             model=before.model,
-            begun=same_model(before),
+            begun=same_model(before, Path(model_file) if model_file else None),
             seed=before.seed,
             numerics=before.numerics,
             cache=cache,
@@ -103,12 +106,12 @@ def in_words(under: Conditions) -> str:
     )
 
 
-def same_model(before: Interrupted) -> Start:
-    begun = start(before.model)
+def same_model(before: Interrupted, file: Path | None = None) -> Start:
+    begun = start(before.model, file)
     if begun.digest != before.model_digest:
         raise DatabaseError(
             f"expected the trained model that run {before.run} began with, got "
-            f"{begun.words}; begin anew"
+            f"{begun.words}; give its file (--model-file), or begin anew with `tune run`"
         )
     return begun
 

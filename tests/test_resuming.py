@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hlotune.cli.resume import resume as command
+from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.shipped import start
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.targets import TARGETS, host_target, toolchain
 from hlotune.measure.trial import Trial
-from hlotune.schedules.errors import DatabaseError, NoRecord
+from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord
 from hlotune.schedules.schedule import XLA
 from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.budget import Limits
@@ -206,3 +209,28 @@ def test_another_trained_model_is_an_error(database: Database) -> None:
     before = replace(interrupted(database, stopped.run), model_digest="0123")
     with pytest.raises(DatabaseError, match=r"expected the trained model that run .* began with"):
         same_model(before)
+
+
+def test_a_run_that_began_with_a_model_file_goes_on_with_that_file(
+    database: Database, tmp_path: Path
+) -> None:
+    tasks, file = two(), tmp_path / "roofline.npz"
+    MODELS["roofline"]().save(file)
+    digest = start("roofline", file).digest
+    stopped = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 40))
+    before = replace(interrupted(database, stopped.run), model="roofline", model_digest=digest)
+    assert same_model(before, file).digest == digest
+    with pytest.raises(DatabaseError, match=r"give its file \(--model-file\)"):
+        same_model(before)
+
+
+def test_the_command_reads_the_model_file(database: Database, tmp_path: Path) -> None:
+    program = load("examples/mlp.py:model")
+    options = {
+        "searcher": "annealing", "model": "roofline", "model_digest": "0123", "trials": 8,
+        "budget_s": None,
+    }  # fmt: skip
+    begun = database.start_run(program, host_target(), toolchain(), options=options)
+    (tmp_path / "m").write_bytes(b"no model")
+    with pytest.raises(ModelError, match="expected a file of a cost model at"):
+        command(begun, database=database.path, model_file=tmp_path / "m", json=True)
