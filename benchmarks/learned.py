@@ -152,14 +152,17 @@ def shares_at(
 def against_random(curves: Mapping[Race, Curve]) -> list[float]:
     """Trials of the shipped model over those that random search took for its best.
 
-    Races that did not get so far are left out on random's side, and count as infinite on ours.
+    Races in which random search is not through are left out; where the shipped model did not get
+    so far, it counts as infinite.
     """
     found = []
     for race, curve in curves.items():
-        rival = curves.get(Race(race.case, "random", race.seed), curve[:0])
-        if race.contestant == "shipped" and len(curve) and len(rival) >= race.trials:
-            needed = reached(curve, float(rival[-1]))
-            found.append(needed / len(rival) if needed else inf)
+        against = Race(race.case, "random", race.seed)
+        rival = curves.get(against, curve[:0])
+        if race.contestant == "shipped" and len(curve) and len(rival) >= against.trials:
+            ours, theirs = (reached(c, float(rival[-1])) for c in (curve, rival))
+            if theirs is not None:
+                found.append(ours / theirs if ours else inf)
     return found
 
 

@@ -126,9 +126,17 @@ def test_trials_saved_are_counted_against_random_search() -> None:
     rival = np.full(2000, 3.0)
     rival[1000:] = 2.0
     curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): rival}
-    assert against_random(curves) == [2 / 2000]
+    assert against_random(curves) == [2 / 1001]
     curves[Race("C2", "random", 0)] = np.full(2000, 0.5)
     assert against_random(curves) == [inf]
+
+
+def test_random_search_that_is_not_through_has_no_best_to_be_held_against() -> None:
+    most = CONTESTANTS["random"].trials
+    curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): np.full(most - 1, 2.0)}
+    assert against_random(curves) == []
+    curves[Race("C2", "random", 0)] = np.full(most, 2.0)
+    assert against_random(curves) == [2.0]
 
 
 def test_lessons_are_counted_against_a_search_from_nothing() -> None:
