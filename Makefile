@@ -68,6 +68,7 @@ bench-peers: setup
 	$(PYTHON) -m benchmarks.peers --trials $(TRIALS)
 
 bench-search: setup
+	rm -f build/search.db*
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
 	$(PYTHON) -m benchmarks.searchers
 

@@ -7,7 +7,8 @@ and the default compiler, and their batches are measured in turns.  The trees st
 run: trained where a trained model comes with the package, else beside a roofline.
 Random search goes on until it has what annealing had at the end, or gives up.
 
-Curves are read from the trials in the database; a race that is complete there is not run again.
+Curves are read from the trials in the database; a race that is complete there is not run again, as
+long as the model that comes with the package is the same.
 """
 
 import argparse
@@ -152,7 +153,10 @@ class Arena:
         self.database.finish_run(run, Summary(wall_s=time.monotonic() - start_s))
 
     def _options(self, searcher: str) -> dict[str, object]:
-        return {"searcher": searcher, "model": RIVALS[searcher], **asdict(self.lengths)}
+        """What tells runs apart, the file of the trained model included."""
+        model = RIVALS[searcher]
+        begun = {"searcher": searcher, "model": model, "digest": start(model).digest}
+        return {**begun, **asdict(self.lengths)}
 
     def _recorded(self, of: Operator, searcher: str, seed: int) -> str | None:
         """A finished run of this race, on this machine."""

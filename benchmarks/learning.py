@@ -7,7 +7,8 @@ trials of other convolutions, and distinct legal configs at random.  All leave o
 the default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
-left at any time; it goes on where it stopped, from the trials in the database.
+left at any time; it goes on where it stopped, from the trials in the database.  Searches on another
+shipped model are begun anew.
 """
 
 import argparse
@@ -191,8 +192,13 @@ class Track:
 
 
 def options_of(race: Race) -> dict[str, object]:
-    """What tells the runs of races apart, but for the seed."""
-    return {"learning": race.contestant, "case": race.case, **asdict(CONTESTANTS[race.contestant])}
+    """What tells the runs of races apart, but for the seed; of a shipped model, its file too."""
+    contestant = CONTESTANTS[race.contestant]
+    found: dict[str, object] = {"learning": race.contestant, "case": race.case}
+    found |= asdict(contestant)
+    if contestant.is_shipped:
+        found["digest"] = start(contestant.model).digest
+    return found
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic and texts; nothing is timed here."""
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from benchmarks import curves, models, operators, page, results, searchers
 from benchmarks.curves import Lengths, race_of
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
+from hlotune.costmodel.shipped import untrained
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Ratio
 from hlotune.measure.targets import TARGETS
@@ -183,6 +185,25 @@ def test_a_complete_race_is_not_run_again_but_a_broken_one_is(database: Database
     assert count >= 140
     assert arena(database, device).race(of, seed=3) == first
     assert len(device.schedules) == count
+
+
+def test_a_race_is_run_again_where_another_model_is_shipped(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, short = operator("C11", TARGETS["x86-64"]), Lengths(trials=16, patience=16)
+    for digest, requests in (("one", 32), ("one", 0), ("another", 32)):
+        begun = dataclasses.replace(untrained("random", ""), digest=digest)
+        monkeypatch.setattr(curves, "start", lambda name, begun=begun: begun)
+        device = FakeDevice()
+        dataclasses.replace(arena(database, device), lengths=short).race(of, seed=3)
+        assert len(device.schedules) == requests
+
+
+@pytest.mark.parametrize("name", ["operators", "search", "models"])
+def test_what_is_to_be_measured_now_begins_without_records(name: str) -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = text.partition(f"\nbench-{name}: setup\n")[2]
+    assert recipe.startswith(f"\trm -f build/{name}.db*\n")
 
 
 def test_what_failed_so_far_is_null_in_json() -> None:

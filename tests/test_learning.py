@@ -23,6 +23,7 @@ from benchmarks.learned import (
 )
 from benchmarks.learning import Track
 from benchmarks.searching import Operator
+from hlotune.costmodel.shipped import untrained
 from hlotune.tuning_logs.database import Database
 from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, task
 
@@ -65,6 +66,18 @@ def test_an_interrupted_race_is_the_same_as_one_that_was_not(
 
 def test_races_do_not_know_of_each_other(database: Database) -> None:
     for race in (RACE, replace(RACE, contestant="random"), replace(RACE, seed=1)):
+        track(database).advance(race, 16)
+        assert len(track(database).curve(race)) == 16
+
+
+def test_a_race_begins_anew_where_another_model_is_shipped(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race = replace(RACE, contestant="shipped")
+    for digest in ("one", "another"):
+        begun = replace(untrained("trees-time", ""), digest=digest)
+        monkeypatch.setattr(learning, "start", lambda name, begun=begun: begun)
+        assert len(track(database).curve(race)) == 0
         track(database).advance(race, 16)
         assert len(track(database).curve(race)) == 16
 
