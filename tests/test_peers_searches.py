@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import results
 from benchmarks.cases import source
+from benchmarks.page import markdown
 from benchmarks.peers import searches
 from benchmarks.peers.passes import Pass
 from benchmarks.peers.rounds import Turns
@@ -15,6 +17,7 @@ from hlotune.hlo.sites import sites
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.tuning_logs.database import Database
 from tests.recorded import default_trial, failed, measured
+from tests.test_benchmarks import CONDITIONS
 
 CASE = "GMM2"
 
@@ -80,3 +83,16 @@ def test_a_row_tells_how_many_times_sooner() -> None:
     rows = searches.table([sooner, never]).rows
     assert rows[0] == ["C6", "128", "160", "1", "70", "8.0", "20.0"]
     assert rows[1][-3:] == ["never", "-", "-"]
+
+
+def test_the_table_says_that_clocks_and_beginnings_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    race = searches.Race(case="C6", tvm_trials=128, tvm_search_s=160.0, tvm_call_s=1e-3, ours=None)
+    results.publish(searches.table([race]), CONDITIONS, [])
+    published = markdown(json.loads((tmp_path / "searches.json").read_text(encoding="utf-8")))
+    for text in (capsys.readouterr().out, published):
+        assert "clock `kernel`" in text and "TVM's is a blocking call" in text
+        assert "the trained model that comes with it" in text and "of other kernels" in text
+        assert "TVM from nothing" in text
