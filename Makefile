@@ -79,7 +79,7 @@ bench-models: setup
 	rm -f build/models.db*
 	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
 
-# Goes on where it stopped, in build/dataset.db.
+# Goes on from the file and where it stopped, in build/dataset.db.
 dataset: setup
 	$(PYTHON) -m benchmarks.dataset --export tuning_logs/trials.jsonl.gz
 

@@ -3,10 +3,11 @@
     python -m benchmarks.dataset --seconds 600
     python -m benchmarks.dataset --export tuning_logs/trials.jsonl.gz
 
-It goes on where it stopped, however it stopped: what is in the database counts.  All kernels get
-their first trials before any gets more, so that it can be left at any time.  Candidates go the road
-of every tuning run: built in processes, verified against the oracle, timed, recorded.  They are
-timed with few samples: what models learn is an order.
+It goes on where it stopped, however it stopped: what is in the database counts, and what is in the
+file that comes with the sources, which is imported first.  All kernels get their first trials
+before any gets more, so that it can be left at any time.  Candidates go the road of every tuning
+run: built in processes, verified against the oracle, timed, recorded.  They are timed with few
+samples: what models learn is an order.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.timing import Effort
 from hlotune.measure.trial import Candidate, Trial
-from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.errors import DatabaseError, ProgramError
 from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.searcher import SEARCHERS
@@ -34,7 +35,7 @@ from hlotune.search.session import Device
 from hlotune.search.tuner import Builder, KernelTuner, Step
 from hlotune.tuning_logs.database import UNDER, Database
 from hlotune.tuning_logs.database import conditions as under_conditions
-from hlotune.tuning_logs.records import export_records
+from hlotune.tuning_logs.records import export_records, import_records
 
 EFFORT = Effort(least_samples=3, most_samples=5, budget_s=0.01, most_calls=8)
 BATCH = 32
@@ -42,6 +43,8 @@ LEAST_BATCH = 8
 BATCH_S = 10.0
 """A batch takes no longer, as far as the last one tells: it is lost with whoever interrupts it."""
 SEED = 0
+FILE = Path("tuning_logs/trials.jsonl.gz")
+"""Trials that come with the sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def main() -> None:
     target = host_target()
     with ExitStack() as stack:
         database = stack.enter_context(Database(options.database))
+        take_up(database)
         builder = stack.enter_context(ProcessBuilder(target))
         runner = stack.enter_context(ProcessRunner(target, effort=EFFORT))
         properties = runner.properties()
@@ -92,6 +96,22 @@ def main() -> None:
         publish(table(lines), before, [asdict(line) for line in lines])
         if options.export:
             print(f"{export_records(database, options.export)} records in {options.export}")
+
+
+def take_up(database: Database, path: Path = FILE) -> None:
+    """Takes up the trials of the file that comes with the sources, so that an export has them too.
+
+    Raises DatabaseError where not all of it can be read: an export would lose the rest.
+    """
+    if not path.exists():
+        return
+    found = import_records(database, path)
+    if found.broken:
+        raise DatabaseError(
+            f"expected records in {path}, got {found.broken} broken lines ({found.problems[0]}); "
+            "mend or remove the file: writing it again would lose them"
+        )
+    print(f"{found.added} records of {path} are new to the database")
 
 
 def parsed() -> argparse.Namespace:

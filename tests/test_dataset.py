@@ -2,18 +2,33 @@
 
 import gzip
 import json
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.dataset import BATCH, LEAST_BATCH, Part, Recorder, batch_size, gigaflops, table
+from benchmarks import dataset
+from benchmarks.dataset import (
+    BATCH,
+    LEAST_BATCH,
+    Part,
+    Recorder,
+    batch_size,
+    gigaflops,
+    table,
+    take_up,
+)
 from benchmarks.searching import Operator
 from hlotune.measure.timing import Effort, Subject, sampled
+from hlotune.schedules.errors import DatabaseError
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records, import_records
+from tests import recorded
 from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, two
 
 PLAN = Part("random", 10), Part("annealing", 40)
@@ -132,3 +147,43 @@ def test_the_table_says_how_much_there_is(database: Database) -> None:
 def test_less_effort_takes_fewer_samples() -> None:
     subject = Subject(lambda: 1e-3, lambda: 0.0)
     assert len(sampled(subject, effort=Effort(least_samples=2, most_samples=4))) == 4
+
+
+@pytest.fixture
+def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of trials as it comes with the sources, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    dataset.FILE.parent.mkdir()
+    with recorded.filled(tmp_path / "elder.db") as elder:
+        export_records(elder, dataset.FILE)
+    return dataset.FILE
+
+
+def test_a_new_database_does_not_make_the_file_lose_its_trials(
+    committed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = committed.read_bytes()
+    device = SimpleNamespace(properties=lambda: PROPERTIES)
+    monkeypatch.setattr(dataset, "ProcessBuilder", lambda target: nullcontext())
+    monkeypatch.setattr(dataset, "ProcessRunner", lambda target, effort: nullcontext(device))
+    options = ["--seconds", "0", "--kernels", "gemm_0", "--export", str(committed)]
+    monkeypatch.setattr(sys, "argv", ["dataset", *options])
+    dataset.main()
+    assert committed.read_bytes() == before
+    with Database("build/dataset.db") as database:
+        assert database.query("select 1 from trials")
+
+
+def test_a_file_that_cannot_be_read_whole_is_not_written_again(
+    committed: Path, database: Database
+) -> None:
+    committed.write_bytes(gzip.compress(gzip.decompress(committed.read_bytes()) + b"broken\n"))
+    with pytest.raises(DatabaseError, match=r"expected records in .*, got 1 broken lines \(line "):
+        take_up(database, committed)
+
+
+def test_without_a_file_of_trials_there_is_nothing_to_take_up(
+    database: Database, tmp_path: Path
+) -> None:
+    take_up(database, tmp_path / "missing.jsonl.gz")
+    assert not database.query("select 1 from trials")

@@ -44,10 +44,13 @@ def test_it_has_many_trials_of_every_kernel_of_the_dataset_and_of_no_other() -> 
     assert min(found.values()) >= LEAST
 
 
-def test_its_schedules_parse_and_differ_within_a_kernel() -> None:
+def test_its_schedules_parse_and_differ_within_a_kernel_and_toolchain() -> None:
     assert all(schedule(t).algorithm for t in trials()[::50])
-    pairs = Counter((t["kernel"]["text"], json.dumps(t["schedule"])) for t in trials())
-    assert max(pairs.values()) == 1
+    found = Counter(
+        (t["kernel"]["text"], json.dumps(t["toolchain"]), json.dumps(t["schedule"]))
+        for t in trials()
+    )
+    assert max(found.values()) == 1
 
 
 def test_it_can_be_imported(tmp_path: Path) -> None:
