@@ -34,7 +34,8 @@ from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import UNDER, Database
+from hlotune.tuning_logs.database import conditions as under_conditions
 
 LESSONS = 256
 """Trials of each teacher: the first that a search from nothing made."""
@@ -102,12 +103,14 @@ class Track:
         return np.minimum.accumulate(np.array(times, np.float64))
 
     def best_s(self, case: str) -> float:
-        """Of all that is recorded of a kernel under these conditions, the default included."""
+        """Of all that the database has of a kernel under these conditions.
+
+        Races time no default, so it is that of the best schedule that any of them found.
+        """
         key = self._operator(case).task.kernel.key
         found = self.database.query(
-            """select min(time_s) as best_s from trials where kernel = :kernel
-            and target = :target and toolchain = :toolchain and threads = :threads""",
-            {"kernel": key, **self._place},
+            f"select min(time_s) as best_s from trials where kernel = :kernel and {UNDER}",
+            {"kernel": key, **under_conditions(self.target, toolchain())},
         )
         return float(found[0]["best_s"] or inf)
 

@@ -7,7 +7,9 @@ refused instead of misread, and on what it was trained, so that nobody judges it
 import hashlib
 import io
 import json
+import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -51,10 +53,16 @@ def features_key(reads: Reads) -> str:
 
 
 def write(path: Path, header: Header, arrays: Arrays) -> None:
+    """The file appears whole or not at all."""
     text = np.frombuffer(json.dumps(asdict(header), sort_keys=True).encode(), np.uint8)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, header=text, **arrays)
-    path.write_bytes(buffer.getvalue())
+    part = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        part.write_bytes(buffer.getvalue())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def header_of(path: Path) -> Header:
@@ -84,6 +92,13 @@ def annotate(path: Path, training: Training) -> None:
     write(path, replace(header, training=training), arrays)
 
 
+BROKEN = (
+    OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What reading a file that is damaged, or none of a model, can raise."""
+
+
 def read_file(path: Path) -> tuple[Header, Arrays]:
     """Raises ModelError where the file is none of a model, or of a newer format."""
     try:
@@ -96,7 +111,7 @@ def read_file(path: Path) -> tuple[Header, Arrays]:
                 f"{path}; update hlotune"
             )
         return _header(fields), arrays
-    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except BROKEN as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(

@@ -7,6 +7,7 @@ key that holds everything it depends on, the sources that make spaces and featur
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -114,7 +115,7 @@ def _cached(
     found = _computed(kernel, label, target, trials)
     if found is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part.npz")
+        part = file.with_name(f".{os.getpid()}.{file.name}")
         np.savez_compressed(
             part, features=found.features, values=found.nodes.values, parent=found.nodes.parent,
             times_s=found.times_s,

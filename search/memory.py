@@ -1,5 +1,6 @@
 """States of searchers as bytes: NumPy arrays in one compressed `npz`, never pickled."""
 
+import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -20,5 +21,5 @@ def unpacked(state: bytes) -> dict[str, NDArray[Any]]:
     try:
         with np.load(BytesIO(state), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, EOFError, ValueError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, BadZipFile, zlib.error) as error:
         raise ValueError(f"expected the saved state of a searcher, got {state[:16]!r}") from error

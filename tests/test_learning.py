@@ -24,7 +24,9 @@ from benchmarks.learned import (
 from benchmarks.learning import Track
 from benchmarks.searching import Operator
 from hlotune.costmodel.shipped import untrained
+from hlotune.measure.targets import toolchain
 from hlotune.tuning_logs.database import Database
+from tests.recorded import measured
 from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, task
 
 TASKS = tuple(task(name, seed) for seed, name in enumerate((*EARLIER, "C7")))
@@ -110,6 +112,16 @@ def test_the_best_ever_is_that_of_all_races(database: Database) -> None:
         found.advance(race, 16)
     bests = [found.curve(replace(RACE, seed=seed))[-1] for seed in (0, 1)]
     assert found.best_s("C7") == min(bests)
+
+
+def test_the_best_ever_is_of_the_cache_mode_of_the_races(database: Database) -> None:
+    found = track(database)
+    found.advance(RACE, 16)
+    before = found.best_s("C7")
+    run = database.start_run(None, TARGET, toolchain(), cache="warm")
+    of = TASKS[-1].kernel
+    database.add(run, of, [measured(before / 2, of=of, cache="warm")], batch=0)
+    assert found.best_s("C7") == before
 
 
 def test_teachers_race_before_who_learns_from_them() -> None:

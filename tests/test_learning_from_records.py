@@ -1,6 +1,7 @@
 """Models are trained on what a database holds, and judged by kernels they have not seen."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -105,6 +106,24 @@ class TestExamples:
             np.testing.assert_array_equal(a.features, b.features)
             np.testing.assert_array_equal(a.nodes.values, b.nodes.values)
             np.testing.assert_array_equal(a.times_s, b.times_s)
+
+    def test_processes_that_fill_the_cache_at_once_do_not_meet(
+        self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        save, folder = np.savez_compressed, tmp_path / "cache"
+
+        def meanwhile(part: Path, **arrays: np.ndarray) -> None:
+            """Another process fills the cache before this one's file has its name."""
+            save(part, **arrays)  # type: ignore[arg-type]
+            monkeypatch.setattr(np, "savez_compressed", save)
+            with monkeypatch.context() as other, Database(path) as again:
+                other.setattr(os, "getpid", lambda: 0)
+                assert len(list(examples(again, folder))) == len(EXTENTS)
+
+        monkeypatch.setattr(np, "savez_compressed", meanwhile)
+        with Database(path) as database:
+            assert len(list(examples(database, folder))) == len(EXTENTS)
+        assert len(list(folder.iterdir())) == len(EXTENTS)
 
     def test_a_new_trial_is_not_hidden_by_the_cache(self, path: Path, tmp_path: Path) -> None:
         copy = tmp_path / "copy.db"

@@ -1,6 +1,7 @@
 """Files of models say what they are; a run starts from the shipped one, another, or nothing."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from hlotune.costmodel import files, shipped
 from hlotune.costmodel.files import Header, Training, header_of
+from hlotune.costmodel.foreign import write_foreign
+from hlotune.costmodel.inputs import columns
 from hlotune.costmodel.model import MODELS
 from hlotune.schedules.errors import ModelError
 
@@ -55,6 +58,49 @@ def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(content)
     with pytest.raises(ModelError, match=r"expected a file of a cost model at .*tune model train"):
         header_of(tmp_path / "m")
+
+
+def test_a_file_with_any_byte_spoiled_is_refused_in_words_or_read(tmp_path: Path) -> None:
+    path, weights = tmp_path / "m", np.arange(64, dtype=np.float32)
+    files.write(path, Header("trees", "1-x", SEEN), {"weights": weights})
+    whole, refused = path.read_bytes(), 0
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            header_of(path)
+        except ModelError:
+            refused += 1
+    assert refused > len(whole) // 2
+
+
+def test_a_file_that_cannot_be_finished_leaves_the_old_one(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = model_file.read_bytes()
+
+    def full(path: Path, content: bytes) -> int:
+        path.open("wb").close()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.annotate(model_file, SEEN)
+    assert model_file.read_bytes() == before
+    assert list(model_file.parent.iterdir()) == [model_file]
+
+
+@pytest.mark.parametrize(("features", "named"), [("today", True), ("0-elder", False)])
+def test_exported_trees_name_features_of_their_own_version(
+    features: str, named: bool, tmp_path: Path
+) -> None:
+    source = shipped.shipped("trees")
+    assert source is not None
+    header, arrays = files.read_file(source)
+    key = files.features_key("summary") if features == "today" else features
+    files.write(tmp_path / "m", dataclasses.replace(header, features=key), arrays)
+    write_foreign(tmp_path / "m", tmp_path / "m.json")
+    learner = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))["learner"]
+    assert learner["feature_names"] == (list(columns("summary")) if named else [])
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
