@@ -45,8 +45,6 @@ def resume(
     from hlotune.search.resuming import resume as go_on
 
     with watching(quiet=json) as progress:
-        result = go_on(
-            loaded, before.run, database=path, model_file=model_file, progress=progress
-        )
+        result = go_on(loaded, before.run, database=path, model_file=model_file, progress=progress)
     print_report(path, result.run, json=json)
     end(result, before.budget_s)

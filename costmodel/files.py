@@ -102,7 +102,7 @@ BROKEN = (
 def read_file(path: Path) -> tuple[Header, Arrays]:
     """Raises ModelError where the file is none of a model, or of a newer format."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         fields = json.loads(arrays.pop("header").tobytes())
         if fields["format"] > FORMAT:

@@ -141,6 +141,15 @@ def test_seeds_leave_out_what_was_tried_here(path: Path) -> None:
         assert DEFAULT not in database.seeds(kernel(32), **HERE)
 
 
+def test_seeds_leave_out_what_the_run_itself_found(path: Path) -> None:
+    cousin = kernel(16)
+    with Database(path) as database:
+        own = start(database)
+        database.add(own, cousin, [measured(1e-6, 16, of=cousin)], batch=0)
+        assert database.seeds(KERNEL, **HERE) == [schedule(16)]
+        assert database.seeds(KERNEL, apart=own, **HERE) == []
+
+
 def test_the_checkpoint_is_the_last_batch_with_its_state(path: Path) -> None:
     with Database(path) as database:
         run = start(database)

@@ -22,6 +22,7 @@ from benchmarks.dataset import (
     table,
     take_up,
 )
+from benchmarks.dataset_kernels import source
 from benchmarks.searching import Operator
 from hlotune.measure.timing import Effort, Subject, sampled
 from hlotune.schedules.errors import DatabaseError
@@ -30,6 +31,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records, import_records
 from tests import recorded
 from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, two
+from tests.tree import ROOT
 
 PLAN = Part("random", 10), Part("annealing", 40)
 
@@ -152,6 +154,7 @@ def test_less_effort_takes_fewer_samples() -> None:
 @pytest.fixture
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of trials as it comes with the sources, in the working directory."""
+    monkeypatch.setattr(dataset, "source", lambda name: f"{ROOT}/{source(name)}")
     monkeypatch.chdir(tmp_path)
     dataset.FILE.parent.mkdir()
     with recorded.filled(tmp_path / "elder.db") as elder:

@@ -176,3 +176,12 @@ def test_all_kin_together_teach_no_more_than_there_is_time_for(
     monkeypatch.setattr("hlotune.search.transfer.TAUGHT", 24)
     of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
     assert 12 <= teach(Experience(Trees()), database, of, ZNVER4, UNDER) <= 24
+
+
+def test_what_the_run_itself_found_is_not_lent(database: Database) -> None:
+    close = gemm(96, 160, 64)
+    record(database, close, n=10)
+    own = database.query("select id from runs")[0]["id"]
+    assert fastest(database, close.kernel, UNDER, 1)
+    assert fastest(database, close.kernel, UNDER, 1, own) == []
+    assert recorded(database, UNDER, own) == []

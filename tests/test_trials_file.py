@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks.dataset_kernels import KERNELS, source
 from benchmarks.searching import operator
+from hlotune.costmodel.files import header_of
+from hlotune.costmodel.shipped import shipped
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database
@@ -60,3 +62,20 @@ def test_it_can_be_imported(tmp_path: Path) -> None:
     with Database(tmp_path / "tuning.db") as database:
         found = import_records(database, part)
     assert (found.records, found.broken) == (400, 0)
+
+
+def page(name: str) -> str:
+    return " ".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split())
+
+
+def test_the_pages_say_how_many_trials_the_file_has_and_how_many_the_shipped_trees_saw() -> None:
+    path = shipped("trees")
+    assert path is not None
+    seen = header_of(path).training
+    assert seen is not None
+    default = sum(t["schedule"] == DEFAULT_JSON for t in trials())
+    assert f"**What the file holds**: {len(trials()):,} trials" in page("dataset")
+    assert f"{default} of the default" in page("dataset")
+    assert f"{len(trials()) - default:,} of schedules" in page("dataset")
+    assert f"on {seen.trials:,} of 13,824 trials" in page("models")
+    assert f"has grown to {len(trials()):,} trials" in page("models")
