@@ -35,19 +35,3 @@ def apart(configs: Configs, n: int) -> Configs:
         near |= np.count_nonzero(configs != configs[row], axis=1) < APART
     order = np.argsort(~taken, kind="stable")
     return configs[order[:n]]
-
-
-def spread(features: NDArray[np.float32], n: int) -> NDArray[np.intp]:
-    """Numbers of n rows far from each other in features: each the farthest from those before it.
-
-    The first row is the first taken.  Distances are in standard deviations of each feature.
-    """
-    deviation = features.std(axis=0)
-    scaled = (features / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
-    n = min(n, len(scaled))
-    taken, distance = [0] * min(n, 1), np.full(len(scaled), np.inf, np.float32)
-    while len(taken) < n:
-        distance = np.minimum(distance, np.square(scaled - scaled[taken[-1]]).sum(axis=1))
-        distance[taken] = -1.0
-        taken.append(int(np.argmax(distance)))
-    return np.array(taken, np.intp)
