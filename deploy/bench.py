@@ -36,6 +36,10 @@ FEWEST_PAIRS = 6
 BISECTION_PAIRS = 10
 ORACLE_S = 120.0
 """For evaluating a program on all input sets."""
+NOBODY = (
+    "to blame: no site, for it is wrong without our kernels too; leave this program to XLA, and "
+    "report it"
+)
 
 Function = Callable[..., Any]
 
@@ -192,10 +196,11 @@ def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> Wron
         return any(v.wrong for v in verdicts)
 
     blamed = culprits(tuned.replacements, is_wrong)
-    names = ", ".join(f"{r.site.name} ({r.site.label})" for r in blamed) or "no site"
+    names = ", ".join(f"{r.site.name} ({r.site.label})" for r in blamed)
     return WrongResult(
         f"expected result {verdict.result} of {judge.program.name} on {verdict.inputs} inputs as "
-        f"the oracle has it, got {verdict.wrong}; to blame: {names}; tune these kernels again",
+        f"the oracle has it, got {verdict.wrong}; "
+        + (f"to blame: {names}; tune these kernels again" if blamed else NOBODY),
         kernels=tuple(dict.fromkeys(r.site.kernel.key for r in blamed)),
     )
 

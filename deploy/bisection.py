@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hlotune.deploy.replacing import Replacement
 
 SHORTFALL = 0.5
 """A set that gains less than this share of what its records promise is looked into."""
+MOST_SEARCHED = 4
+"""Culprits that are looked for one by one: each costs as many compilations of the whole program as
+the replacements can be halved."""
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +24,44 @@ class Shortfall:
     gained_s: float
 
 
-def culprits(
-    parts: Sequence[Replacement], is_wrong: Callable[[Sequence[Replacement]], bool]
-) -> tuple[Replacement, ...]:
-    """A part that is wrong alone, found by halving; all of them where only the whole is."""
-    if len(parts) > 1:
-        for half in halves(parts):
-            if is_wrong(half):
-                return culprits(half, is_wrong)
-    return tuple(parts)
+def culprits(parts: Sequence[Part], is_wrong: Callable[[Sequence[Part]], bool]) -> tuple[Part, ...]:
+    """Parts of a wrong whole without which the others are right together.
+
+    Each is wrong beside the right ones before it.  Errors that are small alone may add up: then
+    only as many are blamed as it takes.  After `MOST_SEARCHED` of them, what is not known to be
+    right is blamed too.
+
+    Returns:
+        Nothing where the program is wrong without any of the parts.
+    """
+    right: list[Part] = []
+    blamed: list[Part] = []
+    waiting = list(parts)
+    while waiting and (not blamed or is_wrong([*right, *waiting])):
+        if len(blamed) == MOST_SEARCHED:
+            blamed += waiting
+            break
+        count = _right_beside(right, waiting, is_wrong)
+        right += waiting[:count]
+        blamed.append(waiting[count])
+        waiting = waiting[count + 1 :]
+    return () if len(blamed) == len(parts) and is_wrong([]) else tuple(blamed)
+
+
+def _right_beside(
+    right: Sequence[Part],
+    waiting: Sequence[Part],
+    is_wrong: Callable[[Sequence[Part]], bool],
+) -> int:
+    """How many of those that wait, from the first, are right beside the right ones: by halving.
+
+    All that wait are wrong together beside them, so that there is one more.
+    """
+    low, high = 0, len(waiting)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_wrong([*right, *waiting[:middle]]) else (middle, high)
+    return low
 
 
 def shortfalls(
