@@ -3,8 +3,8 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -89,9 +89,10 @@ def load(
             f"got {text!r}; "
             "name the function after a colon, or check the path"
         )
-    found = _attribute(_module(where), where, name)
-    function, arguments = (found, arguments) if arguments else _call_factory(found, text)
-    return _from_function(function, arguments, text)
+    with _importable(where):
+        found = _attribute(_module(where), where, name)
+        function, arguments = (found, arguments) if arguments else _call_factory(found, text)
+        return _from_function(function, arguments, text)
 
 
 def argument(text: str) -> jax.ShapeDtypeStruct:
@@ -176,6 +177,19 @@ def _normal_form(name: str, source: str, data: bytes) -> Program:
     return Program(name, source, module.bytecode(), mlir.graph(module))
 
 
+@contextmanager
+def _importable(where: str) -> Iterator[None]:
+    """Lets a file find its neighbours, also those that its functions import when they run."""
+    folders = _folders(Path(where).resolve()) if where.endswith(".py") else []
+    sys.path[:0] = folders
+    try:
+        yield
+    finally:
+        for folder in folders:
+            with suppress(ValueError):  # the file may have changed the list itself
+                sys.path.remove(folder)
+
+
 def _module(where: str) -> ModuleType:
     """Imports `path.py` or `package.module`."""
     try:
@@ -194,17 +208,12 @@ def _run_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    folders = _folders(path)
-    sys.path[:0] = folders
     before = sys.modules.get(spec.name)
     sys.modules[spec.name] = module  # dataclasses look up the module of their class
     try:
         spec.loader.exec_module(module)
     finally:
         _restore(spec.name, before)
-        for folder in folders:
-            with suppress(ValueError):  # the file may have changed the list itself
-                sys.path.remove(folder)
     return module
 
 

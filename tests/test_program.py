@@ -186,6 +186,20 @@ def test_a_path_and_a_name_call_a_factory(tmp_path: Path) -> None:
     assert program.name == "model"
 
 
+def test_a_factory_and_its_function_import_neighbours_when_they_run(tmp_path: Path) -> None:
+    (tmp_path / "late_rows.py").write_text("ROWS = 3\n")
+    (tmp_path / "late_scale.py").write_text("SCALE = 2.0\n")
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import jax.numpy as jnp\n"
+        "def double(x):\n    from late_scale import SCALE\n    return x * SCALE\n"
+        "def model():\n    from late_rows import ROWS\n    return double, (jnp.ones((ROWS, 2)),)\n"
+    )
+    before = list(sys.path)
+    assert load(f"{file}:model").graph.argument_types == (TensorType((3, 2), "f32"),)
+    assert sys.path == before
+
+
 def test_a_name_and_argument_types_are_a_function() -> None:
     program = load("jax.numpy:dot", argument_types=["f32[4,8]", "bf16[8]"])
     assert program.graph.argument_types == (TensorType((4, 8), "f32"), TensorType((8,), "bf16"))
