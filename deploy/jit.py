@@ -12,7 +12,7 @@ import jax
 from hlotune.deploy.apply import Explanation, TunedFunction, apply
 from hlotune.hlo.program import load
 from hlotune.measure.trial import Numerics
-from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.tuning_logs.location import database_path
 
 Numbers = int | Sequence[int] | None
@@ -39,6 +39,7 @@ def jit(
     as `jax.jit` has them run:
 
     - a function of which nothing is recorded here, or which hlotune does not take;
+    - all calls on a system where hlotune makes no code;
     - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
       derivatives;
     - all calls where JAX's first device is not a CPU.
@@ -168,9 +169,9 @@ class Jitted:
             return None
         try:
             program = load(split.bound(self.function), *types)
-        except ProgramError:  # not ours to take, or an error in the function: JAX will tell
-            return None
-        tuned = apply(program, database=path, numerics=self.numerics)
+            tuned = apply(program, database=path, numerics=self.numerics)
+        except (ProgramError, TargetError):
+            return None  # not ours to take, no machine of ours, or an error that JAX will tell
         return tuned if tuned.replacements else None
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -50,8 +51,13 @@ TARGETS: dict[str, Target] = {
 def host_target(threads: int | None = None) -> Target:
     """This machine.  `threads` defaults to the number of processors the process may use.
 
-    Raises TargetError where more threads are asked for than there are processors.
+    Raises TargetError where more threads are asked for than there are processors, or where the
+    system is not Linux: the threads of kernels sleep and are bound by its means.
     """
+    if sys.platform != "linux":
+        raise TargetError(
+            f"expected Linux, got {sys.platform}: kernels run on no other system; run hlotune there"
+        )
     usable = _usable()
     threads = len(usable) if threads is None else threads
     if not 1 <= threads <= len(usable):

@@ -1,5 +1,6 @@
 """`hlotune.jit` gives what `jax.jit` gives, by tuned kernels where records say so."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 import hlotune
+from hlotune.deploy import jit
 from hlotune.hlo.program import load
-from hlotune.schedules.errors import DatabaseError
+from hlotune.schedules.errors import DatabaseError, ProgramError
 from tests.applied import DIRECT, final, first_sites, normal, recorded
 
 X, W = normal(8, 16), normal(16, 32)
@@ -184,6 +186,25 @@ def test_where_the_first_device_is_no_cpu_it_is_jax_jit(
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert hlotune.jit(dense, database=database).explain(X, W) == ()
+
+
+def test_on_a_system_without_kernels_of_ours_it_is_jax_jit(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    fast = hlotune.jit(dense, database=database)
+    np.testing.assert_array_equal(fast(X, W), jax.jit(dense)(X, W))
+    assert fast.explain(X, W) == ()
+
+
+def test_a_program_that_is_refused_when_records_are_applied_is_left_to_jax(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*_: Any, **__: Any) -> None:
+        raise ProgramError("expected another program")
+
+    monkeypatch.setattr(jit, "apply", refusing)
+    close(hlotune.jit(dense, database=database)(X, W), dense(X, W))
 
 
 def cast(x: Any, w: Any, n: Any) -> Any:

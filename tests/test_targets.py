@@ -1,6 +1,7 @@
 """Targets: this machine and the named ones."""
 
 import os
+import sys
 import time
 
 import pytest
@@ -30,6 +31,12 @@ def test_threads_default_to_the_processors_of_the_process() -> None:
 def test_more_threads_than_processors_are_refused() -> None:
     with pytest.raises(TargetError, match=r"expected 1 to \d+ threads.*got 4096; ask for fewer"):
         host_target(4096)
+
+
+def test_systems_other_than_linux_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(TargetError, match=r"expected Linux, got darwin: .* run hlotune there"):
+        host_target()
 
 
 def test_the_host_is_known_by_its_fingerprint() -> None:
