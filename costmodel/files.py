@@ -55,8 +55,13 @@ def features_key(reads: Reads) -> str:
 def write(path: Path, header: Header, arrays: Arrays) -> None:
     """The file appears whole or not at all."""
     text = np.frombuffer(json.dumps(asdict(header), sort_keys=True).encode(), np.uint8)
+    write_arrays(path, header=text, **arrays)
+
+
+def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
+    """A compressed `.npz`, which appears whole or not at all.  Raises OSError."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, header=text, **arrays)
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
     part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         part.write_bytes(buffer.getvalue())
@@ -99,11 +104,23 @@ BROKEN = (
 """What reading a file that is damaged, or none of a model, can raise."""
 
 
+def read_arrays(path: Path) -> Arrays | None:
+    """What `write_arrays` wrote; None where there is no such file, or a damaged one."""
+    try:
+        return _arrays(path)
+    except BROKEN:
+        return None
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
 def read_file(path: Path) -> tuple[Header, Arrays]:
     """Raises ModelError where the file is none of a model, or of a newer format."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = _arrays(path)
         fields = json.loads(arrays.pop("header").tobytes())
         if fields["format"] > FORMAT:
             raise ModelError(

@@ -7,8 +7,8 @@ key that holds everything it depends on, the sources that make spaces and featur
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import hlotune.hlo
 import hlotune.schedules
+from hlotune.costmodel.files import read_arrays, write_arrays
 from hlotune.costmodel.inputs import Features, Inputs, Reads
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
@@ -34,6 +35,9 @@ from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
+
+ARRAYS = {"features", "values", "parent", "times_s"}
+"""Of a file of the cache."""
 
 FEWEST = 8
 """Trials of a kernel below which there is nothing to rank."""
@@ -106,22 +110,25 @@ def _cached(
         return _computed(kernel, label, target, trials)
     text = json.dumps([kernel.text, label, target.fingerprint, _sources(), trials])
     file = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz"
-    if file.exists():
-        with np.load(file) as kept:
-            nodes = Nodes(kept["values"], kept["parent"])
-            return Examples(
-                kernel.key, kernel.family, label, kept["features"], nodes, kept["times_s"]
-            )
+    arrays = read_arrays(file) or {}
+    if arrays.keys() >= ARRAYS:
+        nodes = Nodes(arrays["values"], arrays["parent"])
+        return Examples(
+            kernel.key, kernel.family, label, arrays["features"], nodes, arrays["times_s"]
+        )
     found = _computed(kernel, label, target, trials)
     if found is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f".{os.getpid()}.{file.name}")
-        np.savez_compressed(
-            part, features=found.features, values=found.nodes.values, parent=found.nodes.parent,
-            times_s=found.times_s,
-        )  # fmt: skip
-        part.replace(file)
+        with suppress(OSError):  # a cache that cannot be written: computed again next time
+            _keep(file, found)
     return found
+
+
+def _keep(file: Path, found: Examples) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_arrays(
+        file, features=found.features, values=found.nodes.values, parent=found.nodes.parent,
+        times_s=found.times_s,
+    )  # fmt: skip
 
 
 def _computed(

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,8 @@ import pytest
 
 from hlotune.cli.charts import line_chart
 from hlotune.cli.main import run_command
-from hlotune.costmodel.files import header_of
+from hlotune.cli.model import rows_per_s
+from hlotune.costmodel.files import header_of, read_arrays
 from hlotune.costmodel.inputs import as_summaries
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pool import best_so_far, drawn, trials_to
@@ -107,6 +109,25 @@ class TestExamples:
             np.testing.assert_array_equal(a.nodes.values, b.nodes.values)
             np.testing.assert_array_equal(a.times_s, b.times_s)
 
+    def test_damaged_files_of_the_cache_are_made_again(self, path: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "cache"
+        with Database(path) as database:
+            whole = list(examples(database, folder))
+            for damage, file in enumerate(sorted(folder.iterdir())):
+                data = (b"", b"rubbish", file.read_bytes()[: 100 * damage])[min(damage, 2)]
+                file.write_bytes(data)
+            again = list(examples(database, folder))
+            for a, b in zip(whole, again, strict=True):
+                np.testing.assert_array_equal(a.features, b.features)
+        assert all(len(read_arrays(file) or {}) == 4 for file in folder.iterdir())
+
+    def test_a_cache_that_cannot_be_written_is_done_without(
+        self, path: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "file").touch()
+        with Database(path) as database:
+            assert len(list(examples(database, tmp_path / "file" / "cache"))) == len(EXTENTS)
+
     def test_processes_that_fill_the_cache_at_once_do_not_meet(
         self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -135,6 +156,13 @@ class TestExamples:
             database.add(run, kernel, simulated(kernel, seed=77), batch=0)
             after = {e.key: e for e in examples(database, tmp_path / "cache")}
         assert len(after[kernel.key].times_s) > len(before[kernel.key].times_s) + 10
+
+
+def test_rows_a_second_are_those_of_all_kernels_together(of: Sequence[Examples]) -> None:
+    line = next(cross_judged("random", of, "kernels", 0))
+    rates = [(30, 10.0), (10, 10.0), (60, 30.0)]  # 3 s, 1 s, 2 s
+    lines = [replace(line, trials=n, predict_rows_per_s=rate) for n, rate in rates]
+    assert rows_per_s(lines) == pytest.approx(100 / 6)
 
 
 def test_a_model_is_judged_by_kernels_it_has_not_seen(of: Sequence[Examples]) -> None:
