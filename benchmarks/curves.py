@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cases import CASES, forms
+from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from hlotune.costmodel.shipped import start
@@ -188,7 +189,6 @@ def race_of(case: str, seed: int, annealing: Curve, random: Curve, trials: int) 
     ours, theirs = (float(c[min(trials, len(c)) - 1]) for c in (annealing, random))
     if not np.isfinite([ours, theirs]).all():
         raise ValueError(f"expected candidates of {case} that work, got none in {trials} trials")
-    reached = np.flatnonzero(random <= ours)
     return Race(
         case=case,
         seed=seed,
@@ -196,7 +196,7 @@ def race_of(case: str, seed: int, annealing: Curve, random: Curve, trials: int) 
         annealing_s=as_json(annealing),
         random_s=as_json(random),
         ratio=theirs / ours,
-        random_trials=int(reached[0]) + 1 if len(reached) else None,
+        random_trials=reached(random, ours),
     )
 
 

@@ -72,13 +72,15 @@ def drawn(cases: Sequence[str], seeds: Iterable[int]) -> Iterator[Race]:
 
 
 def share(curve: Curve, trials: int, best_s: float) -> float | None:
-    """Of the best speed ever recorded; None where so many trials were not made."""
-    return float(best_s / curve[trials - 1]) if len(curve) >= trials else None
+    """Of the best speed ever recorded; None where so many trials were not made, or nothing ever
+    worked.
+    """
+    return float(best_s / curve[trials - 1]) if len(curve) >= trials and best_s < inf else None
 
 
 def reached(curve: Curve, limit_s: float) -> int | None:
-    """Trials until a time is at most the limit; None where none is."""
-    found = np.flatnonzero(curve <= limit_s)
+    """Trials until a time is at most the limit; None where none is: failures reach nothing."""
+    found = np.flatnonzero((curve <= limit_s) & (curve < inf))
     return int(found[0]) + 1 if len(found) else None
 
 

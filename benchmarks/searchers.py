@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.cases import CASES
+from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from hlotune.costmodel.shipped import untrained
@@ -109,12 +109,6 @@ def table(found: Sequence[Search]) -> Table:
 
 def at(x: Search, trials: int) -> float:
     return x.best_s[min(trials, len(x.best_s)) - 1]
-
-
-def reached(best: NDArray[np.float64], goal_s: float) -> int | None:
-    """Trials until a time was reached."""
-    hits = np.flatnonzero(best <= goal_s)
-    return int(hits[0]) + 1 if len(hits) else None
 
 
 if __name__ == "__main__":

@@ -143,6 +143,14 @@ def test_a_time_is_reached_after_so_many_trials() -> None:
     assert reached(CURVE, 0.5) is None
 
 
+def test_where_everything_failed_nothing_is_reached() -> None:
+    failed = np.full(2000, inf)
+    assert reached(failed, inf) is None
+    assert share(failed, 2, best_s=inf) is None
+    curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): failed}
+    assert against_random(curves) == []
+
+
 def falling(*times: float) -> np.ndarray:
     return np.array(times)
 
