@@ -47,4 +47,4 @@ def resume(
     with watching(quiet=json) as progress:
         result = go_on(loaded, before.run, database=path, model_file=model_file, progress=progress)
     print_report(path, result.run, json=json)
-    end(result, before.budget_s)
+    end(result, before.budget_s, model_file, arg or ())

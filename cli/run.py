@@ -1,5 +1,8 @@
 """`tune run`: searches, measures, records."""
 
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -99,7 +102,7 @@ def run(
             progress=progress,
         )
     print_report(path, result.run, json=json)
-    end(result, budget)
+    end(result, budget, model_file, arg or ())
 
 
 def check(budget_s: float | None, trials: int | None, fingerprint: str | None) -> None:
@@ -112,13 +115,22 @@ def check(budget_s: float | None, trials: int | None, fingerprint: str | None) -
         require_host(fingerprint)
 
 
-def end(result: "TuneResult", budget_s: float | None) -> None:
-    """After the report: what a caller has to know besides it, as an exit code and a line."""
+def end(
+    result: "TuneResult",
+    budget_s: float | None,
+    model_file: Path | None = None,
+    types: Sequence[str] = (),
+) -> None:
+    """After the report: what a caller has to know besides it, as an exit code and a line.
+
+    `model_file` and `types` of arguments are what the command was given.
+    """
     from hlotune.search.tune import DEFAULT_BUDGET_S
 
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:
+        print(f"tune: to go on: {going_on(result, model_file, types)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.needed_s is not None:
         raise NoRecord(
@@ -131,6 +143,16 @@ def end(result: "TuneResult", budget_s: float | None) -> None:
             f"program {result.program_name}: expected kernels to tune, found none"
             f"{f' ({why})' if why else ''}; XLA keeps all of it"
         )
+
+
+def going_on(result: "TuneResult", model_file: Path | None, types: Sequence[str]) -> str:
+    """The command that takes up an interrupted run, in this folder: what no database has of it is
+    given again.
+    """
+    database = ["--database", str(result.database)]
+    model = ["--model-file", str(model_file)] if model_file else []
+    arguments = [word for kind in types for word in ("--arg", kind)]
+    return shlex.join(["tune", "resume", result.run, *database, *model, *arguments])
 
 
 def wrong_in_the_program(result: "TuneResult") -> WrongResult:

@@ -1,5 +1,6 @@
 """How `tune run` ends: its exit code, and the line after the report."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from hlotune.cli.main import run_command
+from hlotune.cli.run import going_on
 from hlotune.measure.targets import TARGETS, toolchain
 from hlotune.search import tune as tuning
 from hlotune.search.result import KernelResult, TuneResult
@@ -66,7 +68,26 @@ def test_a_program_without_kernels_is_nothing_found(
     assert "found none (no rule); XLA keeps all of it" in capsys.readouterr().err
 
 
-def test_an_interrupted_run_leaves_with_130(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_an_interrupted_run_leaves_with_130_and_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(monkeypatch, tmp_path, interrupted=True) == 130
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    assert ended(monkeypatch, folder, interrupted=True) == 130
+    first, second = capsys.readouterr().err.splitlines()
+    with Database(folder / "tuning.db") as database:
+        (run,) = database.query("select id from runs")
+    words = shlex.split(first.removeprefix("tune: to go on: "))
+    assert words == ["tune", "resume", run["id"], "--database", str(folder / "tuning.db")]
+    assert second == "tune: interrupted; what was recorded until then stays"
+
+
+def test_going_on_takes_again_what_no_database_has(tmp_path: Path) -> None:
+    result = TuneResult(
+        program_name="model", database=tmp_path / "a.db", run="5f0c", kernels=(), trials=0,
+        known_trials=0, wall_s=1.0,
+    )  # fmt: skip
+    words = shlex.split(going_on(result, Path("my model.npz"), ["f32[8,784]", "f32[2]"]))
+    assert words[5:] == [
+        "--model-file", "my model.npz", "--arg", "f32[8,784]", "--arg", "f32[2]",
+    ]  # fmt: skip
