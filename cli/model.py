@@ -3,7 +3,7 @@
 import json as json_text
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -14,6 +14,7 @@ import typer
 from hlotune.cli.options import Json
 from hlotune.cli.printing import print_json, print_table
 from hlotune.cli.run import Model
+from hlotune.schedules.files import whole
 from hlotune.tuning_logs.location import cache_directory, database_path
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
     made = trained(model, of)
     if not made.knows:
         raise _nothing("trials of one kernel that differ in time", "none")
-    made.save(out)
     seen = training_of(of)
-    files.annotate(out, seen)
+    with _writing(out):
+        made.save(out)
+        files.annotate(out, seen)
     if json:
         return print_json({"file": str(out), "model": model, **asdict(seen)})
     what = f"{len(seen.kernels)} kernels of {len(seen.families)} families"
@@ -114,7 +116,8 @@ def evaluate(
     of = _examples(database)
     lines = _judged_file(file, of) if file else _judged(model or ["trees"], of, hold_out, seeds)
     if plot is not None:
-        plot.write_text(_chart(lines), encoding="utf-8")
+        with _writing(plot), whole(plot) as part:
+            part.write_text(_chart(lines), encoding="utf-8")
     if json:
         return print_json([_as_json(line) for line in lines])
     return _print_tables(lines)
@@ -143,9 +146,21 @@ def export(
     if path is None:
         raise _nothing(f"a trained {model} that comes with hlotune", "none")
     header = header_of(path)
-    write_foreign(path, out)
+    with _writing(out):
+        write_foreign(path, out)
     about = {"file": str(out), "model": header.model, "features": header.features}
     return print_json(about) if json else print(f"{header.model} in {out}")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(
+            f"expected to write to {path}, got {error.strerror or error}; name another path, or "
+            "free some space"
+        ) from error
 
 
 def _examples(databases: Sequence[Path] | None) -> "list[Examples]":

@@ -30,6 +30,8 @@ Model = Literal[
 ]  # fmt: skip
 
 INTERRUPTED = 130
+MOST_SEED = 2**63 - 1
+"""What a database can keep."""
 
 
 Budget = Annotated[
@@ -71,7 +73,9 @@ def run(
     searcher: Annotated[Searcher, typer.Option(help="How candidates are chosen.")] = "annealing",
     model: Annotated[Model, typer.Option(help="What ranks candidates before they run.")] = "trees",
     model_file: ModelFile = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random choices.")
+    ] = 0,
     numerics: Numerics = "standard",
     target: Fingerprint = None,
     arg: ArgumentTypes = None,

@@ -7,7 +7,6 @@ refused instead of misread, and on what it was trained, so that nobody judges it
 import hashlib
 import io
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import Reads, columns
 from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features import FEATURES_VERSION
+from hlotune.schedules.files import whole
 
 FORMAT = 1
 Arrays = Mapping[str, NDArray[Any]]
@@ -62,12 +62,8 @@ def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
     """A compressed `.npz`, which appears whole or not at all.  Raises OSError."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    part = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
+    with whole(path) as part:
         part.write_bytes(buffer.getvalue())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def header_of(path: Path) -> Header:

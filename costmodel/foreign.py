@@ -7,6 +7,7 @@ import numpy as np
 
 from hlotune.costmodel.files import features_key, read_file
 from hlotune.costmodel.inputs import columns
+from hlotune.schedules.files import whole
 
 
 def write_foreign(source: Path, out: Path) -> None:
@@ -14,11 +15,11 @@ def write_foreign(source: Path, out: Path) -> None:
 
     Features of another version than this one's have no names.
 
-    Raises ModelError where the source is no model.
+    Raises ModelError where the source is no model, OSError where the file cannot be written.
     """
     header, arrays = read_file(source)
     if "booster" not in arrays:
-        with out.open("wb") as file:
+        with whole(out) as part, part.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
         return
     import xgboost
@@ -29,4 +30,5 @@ def write_foreign(source: Path, out: Path) -> None:
     if header.features == features_key("summary") and booster.num_features() == len(names):
         booster.feature_names = list(names)
     text = json.loads(bytes(booster.save_raw("json")))
-    out.write_text(json.dumps(text, sort_keys=True), encoding="utf-8")
+    with whole(out) as part:
+        part.write_text(json.dumps(text, sort_keys=True), encoding="utf-8")

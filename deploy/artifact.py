@@ -13,10 +13,8 @@ Nothing in it is executed or unpickled before its hash, and the machine, have be
 
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from hlotune.hlo.callable import function_of
 from hlotune.measure.targets import require_host
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import BuildError, ProgramError
+from hlotune.schedules.files import whole
 
 FORMAT = 1
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"
@@ -69,20 +68,15 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
     members = _members(tuned)
     manifest = _manifest(tuned) | {"sha256": {n: _hash(data) for n, data in members.items()}}
     text = json.dumps(manifest, indent=2, sort_keys=True).encode()
-    part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+        with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
             for name, data in {MANIFEST: text, **members}.items():
                 archive.writestr(zipfile.ZipInfo(name, _DATE), data)
-        part.replace(path)
     except OSError as error:
         raise ProgramError(
             f"expected to write the tuned program to {path}, got {error.strerror}; "
             "name another path, or free some space"
         ) from error
-    finally:
-        with suppress(OSError):  # where the folder is none, there is nothing to take away
-            part.unlink(missing_ok=True)
     return path.stat().st_size
 
 

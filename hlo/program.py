@@ -32,6 +32,8 @@ NOT_YET = {
     ".tflite": "a TensorFlow Lite model",
 }
 """Models that hlotune does not read, by suffix."""
+RAISED = (Exception, SystemExit)
+"""What the user's code can raise while it is imported, called and traced; Ctrl-C is not its own."""
 JAX_DTYPES = {
     "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16", "i1": "bool",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -127,7 +129,7 @@ def _from_function(
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
         lowered = traced.lower(lowering_platforms=("cpu",))
-    except Exception as error:  # the user's code runs here, and may raise anything
+    except RAISED as error:
         reason = f"{type(error).__name__}: {str(error)[:500]}"
         raise ProgramError(
             f"expected a function that JAX can trace with {len(arguments)} arguments, got "
@@ -196,7 +198,7 @@ def _module(where: str) -> ModuleType:
         if not where.endswith(".py"):
             return importlib.import_module(where)
         return _run_file(Path(where).resolve())
-    except Exception as error:  # the user's module runs here, and may raise anything
+    except RAISED as error:
         raise ProgramError(
             f"expected {where} to be importable, got {type(error).__name__}: {error}; check the "
             "path and the module"
@@ -256,7 +258,7 @@ def _call_factory(
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     try:
         made = factory()
-    except Exception as error:  # the user's factory runs here, and may raise anything
+    except RAISED as error:
         raise ProgramError(
             f"expected {source} to be a factory without arguments, got {type(error).__name__}: "
             f"{error}; "
@@ -268,4 +270,9 @@ def _call_factory(
             "return both, or give argument types if it is the function itself"
         )
     function, arguments = made
+    if not isinstance(arguments, tuple | list):
+        raise ProgramError(
+            f"expected {source}() to return its example arguments in a tuple, got "
+            f"{type(arguments).__name__}; return (function, (argument, ...))"
+        )
     return function, tuple(arguments)

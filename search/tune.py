@@ -27,6 +27,8 @@ from hlotune.search.whole import compare_whole
 from hlotune.tuning_logs.database import Database, conditions
 
 DEFAULT_BUDGET_S = 300.0
+SEEDS = 2**63
+"""As many as a database can tell apart."""
 
 Named = TypeVar("Named")
 
@@ -104,6 +106,10 @@ class Choices:
     seed: int
     numerics: Numerics
     cache: CacheMode
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < SEEDS:
+            raise ValueError(f"expected a seed from 0 to {SEEDS - 1}, got {self.seed}; give one")
 
     @property
     def options(self) -> dict[str, object]:

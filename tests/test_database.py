@@ -356,3 +356,25 @@ def test_a_writer_killed_at_any_instant_loses_at_most_the_batch_in_flight(path: 
             assert all(r["n"] == 8 * (r["last"] + 1) and r["state"] == r["last"] for r in rows)
             seen = sum(r["n"] for r in rows)
     assert seen > 0
+
+
+def test_a_full_disk_is_told_in_words(path: Path) -> None:
+    with Database(path) as database:
+        run = start(database)
+        pages = database.query("pragma page_count")[0]["page_count"]
+        database.query(f"pragma max_page_count = {pages}")
+        with pytest.raises(DatabaseError, match="the disk is full; free some space"):
+            database.add(run, KERNEL, [measured(1e-3)] * 999, batch=0)
+        assert database.trials(KERNEL.key, **HERE) == []
+
+
+def test_a_limit_of_the_system_is_told_in_words(path: Path) -> None:
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9999, 9999)); "
+        "from hlotune.tuning_logs.database import Database; Database(sys.argv[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "DatabaseError" in done.stderr
+    assert "check disk, quota and limits" in done.stderr

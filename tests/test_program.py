@@ -349,7 +349,14 @@ def test_a_name_that_is_no_function_is_told_from_one_that_is_not_there(tmp_path:
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("def f(x): return x", "factory without arguments"), ("def f(): return 1", "to return")],
+    [
+        ("def f(x): return x", "factory without arguments"),
+        ("def f(): return 1", "to return"),
+        ("def f(): return abs, 5", "example arguments in a tuple, got int; return"),
+        ("def f(): return abs, 'xy'", "example arguments in a tuple, got str; return"),
+        ("def f(): raise SystemExit(3)", "got SystemExit: 3"),
+        ("raise SystemExit(3)", "to be importable, got SystemExit: 3"),
+    ],
 )
 def test_a_factory_of_another_kind_is_refused(tmp_path: Path, code: str, message: str) -> None:
     file = tmp_path / "model.py"

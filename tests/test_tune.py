@@ -58,6 +58,9 @@ def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> Non
         tune(program(), trials=1, database=database, searcher="magic")
     with pytest.raises(ValueError, match=r"expected a model among .*trees.*, got 'oracle'"):
         tune(program(), trials=1, database=database, model="oracle")
+    for seed in (-1, 2**63):
+        with pytest.raises(ValueError, match=f"expected a seed from 0 to .*, got {seed}; give one"):
+            tune(program(), trials=1, database=database, seed=seed)
     assert not database.exists()
 
 

@@ -62,6 +62,10 @@ def _check_place(path: Path, create: bool) -> None:
             f"database {path}: expected a file, got a folder; "
             f"name a file in it, such as {path / 'tuning.db'}"
         )
+    if path.exists() and not path.is_file():
+        raise DatabaseError(
+            f"database {path}: expected a file, got a device or a pipe; name another path"
+        )
     if create:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

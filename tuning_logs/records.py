@@ -8,7 +8,6 @@ came of it.  Units stand in the names.  The states of searchers stay behind: `me
 import gzip
 import io
 import json
-import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from typing import IO, Any, TextIO, cast, get_args
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Clock, FailureKind, Numerics
 from hlotune.schedules.errors import DatabaseError
+from hlotune.schedules.files import whole
 from hlotune.schedules.target import Properties
 from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database
@@ -63,16 +63,10 @@ def export_records(database: Database, path: str | Path) -> int:
     where it cannot be written.
     """
     path, lines = Path(path), 0
-    part = path.with_name(f".{os.getpid()}.{path.name}")
-    with _file_errors(path):
-        try:
-            with _created(part) as out:
-                for record in records(database):
-                    out.write(json.dumps(record, separators=(",", ":")) + "\n")
-                    lines += 1
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with _file_errors(path), whole(path) as part, _created(part) as out:
+        for record in records(database):
+            out.write(json.dumps(record, separators=(",", ":")) + "\n")
+            lines += 1
     return lines
 
 
