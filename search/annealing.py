@@ -9,14 +9,14 @@ when the model ranks worse than chance.
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.costmodel.model import CostModel, predictions
+from hlotune.costmodel.model import CostModel
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.crossing import crossed
-from hlotune.search.guard import EPSILON, judged, random_share
-from hlotune.search.history import History, Times, row_hash
-from hlotune.search.memory import packed, unpacked
-from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
-from hlotune.search.random_search import batch_rng, filled, legal_rows
+from hlotune.search.guided import Guided
+from hlotune.search.history import row_hash
+from hlotune.search.memory import Arrays
+from hlotune.search.picking import Scores
+from hlotune.search.random_search import legal_rows
 
 CHAINS = 2048
 STEPS = 10
@@ -31,7 +31,7 @@ CROSSED = 1 / 8
 """Share of the moves that cross a chain with another, better one."""
 
 
-class Annealing:
+class Annealing(Guided):
     def __init__(
         self,
         space: Space,
@@ -42,31 +42,12 @@ class Annealing:
         chains: int = CHAINS,
         steps: int = STEPS,
     ) -> None:
-        self._space, self._model, self._entropy = space, model, entropy
+        super().__init__(space, model, entropy, first)
         self._count, self._steps = chains, steps
-        self._first = legal_rows(space, first)
         self._chains: Configs = np.empty((0, self._first.shape[1]), np.int32)
-        self.epsilon = EPSILON
-        self.history = History(space)
-
-    def propose(self, n: int) -> Configs:
-        rng = batch_rng(self._entropy, len(self.history))
-        first = self._first[self.history.unseen(self._first)][:n]
-        chosen = n - len(first) - int(np.ceil(random_share(self.epsilon, self.history) * n))
-        if chosen > 0 and self._model.knows:
-            best = self._best_met(SHORTLIST * n, rng)
-            first = np.concatenate([first, apart(best, chosen)])
-        return filled(self._space, self.history, first, n, rng)
-
-    def observe(self, configs: Configs, times_s: Times) -> None:
-        new = self.history.unseen(configs)
-        configs, times_s = configs[new], times_s[new]
-        if self._model.knows:
-            self.epsilon = judged(self.epsilon, self._score(configs), times_s)
-        self.history.add(configs, times_s)
 
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
-        """Moves all chains; the n best new configs that they met, best first."""
+        """By all chains, which move."""
         configs, values = self._start(rng)
         met_configs, met_values = [configs], [values]
         for step in range(self._steps):
@@ -80,10 +61,7 @@ class Annealing:
             met_configs.append(moved)
             met_values.append(moved_values)
         self._chains = configs
-        rows = best_distinct(
-            np.concatenate(met_configs), np.concatenate(met_values), n + len(self.history)
-        )
-        return rows[self.history.unseen(rows)][:n]
+        return self._new(met_configs, met_values, n)
 
     def _moved(self, configs: Configs, values: Scores, rng: np.random.Generator) -> Configs:
         """A neighbour of most chains; of some, a child with a chain among the better half."""
@@ -112,22 +90,11 @@ class Annealing:
         values[worst] = self._score(configs[worst])
         return configs, values
 
-    def _score(self, configs: Configs) -> Scores:
-        return predictions(self._model, self._space, configs)
+    def _arrays(self) -> Arrays:
+        return {**super()._arrays(), "chains": self._chains}
 
-    def state(self) -> bytes:
-        return packed(
-            {
-                "epsilon": np.array(self.epsilon),
-                "chains": self._chains,
-                **self.history.arrays(),
-            }
-        )
-
-    def restore(self, state: bytes) -> None:
-        arrays = unpacked(state)
-        self.history = History.of(self._space, arrays)
-        self.epsilon = float(arrays["epsilon"])
+    def _restore(self, arrays: Arrays) -> None:
+        super()._restore(arrays)
         self._chains = legal_rows(self._space, arrays["chains"])
 
 

@@ -9,8 +9,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+Arrays = Mapping[str, NDArray[Any]]
 
-def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+
+def packed(arrays: Arrays) -> bytes:
     file = BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()

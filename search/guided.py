@@ -1,0 +1,66 @@
+"""What searches that ask the model have in common: what goes first, the guard, the memory."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from hlotune.costmodel.model import CostModel, predictions
+from hlotune.schedules.space import Configs, Space
+from hlotune.search.guard import EPSILON, judged, random_share
+from hlotune.search.history import History, Times
+from hlotune.search.memory import Arrays, packed, unpacked
+from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
+from hlotune.search.random_search import batch_rng, filled, legal_rows
+
+
+class Guided(ABC):
+    """A search on the model, but for the way in which it meets good configs."""
+
+    def __init__(
+        self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
+    ) -> None:
+        self._space, self._model, self._entropy = space, model, entropy
+        self._first = legal_rows(space, first)
+        self.epsilon = EPSILON
+        self.history = History(space)
+
+    @abstractmethod
+    def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
+        """The n best new configs that the model met this time, best first."""
+
+    def propose(self, n: int) -> Configs:
+        rng = batch_rng(self._entropy, len(self.history))
+        first = self._first[self.history.unseen(self._first)][:n]
+        chosen = n - len(first) - int(np.ceil(random_share(self.epsilon, self.history) * n))
+        if chosen > 0 and self._model.knows:
+            best = self._best_met(SHORTLIST * n, rng)
+            first = np.concatenate([first, apart(best, chosen)])
+        return filled(self._space, self.history, first, n, rng)
+
+    def observe(self, configs: Configs, times_s: Times) -> None:
+        new = self.history.unseen(configs)
+        configs, times_s = configs[new], times_s[new]
+        if self._model.knows:
+            self.epsilon = judged(self.epsilon, self._score(configs), times_s)
+        self.history.add(configs, times_s)
+
+    def state(self) -> bytes:
+        return packed(self._arrays())
+
+    def restore(self, state: bytes) -> None:
+        self._restore(unpacked(state))
+
+    def _arrays(self) -> Arrays:
+        return {"epsilon": np.array(self.epsilon), **self.history.arrays()}
+
+    def _restore(self, arrays: Arrays) -> None:
+        self.history = History.of(self._space, arrays)
+        self.epsilon = float(arrays["epsilon"])
+
+    def _score(self, configs: Configs) -> Scores:
+        return predictions(self._model, self._space, configs)
+
+    def _new(self, configs: list[Configs], values: list[Scores], n: int) -> Configs:
+        """The n best of all, without what was observed before."""
+        rows = best_distinct(np.concatenate(configs), np.concatenate(values), n + len(self.history))
+        return rows[self.history.unseen(rows)][:n]
