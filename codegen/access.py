@@ -69,6 +69,15 @@ def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Valu
     return _read(f, place, _pointer(f, place, index), lane)
 
 
+def write_run(f: Function, place: Place, index: list[Affine], value: Value, lane: Lane) -> None:
+    """Stores the lanes in use to neighbours from an index on, which are known to be inside."""
+    pointer, name = _pointer(f, place, index), to_memory(f, value)
+    if lane.active == lane.lanes:
+        _write(f, name, value.dtype, lane.lanes, pointer)
+    else:
+        masked_store(f, "store", name, pointer, lane, value.dtype, lanes_in_use(lane))
+
+
 def _is_run(place: Place, across: list[int]) -> bool:
     """Whether lanes walk along one dimension of neighbours."""
     blocked = any(block > 1 for _, block in place.layout)

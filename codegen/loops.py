@@ -16,6 +16,7 @@ from hlotune.codegen.prefetching import Entered, prefetch, stream
 from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
+from hlotune.codegen.turning import Waiting, waits
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine
 from hlotune.schedules.nest import (
@@ -165,6 +166,10 @@ class StageFunction:
 
     def _rest(self, s: StageNest, k: int, point: Point) -> None:
         """Loop `k` and all inside it; the statement, when there is no such loop."""
+        if self._holds_back(s, k):
+            waiting = Waiting(s.stage.name)
+            self.statements.together(waiting, lambda: self._rest(s, k, point))
+            return
         if (s.prefetch or s.stream) and k == _written_out_from(s):
             self._prefetch(s)
         if k == len(s.loops):
@@ -185,6 +190,12 @@ class StageFunction:
             self._clipped(s, k, point)
         else:
             self._loop(s, k, point)
+
+    def _holds_back(self, s: StageNest, k: int) -> bool:
+        """Whether what is written out from loop `k` on is to be stored in blocks of rows."""
+        before = self.statements.waiting
+        begun = before is not None and before.stage == s.stage.name
+        return not begun and k == _written_out_from(s) and waits(s, k)
 
     def _statement(self, s: StageNest, point: Point) -> None:
         if self.run is None:

@@ -7,6 +7,7 @@ from hlotune.codegen.operations import apply
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, Span, known_size
 from hlotune.codegen.text import Function, Register
+from hlotune.codegen.turning import Waiting
 from hlotune.codegen.values import Value, convert, literal, splat, suffix
 from hlotune.schedules.compute import Combine, Store
 from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
@@ -28,6 +29,8 @@ class Statements:
         self.nest, self.f, self.places = nest, f, places
         self.shared: dict[int, Value] = {}
         """Values of the present statement, by the identity of their expression."""
+        self.waiting: Waiting | None = None
+        """Rows that are to be stored together."""
 
     def statement(self, s: StageNest, point: Point) -> None:
         """One point, or one vector of points, of a stage."""
@@ -44,7 +47,17 @@ class Statements:
             else:
                 old = self._stored(s, x, place, point, point) if s.stage.combine else None
                 value = self._combined(s, expr, old, lanes, point)
-                store(self.f, place, x.index, value, point)
+                if self.waiting and self.waiting.takes(place, x, point):
+                    self.waiting.add(self.f, place, x, value, point)
+                else:
+                    store(self.f, place, x.index, value, point)
+
+    def together(self, waiting: Waiting, inside: Callable[[], None]) -> None:
+        """What `inside` writes, with neighbouring rows stored at once at its end."""
+        before, self.waiting = self.waiting, waiting
+        inside()
+        waiting.write(self.f)
+        self.waiting = before
 
     def accumulated(self, s: StageNest, point: Point, inside: Callable[[], None]) -> None:
         """What `inside` writes, with the results in registers; loaded before, stored after."""

@@ -112,18 +112,20 @@ def _square(
         rows.append(read_run(f, source, [e.substitute(at) for e in x.index], across).name)
     kind = vector(HELD[x.dtype], lane.lanes)
     rows += ["zeroinitializer"] * (lane.lanes - lane.active)
-    for k, name in enumerate(turned(f, rows, kind)[:columns]):
+    for k, name in enumerate(turned(f, rows, kind, lane.lanes)[:columns]):
         value = Value(name, x.dtype, lane.lanes)
         low = point.spans[root].low + k
         store(f, target, store_.index, value, resized(point, root, low, 1))
 
 
-def turned(f: Function, rows: list[str], kind: str) -> list[str]:
-    """The transpose of a square of vectors of one type: as many as they have lanes."""
-    lanes, rows = len(rows), list(rows)
-    distance = 1
-    while distance < lanes:
-        for a in (k for k in range(lanes) if not k & distance):
+def turned(f: Function, rows: list[str], kind: str, lanes: int) -> list[str]:
+    """Transposes the squares that lie side by side in vectors of one type.
+
+    There are as many vectors as a square has rows, a power of two up to their lanes.
+    """
+    rows, distance = list(rows), 1
+    while distance < len(rows):
+        for a in (k for k in range(len(rows)) if not k & distance):
             b = a + distance
             low = [j if not j & distance else lanes + j - distance for j in range(lanes)]
             high = [j + distance if not j & distance else lanes + j for j in range(lanes)]

@@ -23,7 +23,7 @@ from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch
 from hlotune.schedules.target import Target
-from hlotune.schedules.vectors import cycles
+from hlotune.schedules.vectors import cycles, neighbours, scatter_cycles
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -158,7 +158,7 @@ def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
-    score /= _starved(space, vector, across, total)
+    score /= _starved(space, vector, across, total) * _scattered(space, vector, tiles + 1)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
     return best
 
@@ -202,6 +202,15 @@ def _starved(
     return np.where(again, np.maximum(1.0, waits), 1.0)
 
 
+def _scattered(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much longer a tile takes whose vectors lie across the result."""
+    c = space.contraction
+    if c.out_stride(vector) == 1:
+        return np.ones(len(tiles))
+    steps = prod(a.extent for a in c.reduce)
+    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / (steps / 2)
+
+
 def _left_out(
     space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -219,11 +228,11 @@ def _left_out(
         for d, extent in enumerate(c.compute.tensor(x.tensor).shape):
             window = [a for a in x.index[d].coefficients if a in clip]
             along = [a for a in x.index[d].coefficients if a in rows]
-            if len(window) != 1 or len(along) != 1 or along[0] == sketch.vector:
+            if len(window) != 1 or not along or sketch.vector in along:
                 continue
             real, total = points(c.core, x, d, extent)
             if 1 - real / total >= PADDING_WORTH:
-                height, whole = rows[along[0]]
+                height, whole = (prod(n) for n in zip(*(rows[a] for a in along), strict=True))
                 clip[window[0]] = int(height == 1)
                 if height >= whole > 1:
                     unroll[window[0]] = c.core.extents[window[0]]

@@ -7,6 +7,9 @@ go in strides.
 
 from math import ceil
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hlotune.schedules.expr import Load
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import is_panelled
@@ -17,6 +20,8 @@ COPY_CYCLES = 1.2
 """Of an element that is packed from places apart."""
 MASK_CYCLES = 0.05
 """Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
+NARROW = 8
+"""Places along an axis below which more than half of the lanes of wide vectors are idle."""
 MOST_STRIDE, STRIDED_CYCLES = 4, 0.75
 """Strides up to which whole runs are loaded and picked from, and what that takes a unit of them."""
 GATHER_ROWS = 4
@@ -27,12 +32,15 @@ def vector_axes(c: Contraction) -> tuple[str, ...]:
     """Axes along which neighbours lie together in the result or in an operand.
 
     Where windows or strides run along all of them, also those along which operands can be packed
-    in panels.  Where there are none, the longest axis.
+    in panels; where all of them are narrow, those along which they can be packed at all.  Where
+    there are none, the longest axis.
     """
     long = [a.name for a in c.parallel if a.extent > 1]
     near = [a for a in long if c.out_stride(a) == 1 or any(_step(c, x, a) == 1 for x in c.operands)]
     if not any(_is_plain(c, a) for a in near):
         near += [a for a in long if a not in near and any(_panelled(c, x, a) for x in c.operands)]
+    if all(c.core.extents[a] < NARROW for a in near):
+        near += [a for a in long if a not in near and any(_turns(x, a) for x in c.operands)]
     return tuple(near) or (max(c.parallel, key=lambda a: a.extent).name,)
 
 
@@ -43,12 +51,13 @@ def cycles(c: Contraction, lanes: int, axis: str) -> float:
     results = multiply_adds / (c.core.points / c.out.points)
     total = 0.5 * multiply_adds
     if c.out_stride(axis) != 1:
-        total += SCATTER_CYCLES * results
+        whole = np.array([[a.extent for a in c.parallel]])
+        total += float(scatter_cycles(neighbours(c, axis, whole), lanes)[0]) * results
     for x in c.operands:
         step = _step(c, x, axis)
         if step == 1:
             total += MASK_CYCLES * multiply_adds * (not _is_inside(c, axis))
-        elif step and _panelled(c, x, axis):
+        elif step and (_panelled(c, x, axis) or _turns(x, axis)):
             constant = c.compute.tensor(x.tensor).role == "constant"
             total += 0 if constant else COPY_CYCLES * c.compute.tensor(x.tensor).elements
         elif step:
@@ -56,6 +65,32 @@ def cycles(c: Contraction, lanes: int, axis: str) -> float:
             shared = GATHER_ROWS if any(not c.stride(x, a.name) for a in c.parallel) else 1
             total += load * multiply_adds / shared
     return total
+
+
+def neighbours(c: Contraction, axis: str, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`(n,)`: rows of a tile that lie together in the result, with vectors along an axis.
+
+    `tiles` is `(n, parallel axes)`.
+    """
+    runs, whole, below = np.ones(len(tiles), dtype=np.int64), np.ones(len(tiles), dtype=bool), 1
+    for k, a in sorted(enumerate(c.parallel), key=lambda a: c.out_stride(a[1].name)):
+        if a.name != axis and c.out_stride(a.name) == below:
+            runs = np.where(whole, runs * tiles[:, k], runs)
+            whole &= tiles[:, k] >= a.extent
+            below *= a.extent
+    return runs
+
+
+def scatter_cycles(rows: NDArray[np.int64], lanes: int) -> NDArray[np.float64]:
+    """`(n,)`: of one vector whose lanes lie apart in the result, so many rows of them together."""
+    rows = np.minimum(rows, lanes)
+    return np.where(rows < 2, SCATTER_CYCLES, np.log2(rows) + lanes / rows)
+
+
+def _turns(x: Load, axis: str) -> bool:
+    """Whether a copy with the dimension of the axis last holds neighbours side by side."""
+    found = [e.coefficients[axis] for e in x.index if axis in e.coefficients]
+    return found == [1]
 
 
 def _step(c: Contraction, x: Load, axis: str) -> int:

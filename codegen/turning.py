@@ -1,0 +1,103 @@
+"""Stores whose vectors lie across the memory that they go to: blocks of them, turned first.
+
+Where the lanes of a result are far apart, but rows of its register tile are neighbours, the rows
+wait for one another and are turned in registers: a few shuffles and one store for each lane, in the
+place of a scatter for each row.
+"""
+
+from dataclasses import dataclass, field
+
+from hlotune.codegen.access import elements, store, write_run
+from hlotune.codegen.places import Place
+from hlotune.codegen.spans import Lane, Point, moved
+from hlotune.codegen.text import Function
+from hlotune.codegen.transposing import turned
+from hlotune.codegen.values import HELD, STORED, Value, splat
+from hlotune.schedules.compute import Store
+from hlotune.schedules.expr import Affine
+from hlotune.schedules.nest import StageNest
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A vector that waits, and where it belongs."""
+
+    offset: int
+    """Elements behind the part of its address that all its neighbours share."""
+    value: Value
+    point: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The rows of a stage's register tile, until all of them are there."""
+
+    stage: str
+    rows: dict[tuple[Store, Lane, Affine], list[Row]] = field(default_factory=dict)
+    places: dict[Store, Place] = field(default_factory=dict)
+
+    def takes(self, place: Place, x: Store, point: Point) -> bool:
+        """Whether to wait with a store: its lanes lie apart."""
+        lane = point.lane
+        if lane is None or lane.lanes & (lane.lanes - 1) or place.layout or place.nowhere:
+            return False
+        steps = (
+            e.coefficients.get(lane.root, 0) * place.strides[d, 1] for d, e in enumerate(x.index)
+        )
+        return sum(steps) not in (0, 1) and HELD[place.dtype] == STORED[place.dtype]
+
+    def add(self, f: Function, place: Place, x: Store, value: Value, point: Point) -> None:
+        assert point.lane is not None, "it was asked whether it has lanes"
+        at = elements(f, place, [e.substitute(point.positions) for e in x.index])
+        row = Row(at.constant, splat(f, value, point.lane.lanes), point)
+        self.rows.setdefault((x, point.lane, Affine(at.terms)), []).append(row)
+        self.places[x] = place
+
+    def write(self, f: Function) -> None:
+        """Stores what waits, neighbours at once."""
+        for (x, lane, _), rows in self.rows.items():
+            for block in _blocks(rows, lane.lanes):
+                _store_block(f, self.places[x], x, lane, block)
+        self.rows.clear()
+
+
+def waits(s: StageNest, first: int) -> bool:
+    """Whether rows of a stage are written out, from loop `first` on, and are nothing's sums."""
+    written_out = any(x.kind == "unroll" for x in s.loops[first:])
+    return written_out and s.stage.combine is None and not s.layout and s.vector_root is not None
+
+
+def _blocks(rows: list[Row], longest: int) -> list[list[Row]]:
+    """Runs of neighbours."""
+    blocks: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: row.offset):
+        last = blocks[-1] if blocks else []
+        if last and row.offset == last[-1].offset + 1 and len(last) < longest:
+            last.append(row)
+        else:
+            blocks.append([row])
+    return blocks
+
+
+def _store_block(f: Function, place: Place, x: Store, lane: Lane, rows: list[Row]) -> None:
+    first = rows[0]
+    if len(rows) == 1:
+        store(f, place, x.index, first.value, first.point)
+        return
+    size = 1 << (len(rows) - 1).bit_length()
+    names = [row.value.name for row in rows] + ["poison"] * (size - len(rows))
+    columns = turned(f, names, first.value.type, lane.lanes)
+    across = Lane(lane.root, size, len(rows))
+    for k in range(lane.active):
+        part = _part(f, columns[k % size], first.value, k - k % size, size)
+        at = moved(first.point, lane.root, first.point.spans[lane.root].low + k).positions
+        write_run(f, place, [e.substitute(at) for e in x.index], part, across)
+
+
+def _part(f: Function, name: str, like: Value, start: int, size: int) -> Value:
+    """So many lanes of a vector, from one on."""
+    if size == like.lanes:
+        return Value(name, like.dtype, size)
+    mask = ", ".join(f"i32 {start + k}" for k in range(size))
+    text = f"shufflevector {like.type} {name}, {like.type} poison, <{size} x i32> <{mask}>"
+    return Value(f.op(text), like.dtype, size)
