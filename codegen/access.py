@@ -168,10 +168,9 @@ def _checks(
     f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], point: Point
 ) -> list[int] | None:
     """Dimensions that need a check here; None when the load is outside for certain."""
-    if not place.checked:
-        return []
     result = []
-    for d, e in enumerate(index):
+    for d in place.checks:
+        e = index[d]
         low, high = f.bounds(e)
         reach = steps[d] * (point.lane.active - 1) if point.lane else 0
         low, high = low + min(0, reach), high + max(0, reach)

@@ -31,7 +31,8 @@ def clipped_range(
             low = f.larger(low, f.op(f"udiv i64 {f.larger(first, '0')}, {c}"))
             high = f.smaller(high, f.op(f"udiv i64 {f.larger(last, '0')}, {c}"))
             if below == above == 0:
-                discharged.add((x, d))
+                discharged.add((x.whole, d))
+                discharged |= {(y.whole, len(y.index) + d) for y in s.stage.loads if y.beside == x}
     return low, high, frozenset(discharged)
 
 

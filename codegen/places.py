@@ -43,6 +43,21 @@ class Place:
     """Whether nothing writes there while the function runs."""
     nowhere: str = ""
     """Where checked stores go that lie outside."""
+    beside: int = 0
+    """Dimensions at the end that take no memory: those of a load which must be real as well."""
+
+    @property
+    def checks(self) -> range:
+        """Dimensions along which loads may lie outside."""
+        return range(0 if self.checked else len(self.shape) - self.beside, len(self.shape))
+
+    def with_beside(self, shape: tuple[int, ...]) -> "Place":
+        """For a load that is real only where another is, of a tensor of that shape."""
+        none = {(len(self.shape) + d, 1): 0 for d in range(len(shape))}
+        return replace(
+            self, shape=self.shape + shape, origin=self.origin + _zeros(shape),
+            strides={**self.strides, **none}, beside=len(shape),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def gather(
 ) -> Value:
     divisors = tuple(x.divisor(d) for d in range(len(index)))
     raw = lane_indices(f, index, steps, (1,) * len(index), lane)
-    mask = _inside(f, place, divisors, raw, lane) if place.checked else lanes_in_use(lane)
+    mask = _inside(f, place, divisors, raw, lane)
     pointers = lane_pointers(f, place, lane_indices(f, index, steps, divisors, lane), lane)
     value = masked_load(f, "gather", pointers, lane, place.dtype, mask)
     if x.outside == 0:
@@ -33,7 +33,8 @@ def _inside(
 ) -> str:
     """The lanes in use whose elements are real."""
     wide, bits, mask = vector("i64", lane.lanes), vector("i1", lane.lanes), lanes_in_use(lane)
-    for extent, divisor, name in zip(place.shape, divisors, indices, strict=True):
+    for d in place.checks:
+        extent, divisor, name = place.shape[d], divisors[d], indices[d]
         limit = literal(extent * divisor, "i64", lane.lanes).name
         inside = f.op(f"icmp ult {wide} {name}, {limit}")
         mask = f.op(f"and {bits} {mask}, {inside}")

@@ -170,6 +170,9 @@ class Statements:
     def _loaded(self, x: Load, point: Point, lanes: int) -> Value:
         place = self.places[x.tensor]
         if isinstance(place, Place):
+            if x.beside is not None:
+                place = place.with_beside(self.nest.compute.tensor(x.beside.tensor).shape)
+            x = x.whole
             return self._kept(place, x, point) if place.constant else load(self.f, place, x, point)
         index = (e.substitute(point.positions) for e in x.index)
         key = _key(place, dict(zip(place.origin, index, strict=True)))

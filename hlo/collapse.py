@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hlotune.hlo.index_maps import Index
 from hlotune.schedules.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.expr import Affine, Expr, Load, map_loads
+from hlotune.schedules.expr import Affine, Load, map_loads
 
 TIED = ("contract", "out")
 """Stages over the same parallel axes: what merges in one merges in the other."""
@@ -66,9 +66,10 @@ def accesses(stage: Stage) -> Iterator[Access]:
 def _moved(stage: Stage, move: Move) -> Stage:
     """The stage with every load and store at another index."""
 
-    def load(x: Load) -> Expr:
+    def load(x: Load) -> Load:
         index, divisors = move(Access(stage, x.tensor, x.index, x.divisors or (1,) * len(x.index)))
-        return replace(x, index=index, divisors=divisors if any(d > 1 for d in divisors) else ())
+        kept = divisors if any(d > 1 for d in divisors) else ()
+        return replace(x, index=index, divisors=kept, beside=x.beside and load(x.beside))
 
     def store(x: Store) -> Store:
         return Store(x.tensor, move(Access(stage, x.tensor, x.index, (1,) * len(x.index)))[0])

@@ -21,8 +21,9 @@ from hlotune.schedules.nest import is_zero_outside
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """`p = dilation * p + phase` and `q = dilation * q + residue`."""
+    """`p = dilation * p + phase` and `q = dilation * q + residue`, in one stage."""
 
+    stage: str
     p: Axis
     q: Axis
     dilation: int
@@ -43,6 +44,11 @@ class _Split:
         """Of one phase; the last may lie beyond the window."""
         return -(-self.q.extent // self.dilation)
 
+    @property
+    def beyond(self) -> range:
+        """Places of such taps."""
+        return range(self.q.extent, self.taps * self.dilation)
+
 
 def phases(compute: Compute) -> Compute:
     """The compute with every dilation split into phases that can be."""
@@ -56,7 +62,7 @@ def _splits(compute: Compute) -> Iterator[_Split]:
         for x in core.loads:
             for d, index in enumerate(x.index):
                 split = _split(core, index, x.divisor(d)) if x.divisor(d) > 1 else None
-                if split is not None and _vanishes(compute, core, split):
+                if split is not None and (not split.beyond or _end(compute, core, split)):
                     yield split
 
 
@@ -75,7 +81,7 @@ def _split(core: Stage, index: Affine, dilation: int) -> _Split | None:
         if residue is not None:
             phase = Affine.of({axes[0].name: inner * (axes[0].extent > 1), axes[1].name: inner > 1})
             used = tuple(a for a in axes if a.extent > 1)
-            return _Split(p, q, dilation, used, phase, residue)
+            return _Split(core.name, p, q, dilation, used, phase, residue)
     return None
 
 
@@ -104,32 +110,36 @@ def _affine(values: list[int], axes: tuple[Axis, Axis]) -> Affine | None:
     return found if all(same) else None
 
 
-def _vanishes(compute: Compute, core: Stage, split: _Split) -> bool:
-    """Whether what is added for taps beyond the window is zero, as some operand ends with it."""
-    beyond = range(split.q.extent, split.taps * split.dilation)
-    if not beyond:
-        return True
-    for x in (x for x in core.loads if is_zero_outside(core, x)):
+def _end(compute: Compute, core: Stage, split: _Split) -> Load | None:
+    """The factor that ends with the window, where the stage multiplies nothing but loads.
+
+    Beyond it all factors can then be left out: a zero alone would not do, for it leaves nothing of
+    a number, but is undefined times one that is infinite.
+    """
+    if not all(is_zero_outside(core, x) for x in core.loads):
+        return None
+    for x in core.loads:
         shape = compute.tensor(x.tensor).shape
         for d, index in enumerate(x.index):
             alone = [a for a, _ in index.terms] == [split.q.name] and x.divisor(d) == 1
-            at = (index.value({split.q.name: q}) for q in beyond if alone)
+            at = (index.value({split.q.name: q}) for q in split.beyond if alone)
             if alone and all(not 0 <= place < shape[d] for place in at):
-                return True
-    return False
+                return x if all(y.beside in (None, x) for y in core.loads) else None
+    return None
 
 
 def _applied(compute: Compute, split: _Split) -> Compute:
     """The stages over the new axes, phases outermost: loops over them stay outside."""
-    core = next(s for s in compute.stages if split.q in s.reduce and split.p in s.parallel)
+    core = compute.stage(split.stage)
     inner = Axis(split.p.name, split.p.extent // split.dilation)
     parallel = (*split.axes, *(inner if a == split.p else a for a in core.parallel))
     sums = core.stores[0].tensor
+    end = _end(compute, core, split) if split.beyond else None
     moved = []
     for s in compute.stages:
         if s is core:
             reduce = (Axis(a.name, split.taps) if a == split.q else a for a in s.reduce)
-            s = replace(_moved(s, split.places, sums, parallel), reduce=tuple(reduce))
+            s = replace(_moved(s, split.places, sums, parallel, end), reduce=tuple(reduce))
         elif any(x.tensor == sums for x in s.loads):
             s = _moved(s, split.places, sums, parallel)
         moved.append(s)
@@ -138,15 +148,27 @@ def _applied(compute: Compute, split: _Split) -> Compute:
     return Compute(tensors, tuple(moved))
 
 
-def _moved(s: Stage, places: Mapping[str, Affine], sums: str, parallel: tuple[Axis, ...]) -> Stage:
-    """A stage over other parallel axes; the sums are an array over these."""
+def _moved(
+    s: Stage, places: Mapping[str, Affine], sums: str, parallel: tuple[Axis, ...],
+    end: Load | None = None,
+) -> Stage:  # fmt: skip
+    """A stage over other parallel axes; the sums are an array over these.
+
+    All loads are real only where `end` is, if it is given.
+    """
     own = tuple(Affine.axis(a.name) for a in parallel)
 
     def index(tensor: str, old: tuple[Affine, ...]) -> tuple[Affine, ...]:
         return own if tensor == sums else tuple(e.substitute(places) for e in old)
 
     stores = tuple(Store(x.tensor, index(x.tensor, x.index)) for x in s.stores)
-    change = {x: _divided(replace(x, index=index(x.tensor, x.index))) for x in s.loads}
+
+    def load(x: Load) -> Load:
+        beside = end if end and x != end else x.beside
+        there = replace(x, index=index(x.tensor, x.index), beside=beside and load(beside))
+        return _divided(there)
+
+    change = {x: load(x) for x in s.loads}
     values = tuple(map_loads(v, change) for v in s.values)
     return replace(s, parallel=parallel, stores=stores, values=values)
 

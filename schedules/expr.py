@@ -1,7 +1,7 @@
 """Affine index maps and the scalar expressions of a stage."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
 
@@ -85,8 +85,8 @@ class Load:
     """An element of a tensor.
 
     The element of dimension d is `index[d] // divisors[d]`.  The load is real where every
-    `index[d]` is divisible by its divisor and the quotient lies inside the dimension; elsewhere it
-    has the value `outside`.
+    `index[d]` is divisible by its divisor and the quotient lies inside the dimension, and where the
+    load `beside` is real, if there is one; elsewhere it has the value `outside`.
     """
 
     tensor: str
@@ -94,6 +94,17 @@ class Load:
     dtype: str
     divisors: tuple[int, ...] = ()
     outside: float | int = 0
+    beside: "Load | None" = None
+
+    @cached_property
+    def whole(self) -> "Load":
+        """With the index of the load beside it behind its own: all that says where it is real."""
+        if self.beside is None:
+            return self
+        both = self, self.beside
+        divisors = tuple(x.divisor(d) for x in both for d in range(len(x.index)))
+        index = (*self.index, *self.beside.index)
+        return replace(self, index=index, divisors=divisors, beside=None)
 
     @cached_property
     def axes(self) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
     store = Store(name, tuple(Affine.axis(a.name) for a in axes))
     stage = Stage(name, tuple(axes), (), (store,), (inner,))
     tensor = Tensor(name, tuple(a.extent for a in axes), load.dtype, "temporary")
-    outer = Load(name, tuple(place), load.dtype)
+    outer = Load(name, tuple(place), load.dtype, beside=load.beside)
     changed = replace(user, values=map_all_loads(user.values, {load: outer}))
     k = compute.stages.index(user)
     stages = (*compute.stages[:k], stage, changed, *compute.stages[k + 1 :])

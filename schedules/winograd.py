@@ -87,6 +87,7 @@ def _window(
     shared = shared and not any(_is_mixed(x, core, channels) for x in loads(image))
     alone = len(features) == 1 and features[0].name not in of_image
     plain = all(x.divisor(d) == 1 for x in loads(image) for d in range(len(x.index)))
+    plain = plain and all(x.beside is None for x in core.loads)
     zero = all(is_zero_outside(core, x) for x in loads(image))
     if len(pairs) not in (1, 2) or not (channels and shared and alone and plain and zero):
         return None

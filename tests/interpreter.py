@@ -75,21 +75,30 @@ def evaluate(expr: Expr, grid: Mapping[str, Array], memory: Mapping[str, Array])
     if isinstance(expr, Const):
         return np.asarray(expr.value, dtype=numpy_dtype(expr.dtype))
     if isinstance(expr, Load):
-        return load(expr, grid, memory[expr.tensor])
+        return load(expr, grid, memory)
     args = [evaluate(a, grid, memory) for a in expr.args]
     assert expr.op in ("convert", "select") or len({a.dtype for a in args}) == 1, str(expr)
     result = args[0] if expr.op == "convert" else FUNCTIONS[expr.op](*args)
     return np.asarray(result).astype(numpy_dtype(expr.dtype))
 
 
-def load(x: Load, grid: Mapping[str, Array], tensor: Array) -> Array:
+def load(x: Load, grid: Mapping[str, Array], memory: Mapping[str, Array]) -> Array:
+    tensor = memory[x.tensor]
     assert numpy_dtype(x.dtype) == tensor.dtype
     assert len(x.index) == tensor.ndim
+    real, at = where_real(x, grid, tensor.shape)
+    if x.beside is not None:
+        real = real & where_real(x.beside, grid, memory[x.beside.tensor].shape)[0]
+    value = tensor[tuple(at)] if at else tensor
+    return np.where(real, value, np.asarray(x.outside, dtype=tensor.dtype))
+
+
+def where_real(x: Load, grid: Mapping[str, Array], shape: tuple[int, ...]) -> tuple[Any, list[Any]]:
+    """Where a load is real, and the places it reads, moved inside where it is not."""
     real: Any = np.True_
     at = []
     for d, e in enumerate(x.index):
         quotient, rest = np.divmod(position(e, grid), x.divisor(d))
-        real = real & (rest == 0) & (quotient >= 0) & (quotient < tensor.shape[d])
-        at.append(np.clip(quotient, 0, tensor.shape[d] - 1))
-    value = tensor[tuple(at)] if at else tensor
-    return np.where(real, value, np.asarray(x.outside, dtype=tensor.dtype))
+        real = real & (rest == 0) & (quotient >= 0) & (quotient < shape[d])
+        at.append(np.clip(quotient, 0, shape[d] - 1))
+    return real, at

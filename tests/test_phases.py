@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 from jax import lax
 
+from hlotune.codegen.build import build
+from hlotune.codegen.hosts import serial
+from hlotune.codegen.loader import load as load_built
+from hlotune.hlo.phases import phases
 from hlotune.hlo.program import load
 from hlotune.hlo.to_compute import compute_of
-from hlotune.schedules.compute import Compute
+from hlotune.measure.targets import host_target
+from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
+from hlotune.schedules.expr import Affine, Apply, Load
 from hlotune.schedules.flops import flops_of
-from tests.computes import Array, Case, whole
+from tests.computes import Array, Case, call, whole
 from tests.interpreter import interpret
 
 NHWC = ("NHWC", "HWIO", "NHWC")
@@ -116,3 +122,81 @@ def test_a_window_that_ends_where_an_operand_is_not_zero_is_left_as_it_is() -> N
     (got,) = interpret(compute, [x, w])
     wanted = np.asarray(jax.jit(function)(x, w))
     np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=1e-4)
+
+
+def infinite(spec: Any = NHWC, window: int = 3) -> Case:
+    """Weights that are not zero, and an image with an infinite and an undefined element."""
+    x, w = whole(1, 6, 6, 4), 1 + abs(whole(window, window, 4, 20, seed=1))
+    x[0, 1, 2, 3], x[0, 4, 4, 0] = np.inf, np.nan
+    if spec == NCHW:
+        x, w = x.transpose(0, 3, 1, 2).copy(), w.transpose(3, 2, 0, 1).copy()
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1, 1), [(1, 2)] * 2, lhs_dilation=(2, 2), dimension_numbers=spec
+        )
+
+    return Case(f"infinite {spec[0]} {window}", function, (x, w))
+
+
+@pytest.mark.parametrize("window", [3, 5])
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_what_is_infinite_reaches_only_the_results_that_it_is_a_term_of(
+    spec: Any, window: int
+) -> None:
+    case = infinite(spec, window)
+    assert divisors(case.compute) == {1}
+    wanted = np.asarray(jax.jit(case.function)(*case.arguments))
+    assert 0 < np.isfinite(wanted).sum() < wanted.size
+    (got,) = interpret(case.compute, case.values)
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_no_schedule_multiplies_what_is_infinite_beyond_the_window(spec: Any) -> None:
+    """Packed and not, clipped and not, along whichever axis the vectors go."""
+    case, target = infinite(spec), host_target()
+    wanted = np.asarray(jax.jit(case.function)(*case.arguments))
+    space = case.space(target)
+    drawn = space.sample(12, np.random.default_rng(0))
+    for config in (space.heuristic(), *drawn):
+        schedule = space.schedule(config)
+        loaded = load_built(build(case.compute, schedule, target))
+        (got,) = call(loaded, case, serial())
+        np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, err_msg=str(schedule))
+
+
+def two_sums() -> Compute:
+    """Two sums over axes of the same names and extents; the second has a dilated image."""
+    p, q = Axis("p", 12), Axis("q", 4)
+    here, tap = (Affine.axis("p"),), Affine.axis("q")
+    plain = Load("v", (here[0] + tap,), "f32"), Load("w", (tap,), "f32")
+    dilated = Load("x", (here[0] + tap + -1,), "f32", (2,)), Load("w", (tap,), "f32")
+
+    def sums(name: str, factors: tuple[Load, ...]) -> Stage:
+        value = Apply("multiply", factors, "f32")
+        return Stage(name, (p,), (q,), (Store(name, here),), (value,), "sum")
+
+    def copied(name: str, source: str) -> Stage:
+        return Stage(name, (p,), (), (Store(name, here),), (Load(source, here, "f32"),))
+
+    extents = {"v": 15, "x": 7, "w": 4, "first": 12, "second": 12, "y": 12, "z": 12}
+    roles: dict[str, Role] = {n: "result" if n in "yz" else "argument" for n in "vxwyz"}
+    tensors = (Tensor(n, (k,), "f32", roles.get(n, "temporary")) for n, k in extents.items())
+    stages = (
+        sums("first", plain),
+        sums("second", dilated),
+        copied("y", "first"),
+        copied("z", "second"),
+    )
+    return Compute(tuple(tensors), stages)
+
+
+def test_of_two_sums_over_the_same_axes_the_dilated_one_is_split() -> None:
+    compute = two_sums()
+    arguments = [whole(15), whole(7, seed=1), whole(4, seed=2)]
+    split = phases(compute)
+    assert divisors(split) == {1}
+    assert split.stage("first") == compute.stage("first")
+    for got, wanted in zip(interpret(split, arguments), interpret(compute, arguments), strict=True):
+        np.testing.assert_array_equal(got, wanted)
