@@ -261,6 +261,7 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "search",
         "searchers",
         "searches",
+        "shortfalls",
         "tuner",
     }
 

@@ -221,6 +221,8 @@ def test_ours_is_what_the_records_make_of_the_case(tmp_path: Path) -> None:
     np.testing.assert_allclose(made.result(), x @ weights, rtol=1e-4, atol=1e-4)
     with pytest.raises(Unsupported, match="left to XLA: "):
         library.prepare(CASE, operation, "constants", weights, x)
+    with pytest.raises(Unsupported, match="left to XLA: nothing was tuned"):
+        Ours(tmp_path / "b.db").prepare(CASE, operation, "arguments", weights, x)
 
 
 def test_a_case_is_tuned_kept_or_unknown(tmp_path: Path) -> None:

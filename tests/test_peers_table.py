@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from benchmarks.peers.records import Status
 from benchmarks.peers.rounds import Outcome, Turns
 from benchmarks.peers.table import Peaks, Row, rows_of, table
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules.errors import DatabaseError
 from tests.test_benchmarks import CONDITIONS
 
 TARGET = TARGETS["znver4"]
@@ -100,9 +103,10 @@ def test_a_table_without_a_required_peer_says_that_it_is_invalid() -> None:
 
 
 def test_a_row_that_one_peer_could_not_do_is_named() -> None:
-    gone: dict[str, Outcome] = {"openvino constants": Refusal("unsupported", "")}
+    no = Refusal("unsupported", "")
+    gone: dict[str, Outcome] = {"openvino arguments": no, "openvino constants": no}
     notes = table([*rows(a_pass("C2")), *rows(a_pass("C6", changes=gone))], {}).notes
-    assert "without openvino: C6 (constants)" in notes
+    assert "without openvino: C6 (arguments), C6 (constants)" in notes
     assert "by other names: C2D3 is C9" in table(rows(a_pass("C9")), {}).notes
     assert not notes[0].startswith("INVALID")
 
@@ -122,7 +126,18 @@ def test_passes_are_put_together_round_by_round() -> None:
 
 def test_a_peer_that_failed_in_one_pass_is_not_compared() -> None:
     gone: dict[str, Outcome] = {"onnxruntime constants": Refusal("crash", "")}
-    assert rows(a_pass(), a_pass(changes=gone))[1].peer == "pytorch constants"
+    assert rows(a_pass(), a_pass(changes=gone))[1].peer == "onnxruntime arguments"
+
+
+def test_a_peer_that_is_faster_with_weights_as_arguments_counts_so_for_constants_too() -> None:
+    fast: dict[str, Outcome] = {"onnxruntime arguments": Turns((1.2e-3,) * 8, 5)}
+    constants = rows(a_pass(changes=fast))[1]
+    assert constants.peer == "onnxruntime arguments"
+    assert constants.over_peer and constants.over_peer.median == pytest.approx(1.2)
+
+
+def test_the_table_says_what_hlotune_was_tuned_for() -> None:
+    assert "hlotune was tuned for the cache mode `warm`" in table(rows(a_pass()), {}, "warm").notes
 
 
 def test_shares_are_of_the_largest_peak_and_of_memory_for_what_no_cache_holds() -> None:
@@ -169,6 +184,22 @@ def test_an_unknown_case_is_misuse(
     with pytest.raises(SystemExit):
         command.parsed()
     assert "got C99" in capsys.readouterr().err
+
+
+class NoArena:
+    """One whose records cannot be read."""
+
+    def lacks(self, case: str, passes: int) -> bool:
+        raise DatabaseError("expected a database, got noise")
+
+
+def test_a_case_that_cannot_be_measured_is_named_and_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arena: Any = NoArena()
+    assert command.one_pass(arena, ["C6", "C7"], 1, inf, prepare=False)
+    said = capsys.readouterr().out
+    assert said.count("not measured: expected a database, got noise") == 2
 
 
 def test_those_who_could_and_did_not_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

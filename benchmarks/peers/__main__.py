@@ -1,9 +1,11 @@
 """Measures hlotune against other libraries, case by case, and prints the table of all so far.
 
-    python -m benchmarks.peers --cases 'C*' --database build/operators.db --seconds 50
+    python -m benchmarks.peers --trials 64 --tuning-seconds 1500 --passes 0
+    python -m benchmarks.peers --cases 'C*' --seconds 50
 
-A case that has its passes is not measured again, so that a long run may be made in pieces.
-`--prepare` compiles everything and compares results, and times nothing.
+What the database has is not tuned again, and a case that has its passes is not measured again, so
+that a long run may be made in pieces.  A case that cannot be tuned or measured is named, and the
+others go on.  `--prepare` compiles everything and compares results, and times nothing.
 """
 
 import argparse
@@ -11,29 +13,29 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
-from benchmarks.cases import FROZEN, forms, selected, source
+from benchmarks.cases import FROZEN, selected
 from benchmarks.peers.arena import Arena, arena
-from benchmarks.peers.contestants import Weights, contestants
-from benchmarks.peers.passes import Pass, kept, to_json
+from benchmarks.peers.contestants import contestants
+from benchmarks.peers.passes import kept, to_json
 from benchmarks.peers.process import Refusal
-from benchmarks.peers.records import record
 from benchmarks.peers.rounds import Effort, Turns
-from benchmarks.peers.table import Peaks, rows_of, table
+from benchmarks.peers.table import all_rows, conditions_of, table
+from benchmarks.peers.tuning import tune_missing
 from benchmarks.results import publish
-from hlotune.cli.progress import watching
-from hlotune.hlo.program import load
 from hlotune.measure.targets import host_target
+from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.target import Target
-from hlotune.search.tune import tune
 
 
 def main() -> None:
     options = parsed()
     target = host_target()
     if options.trials:
-        tune_missing(options, target)
+        end = time.monotonic() + options.tuning_seconds
+        tune_missing(options.cases, options.trials, options.database, target, options.cache, end)
     end = time.monotonic() + options.seconds
     found = contestants(options.database, options.cache)
     effort = replace(Effort(), rounds=options.rounds)
@@ -54,7 +56,8 @@ def parsed() -> argparse.Namespace:
     add("--database", type=Path, default=Path("build/peers.db"), help="records of hlotune")
     add("--cache", choices=("model", "warm"), default="model", help="what hlotune was tuned for")
     add("--trials", type=int, default=0, help="tune what the database has not, with so many")
-    add("--passes", type=int, default=2, help="each by fresh processes")
+    add("--tuning-seconds", type=float, default=float("inf"), help="tune no more after this")
+    add("--passes", type=int, default=2, help="each by fresh processes; 0 shows what there is")
     add("--rounds", type=int, default=Effort().rounds, help="turns of each form in a pass")
     add("--seconds", type=float, default=float("inf"), help="start no case after this")
     add("--tvm-trials", type=int, default=0, help="of MetaSchedule's search, where it was not made")
@@ -80,10 +83,19 @@ def one_pass(
             return False
         if prepare:
             report(case, taking_part.prepare(case))
-        elif taking_part.lacks(case, number):
+        else:
+            measure(taking_part, case, number)
+    return True
+
+
+def measure(taking_part: Arena, case: str, number: int) -> None:
+    """Unless it has so many passes.  What goes wrong with our side of a case ends that case."""
+    try:
+        if taking_part.lacks(case, number):
             outcomes = taking_part.measure(case).outcomes
             report(case, {k: o for k, o in outcomes.items() if not isinstance(o, Turns)})
-    return True
+    except HlotuneError as error:
+        print(f"{case}: not measured: {error}", flush=True)
 
 
 def report(case: str, refused: Mapping[str, Refusal]) -> None:
@@ -94,33 +106,17 @@ def report(case: str, refused: Mapping[str, Refusal]) -> None:
         print(f"  {label}: {refusal.kind}: {refusal.message}")
 
 
-def tune_missing(options: argparse.Namespace, target: Target) -> None:
-    database, cache = options.database, options.cache
-    for name in (form for case in options.cases for form in forms(case)):
-        weights: Weights = "constants" if name.endswith(FROZEN) else "arguments"
-        found = record(name.removesuffix(FROZEN), weights, database, target, cache)
-        if found.status != "not tuned":
-            continue
-        with watching() as progress:
-            result = tune(
-                load(source(name)), trials=options.trials, database=database, cache=cache,
-                progress=progress,
-            )  # fmt: skip
-        if result.interrupted:
-            raise KeyboardInterrupt
-
-
 def shown(cases: Sequence[str], database: Path, target: Target) -> None:
     """The table of what has been measured of these cases, in this run or before."""
     passes = {case: found for case in cases if (found := kept(case))}
-    every: list[Pass] = [p for found in passes.values() for p in found]
-    if not every:
+    if not passes:
         print("nothing measured yet")
         return
-    peaks, taking_part = Peaks.of(every), contestants(database)
-    rows = [r for found in passes.values() for r in rows_of(found, taking_part, target, peaks)]
-    under = {**every[0].conditions, "peak_flop_per_s": dict(peaks.flop_per_s)}
-    publish(table(rows, every[-1].conditions["versions"]), under, [to_json(p) for p in every])
+    rows = all_rows(passes, contestants(database), target)
+    every = list(chain(*passes.values()))
+    last = every[-1].conditions
+    made = table(rows, last["versions"], last.get("tuned_for", "model"))
+    publish(made, conditions_of(passes), [to_json(p) for p in every])
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def arena(
         under = {
             **conditions(target, properties),
             "read_bytes_per_s": properties.read_bytes_per_s,
+            "tuned_for": cache,
             "versions": versions(workers, print),
         }
         apart = Probe(target).apart

@@ -45,7 +45,11 @@ class OpenVino:
             request.set_input_tensor(place, _tensor(array, TYPES[operation.element]))
         output = ov.Tensor(ov.Type.f32, request.get_output_tensor(0).shape)
         request.set_output_tensor(0, output)
-        return Prepared(request.infer, lambda: graph.restored(output.data.copy()))
+
+        def call() -> object:
+            return request.infer(share_outputs=True)  # else it copies the output once more
+
+        return Prepared(call, lambda: graph.restored(output.data.copy()))
 
 
 class Graph:

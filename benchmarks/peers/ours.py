@@ -26,6 +26,8 @@ class Ours:
         self, case: str, operation: Operation, form: str, weights: Array, x: Array
     ) -> Prepared:
         """The values of constants are those of the case: the same random ones."""
+        if not self.database.exists():
+            raise Unsupported("left to XLA: nothing was tuned")
         program = load(source(case + FROZEN if form == "constants" else case))
         tuned = apply(program, database=self.database, cache=self.cache)
         if not tuned.sites:

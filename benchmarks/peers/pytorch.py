@@ -135,5 +135,5 @@ def _result(operation: Operation, found: torch.Tensor) -> Array:
 
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ["PEER_THREADS"]))
-    torch.set_grad_enabled(False)
-    serve(PyTorch())
+    with torch.inference_mode():
+        serve(PyTorch())

@@ -4,8 +4,9 @@
 
 It measures nothing: TVM's seconds are those of its search (`--tvm-trials`), its speed is that of
 the turns against ours (`python -m benchmarks.peers`), and ours are the times of the records.  A
-trial of ours counts by the clock `kernel`, in the cache mode `model`; TVM by the fastest turn of
-its blocking call.  That and what ours begins with favour ours, and stand under the table.
+trial of ours counts by the clock `kernel`, in the cache mode that it was tuned for (`--cache`);
+TVM by the fastest turn of its blocking call.  That and what ours begins with favour ours, and stand
+under the table.  A run of several kernels counts the seconds of all, so let a case be tuned alone.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from benchmarks.peers.records import record
 from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, milliseconds, publish
 from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.trial import CacheMode
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import UNDER, Database, conditions
@@ -52,16 +54,20 @@ class Race:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--database", type=Path, default=Path("build/peers.db"))
+    parser.add_argument("--cache", choices=("model", "warm"), default="model")
     options = parser.parse_args()
     target = host_target()
     passes = {case: kept(case) for case in CASES if (SEARCHES / case / "search.json").exists()}
-    races = [race(case, passes[case], options.database, target) for case in passes if passes[case]]
+    races = [race(case, found, options.database, target, options.cache)
+             for case, found in passes.items() if found]  # fmt: skip
     if not races:
         parser.error("expected passes with TVM, got none; run benchmarks.peers with --tvm-trials")
     publish(table(races), passes[races[-1].case][-1].conditions, [asdict(r) for r in races])
 
 
-def race(case: str, passes: Sequence[Pass], database: Path, target: Target) -> Race:
+def race(
+    case: str, passes: Sequence[Pass], database: Path, target: Target, cache: CacheMode = "model"
+) -> Race:
     """Raises ValueError where TVM has no turns in these passes."""
     search = json.loads((SEARCHES / case / "search.json").read_text(encoding="utf-8"))
     turns = [t for p in passes if isinstance(t := p.outcomes.get(LABEL), Turns)]
@@ -73,20 +79,22 @@ def race(case: str, passes: Sequence[Pass], database: Path, target: Target) -> R
         tvm_trials=search["trials"],
         tvm_search_s=search["search_s"],
         tvm_call_s=goal_s,
-        ours=reached(case, goal_s, database, target),
+        ours=reached(case, goal_s, database, target, cache),
     )
 
 
-def reached(case: str, goal_s: float, database: Path, target: Target) -> Reached | None:
+def reached(
+    case: str, goal_s: float, database: Path, target: Target, cache: CacheMode = "model"
+) -> Reached | None:
     """In the first run that tuned the kernel: later ones begin with what it found.
 
     A trial counts from when its batch was recorded; those of the default do not.
     """
-    key = record(case, "arguments", database, target).kernel.key
+    key = record(case, "arguments", database, target, cache).kernel.key
     with Database(database, create=False) as opened:
         trials = opened.query(
             f"select * from trials where kernel = :kernel and {UNDER} order by recorded, number",
-            {"kernel": key, **conditions(target, toolchain())},
+            {"kernel": key, **conditions(target, toolchain(), cache)},
         )
         runs = opened.query("select id, started from runs", {})
     started = {row["id"]: row["started"] for row in runs}

@@ -61,6 +61,20 @@ def rows_of(
     return found
 
 
+def all_rows(
+    passes: Mapping[str, Sequence[Pass]], contestants: Sequence[Contestant], target: Target
+) -> list[Row]:
+    """Of several cases, shares by the largest peaks of all."""
+    peaks = Peaks.of(chain(*passes.values()))
+    return [r for found in passes.values() for r in rows_of(found, contestants, target, peaks)]
+
+
+def conditions_of(passes: Mapping[str, Sequence[Pass]]) -> dict[str, Any]:
+    """Of the first pass, with the largest peaks of all."""
+    every = list(chain(*passes.values()))
+    return {**every[0].conditions, "peak_flop_per_s": dict(Peaks.of(every).flop_per_s)}
+
+
 def times_of(
     passes: Sequence[Pass], contestants: Sequence[Contestant], weights: Weights
 ) -> dict[str, tuple[float, ...]]:
@@ -148,13 +162,14 @@ class Peaks:
         return "FMA", compute_s
 
 
-def table(rows: Sequence[Row], versions: Mapping[str, str]) -> Table:
+def table(rows: Sequence[Row], versions: Mapping[str, str], tuned_for: str = "model") -> Table:
     columns = [
         "case", "weights", ">XLA ms", ">hlotune ms", ">over XLA", ">95 %", "best peer", ">its ms",
         ">over it", ">95 %", ">share", "of", ">passes", "decision",
     ]  # fmt: skip
     return Table(name="peers", columns=columns, rows=[cells(r) for r in rows],
-                 notes=[*notes(rows), f"versions: {listed(versions)}"])  # fmt: skip
+                 notes=[*notes(rows), f"hlotune was tuned for the cache mode `{tuned_for}`",
+                        f"versions: {listed(versions)}"])  # fmt: skip
 
 
 def cells(r: Row) -> list[str]:

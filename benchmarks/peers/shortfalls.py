@@ -1,0 +1,169 @@
+"""The cases that fall short of what was set out to reach, each with why, and its inner loop.
+
+    python -m benchmarks.peers.shortfalls --database build/peers.db --loops build/inner_loops.md
+
+From passes and records alone: nothing is timed.  What a loop takes at least is a count
+(`benchmarks/ports.py`); the time beyond it went into memory, borders, other stages and the start of
+threads.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cases import CASES, FROZEN
+from benchmarks.inner_loop import InnerLoop, described, inner_loop
+from benchmarks.peers.contestants import contestants
+from benchmarks.peers.passes import kept
+from benchmarks.peers.records import record
+from benchmarks.peers.table import LEVEL, Row, all_rows, conditions_of
+from benchmarks.ports import core_of
+from benchmarks.results import Table, milliseconds, publish
+from hlotune.measure.targets import host_target
+from hlotune.measure.trial import CacheMode
+from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.target import Target
+
+DIRECT_SHARES = ((200e6, 0.94), (60e6, 0.90), (20e6, 0.80))
+"""Of the peak, from so many operations up."""
+FAST_SHARES = {("C2", "constants"): 2.5, ("C6", "constants"): 2.5, ("C9", "constants"): 2.5}
+"""Of the peak, where an algorithm does less work than the mathematics has."""
+READ_SHARE = 0.90
+"""Of the bandwidth, where memory limits."""
+NARROW_GAIN = {"gemm_1024_bf16": ("gemm_1024", 1.6)}
+"""At least so many times as fast as another case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Short:
+    row: Row
+    reasons: tuple[str, ...]
+    loop: InnerLoop | None
+    """None where the default was kept, or what is tuned has no loop of multiply-adds."""
+
+
+def reasons(row: Row) -> Iterator[str]:
+    """Why a row falls short of what it should reach by itself; nothing where it does not."""
+    if not row.won:
+        yield row.status
+    elif CASES[row.case].element != "f32":
+        return
+    elif row.over_peer and row.over_peer.median < LEVEL:
+        yield f"{row.over_peer.median:.2f} of {row.peer}"
+    wanted = wanted_share(row)
+    if row.won and row.share is not None and row.share < wanted:
+        yield f"{row.share:.0%} of {wanted:.0%} ({row.roof})"
+
+
+def wanted_share(row: Row) -> float:
+    """Of its roof; 0 where nothing was set."""
+    operation = CASES[row.case]
+    if operation.element != "f32":
+        return 0.0
+    if row.roof == "read":
+        return READ_SHARE
+    if found := FAST_SHARES.get((row.case, row.weights)):
+        return found
+    return next((share for flops, share in DIRECT_SHARES if operation.flops >= flops), 0.0)
+
+
+def narrow(rows: Sequence[Row]) -> Iterator[tuple[Row, str]]:
+    """Rows of narrow elements that gain too little over the same in f32."""
+    seconds = {(r.case, r.weights): r.ours_s for r in rows}
+    for row in rows:
+        other, wanted = NARROW_GAIN.get(row.case, ("", 0.0))
+        wide_s = seconds.get((other, row.weights))
+        if wide_s and row.won and wide_s / row.ours_s < wanted:
+            yield row, f"{wide_s / row.ours_s:.2f} of {wanted:g} times {other}"
+
+
+def short_of(rows: Sequence[Row]) -> dict[int, list[str]]:
+    """The places of rows that fall short, and why; what was not tuned is not judged."""
+    found = {place: list(reasons(r)) for place, r in enumerate(rows) if r.status != "not tuned"}
+    for row, why in narrow(rows):
+        found[rows.index(row)].append(why)
+    return {place: why for place, why in found.items() if why}
+
+
+def loop_of(row: Row, database: Path, target: Target, cache: CacheMode) -> InnerLoop | None:
+    """Of what is recorded now."""
+    found = record(row.case, row.weights, database, target, cache)
+    if found.schedule == DEFAULT:
+        return None
+    return inner_loop(found.kernel, found.schedule, target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--database", type=Path, default=Path("build/peers.db"))
+    add("--cache", choices=("model", "warm"), default="model", help="what hlotune was tuned for")
+    add("--loops", type=Path, help="a file for the loops' assembly")
+    options = parser.parse_args()
+    target = host_target()
+    passes = {case: found for case in CASES if (found := kept(case))}
+    if not passes:
+        parser.error("expected passes, got none; run benchmarks.peers")
+    rows = all_rows(passes, contestants(options.database), target)
+    short = [
+        Short(row=rows[n], reasons=tuple(why),
+              loop=loop_of(rows[n], options.database, target, options.cache))
+        for n, why in short_of(rows).items()
+    ]  # fmt: skip
+    under = conditions_of(passes)
+    clock_hz = clock(under["peak_flop_per_s"]["f32"], target)
+    judged = sum(r.status != "not tuned" for r in rows)
+    publish(table(short, judged, clock_hz), under, [])
+    if options.loops:
+        options.loops.write_text(page(short, clock_hz), encoding="utf-8")
+
+
+def clock(peak_flop_per_s: float, target: Target) -> float:
+    """Of the cores, by which they reach the peak of f32 in vectors of full width."""
+    lanes = target.vector_bytes // 4
+    return peak_flop_per_s / target.threads / (core_of(target).multiply_adds * lanes * 2)
+
+
+def table(found: Sequence[Short], judged: int, clock_hz: float) -> Table:
+    columns = [
+        "case", "weights", "falls short", ">hlotune ms", "algorithm", ">FMAs", ">loads",
+        ">shuffles", ">stores", ">spills", ">cycles", "for", ">ms at that rate",
+    ]  # fmt: skip
+    share = f"{len(found) / judged:.0%}" if judged else "none"
+    notes = [
+        f"{len(found)} of {judged} rows fall short, {share}",
+        "a pass of the innermost loop that does most of the work; cycles: at least so many, by the "
+        f"places of a core at {clock_hz / 1e9:.2f} GHz; ms: if all arithmetic went so",
+    ]
+    return Table(
+        name="shortfalls", columns=columns, rows=[cells(s, clock_hz) for s in found], notes=notes
+    )
+
+
+def cells(short: Short, clock_hz: float) -> list[str]:
+    row, loop = short.row, short.loop
+    start = [row.case, row.weights, "; ".join(short.reasons), milliseconds(row.ours_s)]
+    if loop is None:
+        return [*start, "-", *["-"] * 8]
+    counts = loop.count
+    numbers = [counts.multiply_adds, counts.loads, counts.shuffles, counts.stores, counts.spills]
+    return [
+        *start, loop.algorithm, *map(str, numbers), f"{loop.least_cycles:.1f}", loop.limit,
+        milliseconds(loop.least_s(clock_hz)),
+    ]  # fmt: skip
+
+
+def page(found: Sequence[Short], clock_hz: float) -> str:
+    """Loops as a page of text."""
+    parts = ["# Inner loops of the cases that fall short", ""]
+    for short in found:
+        name = short.row.case + (FROZEN if short.row.weights == "constants" else "")
+        parts += [f"## {name}", "", "; ".join(short.reasons), ""]
+        if short.loop:
+            parts += ["```", described(short.loop, clock_hz), "```", ""]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    main()
