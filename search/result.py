@@ -1,10 +1,13 @@
 """What a tuning run gives back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from hlotune.schedules.schedule import Schedule
+from hlotune.search.spending import Contest
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Summary, Whole
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
 
@@ -72,3 +75,40 @@ class TuneResult:
         """The report of the run, from the database alone.  Raises DatabaseError if it is gone."""
         with Database(self.database, create=False) as database:
             return render(report(database, self.run))
+
+
+def summary(wall_s: float, whole: Whole | None) -> Summary:
+    if whole is None:
+        return Summary(wall_s=wall_s)
+    return Summary(
+        wall_s=wall_s,
+        whole=whole.paired,
+        error=whole.error,
+        default_error=whole.default_error,
+    )
+
+
+def kernel_result(
+    contest: Contest, found: Final | None, trials: int, failures: int
+) -> KernelResult:
+    result = KernelResult(
+        label=contest.task.label,
+        key=contest.task.kernel.key,
+        weight=contest.task.weight,
+        trials=trials,
+        failures=failures,
+        default_s=contest.default_s,
+        best_s=None,
+    )
+    if found is None:
+        return result
+    return replace(
+        result,
+        default_s=median(found.paired.default_s),
+        best_s=median(found.paired.tuned_s),
+        ratio=found.paired.speedup,
+        ratio_low=found.paired.low,
+        ratio_high=found.paired.high,
+        won=found.won,
+        schedule=found.schedule,
+    )

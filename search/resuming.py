@@ -10,11 +10,11 @@ from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.program import Program
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord
-from hlotune.search import account
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.searcher import SEARCHERS
+from hlotune.search.taken_up import passed_s
 from hlotune.search.tune import Choices, searched
 from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, conditions
 
@@ -153,10 +153,3 @@ def interrupted(database: Database, prefix: str) -> Interrupted:
         raise DatabaseError(
             f"expected a run of `tune run`, got {row['id']} without the option {error}; begin anew"
         ) from error
-
-
-def passed_s(database: Database, run: str) -> float:
-    """Seconds on the run's clock at the end of its last recorded batch; 0 before the first."""
-    found = database.query("select state from states where run = :run", {"run": run})
-    ends = [e.ended_s for row in found for e in account.opened(row["state"])[1]]
-    return max(ends, default=0.0)

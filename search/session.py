@@ -24,15 +24,16 @@ from hlotune.search.progress import (
     Progress,
     Started,
 )
-from hlotune.search.result import KernelResult, TuneResult
+from hlotune.search.result import TuneResult, kernel_result, summary
 from hlotune.search.searcher import Make
 from hlotune.search.spending import Contest, Spending
+from hlotune.search.taken_up import default_s, has_begun, own_trials
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.finals import Final, Summary, Whole
+from hlotune.tuning_logs.finals import Final, Whole
 from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
 
 HOPELESS = 1.25
@@ -201,17 +202,19 @@ class Session:
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
         recorded = [self._recorded(t.kernel) for t in tasks]
-        known = sum(len(r) - self._own(t.kernel) for t, r in zip(tasks, recorded, strict=True))
+        own = [own_trials(self.database, self.run, t.kernel.key) for t in tasks]
+        known = sum(map(len, recorded)) - sum(own)
         self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
         try:
             self._meet(tasks)
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
-                default_s = self._timed_before(tasks[n].kernel)
+                key = tasks[n].kernel.key
+                before_s = default_s(self.database, self.run, key) if self.resumed else None
                 late = self.passed_s > DEFAULTS_SHARE * (limits.seconds or inf)
-                if late and contests and default_s is None:
+                if late and contests and before_s is None:
                     contest: Contest | Skipped = Skipped(tasks[n].label, NO_TIME)
                 else:
-                    contest = self._contest(n, tasks[n], recorded[n], default_s)
+                    contest = self._contest(n, tasks[n], recorded[n], before_s)
                 if isinstance(contest, Skipped):
                     skipped.append(contest)
                     self.progress(KernelSkipped(label=contest.label, reason=contest.reason))
@@ -238,53 +241,26 @@ class Session:
         trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
         return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
 
-    def _own(self, kernel: Kernel) -> int:
-        """Recorded trials of a kernel that are of this run, from before it was taken up again."""
-        found = self.database.query(
-            """select count(*) as n from trials where run = :run and kernel = :kernel
-            and schedule is not :default and failure_kind is not 'device'""",
-            {"run": self.run, "kernel": kernel.key, "default": DEFAULT.to_json()},
-        )
-        return int(found[0]["n"])
-
     def _contest(
-        self, group: int, task: Task, recorded: Sequence[Trial], default_s: float | None
+        self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
     ) -> Contest | Skipped:
-        if default_s is None:
+        """`before_s`: the default's time in a run that goes on, which holds for all of it."""
+        default_time_s = before_s
+        if default_time_s is None:
             try:
                 default = self.runner.default(task.kernel)
             except ProgramError as error:
                 return Skipped(task.label, str(error))
             trial = Trial(Candidate(task.kernel, DEFAULT), default)
             self.database.add(self.run, task.kernel, [trial], batch=0)
-            default_s = default.time_s
+            default_time_s = default.time_s
         checkpoint = self.database.checkpoint(self.run, task.kernel.key)
-        begun = self.resumed and self._has_begun(task.kernel)
+        begun = self.resumed and has_begun(self.database, self.run, task.kernel.key)
         tuner = self._tuner(group, task, begun=begun)
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
-        known = tuner.know(recorded) - self._own(task.kernel)
-        return Contest(task, tuner, default_s, known)
-
-    def _has_begun(self, kernel: Kernel) -> bool:
-        """Whether the run itself, and not one like it before, had a batch of the kernel."""
-        return bool(
-            self.database.query(
-                "select 1 from states where run = :run and kernel = :kernel",
-                {"run": self.run, "kernel": kernel.key},
-            )
-        )
-
-    def _timed_before(self, kernel: Kernel) -> float | None:
-        """The default's time in a run that goes on, by which the budget was shared until now."""
-        if not self.resumed:
-            return None
-        found = self.database.query(
-            """select time_s from trials where run = :run and kernel = :kernel
-            and schedule = :default and time_s is not null order by number limit 1""",
-            {"run": self.run, "kernel": kernel.key, "default": DEFAULT.to_json()},
-        )
-        return float(found[0]["time_s"]) if found else None
+        known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
+        return Contest(task, tuner, default_time_s, known)
 
     def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
         """`begun`: the kernel had its first batch in this run, and what others lend was in it."""
@@ -362,40 +338,3 @@ class Session:
         if late or self.interrupted:
             return 0 if hopeless else FEWEST_PAIRS
         return FEWEST_PAIRS if hopeless else PAIRS
-
-
-def summary(wall_s: float, whole: Whole | None) -> Summary:
-    if whole is None:
-        return Summary(wall_s=wall_s)
-    return Summary(
-        wall_s=wall_s,
-        whole=whole.paired,
-        error=whole.error,
-        default_error=whole.default_error,
-    )
-
-
-def kernel_result(
-    contest: Contest, found: Final | None, trials: int, failures: int
-) -> KernelResult:
-    result = KernelResult(
-        label=contest.task.label,
-        key=contest.task.kernel.key,
-        weight=contest.task.weight,
-        trials=trials,
-        failures=failures,
-        default_s=contest.default_s,
-        best_s=None,
-    )
-    if found is None:
-        return result
-    return replace(
-        result,
-        default_s=float(np.median(found.paired.default_s)),
-        best_s=float(np.median(found.paired.tuned_s)),
-        ratio=found.paired.speedup,
-        ratio_low=found.paired.low,
-        ratio_high=found.paired.high,
-        won=found.won,
-        schedule=found.schedule,
-    )

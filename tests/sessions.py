@@ -19,9 +19,9 @@ from hlotune.schedules.target import Properties, Toolchain
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
-from hlotune.search.resuming import passed_s
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Session
+from hlotune.search.taken_up import passed_s
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions

@@ -20,7 +20,8 @@ from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.budget import Limits
 from hlotune.search.memory import packed
 from hlotune.search.progress import Batch, Event, Started
-from hlotune.search.resuming import interrupted, passed_s, require_same, resume, same_model
+from hlotune.search.resuming import interrupted, require_same, resume, same_model
+from hlotune.search.taken_up import passed_s
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from tests.sessions import PROGRAM, TARGET, TOOLS, UNDER, FakeDevice, run, two
 
