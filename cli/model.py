@@ -37,6 +37,34 @@ Databases = Annotated[
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write.")]
 Which = Annotated[Model, typer.Option(help="Which kind of model.")]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODEL",
+        help="As for train; may be given several times.  [default: trees]",
+        show_default=False,
+    ),
+]
+TrainedFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Judge this trained model as it is, by kernels it has not seen, and train none.",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    Literal["kernels", "families"],
+    typer.Option(help="Judge by unknown kernels of known families, or by unknown families."),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.svg",
+        help="Draw best so far against trials, measured in the order of the predictions.",
+        show_default=False,
+    ),
+]
 
 FIGURES = {
     "pairs": "pairwise_accuracy",
@@ -77,35 +105,11 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
 @app.command("eval", epilog="Example: tune model eval --model trees --model treegru --db tuning.db")
 def evaluate(
     database: Databases = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODEL",
-            help="As for train; may be given several times.  [default: trees]",
-            show_default=False,
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Judge this trained model as it is, by kernels it has not seen, and train none.",
-            show_default=False,
-        ),
-    ] = None,
-    hold_out: Annotated[
-        Literal["kernels", "families"],
-        typer.Option(help="Judge by unknown kernels of known families, or by unknown families."),
-    ] = "kernels",
+    model: Kinds = None,
+    file: TrainedFile = None,
+    hold_out: HeldOut = "kernels",
     seeds: Annotated[int, typer.Option(min=1, help="Splits to train and judge by.")] = 3,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.svg",
-            help="Draw best so far against trials, measured in the order of the predictions.",
-            show_default=False,
-        ),
-    ] = None,
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
     """Judges models by recorded trials of kernels that they have not seen."""

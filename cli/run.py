@@ -55,6 +55,7 @@ ModelFile = Annotated[
         show_default=False,
     ),
 ]
+Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random choices.")]
 Fingerprint = Annotated[
     str | None,
     typer.Option(
@@ -73,9 +74,7 @@ def run(
     searcher: Annotated[Searcher, typer.Option(help="How candidates are chosen.")] = "annealing",
     model: Annotated[Model, typer.Option(help="What ranks candidates before they run.")] = "trees",
     model_file: ModelFile = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random choices.")
-    ] = 0,
+    seed: Seed = 0,
     numerics: Numerics = "standard",
     target: Fingerprint = None,
     arg: ArgumentTypes = None,

@@ -47,9 +47,7 @@ def jit(
     Args:
         database: defaults to HLOTUNE_DB, else a file in the user's cache.
         numerics: records that need a laxer setting are not used.
-        static_argnums: as in `jax.jit`, and so is `static_argnames`.
-        donate_argnums: as in `jax.jit`, and so is `donate_argnames`; a tuned program leaves what
-            is donated to it alone.
+        others: as in `jax.jit`; a tuned program leaves what is donated to it alone.
 
     Returns:
         A `Jitted`; without a function, a decorator that makes one.
@@ -65,9 +63,8 @@ def jit(
     }
     if function is None:
         return functools.partial(jit, database=database, numerics=numerics, **of_jax)
-    plain = jax.jit(function, **of_jax)
     static = _static(function, static_argnums, static_argnames)
-    made = Jitted(function, plain, static, database, numerics)
+    made = Jitted(function, jax.jit(function, **of_jax), static, database, numerics)
     return functools.update_wrapper(made, function)
 
 

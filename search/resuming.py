@@ -13,7 +13,6 @@ from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
-from hlotune.search.searcher import SEARCHERS
 from hlotune.search.taken_up import passed_s
 from hlotune.search.tune import Choices, searched
 from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, conditions
@@ -53,14 +52,11 @@ def resume(
     same times it makes the choices of a run that never stopped, as long as no other run records in
     the database meanwhile.
 
-    Args:
-        run: its id, or the beginning of it.
-        model_file: the one that the run began with, where it was given one.
+    `run` is its id, or the beginning of it; `model_file` is the one that it began with, if any.
 
     Raises:
         NoRecord: there is no such run.
-        DatabaseError: it has finished, or the program, the machine, the versions or the trained
-            model are others by now.
+        DatabaseError: it has finished, or program, machine, versions or model are others by now.
         ModelError: the file holds no such model.
     """
     start_s = time.monotonic()
@@ -72,7 +68,6 @@ def resume(
         choices = Choices(
             limits=Limits(seconds=before.budget_s, trials=before.trials),
             searcher=before.searcher,
-            make=SEARCHERS[before.searcher],
             model=before.model,
             begun=same_model(before, Path(model_file) if model_file else None),
             seed=before.seed,

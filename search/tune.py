@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import WHOLE_SHARE, Limits, seconds
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
-from hlotune.search.searcher import SEARCHERS, Make
+from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
@@ -58,21 +59,19 @@ def tune(
     Args:
         budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  Holding the
             whole program against the oracle at the end is not in it: no figure goes without that.
-        trials: trials for each kernel, in place of a budget.  Without either: five minutes.
+        trials: for each kernel, in place of a budget.  Without either: five minutes.
         database: an open one, or the path of a file, which is made if need be.
-        searcher: a name of `SEARCHERS`.
-        model: a name of `MODELS`.
-        model_file: what `tune model train` wrote for it; by default the trained one that comes
-            with the package, where there is one.
+        searcher, model: names of `SEARCHERS` and `MODELS`.
+        model_file: what `tune model train` wrote; by default what comes with the package.
         seed: of all random choices: with the same observations, the same proposals.
         numerics: schedules that need a laxer setting are not used.
-        cache: what the caches hold when a kernel begins: `model`, as inside a network, or `warm`,
-            what its last call left there.  `apply` uses what was found in the mode that it is told.
+        cache: when a kernel begins: `model`, as inside a network, or `warm`, as its last call left
+            it.  `apply` uses what was found in the mode that it is told.
         progress: is called with each event of `progress.py`.
         target: defaults to this machine.
 
     Raises:
-        ValueError: a name is unknown, or the limits contradict each other.
+        ValueError: a name or a seed is unknown, or the limits contradict each other.
         TargetError: nothing can be tuned for the target.
         ModelError: the file holds no such model, or one of other features.
         DatabaseError: the database cannot be opened, read or written.
@@ -82,25 +81,24 @@ def tune(
     choices = Choices(
         limits=limits_of(budget, budget_s, trials),
         searcher=searcher,
-        make=named(SEARCHERS, searcher, "searcher"),
         model=model,
         begun=start(model, Path(model_file) if model_file else None),
         seed=seed,
         numerics=numerics,
         cache=cache,
     )
-    target = target or host_target()
     with opened(database) as records:
-        return searched(program, records, choices, target, progress or silent, start_s)
+        return searched(
+            program, records, choices, target or host_target(), progress or silent, start_s
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a caller of `tune` chose, by name and as what it stands for."""
+    """What a caller of `tune` chose.  Raises ValueError for what nobody can choose."""
 
     limits: Limits
     searcher: str
-    make: Make
     model: str
     begun: Start
     seed: int
@@ -108,6 +106,7 @@ class Choices:
     cache: CacheMode
 
     def __post_init__(self) -> None:
+        named(SEARCHERS, self.searcher, "searcher")
         if not 0 <= self.seed < SEEDS:
             raise ValueError(f"expected a seed from 0 to {SEEDS - 1}, got {self.seed}; give one")
 
@@ -140,10 +139,11 @@ def searched(
     """One run, with worker processes of its own; `interrupted` is one to go on with."""
     places = sites(program)
     found, skipped = tasks(places, target, choices.numerics)
-    numerics, limit_s = choices.numerics, choices.limits.seconds or DEFAULT_BUDGET_S
+    numerics, cache = choices.numerics, choices.cache
+    limit_s = WHOLE_SHARE * (choices.limits.seconds or DEFAULT_BUDGET_S)
     with (
         ProcessBuilder(target) as builder,
-        ProcessRunner(target, numerics, choices.cache) as runner,
+        ProcessRunner(target, numerics, cache) as runner,
     ):
         run = interrupted or begun_run(
             program, records, choices, target, runner.properties(), places, found
@@ -151,13 +151,13 @@ def searched(
         session = Session(
             database=records,
             run=run,
-            under=conditions(target, toolchain(), choices.cache),
+            under=conditions(target, toolchain(), cache),
             target=target,
             properties=records.properties(target) or runner.properties(),
             builder=builder,
             runner=runner,
             experience=Experience(choices.begun.model),
-            make=choices.make,
+            make=SEARCHERS[choices.searcher],
             seed=choices.seed,
             numerics=numerics,
             progress=progress,
@@ -166,10 +166,8 @@ def searched(
             resumed=interrupted is not None,
         )
         result = session.tuned(program.name, found, skipped, choices.limits)
-        return session.finished(
-            result,
-            lambda: compare_whole(program, records, numerics, target, WHOLE_SHARE * limit_s),
-        )
+        whole = partial(compare_whole, program, records, numerics, target, limit_s)
+        return session.finished(result, whole)
 
 
 def begun_run(

@@ -81,14 +81,13 @@ def compare(
         ValueError: the shapes differ.
     """
     if actual.shape != reference.value.shape:
+        shape = reference.value.shape
         raise ValueError(
-            f"expected an output of shape {reference.value.shape}, got {actual.shape}; "
-            "compare the same box of both"
+            f"expected an output of shape {shape}, got {actual.shape}; compare the same box of both"
         )
     with np.errstate(all="ignore"):
-        expected = reference.value
-        if exact or actual.dtype.kind in "biu":
-            expected = expected.astype(actual.dtype)
+        in_bits = exact or actual.dtype.kind in "biu"
+        expected = reference.value.astype(actual.dtype) if in_bits else reference.value
         bound = np.zeros(actual.shape) if reference.bound is None else reference.bound
         wide, got = expected.astype(np.float64), actual.astype(np.float64)
         same = (expected == actual) | (np.isnan(wide) & np.isnan(got)) | np.isinf(bound)
@@ -98,9 +97,8 @@ def compare(
         units = np.where(same, 0.0, np.nan_to_num(distance / bound, nan=np.inf, posinf=np.inf))
     if same.all():
         return None
-    index = tuple(
-        int(i) for i in np.unravel_index(np.argmax(np.where(same, -1.0, units)), actual.shape)
-    )
+    worst = np.unravel_index(np.argmax(np.where(same, -1.0, units)), actual.shape)
+    index = tuple(map(int, worst))
     return Mismatch(
         index,
         expected=float(wide[index]),
