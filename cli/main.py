@@ -7,7 +7,9 @@ are imported inside the functions, so that `tune --help` answers at once.
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.machinery import ExtensionFileLoader
+from threading import Timer
 from types import FrameType
 from typing import Any
 
@@ -32,6 +34,7 @@ from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, Wron
 NOTHING_FOUND = 1
 MISUSE = 2
 INTERRUPTED = 130
+AGAIN_S = 0.05
 
 TOLD_ANYWAY = (DatabaseError, NoRecord, WrongResult)
 """Errors that are no consequence of Ctrl-C."""
@@ -64,10 +67,42 @@ def main() -> None:
 
         def noted(number: int, frame: FrameType | None) -> None:
             interrupts.append(number)
-            signal.default_int_handler(number, frame)
+            if is_loading_an_extension(frame):
+                again()
+            else:
+                signal.default_int_handler(number, frame)
 
         signal.signal(signal.SIGINT, noted)
+        sys.unraisablehook = told_again(sys.unraisablehook)
     sys.exit(run_command(sys.argv[1:], interrupts))
+
+
+def again() -> None:
+    """Ctrl-C once more, a moment later."""
+    Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def is_loading_an_extension(frame: FrameType | None) -> bool:
+    """Whether a library's machine code is being set up, which ends the process at an exception."""
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def told_again(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    """Lets no Ctrl-C get lost where Python can raise nothing, as in libraries' collection of
+    garbage: it comes again a moment later.
+    """
+
+    def hooked(unraisable: Any) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            again()
+        else:
+            hook(unraisable)
+
+    return hooked
 
 
 def run_command(arguments: Sequence[str], interrupts: Sequence[int] = ()) -> int:

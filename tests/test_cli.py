@@ -5,13 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from hlotune.cli import printing
-from hlotune.cli.main import run_command
+from hlotune.cli.main import is_loading_an_extension, run_command
 from hlotune.tuning_logs.location import database_path
 from tests.tree import ROOT
 
@@ -116,6 +117,30 @@ def test_ctrl_c_says_so_however_early_it_comes(tmp_path: Path) -> None:
         [sys.executable, "-c", lazy], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (130, "tune: interrupted before anything began\n")
+
+
+def test_ctrl_c_is_not_lost_where_python_can_raise_nothing(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, signal, time\n"
+        "class Swallowing:\n"
+        "  def __del__(self):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(0.01)\n"
+        "def model():\n"
+        "  Swallowing()\n"
+        "  time.sleep(30)\n"
+    )
+    done = tune("kernels", f"{tmp_path / 'slow.py'}:model")
+    said = "tune: interrupted; what was recorded until then stays\n"
+    assert (done.returncode, done.stderr) == (130, said)
+
+
+def test_ctrl_c_waits_while_machine_code_of_a_library_is_set_up() -> None:
+    def loading(self: object) -> bool:
+        return is_loading_an_extension(sys._getframe())
+
+    assert loading(ExtensionFileLoader("library", "library.so"))
+    assert not loading(SourceFileLoader("library", "library.py"))
 
 
 def test_what_a_library_makes_of_ctrl_c_is_an_interruption(

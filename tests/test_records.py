@@ -204,12 +204,12 @@ def test_a_compressed_file_cut_short_gives_what_can_be_read(
 
 
 def test_a_file_that_is_not_there_is_refused(empty: Database, tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match=r"cannot be opened \(No such file"):
+    with pytest.raises(DatabaseError, match=r"cannot be read or written \(No such file"):
         import_records(empty, tmp_path / "none.jsonl")
 
 
 def test_an_export_to_nowhere_is_refused(database: Database, tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match=r"cannot be opened \(No such file"):
+    with pytest.raises(DatabaseError, match=r"cannot be read or written \(No such file"):
         export_records(database, tmp_path / "no" / "r.jsonl")
 
 

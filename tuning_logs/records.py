@@ -318,5 +318,5 @@ def _file_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise DatabaseError(
-            f"records {path}: cannot be opened ({reason}); check the path"
+            f"records {path}: cannot be read or written ({reason}); check path and disk"
         ) from error
