@@ -18,7 +18,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.features import features_of
 from hlotune.schedules.heuristic import heuristic_config
-from hlotune.schedules.knobs import LONGEST_TILE, Knobs, knobs_of
+from hlotune.schedules.knobs import Knobs, knobs_of, tile_rows
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.locate import located
@@ -74,7 +74,7 @@ class CpuSpace:
     @cached_property
     def knobs(self) -> Knobs:
         c = self.contraction
-        return knobs_of(c.parallel, c.reduce, c.windowed, self.target.threads)
+        return knobs_of(c.parallel, c.reduce, c.windowed, self.target.threads, c.apart)
 
     @cached_property
     def tables(self) -> Tables:
@@ -90,11 +90,12 @@ class CpuSpace:
         return {v: self._tiles(v) for v in dict.fromkeys(s.vector for s in self.sketches)}
 
     def _tiles(self, vector: str) -> NDArray[np.int32]:
-        choices = [range(1, min(a.extent, LONGEST_TILE) + 1) for a in self.contraction.parallel]
+        c = self.contraction
+        choices = [(1,) if a.name in c.apart else tile_rows(a.extent) for a in c.parallel]
         rows = np.array(_products(choices, self.target.vector_registers), dtype=np.int64)
-        column = [a.name for a in self.contraction.parallel].index(vector)
+        column = [a.name for a in c.parallel].index(vector)
         across = rows[:, column]
-        extent = self.contraction.parallel[column].extent
+        extent = c.parallel[column].extent
         fits = rows.prod(axis=1) + across + 1 <= self.target.vector_registers
         fits &= (across - 1) * self.lanes < extent
         tiles: NDArray[np.int32] = (rows[fits] - 1).astype(np.int32)
@@ -211,7 +212,7 @@ def pack_levels(c: Contraction, tensor: str, chunked: bool) -> tuple[str, ...]:
     return tuple(x for x in levels if x != "chunk" or chunked)
 
 
-def _products(choices: list[range], limit: int) -> list[tuple[int, ...]]:
+def _products(choices: list[tuple[int, ...]], limit: int) -> list[tuple[int, ...]]:
     """All tuples of one value of each range whose product stays below the limit."""
     rows: list[tuple[int, ...]] = [()]
     for values in choices:

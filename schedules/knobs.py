@@ -85,10 +85,13 @@ def knobs_of(
     reduce: tuple[Axis, ...],
     windowed: tuple[tuple[str, ...], tuple[str, ...]],
     threads: int,
+    apart: tuple[str, ...] = (),
 ) -> Knobs:
+    """`windowed`: parallel axes that may be peeled, reduce axes that may be clipped; `apart`:
+    axes without rows in register tiles."""
     knobs: list[Knob] = []
     for a in parallel:
-        knobs.append(Knob("register", a.name, tuple(range(1, min(a.extent, LONGEST_TILE) + 1))))
+        knobs.append(Knob("register", a.name, (1,) if a.name in apart else tile_rows(a.extent)))
         knobs.append(Knob("block", a.name, trips(a.extent)))
         knobs.append(Knob("group", a.name, shares(a.extent, threads)))
     for r in reduce:
@@ -105,6 +108,10 @@ def knobs_of(
     knobs.append(Knob("prefetch", "", (0, 1)))
     knobs += [Knob("clip", r, (0, 1)) for r in windowed[1]]
     return Knobs(tuple(knobs), orders)
+
+
+def tile_rows(extent: int) -> tuple[int, ...]:
+    return tuple(range(1, min(extent, LONGEST_TILE) + 1))
 
 
 def trips(extent: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.limits import check
 from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.split_reduction import named
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd import ALGORITHMS
 
@@ -23,7 +24,8 @@ def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
 
 def unscheduled(compute: Compute, algorithm: str, target: Target) -> LoopNest:
     """The nest before any step.  Raises ScheduleError where the algorithm does not apply."""
-    if algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
+    rewriting = ALGORITHMS.get(algorithm) or named(algorithm)
+    if rewriting is None:
+        known = ", ".join((*ALGORITHMS, "split_reduction(axis, parts, axis, lanes)"))
         raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
-    return initial(ALGORITHMS[algorithm](compute), target)
+    return initial(rewriting(compute), target)

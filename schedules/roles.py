@@ -23,6 +23,8 @@ class Contraction:
     compute: Compute
     core: Stage
     out: Stage
+    apart: tuple[str, ...] = ()
+    """Parallel axes that are there for tasks: register tiles have no rows along them."""
 
     @cached_property
     def parallel(self) -> tuple[Axis, ...]:

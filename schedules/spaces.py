@@ -19,6 +19,7 @@ from hlotune.schedules.loop_trees import ABSENT, Nodes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
+from hlotune.schedules.split_space import SplitSpace, estimate, split_spaces
 from hlotune.schedules.target import Target
 from hlotune.schedules.transforms import PAIRS
 from hlotune.schedules.winograd import window
@@ -26,7 +27,7 @@ from hlotune.schedules.winograd_space import WinogradSpace
 
 JUMPS = 0.03
 """Share of moves to another algorithm."""
-Part = CpuSpace | WinogradSpace
+Part = CpuSpace | SplitSpace | WinogradSpace
 
 
 def space_of(
@@ -37,7 +38,8 @@ def space_of(
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
     direct = cpu.space_of(compute, target)
-    rest = () if reorders_only else winograd_spaces(compute, target)
+    rest: tuple[Part, ...] = split_spaces(compute, target)
+    rest += () if reorders_only else winograd_spaces(compute, target)
     return AlgorithmsSpace((direct, *rest)) if rest else direct
 
 
@@ -195,14 +197,23 @@ class AlgorithmsSpace:
         return result
 
     def heuristic(self) -> NDArray[np.int32]:
-        """The direct algorithm's first candidate."""
+        """The first candidate of the direct algorithm, or of a split that promises more."""
         first: NDArray[np.int32] = self.firsts()[0]
         return first
 
     def firsts(self) -> Configs:
         """The first candidate of each algorithm."""
         found = [self._joined(k, p.heuristic()[None]) for k, p in enumerate(self.parts)]
-        return np.concatenate(found)
+        return np.concatenate([found[k] for k in self._most_promising_first()])
+
+    def _most_promising_first(self) -> list[int]:
+        """Those that only reorder sums by estimated time, then the others."""
+        estimates = {0: estimate(self.direct.features(self.direct.heuristic()[None]))}
+        estimates |= {
+            k: p.estimate() for k, p in enumerate(self.parts) if isinstance(p, SplitSpace)
+        }
+        rest = [k for k in range(len(self.parts)) if k not in estimates]
+        return sorted(estimates, key=lambda k: estimates[k]) + rest
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         k = int(self.part_of(config[None])[0])

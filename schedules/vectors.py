@@ -35,13 +35,14 @@ def vector_axes(c: Contraction) -> tuple[str, ...]:
     in panels; where all of them are narrow, those along which they can be packed at all.  Where
     there are none, the longest axis.
     """
-    long = [a.name for a in c.parallel if a.extent > 1]
+    own = [a for a in c.parallel if a.name not in c.apart] or c.parallel
+    long = [a.name for a in own if a.extent > 1]
     near = [a for a in long if c.out_stride(a) == 1 or any(_step(c, x, a) == 1 for x in c.operands)]
     if not any(_is_plain(c, a) for a in near):
         near += [a for a in long if a not in near and any(_panelled(c, x, a) for x in c.operands)]
     if all(c.core.extents[a] < NARROW for a in near):
         near += [a for a in long if a not in near and any(_turns(x, a) for x in c.operands)]
-    return tuple(near) or (max(c.parallel, key=lambda a: a.extent).name,)
+    return tuple(near) or (max(own, key=lambda a: a.extent).name,)
 
 
 def cycles(c: Contraction, lanes: int, axis: str) -> float:
