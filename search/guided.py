@@ -12,6 +12,9 @@ from hlotune.search.memory import Arrays, packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
 
+RANKED = 1024
+"""Rows that are looked through at a time for new nests."""
+
 
 class Guided(ABC):
     """A search on the model, but for the way in which it meets good configs."""
@@ -61,6 +64,15 @@ class Guided(ABC):
         return predictions(self._model, self._space, configs)
 
     def _new(self, configs: list[Configs], values: list[Scores], n: int) -> Configs:
-        """The n best of all, without what was observed before."""
-        rows = best_distinct(np.concatenate(configs), np.concatenate(values), n + len(self.history))
-        return rows[self.history.unseen(rows)][:n]
+        """The n best of all as nests, without what was observed before.
+
+        Many rows make one nest, all of them with one score, so it may take many rows to find n.
+        """
+        ranked = best_distinct(np.concatenate(configs), np.concatenate(values))
+        found = ranked[:0]
+        for start in range(0, len(ranked), RANKED):
+            found = np.concatenate([found, ranked[start : start + RANKED]])
+            found = found[self.history.unseen(found)]
+            if len(found) >= n:
+                break
+        return found[:n]

@@ -14,10 +14,10 @@ APART = 2
 Scores = NDArray[np.float32]
 
 
-def best_distinct(configs: Configs, values: Scores, n: int) -> Configs:
-    """The n distinct rows of largest value, largest first."""
+def best_distinct(configs: Configs, values: Scores) -> Configs:
+    """The distinct rows, of largest value first."""
     first = np.unique(row_hash(configs), return_index=True)[1]
-    return configs[first[np.argsort(-values[first], kind="stable")[:n]]]
+    return configs[first[np.argsort(-values[first], kind="stable")]]
 
 
 def apart(configs: Configs, n: int) -> Configs:

@@ -1,6 +1,7 @@
 """The annealer finds what the model likes, spreads its batches, and doubts a bad model."""
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -176,13 +177,14 @@ def test_first_configs_that_were_not_measured_are_proposed_even_when_times_are_k
     np.testing.assert_array_equal(annealing.propose(16)[:3], first)
 
 
+class Folded(ToySpace):
+    """The last knob does not change the nest."""
+
+    def digest(self, configs: Configs) -> NDArray[np.uint64]:
+        return row_hash(configs[:, :-1])
+
+
 def test_configs_of_one_loop_nest_are_measured_once() -> None:
-    class Folded(ToySpace):
-        """The last knob does not change the nest."""
-
-        def digest(self, configs: Configs) -> NDArray[np.uint64]:
-            return row_hash(configs[:, :-1])
-
     space = Folded((4, 4, 50))
     annealing = Annealing(space, TrueModel(space), (0,), heuristic_first(space), chains=64, steps=4)
     measured = no_configs(space)
@@ -191,6 +193,22 @@ def test_configs_of_one_loop_nest_are_measured_once() -> None:
         annealing.observe(batch, space.times_s(batch))
         measured = np.concatenate([measured, batch])
     assert len(np.unique(measured[:, :-1], axis=0)) == len(measured) == 16
+
+
+def test_many_configs_of_one_loop_nest_leave_room_for_others() -> None:
+    space = Folded((40, 40, 1000))
+    space.weights[-1] = 0
+    annealing = started(space, TrueModel(space), chains=2048, steps=10)
+    chosen = [space.times_s(batch) for batch in batches(annealing, space, 8)]
+    fast = np.quantile(space.times_s(space.sample(4000, np.random.default_rng(5))), 0.25)
+    assert np.mean(np.concatenate(chosen) < fast) > 0.85
+
+
+def batches(annealing: Annealing, space: ToySpace, count: int) -> Iterator[Configs]:
+    for _ in range(count):
+        batch = annealing.propose(16)
+        annealing.observe(batch, space.times_s(batch))
+        yield batch
 
 
 def test_metropolis_takes_gains_always_and_losses_by_heat() -> None:
@@ -212,7 +230,7 @@ def test_the_worst_chains_join_the_best() -> None:
 
 def test_best_distinct_counts_a_row_once() -> None:
     rows = np.array([[0, 1], [0, 2], [0, 1], [0, 3]], np.int32)
-    best = best_distinct(rows, np.array([5, 7, 5, 6], np.float32), 3)
+    best = best_distinct(rows, np.array([5, 7, 5, 6], np.float32))
     np.testing.assert_array_equal(best, [[0, 2], [0, 3], [0, 1]])
 
 
