@@ -63,7 +63,8 @@ app.add_typer(model.app, name="model", epilog=model.EXAMPLE)
 
 def main() -> None:
     interrupts: list[int] = []
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
 
         def noted(number: int, frame: FrameType | None) -> None:
             interrupts.append(number)
@@ -74,7 +75,10 @@ def main() -> None:
 
         signal.signal(signal.SIGINT, noted)
         sys.unraisablehook = told_again(sys.unraisablehook)
-    sys.exit(run_command(sys.argv[1:], interrupts))
+    code = run_command(sys.argv[1:], interrupts)
+    if ours:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # answered: a second one changes nothing
+    sys.exit(code)
 
 
 def again() -> None:
