@@ -1,7 +1,7 @@
 """Which attributes of an operation carry meaning, their defaults, and how MLIR spells them.
 
-`mlir.py` reads attributes by these tables, `canonical.py` prints by them.  An attribute that no
-table knows is kept as the text MLIR prints for it (form `raw`), so nothing that might matter is
+`mlir_values.py` reads attributes by these tables, `canonical.py` prints by them.  An attribute that
+no table knows is kept as the text MLIR prints for it (form `raw`), so nothing that might matter is
 lost.
 """
 

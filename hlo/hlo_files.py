@@ -1,6 +1,7 @@
 """HLO as XLA writes it, text or protocol buffers, made into StableHLO.
 
-With `mlir.py` and `rewrite.py` the only place that touches jaxlib's unstable names.
+With `mlir.py`, `mlir_values.py` and `rewrite.py` the only place that touches jaxlib's unstable
+names.
 """
 
 from collections.abc import Iterator

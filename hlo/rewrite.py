@@ -1,7 +1,7 @@
 """Rewriting of MLIR modules: the normal form, and functions put in the place of groups of
 operations.
 
-Together with `mlir.py` the only place that touches jaxlib's MLIR bindings.
+With `mlir.py` and `mlir_values.py` the only place that touches jaxlib's MLIR bindings.
 """
 
 import heapq

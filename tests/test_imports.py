@@ -12,11 +12,12 @@ from tests.tree import ROOMS, ROOT, files, imports, module_name, modules
 TOUCH_JAXLIB = {
     Path("hlo/hlo_files.py"),
     Path("hlo/mlir.py"),
+    Path("hlo/mlir_values.py"),
     Path("hlo/rewrite.py"),
     Path("measure/xla.py"),
 }
-"""`mlir.py` and `rewrite.py` for MLIR modules, `hlo_files.py` for HLO, `xla.py` for compiling and
-running them.
+"""`mlir.py`, `mlir_values.py` and `rewrite.py` for MLIR, `hlo_files.py` for HLO, `xla.py` for
+compiling and running them.
 """
 
 
