@@ -130,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("case", help="C6, or C6_frozen for constant weights")
     parser.add_argument("--database", type=Path, default=Path("build/peers.db"))
-    parser.add_argument("--cache", choices=("model", "warm"), default="model")
+    parser.add_argument("--cache", choices=("model", "warm"), default="warm")
     options = parser.parse_args()
     target = host_target()
     found = of_case(options.case, options.database, target, options.cache)

@@ -88,9 +88,9 @@ def steady(sample: Clock, apart: Apart) -> float:
     return seconds
 
 
-def settled(apart: Apart) -> bool:
+def settled(apart: Apart, limit_s: float | None = None) -> bool:
     """Waits with all threads busy, since a host parts those, but puts sleeping ones together."""
-    end = time.perf_counter() + _SETTLING_S
+    end = time.perf_counter() + (_SETTLING_S if limit_s is None else limit_s)
     while not (found := apart()) and time.perf_counter() < end:
         pass
     return found

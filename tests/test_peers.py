@@ -107,13 +107,32 @@ def refused(outcome: rounds.Outcome) -> Refusal:
     return outcome
 
 
-def test_a_turn_that_the_host_disturbed_is_taken_again(apart: list[Worker]) -> None:
+def test_a_turn_that_the_host_disturbed_is_taken_again(
+    apart: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "SPINNING_S", 0.0)
     (worker,) = start(apart, "right")
     entry = Entry(worker, "arguments")
     rounds.prepared("toy", TOY, [entry], QUICK)
     answers = iter([True, False, True, True])  # before and after a turn, twice
     assert not isinstance(rounds.steady_turn(entry, QUICK, lambda: next(answers)), Refusal)
     assert not list(answers)
+
+
+def test_threads_that_still_look_for_work_after_a_turn_disturb_nothing(
+    apart: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[Entry] = []
+
+    def turn(entry: Entry, _: Effort) -> Refusal:
+        turns.append(entry)
+        return Refusal("error", "")
+
+    monkeypatch.setattr(rounds, "turn", turn)
+    answers = iter([True, False, False, True])  # before it, and three times after
+    (worker,) = start(apart, "right")
+    rounds.steady_turn(Entry(worker, "arguments"), QUICK, lambda: next(answers))
+    assert len(turns) == 1 and not list(answers)
 
 
 def test_a_worker_that_hangs_is_stopped_and_started_again(apart: list[Worker]) -> None:

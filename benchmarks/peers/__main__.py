@@ -54,7 +54,7 @@ def parsed() -> argparse.Namespace:
     add("--cases", nargs="+", metavar="CASE", default=["*"], help="names or patterns: C6, 'C*'")
     add("--families", nargs="+", default=(), help="of these cases, those alone")
     add("--database", type=Path, default=Path("build/peers.db"), help="records of hlotune")
-    add("--cache", choices=("model", "warm"), default="model", help="what hlotune was tuned for")
+    add("--cache", choices=("model", "warm"), default="warm", help="what hlotune is tuned for")
     add("--trials", type=int, default=0, help="tune what the database has not, with so many")
     add("--tuning-seconds", type=float, default=float("inf"), help="tune no more after this")
     add("--passes", type=int, default=2, help="each by fresh processes; 0 shows what there is")

@@ -54,7 +54,7 @@ class Race:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--database", type=Path, default=Path("build/peers.db"))
-    parser.add_argument("--cache", choices=("model", "warm"), default="model")
+    parser.add_argument("--cache", choices=("model", "warm"), default="warm")
     options = parser.parse_args()
     target = host_target()
     passes = {case: kept(case) for case in CASES if (SEARCHES / case / "search.json").exists()}

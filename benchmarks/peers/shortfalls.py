@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--database", type=Path, default=Path("build/peers.db"))
-    add("--cache", choices=("model", "warm"), default="model", help="what hlotune was tuned for")
+    add("--cache", choices=("model", "warm"), default="warm", help="what hlotune was tuned for")
     add("--loops", type=Path, help="a file for the loops' assembly")
     options = parser.parse_args()
     target = host_target()
