@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from benchmarks.peers.process import Refusal, Worker, environment
 from benchmarks.peers.pytorch import PyTorch
 from benchmarks.peers.records import record
 from benchmarks.peers.rounds import Effort, Entry, Turns, measured
-from benchmarks.peers.worker import Library, Session, Unsupported, answered, timed
+from benchmarks.peers.worker import Library, Session, Unsupported, answered, rest, timed
 from benchmarks.peers.xla import Xla
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
@@ -174,6 +175,18 @@ def test_a_sample_is_filled_with_calls_after_those_that_warm() -> None:
     samples = timed(calls.call, warm_s=2e-3, sample_s=3e-3)
     assert sum(samples) >= 3e-3 and len(samples) >= 3
     assert calls.calls >= len(samples) + 1
+
+
+def test_a_worker_answers_when_its_threads_sleep() -> None:
+    used = iter([0.0, 2e-3, 2e-3, 4e-3, 4e-3, 4e-3])  # two naps with a thread awake, one without
+    rest(lambda: next(used))
+    assert not list(used)
+
+
+def test_a_library_that_never_sleeps_is_not_waited_for() -> None:
+    start = time.perf_counter()
+    rest(lambda: 1e3 * time.perf_counter(), limit_s=5e-3)
+    assert time.perf_counter() - start < 1
 
 
 def test_a_call_longer_than_a_sample_is_made_once() -> None:

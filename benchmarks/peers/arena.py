@@ -84,9 +84,10 @@ def arena(
     database: Path,
     cache: CacheMode,
 ) -> Iterator[Arena]:
-    """Starts everybody, and says who does not come."""
+    """Starts everybody, and says who does not come; then measures peaks, with all of them idle."""
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(c, target.threads)) for c in found]
+        took_part = versions(workers, print)
         builder = stack.enter_context(ProcessBuilder(target))
         runner = stack.enter_context(ProcessRunner(target))
         properties = runner.properties()
@@ -94,7 +95,7 @@ def arena(
             **conditions(target, properties),
             "read_bytes_per_s": properties.read_bytes_per_s,
             "tuned_for": cache,
-            "versions": versions(workers, print),
+            "versions": took_part,
         }
         apart = Probe(target).apart
         yield Arena(target, workers, builder, runner, under, effort, database, cache, apart)

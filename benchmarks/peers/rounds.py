@@ -193,8 +193,8 @@ def turns(
 def steady_turn(entry: Entry, effort: Effort, apart: Apart) -> dict[str, Any] | Refusal:
     """With each thread on a core of its own, where that can be had within a few tries.
 
-    Libraries' threads look for work for some milliseconds after theirs, and the probe cannot tell
-    them from threads on one core, but those stay so for a tenth of a second.
+    The probe cannot tell a thread that still looks for work from threads on one core, but those
+    stay so for a tenth of a second.
     """
     for _ in range(TRIES):
         found = settled(apart)

@@ -25,6 +25,10 @@ from benchmarks.operations import Array, Convolution, Operation, Product
 KINDS: dict[str, type[Convolution | Product]] = {"Convolution": Convolution, "Product": Product}
 LEAST_CALLS = 3
 """Of a sample whose calls are short."""
+REST_LIMIT_S = 0.1
+NAP_S = 2e-3
+AWAKE = 0.25
+"""Processors' time as a share of a nap, from which on somebody does not sleep."""
 
 
 class Unsupported(Exception):
@@ -92,6 +96,7 @@ class Session:
         prepare_s = time.perf_counter() - start
         np.save(Path(request["result"]), np.ascontiguousarray(made.result()))
         self.prepared[request["label"]] = made
+        rest()
         return {"prepare_s": prepare_s}
 
     def time(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -99,6 +104,7 @@ class Session:
             return {"failure": "crash", "message": "the process that had prepared it has ended"}
         call = self.prepared[request["label"]].call
         samples = timed(call, request["warm_s"], request["sample_s"])
+        rest()
         return {"call_s": median(samples), "calls": len(samples)}
 
     def drop(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +122,7 @@ def timed(call: Callable[[], object], warm_s: float, sample_s: float) -> list[fl
     """Seconds of blocking calls, one by one, until they fill `sample_s`.
 
     The calls before, for at least `warm_s`, bring the operands back into the caches and wake the
-    library's threads; those of others, which spin for a while after their work, sleep meanwhile.
+    library's threads.
     """
     start = time.perf_counter()
     while time.perf_counter() - start < warm_s:
@@ -127,3 +133,17 @@ def timed(call: Callable[[], object], warm_s: float, sample_s: float) -> list[fl
         call()
         samples.append(time.perf_counter() - before)
     return samples
+
+
+def rest(used_s: Callable[[], float] = time.process_time, limit_s: float = REST_LIMIT_S) -> None:
+    """Returns when the threads of this process sleep.
+
+    Some libraries' look for work for up to thirty milliseconds after a call: whoever has the next
+    turn would share a processor with them.
+    """
+    end = time.perf_counter() + limit_s
+    while time.perf_counter() < end:
+        before = used_s()
+        time.sleep(NAP_S)
+        if used_s() - before < AWAKE * NAP_S:
+            return
