@@ -66,7 +66,7 @@ def _verify(request: Message) -> Message:
     )
     if isinstance(verdict, Failure):
         return Message(from_outcome(verdict))
-    return Message({"is": "verdict", "error": verdict.error, "numerics": verdict.numerics})
+    return Message({"is": "verdict", **asdict(verdict)})
 
 
 def _measure(request: Message) -> Message:
@@ -91,6 +91,7 @@ def _measure(request: Message) -> Message:
         cache=header["cache"],
         numerics=checked.header["numerics"],
         error=checked.header["error"],
+        relative_error=checked.header["relative_error"],
     )
     return Message(from_outcome(found))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import log2
 from typing import Literal, cast
 
 import numpy as np
@@ -11,7 +12,8 @@ from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
 from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
 
 Array = NDArray[np.generic]
-InputKind = Literal["integers", "normal", "special"]
+InputKind = Literal["integers", "normal", "special", "few"]
+"""`few` has signs in place of numbers, and most of an image's elements are zeros."""
 
 _POSITIVE_OPERAND = {
     "stablehlo.log": 0, "stablehlo.rsqrt": 0, "stablehlo.sqrt": 0, "stablehlo.power": 0,
@@ -33,6 +35,8 @@ _MOVES = _KEEPS_SIGN - {
 }  # fmt: skip
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-6, -1e-6)
 _SUBNORMAL_SHARE = 0.05
+_FEW = 1 / 16
+"""Share of an image's elements that are not zero in inputs of the kind `few`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +111,41 @@ def draw(
     graph: Graph, kind: InputKind, rng: np.random.Generator, scale: float = 1.0
 ) -> tuple[Array, ...]:
     """One array an argument.  `scale` is the size of typical values: less tames overflow."""
+    if kind == "few":
+        return _few(graph, rng)
     pairs = zip(graph.argument_types, domains(graph), strict=True)
     return tuple(_argument(tensor, domain, kind, rng, scale) for tensor, domain in pairs)
+
+
+def _few(graph: Graph, rng: np.random.Generator) -> tuple[Array, ...]:
+    """Sums of few terms, which are exact and about one in size.
+
+    A term that is lost then is far above the rounding of any algorithm, and functions behind the
+    sums are steep where these are.
+    """
+    sizes, arrays = _images(graph), []
+    facts = zip(graph.arguments, graph.argument_types, domains(graph), strict=True)
+    for argument, tensor, domain in facts:
+        if not is_float(tensor.dtype):
+            values = np.asarray(_whole_numbers(tensor, domain, "few", rng), dtype=np.float64)
+        else:
+            values = rng.choice((1.0,) if domain.positive else (-1.0, 1.0), tensor.shape)
+        if argument in sizes and not domain.positive:
+            values *= np.where(rng.random(tensor.shape) < _FEW, sizes[argument], 0.0)
+        arrays.append(np.asarray(values).astype(numpy_dtype(tensor.dtype)))
+    return tuple(arrays)
+
+
+def _images(graph: Graph) -> dict[int, float]:
+    """Floating arguments that convolutions slide over -> a power of two, the size of elements."""
+    producers, found = {r: op for op in graph.ops for r in op.results}, dict[int, float]()
+    for op in (op for op in graph.ops if op.name == "stablehlo.convolution"):
+        taps, feature = graph.types[op.operands[1]], op["kernel_output_feature_dimension"]
+        terms = _FEW * taps.elements / max(1, taps.shape[cast(int, feature)])
+        for source in _sources(op.operands[0], producers, _KEEPS_SIGN):
+            if source in graph.arguments and is_float(graph.types[source].dtype):
+                found[source] = 2.0 ** -round(log2(max(1.0, terms)) / 2)
+    return found
 
 
 def _argument(

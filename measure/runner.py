@@ -227,7 +227,9 @@ class ProcessRunner:
         reply = self._ask("verify", kernel, self.cache, extra, built.to_bytes(), timeout_s=_LIMIT_S)
         if isinstance(reply, Failure):
             return reply
-        return _failure(reply) or Verdict(reply.header["error"], reply.header["numerics"])
+        if (failure := _failure(reply)) is not None:
+            return failure
+        return Verdict(**{k: v for k, v in reply.header.items() if k != "is"})
 
     def _ask(
         self,
@@ -280,7 +282,13 @@ def _outcomes(
         if isinstance(v, Failure):
             yield v
         else:
-            yield replace(default, samples_s=next(waiting), numerics=v.numerics, error=v.error)
+            yield replace(
+                default,
+                samples_s=next(waiting),
+                numerics=v.numerics,
+                error=v.error,
+                relative_error=v.relative_error,
+            )
 
 
 def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:

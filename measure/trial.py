@@ -32,6 +32,8 @@ class Measurement:
     """The least setting under which the results are right."""
     error: float = 0.0
     """Largest deviation from the oracle in units of the tolerance of `standard`."""
+    relative_error: float | None = None
+    """Largest deviation over the largest value of its result; None where nobody looked."""
     build_s: float = 0.0
     """Seconds that building it took; none for the default."""
 

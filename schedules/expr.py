@@ -180,7 +180,12 @@ def _mapped(expr: Expr, change: Mapping[Load, Expr], known: dict[int, Expr]) -> 
 
 
 def distinct_operations(values: Iterable[Expr]) -> int:
-    """Arithmetic operations that one evaluation takes; conversions and loads are free.
+    """Arithmetic operations that one evaluation takes; conversions and loads are free."""
+    return len(operations(values))
+
+
+def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
+    """Arithmetic operations, without conversions, of one evaluation.
 
     What is shared, one object in several places, is computed once.
     """
@@ -190,4 +195,4 @@ def distinct_operations(values: Iterable[Expr]) -> int:
         if isinstance(expr, Apply) and id(expr) not in seen:
             seen[id(expr)] = expr
             waiting.extend(expr.args)
-    return sum(x.op != "convert" for x in seen.values())
+    return tuple(x for x in seen.values() if x.op != "convert")

@@ -1,9 +1,13 @@
 """Arithmetic of the mathematics: what falls on padding and on inserted zeros is left out."""
 
+from collections import Counter, defaultdict
 from math import prod
 
-from hlotune.schedules.compute import Compute, Stage
-from hlotune.schedules.expr import Affine, Load
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.compute import Compute, Stage, Store
+from hlotune.schedules.expr import Affine, Load, operations
 from hlotune.schedules.nest import LoopNest
 
 
@@ -21,10 +25,10 @@ def executed_flops(nest: LoopNest) -> int:
 def real_flops(compute: Compute, stage: Stage) -> int:
     """Operations of a stage at those points where all of its loads are real.
 
-    Transforms of whole tiles are executed at the borders too.
+    Transforms of whole tiles are executed at the borders too, but nothing that no result needs.
     """
     if stage.digits:
-        return stage.flops
+        return _of_tiles(compute, stage)
     flops, counted = stage.flops, set[tuple[Affine, int, int]]()
     for load in stage.loads:
         for dimension, extent in enumerate(compute.tensor(load.tensor).shape):
@@ -34,6 +38,31 @@ def real_flops(compute: Compute, stage: Stage) -> int:
                 flops = flops * real // total
             counted.add(border)
     return flops
+
+
+def _of_tiles(compute: Compute, stage: Stage) -> int:
+    """Each operation at those tiles where a result that needs it is inside of its tensor."""
+    tiles, users = dict[bytes, NDArray[np.bool_]](), defaultdict[int, set[bytes]](set)
+    for store, value in zip(stage.stores, stage.values, strict=True):
+        inside = _inside(compute, stage, store)
+        tiles[inside.tobytes()] = inside
+        for operation in operations([value]):
+            users[id(operation)].add(inside.tobytes())
+    counts = Counter(map(frozenset, users.values()))
+    needed = (n * np.any([tiles[x] for x in found], axis=0).sum() for found, n in counts.items())
+    return int(sum(needed)) * stage.points // prod(d.extent for d in stage.digits)
+
+
+def _inside(compute: Compute, stage: Stage, store: Store) -> NDArray[np.bool_]:
+    """By the digits of a tile's number: whether what is stored there is an element."""
+    extents = [d.extent for d in stage.digits]
+    places = dict(zip((d.name for d in stage.digits), np.indices(extents), strict=True))
+    result = np.ones(extents, dtype=np.bool_)
+    for index, extent in zip(store.index, compute.tensor(store.tensor).shape, strict=True):
+        if places.keys() & index.coefficients.keys():
+            at = index.constant + sum(c * places[a] for a, c in index.terms if a in places)
+            result &= (at >= 0) & (at < extent)
+    return result
 
 
 def points(stage: Stage, load: Load, dimension: int, extent: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ The points are 0 and pairs +-p, so that even and odd parts are shared between th
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -20,6 +21,35 @@ PAIRS: dict[int, tuple[Fraction, ...]] = {
 }
 """For each number of outputs, the points above zero; each stands there with both signs."""
 Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAxis:
+    """One axis of a convolution's window."""
+
+    taps: int
+    positions: int
+    """Of results along it."""
+    stride: int
+    """Inputs from one position to the next."""
+    spread: int
+    """Inputs from one tap to the next."""
+    holes: int
+    """Inputs that count as one; all but the first of them are zeros."""
+
+
+def transformed(axes: Sequence[WindowAxis]) -> tuple[int, ...]:
+    """Numbers of the axes along which F(m, 3) computes tiles; none where it does not apply.
+
+    Along one or two axes three taps walk as the positions do; along all others there is one tap,
+    or one position, whose taps are like channels.
+    """
+    taken = tuple(
+        d for d, a in enumerate(axes) if a.taps == TAPS and a.positions > 1 and a.stride == a.spread
+    )
+    thin = all(1 in (a.taps, a.positions) for d, a in enumerate(axes) if d not in taken)
+    whole = all(a.holes == 1 for a in axes)
+    return taken if thin and whole and len(taken) in (1, 2) else ()
 
 
 def inputs(m: int) -> int:

@@ -17,7 +17,14 @@ from hlotune.schedules.compute import Axis, Compute, Digit, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
 from hlotune.schedules.nest import is_zero_outside
-from hlotune.schedules.transforms import PAIRS, TAPS, inputs, separably
+from hlotune.schedules.transforms import (
+    PAIRS,
+    TAPS,
+    WindowAxis,
+    inputs,
+    separably,
+    transformed,
+)
 
 WEIGHTS, TILES, PRODUCTS = "weights", "tiles", "products"
 POINT, TILE = "f", "t"
@@ -71,8 +78,11 @@ def window(compute: Compute) -> Window | None:
     if factors is None or core.parallel != out.parallel or [x.index for x in read] != [own]:
         return None
     image, taps = factors
-    pairs = tuple(p for r in core.reduce if (p := _pair(core, image, taps, r)))
-    return _window(core, out, image, taps, pairs)
+    walked = _walked(core, image)
+    if walked is None:
+        return None
+    taken = transformed([facts for _, _, facts in walked])
+    return _window(core, out, image, taps, tuple(walked[d][:2] for d in taken))
 
 
 def _window(
@@ -83,21 +93,14 @@ def _window(
     features = [a for a in core.parallel if a.name in of_taps]
     batch = tuple(a for a in core.parallel if a not in features and a.name not in windowed)
     channels = tuple(r for r in core.reduce if r.name not in windowed)
-    shared = all(r.name in of_image and r.name in of_taps for r in channels)
-    shared = shared and not any(_is_mixed(x, core, channels) for x in loads(image))
+    shared = all(r.name in of_image and r.name in of_taps for r in core.reduce)
     alone = len(features) == 1 and features[0].name not in of_image
     plain = all(x.divisor(d) == 1 for x in loads(image) for d in range(len(x.index)))
     plain = plain and all(x.beside is None for x in core.loads)
     zero = all(is_zero_outside(core, x) for x in loads(image))
-    if len(pairs) not in (1, 2) or not (channels and shared and alone and plain and zero):
+    if not (pairs and channels and shared and alone and plain and zero):
         return None
     return Window(core, out, image, taps, pairs, batch, channels, features[0])
-
-
-def _is_mixed(x: Load, core: Stage, channels: tuple[Axis, ...]) -> bool:
-    """Whether positions and channels share a dimension: another window, or groups."""
-    positions, names = {a.name for a in core.parallel}, {c.name for c in channels}
-    return any(positions & {*e.coefficients} and names & {*e.coefficients} for e in x.index)
 
 
 def _factors(core: Stage) -> tuple[Expr, Expr] | None:
@@ -113,23 +116,33 @@ def _factors(core: Stage) -> tuple[Expr, Expr] | None:
     return (a, b) if counts[0] >= counts[1] else (b, a)
 
 
-def _pair(core: Stage, image: Expr, taps: Expr, r: Axis) -> tuple[Axis, Axis] | None:
-    """The position along which a reduction of three taps walks, where it does with stride 1."""
-    found = [
-        p
-        for p in core.parallel
-        if r.extent == TAPS
-        and p.name not in _axes(taps)
-        and r.name in _axes(taps)
-        and p.extent > 1
-        and any(p.name in x.axes for x in loads(image))
-        and all(
-            e.coefficients.get(p.name, 0) == e.coefficients.get(r.name, 0)
+def _walked(core: Stage, image: Expr) -> list[tuple[Axis, Axis, WindowAxis]] | None:
+    """(position, tap, facts) where the two share a dimension of the image.
+
+    None where a tap shares it with several positions, or loads differ in their maps.
+    """
+    result = list[tuple[Axis, Axis, WindowAxis]]()
+    for r in core.reduce:
+        found = {
+            (p, r, WindowAxis(r.extent, p.extent, *_steps(e, p, r), x.divisor(d)))
+            for p in core.parallel
+            if _meet(image, p, r)
             for x in loads(image)
-            for e in x.index
-        )
-    ]
-    return (found[0], r) if len(found) == 1 else None
+            for d, e in enumerate(x.index)
+            if {p.name, r.name} & {*e.coefficients}
+        }
+        if len(found) > 1:
+            return None
+        result += found
+    return result
+
+
+def _meet(image: Expr, p: Axis, r: Axis) -> bool:
+    return any({p.name, r.name} <= {*e.coefficients} for x in loads(image) for e in x.index)
+
+
+def _steps(e: Affine, p: Axis, r: Axis) -> tuple[int, int]:
+    return e.coefficients.get(p.name, 0), e.coefficients.get(r.name, 0)
 
 
 def _axes(expr: Expr) -> set[str]:

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.compile import compile_object
@@ -17,7 +19,8 @@ from hlotune.schedules.expr import Affine, Apply, Expr, Load, map_loads
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from tests.computes import Case, conv, gemm, tiled, whole
+from hlotune.schedules.spaces import winograd_spaces
+from tests.computes import NHWC, Case, conv, gemm, tiled, whole
 
 TARGET = TARGETS["x86-64"]
 Kinds = tuple[str, ...]
@@ -36,7 +39,18 @@ class Fault:
     kinds: Kinds = WRONG
 
 
-BASES = ("gemm", "packed", "bytes", "long", "conv", "strided", "clipped", "chunked", "copied")
+BASES = (
+    "gemm",
+    "packed",
+    "bytes",
+    "long",
+    "conv",
+    "strided",
+    "clipped",
+    "chunked",
+    "copied",
+    "tiles",
+)
 
 
 @cache
@@ -60,7 +74,16 @@ def base(name: str) -> tuple[Case, Schedule]:
         return case, tiled(
             case, TARGET, chunked=True, register={"i0": 4, "i1": 2}, block=tasks, steps={"r0": 8}
         )
+    if name == "tiles":
+        case = Case("tiles", _smooth, (whole(1, 9, 9, 32), whole(3, 3, 32, 16, seed=1)))
+        space = winograd_spaces(case.compute, TARGET)[-1]
+        return case, space.schedule(space.heuristic())
     return convolution(name)
+
+
+def _smooth(x: jax.Array, w: jax.Array) -> jax.Array:
+    y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
+    return jnp.tanh(y / 16)
 
 
 def convolution(name: str) -> tuple[Case, Schedule]:
@@ -84,9 +107,8 @@ def planted(fault: Fault) -> tuple[Case, Built]:
     compute = fault.compute(case.compute) if fault.compute else case.compute
     nest = replay(compute, schedule, TARGET)
     emitted = emit(fault.nest(nest) if fault.nest else nest)
-    return case, machine_code(
-        case, fault.text(emitted.text) if fault.text else emitted.text, emitted
-    )
+    text = fault.text(emitted.text) if fault.text else emitted.text
+    return case, replace(machine_code(case, text, emitted), algorithm=schedule.algorithm)
 
 
 def machine_code(case: Case, text: str, emitted: Emitted) -> Built:
@@ -198,6 +220,14 @@ def packing(tensor: str, change: Callable[[Load], Load]) -> Callable[[LoopNest],
         return nest.put(replace(copy, stage=replace(copy.stage, values=(change(load),))))
 
     return changed
+
+
+def shortened(nest: LoopNest) -> LoopNest:
+    """Without the last channel of the products of tiles."""
+    products = nest.stage("products")
+    (channel,) = products.stage.reduce
+    shorter = replace(channel, extent=channel.extent - 1)
+    return nest.put(replace(products, stage=replace(products.stage, reduce=(shorter,))))
 
 
 def edited(

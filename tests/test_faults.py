@@ -30,6 +30,7 @@ from tests.faults import (
     packing,
     planted,
     shaped,
+    shortened,
     stale,
     storing,
     swapped,
@@ -140,6 +141,7 @@ FAULTS: dict[str, Fault] = {
         "copied", nest=packing("a0", lambda x: replace(x, outside=1))
     ),
     "a copy is of the row above": Fault("copied", nest=packing("a0", moved(0, -1))),
+    "a channel of tiles is lost before a smooth function": Fault("tiles", nest=shortened),
 }
 
 

@@ -13,7 +13,8 @@ from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.flops import flops_of
+from hlotune.schedules.flops import flops_of, real_flops
+from hlotune.schedules.winograd import winograd
 
 
 def convolved(size: int, window: int, **how: Any) -> Compute:
@@ -75,3 +76,23 @@ def test_a_border_that_several_loads_share_is_counted_once() -> None:
     tensors = tuple(Tensor(n, (7,), "f32", "argument") for n in ("x", "m"))
     shared = Compute((*tensors, Tensor("y", (7,), "f32", "result")), (stage,))
     assert flops_of(shared) == 2 * (7 * 3 - 2)
+
+
+def test_what_tiles_compute_beyond_the_last_result_is_not_counted() -> None:
+    """Five positions in tiles of four: two tiles, three of whose results are nobody's."""
+
+    def function(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return jnp.tanh(y)
+
+    def out(size: int) -> int:
+        program = load(function, jnp.ones((1, size, size, 4)), jnp.ones((3, 3, 4, 8)))
+        compute = winograd(4)(compute_of(graph_of(sites(program)[0].kernel)))
+        return real_flops(compute, compute.stages[-1])
+
+    whole, tiles = out(8), 4
+    transforms = whole - 8 * 8 * 8  # one tanh a result
+    assert out(5) - 5 * 5 * 8 < transforms
+    assert out(5) - 5 * 5 * 8 > transforms / tiles

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ from hlotune.schedules.transforms import (
     tap_matrix,
 )
 from hlotune.schedules.winograd import window, winograd
-from tests.computes import NHWC, Array, Case, call, conv, depthwise, gemm
+from tests.computes import NHWC, Array, Case, call, conv, depthwise, gemm, whole
 from tests.interpreter import interpret
 from tests.winograd_cases import LAYOUTS, windowed, windows
 
@@ -247,6 +248,70 @@ def test_a_channel_that_is_lost_is_found(m: int) -> None:
     found = verify(case.kernel, wrong)
     assert isinstance(found, Failure)
     assert "integers inputs" in found.message
+
+
+@pytest.mark.parametrize("m", OUTPUTS)
+def test_any_single_term_of_few_that_is_lost_shows_behind_a_smooth_function(m: int) -> None:
+    """The sums of normal inputs are so many, and the bound of tiles so wide, that it may not."""
+
+    def sums(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
+
+    x, w = whole(1, 12, 12, 512), whole(3, 3, 512, 8)
+    kernel = Case("smooth", lambda x, w: jnp.tanh(sums(x, w)), (x, w)).kernel
+    hidden = {}
+    for kind in ("few", "normal"):
+        case = References(kernel).case(kind, 0, m)
+        (expected,) = case.expected
+        assert expected.reference.bound is not None
+        image = np.asarray(case.values[0], dtype=np.float64)
+        terms = np.abs(image[image != 0])
+        exact = np.arctanh(np.clip(expected.reference.value, -1 + 1e-15, 1 - 1e-15))
+        off = np.abs(np.tanh(exact - np.median(terms)) - expected.reference.value)
+        hidden[kind] = (off <= TOLERANCE["standard"] * expected.reference.bound).mean()
+    assert hidden["few"] < 0.01
+    assert hidden["normal"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("size", "strides", "spread", "holes"),
+    (
+        ((9, 9), (1, 1), (1, 1), (1, 1)),
+        ((9, 9), (2, 2), (2, 2), (1, 1)),
+        ((9, 9), (2, 1), (1, 1), (1, 1)),
+        ((3, 9), (1, 1), (2, 1), (1, 1)),
+        ((9, 9), (1, 1), (1, 1), (2, 1)),
+    ),
+)
+def test_the_bound_is_wider_where_the_algorithm_applies(
+    size: tuple[int, int],
+    strides: tuple[int, int],
+    spread: tuple[int, int],
+    holes: tuple[int, int],
+) -> None:
+    """One rule says along which axes, for the compute and for the oracle."""
+
+    def function(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(
+            x, w, strides, ((1, 1), (1, 1)), holes, spread, dimension_numbers=NHWC
+        )
+
+    case = Case("window", function, (whole(1, *size, 4), whole(3, 3, 4, 8, seed=1)))
+    plain, wide = (References(case.kernel).case("normal", 0, m).expected[0] for m in (0, 4))
+    assert plain.reference.bound is not None and wide.reference.bound is not None
+    wider = bool((wide.reference.bound > plain.reference.bound).any())
+    spaces = winograd_spaces(case.compute, host_target())
+    assert wider == bool(spaces)
+    for space in spaces:
+        assert isinstance(judged(case, space.schedule(space.heuristic())), Verdict)
+
+
+def test_the_error_relative_to_the_largest_value_is_told() -> None:
+    case = windowed(channels=64)
+    space = winograd_spaces(case.compute, host_target())[1]
+    found = judged(case, space.schedule(space.heuristic()))
+    assert isinstance(found, Verdict)
+    assert 1e-8 < found.relative_error < 3e-6
 
 
 @pytest.mark.parametrize("m", OUTPUTS)

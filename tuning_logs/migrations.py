@@ -149,7 +149,12 @@ def version_3(db: sqlite_utils.Database) -> None:
     db.table("finals").add_column("code", str)
 
 
-MIGRATIONS: tuple[Migration, ...] = (version_1, version_2, version_3)
+def version_4(db: sqlite_utils.Database) -> None:
+    """Trials say how far off they are in units that all algorithms share."""
+    db.table("trials").add_column("relative_error", float)
+
+
+MIGRATIONS: tuple[Migration, ...] = (version_1, version_2, version_3, version_4)
 
 TABLES = (
     "kernels", "targets", "toolchains", "programs", "sites", "runs", "trials", "states", "finals",

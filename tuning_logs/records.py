@@ -195,8 +195,11 @@ def _trial_rows(record: dict[str, Any]) -> RowsOf:
         row |= {"samples_s": rows.dumps(samples), "time_s": median(samples)}
         row |= {"clock": _one_of(record["clock"], Clock)}
         row |= {"error": float(record["error"]), "build_s": float(record["build_s"])}
+        relative = record.get("relative_error")  # older records have none
+        row["relative_error"] = None if relative is None else float(relative)
     else:
-        row |= dict.fromkeys(("samples_s", "time_s", "clock", "error", "build_s"))
+        of_measurements = ("samples_s", "time_s", "clock", "error", "build_s", "relative_error")
+        row |= dict.fromkeys(of_measurements)
     failure = None if measured else _one_of(record["failure_kind"], FailureKind)
     row |= {"failure_kind": failure, "failure_message": record["failure_message"]}
     return [*parents, ("trials", row)]

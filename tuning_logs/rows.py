@@ -102,7 +102,7 @@ def trial_row(trial: Trial, run: Row, batch: int, number: int) -> Row:
 
 
 def _outcome_columns(outcome: Outcome, run: Row) -> Row:
-    measured = ("samples_s", "time_s", "clock", "numerics", "error", "build_s")
+    measured = ("samples_s", "time_s", "clock", "numerics", "error", "build_s", "relative_error")
     if isinstance(outcome, Failure):
         setting = {"cache": run["cache"], "numerics": run["numerics"]}
         failure = {"failure_kind": outcome.kind, "failure_message": outcome.message}
@@ -114,6 +114,7 @@ def _outcome_columns(outcome: Outcome, run: Row) -> Row:
         outcome.numerics,
         outcome.error,
         outcome.build_s,
+        outcome.relative_error,
     )
     return {
         "cache": outcome.cache,
@@ -137,6 +138,7 @@ def trial_of(row: Row, kernel: Kernel) -> Trial:
             cache=cast(CacheMode, row["cache"]),
             numerics=cast(Numerics, row["numerics"]),
             error=row["error"],
+            relative_error=row["relative_error"],
             build_s=row["build_s"],
         ),
     )

@@ -8,7 +8,8 @@ Cancellation between the points is what makes this larger than the sum of |g d|.
 """
 
 from collections.abc import Sequence
-from math import ceil, sqrt
+from itertools import product
+from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +19,12 @@ from hlotune.hlo.oracle.bounded import PRECISIONS
 from hlotune.schedules.transforms import (
     TAPS,
     Matrix,
+    WindowAxis,
     input_matrix,
     inputs,
     output_matrix,
     tap_matrix,
+    transformed,
 )
 
 if TYPE_CHECKING:
@@ -35,52 +38,68 @@ def amplified(c: "Convolution", m: int) -> Array | None:
 
     None where it can take none.
     """
-    axes = transformed(c)
+    axes = _axes(c)
     if not axes or c.request.result.dtype not in ("f32", "f64"):
         return None
+    places = product(*([slice(None)] if d in axes else _ones(n) for d, n in enumerate(c.window)))
+    sums = np.sum([_sums(c, axes, m, place) for place in places], axis=0)
+    cut = [slice(None)] * len(c.spatial)
+    for d in axes:
+        low, high = c.spatial[d]
+        cut[d] = slice(low % m, low % m + high - low)
+    eps = PRECISIONS[c.request.result.dtype].eps
+    alone = prod(n for d, n in enumerate(c.window) if d not in axes)
+    roundings = c.channels * alone + 2 * len(axes) * inputs(m)
+    bound: Array = eps * sqrt(roundings) * sums[(slice(None), *cut)][None]
+    return bound
+
+
+def _ones(count: int) -> list[slice]:
+    return [slice(n, n + 1) for n in range(count)]
+
+
+def _sums(c: "Convolution", axes: Sequence[int], m: int, place: tuple[slice, ...]) -> Array:
+    """`|A'| (sum |G g G'| * (|B'| |d| |B|)) |A|` of whole tiles, (batch, spatial..., feature).
+
+    `place` is where in the window, one tap of each axis that is not among `axes`.
+    """
     weights = c.weights().value.astype(np.float64)
-    taps = weights.reshape(*c.window, *weights.shape[-2:])
+    taps = weights.reshape(*c.window, *weights.shape[-2:])[place]
     for d in axes:
         taps = _along(taps, d, _array(tap_matrix(m)))
-    image, input_rows = np.abs(_image(c, axes, m)), np.abs(_array(input_matrix(m)))
+    image, input_rows = np.abs(_image(c, axes, m, place)), np.abs(_array(input_matrix(m)))
     for k, d in enumerate(axes):  # each moves its points in front of the other axes
         image = _tiles(image, d + 1 + k, m, input_rows)
     sums = _products(image, np.abs(taps), len(axes))
     output_rows = np.abs(_array(output_matrix(m)))
     for k, d in enumerate(axes):
         sums = _outputs(sums, len(axes) - k + d, output_rows)
-    cut = [slice(None)] * len(c.spatial)
-    for d in axes:
-        low, high = c.spatial[d]
-        cut[d] = slice(low % m, low % m + high - low)
-    eps = PRECISIONS[c.request.result.dtype].eps
-    roundings = c.channels + 2 * len(axes) * inputs(m)
-    bound: Array = eps * sqrt(roundings) * sums[(slice(None), *cut)][None]
-    return bound
+    return sums
 
 
-def transformed(c: "Convolution") -> tuple[int, ...]:
-    """Spatial axes of three taps, walked one by one; none where others have more than one tap."""
-    strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
-    holes = c.request.ints("lhs_dilation")
-    plain = [d for d, n in enumerate(c.window) if n == TAPS and strides[d] == spread[d] == 1]
-    others = [n for d, n in enumerate(c.window) if d not in plain]
-    grouped = c.feature_groups * c.batch_groups > 1
-    if grouped or any(n > 1 for n in (*others, *holes)) or len(plain) not in (1, 2):
+def _axes(c: "Convolution") -> tuple[int, ...]:
+    """Spatial axes along which tiles are computed."""
+    if c.feature_groups * c.batch_groups > 1:
         return ()
-    return tuple(plain)
+    strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
+    holes, shape = c.request.ints("lhs_dilation"), c.request.result.shape
+    positions = [shape[d] for d in c.outputs[1:-1]]
+    facts = zip(c.window, positions, strides, spread, holes, strict=True)
+    return transformed([WindowAxis(*fact) for fact in facts])
 
 
-def _image(c: "Convolution", axes: Sequence[int], m: int) -> Array:
+def _image(c: "Convolution", axes: Sequence[int], m: int, at: tuple[slice, ...]) -> Array:
     """(batch, spatial..., channels): all inputs of the box's tiles, zeros beyond the image."""
     strides, padding = c.request.ints("window_strides"), c.request.pairs("padding")
+    spread = c.request.ints("rhs_dilation")
     shape = c.request.type(0).shape
     box: list[tuple[int, int]] = [(0, n) for n in shape]
     box[c.inputs[0]] = c.batch
     places = []
     for d, (low, high) in enumerate(c.spatial):
         first, last = (low // m * m, ceil(high / m) * m + TAPS - 1) if d in axes else (low, high)
-        place = np.arange(first, last) * strides[d] - padding[d][0]
+        tap = 0 if d in axes else at[d].start * spread[d]
+        place = np.arange(first, last) * strides[d] - padding[d][0] + tap
         inside = place[(place >= 0) & (place < shape[c.inputs[d + 1]])]
         box[c.inputs[d + 1]] = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
         places.append(place)
