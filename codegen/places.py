@@ -168,7 +168,7 @@ class Places:
             base=self._packed(s) if s.scope == "load" else self._scratch(s, tensor),
             shape=shape,
             dtype=tensor.dtype,
-            strides=strides(layout, shape),
+            strides=strides(layout, shape, s.spacing),
             origin=origin if own else _zeros(shape),
             layout=layout,
             checked=not s.layout and s.at is None,

@@ -11,7 +11,7 @@ the index map, of static size, which need not be a multiple of the stage's own s
 at `LoopNest`; `steps.py` changes nests, `region` below infers what is computed where.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import Literal
@@ -55,6 +55,8 @@ class StageNest:
     """Its own loop inside which registers hold its results; "" holds them over all its loops."""
     layout: Layout = ()
     """How its results lie in memory, when not in registers; () is row-major."""
+    spacing: int = 0
+    """Elements left free behind each slice of its results along their slowest dimension."""
     prefetch: tuple[str, ...] = ()
     """Packed operands whose next panel is asked for in its innermost loop."""
     stream: tuple[tuple[str, str], ...] = ()
@@ -235,12 +237,19 @@ def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
         shape[dimension] = ceil(shape[dimension] / block) * block
     names = dict.fromkeys(x.tensor for x in stage.stage.stores)
     temporaries = [nest.compute.tensor(name) for name in names]
-    return sum(prod(shape) * BYTES[t.dtype] for t in temporaries if t.role == "temporary")
+    elements = prod(shape) + stage.spacing * slices(stage.layout, shape)
+    return sum(elements * BYTES[t.dtype] for t in temporaries if t.role == "temporary")
 
 
-def strides(layout: Layout, shape: tuple[int, ...]) -> dict[tuple[int, int], int]:
+def slices(layout: Layout, shape: Sequence[int]) -> int:
+    """Along the slowest dimension."""
+    dimension, block = layout[0] if layout else (0, 1)
+    return ceil(shape[dimension] / block) if shape else 1
+
+
+def strides(layout: Layout, shape: tuple[int, ...], spacing: int = 0) -> dict[tuple[int, int], int]:
     """Elements between neighbours (of a block: between blocks) of each dimension of a layout."""
-    result, below = {}, 1
+    result, below = dict[tuple[int, int], int](), 1
     blocks = {d: b for d, b in layout if b > 1}
     for dimension, block in reversed(layout or tuple((d, 1) for d in range(len(shape)))):
         result[dimension, block] = below
@@ -249,6 +258,8 @@ def strides(layout: Layout, shape: tuple[int, ...]) -> dict[tuple[int, int], int
             below *= ceil(shape[dimension] / block)
         else:
             below *= inner if inner else shape[dimension]
+    if spacing and result:
+        result[[*result][-1]] += spacing  # the slowest was put in last
     return result
 
 

@@ -41,6 +41,30 @@ class LayOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Leaves elements free behind each slice of a stage's temporary results.
+
+    t[f, i] at f * 4096 + i   ->   Space("s", 16)   ->   t[f, i] at f * 4112 + i
+
+    Slices at powers of two share few sets of a cache; a line between them spreads them out.
+    Results without a layout lie row by row then.
+    """
+
+    stage: str
+    elements: int
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        temporary = all(nest.compute.tensor(x.tensor).role == "temporary" for x in s.stage.stores)
+        _require(temporary, "space", f"{self.stage} stores a result")
+        _require(is_in_own_order(s.stage), "space", f"{self.stage} does not store in order")
+        _require(self.elements >= 0, "space", f"expected 0 or more elements, got {self.elements}")
+        rank = len(nest.compute.tensor(s.stage.stores[0].tensor).shape)
+        layout = s.layout or tuple((d, 1) for d in range(rank))
+        return nest.put(replace(s, layout=layout, spacing=self.elements))
+
+
+@dataclass(frozen=True, slots=True)
 class Preload:
     """Computes a stage once, when the program is loaded: its loads are of one constant.
 

@@ -13,6 +13,7 @@ The weights at the points are computed when the program is loaded, or at the sta
 from dataclasses import dataclass
 
 from hlotune.schedules.compute import Compute
+from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.steps import (
     Accumulate,
     ComputeAt,
@@ -22,12 +23,14 @@ from hlotune.schedules.steps import (
     Prefetch,
     Preload,
     Reorder,
+    Space,
     Split,
     Step,
     Stream,
     Unroll,
     Vectorize,
 )
+from hlotune.schedules.target import LINE_BYTES
 from hlotune.schedules.winograd import POINT, PRODUCTS, TILE, TILES, WEIGHTS
 
 WHEN = ("load", "call")
@@ -68,6 +71,7 @@ def winograd_steps(
     """The steps for a compute that the algorithm has rewritten already."""
     steps = _out(compute, n, lanes) + _products(compute, n, lanes) + _tiles(compute, lanes)
     steps += _weights(compute, sketch, n, lanes)
+    steps += [Space(TILES, line_elements(compute)), Space(PRODUCTS, line_elements(compute))]
     if n.prefetch == 1:
         steps += [Prefetch(PRODUCTS, WEIGHTS)]
     elif n.prefetch == 2:
@@ -76,6 +80,11 @@ def winograd_steps(
     for stage in (s for s in compute.stages if s.name not in ours):
         steps += _before(stage.name, [a.name for a in stage.parallel], lanes, bool(stage.combine))
     return tuple(steps)
+
+
+def line_elements(compute: Compute) -> int:
+    """Between the points: their slices are often powers of two apart, and written side by side."""
+    return LINE_BYTES // BYTES[compute.tensor(PRODUCTS).dtype]
 
 
 def _feature(compute: Compute) -> str:

@@ -16,6 +16,7 @@ from hlotune.schedules.costs import Work
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.features import features_of
+from hlotune.schedules.flops import real_flops
 from hlotune.schedules.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
@@ -26,7 +27,7 @@ from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.steps import Prefetch, Preload, Split, Step, Stream
-from hlotune.schedules.target import Target
+from hlotune.schedules.target import LINE_BYTES, Target
 from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
 from hlotune.schedules.winograd_sketch import WHEN, WinogradSketch, WinogradTiling, winograd_steps
 
@@ -153,8 +154,9 @@ class WinogradSpace:
         result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
         result &= across * len(self.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
         depth = float(np.prod(channels))
-        result &= points * n.tiles * depth * size <= TASK_BYTES
-        result &= points * n.tiles * width * size <= TASK_BYTES
+        line = points * LINE_BYTES  # left free behind each point
+        result &= points * n.tiles * depth * size + line <= TASK_BYTES
+        result &= points * n.tiles * width * size + line <= TASK_BYTES
         panel = n.across * self.lanes
         weights = points * depth * -(-features // panel) * panel * size
         result &= (n.when == WHEN.index("load")) | (weights <= CALL_BYTES)
@@ -204,10 +206,15 @@ class WinogradSpace:
 
     def work(self, configs: Configs) -> Work:
         """The sums of the convolution; beside the products all transforms that a call runs."""
-        stages = {s.name: float(s.flops) for s in self.compute.stages if s.name != PRODUCTS}
         ahead = self.numbers(configs).when == WHEN.index("load")
-        beside = sum(stages.values()) - np.where(ahead, stages[WEIGHTS], 0.0)
+        beside = sum(self._beside.values()) - np.where(ahead, self._beside[WEIGHTS], 0.0)
         return Work(2.0 * contraction(self.original).core.points, beside)
+
+    @cached_property
+    def _beside(self) -> dict[str, float]:
+        """Operations of all stages but the products."""
+        stages = (s for s in self.compute.stages if s.name != PRODUCTS)
+        return {s.name: float(real_flops(self.compute, s)) for s in stages}
 
     def nodes(self, configs: Configs) -> Nodes:
         path = self.path(configs)

@@ -7,7 +7,7 @@ from hlotune.measure.targets import TARGETS
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import BuildError, ScheduleError
 from hlotune.schedules.limits import check
-from hlotune.schedules.nest import LoopNest, initial, region
+from hlotune.schedules.nest import LoopNest, initial, region, stored_bytes, strides
 from hlotune.schedules.steps import (
     Accumulate,
     ComputeAt,
@@ -15,6 +15,7 @@ from hlotune.schedules.steps import (
     Overrun,
     Preload,
     Reorder,
+    Space,
     Split,
     Step,
     Stream,
@@ -70,6 +71,23 @@ def test_layouts_are_checked() -> None:
     refused(r"^lay_out: the blocks of dimension 2 must stand once", LayOut("weights", twice))
     late = ((0, 1), (1, 1), (2, 1), (2, 16))
     refused(r"^lay_out: the blocks of dimension 2 must stand once", LayOut("weights", late))
+
+
+def test_slices_are_spaced_apart_along_the_slowest_dimension() -> None:
+    plain, spaced = nest(*BLOCK), nest(*BLOCK, Space("tiles", 16))
+    tiles = spaced.stage("tiles")
+    free_bytes = stored_bytes(spaced, tiles) - stored_bytes(plain, plain.stage("tiles"))
+    assert free_bytes == 16 * 16 * 4  # points * elements * bytes
+    shape, lines = (16, 7, 5), {(0, 1): 35 + 16, (1, 1): 5, (2, 1): 1}
+    assert strides(tiles.layout, shape, tiles.spacing) == lines
+    assert strides(PANELS, (16, 5, 40), 8) == {
+        (2, 1): 1, (1, 1): 16, (0, 1): 80, (2, 16): 1280 + 8
+    }  # fmt: skip
+
+
+def test_only_what_is_stored_in_order_is_spaced() -> None:
+    refused(r"^space: out stores a result$", Space("out", 16))
+    refused(r"^space: expected 0 or more elements, got -1$", Space("tiles", -1))
 
 
 def test_only_constants_are_loaded_ahead() -> None:
