@@ -7,6 +7,8 @@ Where every position is known while emitting, a load outside its tensor is a con
 nothing.
 """
 
+from dataclasses import replace
+
 from hlotune.codegen.places import Place
 from hlotune.codegen.scattered import (
     gather,
@@ -25,12 +27,13 @@ from hlotune.codegen.values import (
     STORED,
     Value,
     from_memory,
+    grouped,
     literal,
     splat,
     to_memory,
     vector,
 )
-from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine, Load
 
@@ -42,6 +45,8 @@ ZEROS = "@zeros"
 
 def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     """The value of a load: one lane where it does not vary along the vector, else all."""
+    if x.along is not None:
+        return _group(f, place, x, x.along, point)
     index = [e.substitute(point.positions) for e in x.index]
     steps = _lane_steps(x.index, point.lane)
     checks = _checks(f, place, x, index, steps, point)
@@ -62,6 +67,17 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     if 0 < abs(stride) <= MOST_STRIDE and _is_run(place, across):
         return _strided(f, place, elements, steps, checks, point.lane)
     return gather(f, place, x, index, steps, point.lane)
+
+
+def _group(f: Function, place: Place, x: Load, along: int, point: Point) -> Value:
+    """Neighbours along a dimension as one element, the first of them lowest."""
+    width = GROUPS[x.dtype][1]
+    bits = replace(place, dtype=f"ui{32 // width}")
+    parts = []
+    for k in range(width):
+        index = (*x.index[:along], x.index[along] + k, *x.index[along + 1 :])
+        parts.append(load(f, bits, Load(x.tensor, index, bits.dtype, x.divisors), point))
+    return grouped(f, parts, x.dtype)
 
 
 def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Value:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from hlotune.codegen.access import load, store
+from hlotune.codegen.dots import dot
 from hlotune.codegen.operations import apply
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, Span, known_size
@@ -10,7 +11,7 @@ from hlotune.codegen.text import Function, Register
 from hlotune.codegen.turning import Waiting
 from hlotune.codegen.values import Value, convert, literal, splat, suffix
 from hlotune.schedules.compute import Combine, Store
-from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
+from hlotune.schedules.dtypes import BYTES, GROUPS, is_float, is_unsigned
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.nest import LoopNest, StageNest
@@ -136,6 +137,8 @@ class Statements:
         product = isinstance(expr, Apply) and expr.op == "multiply"
         if isinstance(expr, Apply) and product and s.stage.combine == "sum" and is_float(old.dtype):
             return self._multiplied_and_added(expr, old, lanes, point)
+        if isinstance(expr, Apply) and expr.op == "dot" and s.stage.combine == "sum":
+            return self._dotted(expr, old, lanes, point)
         value = splat(self.f, self._value(expr, point, lanes), lanes)
         return apply(self.f, COMBINE[s.stage.combine], (old, value), old.dtype)
 
@@ -149,6 +152,12 @@ class Statements:
         arguments = ((a.type, a.name), (b.type, b.name), (old.type, old.name))
         name = self.f.intrinsic(f"llvm.fmuladd.{kind}", old.type, *arguments)
         return Value(name, old.dtype, lanes)
+
+    def _dotted(self, expr: Apply, old: Value, lanes: int, point: Point) -> Value:
+        a, b = (self._value(x, point, lanes) for x in expr.args)
+        if a.known == 0 or b.known == 0:
+            return old
+        return dot(self.f, splat(self.f, a, lanes), splat(self.f, b, lanes), old)
 
     def _value(self, expr: Expr, point: Point, lanes: int) -> Value:
         if isinstance(expr, Const):
@@ -164,7 +173,8 @@ class Statements:
         if expr.op == "convert":
             known_zero = args[0].known == 0
             return literal(0, expr.dtype, 1) if known_zero else convert(self.f, args[0], expr.dtype)
-        wide = max(a.lanes for a in args)
+        # what a dot takes is spread over the lanes as it is loaded
+        wide = lanes if expr.dtype in GROUPS else max(a.lanes for a in args)
         return apply(self.f, expr.op, tuple(splat(self.f, a, wide) for a in args), expr.dtype)
 
     def _loaded(self, x: Load, point: Point, lanes: int) -> Value:

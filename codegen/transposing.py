@@ -76,7 +76,7 @@ def _source(s: StageNest) -> Load | None:
     """What a stage copies, where it does nothing else."""
     value = s.stage.values[0]
     alone = s.stage.combine is None and len(s.stage.values) == 1
-    return value if alone and isinstance(value, Load) else None
+    return value if alone and isinstance(value, Load) and value.along is None else None
 
 
 def copy(f: Function, places: Places, s: StageNest, point: Point, run: Run) -> None:

@@ -16,6 +16,7 @@ HELD = {
     "f64": "double", "f32": "float", "bf16": "float", "f16": "float",
     "i1": "i1", "i8": "i8", "ui8": "i8", "i16": "i16", "ui16": "i16",
     "i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64",
+    "bf16x2": "i32", "i8x4": "i32", "ui8x4": "i32",
 }  # fmt: skip
 STORED = HELD | {"bf16": "i16", "f16": "half", "i1": "i8"}
 ZEROS = ("0", "0x0000000000000000")
@@ -94,6 +95,18 @@ def from_memory(f: Function, name: str, dtype: str, lanes: int) -> Value:
     elif dtype == "i1":
         name = f.op(f"icmp ne {vector('i8', lanes)} {name}, {_integer(0, 'i8', lanes)}")
     return Value(name, dtype, lanes)
+
+
+def grouped(f: Function, parts: list[Value], dtype: str) -> Value:
+    """Integers of few bits side by side in lanes of 32, the first lowest."""
+    lanes = max(p.lanes for p in parts)
+    wide, bits = vector("i32", lanes), 32 // len(parts)
+    total = ""
+    for k, part in enumerate(splat(f, p, lanes) for p in parts):
+        name = f.op(f"zext {part.type} {part.name} to {wide}")
+        name = f.op(f"shl {wide} {name}, {_integer(bits * k, 'i32', lanes)}") if k else name
+        total = f.op(f"or {wide} {total}, {name}") if total else name
+    return Value(total, dtype, lanes)
 
 
 def to_memory(f: Function, value: Value) -> str:

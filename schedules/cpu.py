@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.compute import Compute
+from hlotune.schedules.costs import Work
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.features import features_of
@@ -61,6 +62,9 @@ def space_of(compute: Compute, target: Target) -> "CpuSpace":
 class CpuSpace:
     contraction: Contraction
     target: Target
+    algorithm: str = "direct"
+    work: Work | None = None
+    """What the kernel asks for, where the algorithm does other sums."""
 
     @cached_property
     def lanes(self) -> int:
@@ -115,7 +119,8 @@ class CpuSpace:
         return digest(self.path(configs))
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        return features_of(self.contraction, self.target, self.lanes, self.path(configs))
+        path = self.path(configs)
+        return features_of(self.contraction, self.target, self.lanes, path, self.work)
 
     def nodes(self, configs: Configs) -> Nodes:
         path = self.path(configs)
@@ -170,7 +175,7 @@ class CpuSpace:
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         sketch = self.sketches[int(config[0])]
         steps = steps_of(self.contraction, sketch, self.tiling(config), self.lanes)
-        return Schedule("direct", steps)
+        return Schedule(self.algorithm, steps)
 
     def tiling(self, config: NDArray[np.int32]) -> Tiling:
         """The numbers of one config, by axis."""

@@ -6,9 +6,13 @@ DType = Literal[
     "f64", "f32", "bf16", "f16", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"
 ]
 
+GROUPS: dict[str, tuple[str, int]] = {"bf16x2": ("bf16", 2), "i8x4": ("i8", 4), "ui8x4": ("ui8", 4)}
+"""Neighbours that dot instructions take as one element: what of, and how many."""
+
 BYTES: dict[str, int] = {
     "f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i1": 1,
     "i8": 1, "i16": 2, "i32": 4, "i64": 8, "ui8": 1, "ui16": 2, "ui32": 4, "ui64": 8,
+    "bf16x2": 4, "i8x4": 4, "ui8x4": 4,
 }  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
 
+from hlotune.schedules.dtypes import GROUPS
+
 
 @dataclass(frozen=True)
 class Affine:
@@ -87,6 +89,9 @@ class Load:
     The element of dimension d is `index[d] // divisors[d]`.  The load is real where every
     `index[d]` is divisible by its divisor and the quotient lies inside the dimension, and where the
     load `beside` is real, if there is one; elsewhere it has the value `outside`.
+
+    With `along` it is as many neighbours along that dimension as `dtype`, one of GROUPS, is made
+    of, from the one at the index on; those that lie outside are 0.
     """
 
     tensor: str
@@ -95,6 +100,7 @@ class Load:
     divisors: tuple[int, ...] = ()
     outside: float | int = 0
     beside: "Load | None" = None
+    along: int | None = None
 
     @cached_property
     def whole(self) -> "Load":
@@ -119,6 +125,8 @@ class Load:
             str(e) if self.divisor(d) == 1 else f"({e})/{self.divisor(d)}"
             for d, e in enumerate(self.index)
         ]
+        if self.along is not None:
+            parts[self.along] += f" .. +{GROUPS[self.dtype][1]}"
         return f"{self.tensor}[{', '.join(parts)}]"
 
 
@@ -132,6 +140,7 @@ class Apply:
     compare_GT compare_GE clamp is_finite`
 
     `select(p, a, b)`, `clamp(low, x, high)`; `convert` to `dtype`; `compare_*` have dtype i1.
+    `dot(a, b)` is the sum of the products of two groups, `dots.py` makes it.
     """
 
     op: str
@@ -181,7 +190,7 @@ def _mapped(expr: Expr, change: Mapping[Load, Expr], known: dict[int, Expr]) -> 
 
 def distinct_operations(values: Iterable[Expr]) -> int:
     """Arithmetic operations that one evaluation takes; conversions and loads are free."""
-    return len(operations(values))
+    return sum(map(_count, operations(values)))
 
 
 def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
@@ -196,3 +205,9 @@ def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
             seen[id(expr)] = expr
             waiting.extend(expr.args)
     return tuple(x for x in seen.values() if x.op != "convert")
+
+
+def _count(operation: Apply) -> int:
+    if operation.op == "dot":
+        return 2 * GROUPS[operation.args[0].dtype][1] - 1
+    return int(operation.dtype not in GROUPS)

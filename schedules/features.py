@@ -172,7 +172,7 @@ def _distance(v: Levels, k: int) -> Floats:
 
 def _crowding(v: Levels, k: int) -> Floats:
     """Share of the ways of a set of the first cache that the rows of a tile fall into."""
-    x, size = v.c.operands[k], BYTES[v.c.operands[k].dtype]
+    x, size = v.c.operands[k], v.c.element_bytes(v.c.operands[k])
     most = np.zeros(v.count, dtype=np.float32)
     for n, a in enumerate(v.c.parallel):
         if stride := v.c.stride(x, a.name):
@@ -188,7 +188,7 @@ def _apart(v: Levels, k: int, level: NDArray[np.int64]) -> Floats:
     strides = [abs(v.c.stride(x, a.name)) for a in (*v.c.parallel, *v.c.reduce)]
     around = np.maximum(level - 1, 0)
     axis = np.where(level > 0, v.axis[around, np.arange(v.count)], -1)
-    apart = np.array([*strides, 0], dtype=np.float32)[axis] * BYTES[x.dtype]
+    apart = np.array([*strides, 0], dtype=np.float32)[axis] * v.c.element_bytes(x)
     step = v.steps[axis, level, np.arange(v.count)]
     packed = v.at(v.operands[k].bytes, level)
     plain = v.packs[k] == NOT_PACKED

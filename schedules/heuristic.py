@@ -119,7 +119,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
-        level = "call" if stride > 1 else "none"
+        level = "call" if stride > 1 or x.along is not None else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
         elif stride == 1 and _repays_packing(c, x, space.target):
@@ -135,7 +135,7 @@ def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
     column_bytes = prod(r.extent for r in c.reduce) * target.vector_bytes
     many = column_bytes > target.l1_bytes
-    return many and apart * BYTES[x.dtype] >= APART_BYTES and often >= REPAYS_PACKING
+    return many and apart * c.element_bytes(x) >= APART_BYTES and often >= REPAYS_PACKING
 
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:
@@ -180,7 +180,7 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
     most = np.zeros(len(tiles))
     for x in (x for x in c.operands if not c.stride(x, vector)):
         for k, a in enumerate(c.parallel):
-            apart = gcd(c.stride(x, a.name) * BYTES[x.dtype], WAY_BYTES)
+            apart = gcd(c.stride(x, a.name) * c.element_bytes(x), WAY_BYTES)
             if apart and a.name != vector:
                 most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
     return np.where(most > CROWDED * ways, 1.25, 1.0)

@@ -264,7 +264,7 @@ def windows(x: Load) -> frozenset[str]:
 
 def _touched(v: Levels, x: Load, packed: NDArray[np.bool_]) -> Touched:
     """Dimensions from the fastest on: what a gap of less than a line parts lies together."""
-    tensor, size = v.c.compute.tensor(x.tensor), BYTES[x.dtype]
+    tensor, size = v.c.compute.tensor(x.tensor), v.c.element_bytes(x)
     elements = np.ones(v.runs.shape, dtype=np.float32)
     runs, run = elements, elements * size
     for d in range(len(x.index) - 1, -1, -1):

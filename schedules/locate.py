@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
     """The config with this schedule, or the nearest one; None where no sketch fits."""
-    if schedule.algorithm != "direct":
+    if schedule.algorithm != space.algorithm:
         return None
     sketch = _sketch(space, schedule.steps)
     if sketch is None:

@@ -169,7 +169,7 @@ def _strides(v: Levels, buffer: int) -> Floats:
         inside = v.result.bytes[1:]
     else:
         x = v.c.operands[buffer]
-        elements, size = [v.c.stride(x, a.name) for a in axes], BYTES[x.dtype]
+        elements, size = [v.c.stride(x, a.name) for a in axes], v.c.element_bytes(x)
         packed, inside = v.packs[buffer] != NOT_PACKED, operands[buffer].bytes[1:]
     apart = np.zeros(v.axis.shape, dtype=np.float32)
     for a, stride in enumerate(elements):

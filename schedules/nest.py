@@ -303,8 +303,8 @@ def is_zero_outside(stage: Stage, load: Load) -> bool:
 
 
 def _factors(value: Expr) -> tuple[Expr, ...]:
-    """What a value is the product of, conversions left out."""
-    if isinstance(value, Apply) and value.op in ("multiply", "convert"):
+    """What a value is the product of, conversions left out; a group counts as one."""
+    if isinstance(value, Apply) and value.op in ("multiply", "convert", "dot"):
         return tuple(x for a in value.args for x in _factors(a))
     return (value,)
 

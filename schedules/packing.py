@@ -32,13 +32,14 @@ class Pack:
         user, maker = nest.stage(self.stage), nest.producer(self.tensor)
         found = [x for x in user.stage.loads if x.tensor == self.tensor]
         _require(len(found) == 1, f"expected one load of {self.tensor}, found {len(found)}")
+        users = [s for s in nest.stages if s is user or self._is_shared(s, found[0])]
         names = [t.name for t in nest.compute.tensors]
         _require(packed_name(self.tensor) not in names, f"{self.tensor} is packed already")
         inside = maker is not None and maker.at is not None
         _require(not inside, f"{self.tensor} is computed inside another stage")
         self._check_layout(found[0])
         self._check_place(nest)
-        compute, packed = _packed(nest.compute, user.stage, found[0])
+        compute, packed = _packed(nest.compute, [s.stage for s in users], found[0])
         copy = StageNest(
             stage=packed,
             loops=_copy_loops(packed, self.layout, self.lanes),
@@ -46,10 +47,15 @@ class Pack:
             scope=self._scope,
             layout=self.layout,
         )
-        k = nest.stages.index(user)
-        changed = replace(user, stage=compute.stage(self.stage))
-        stages = (*nest.stages[:k], copy, changed, *nest.stages[k + 1 :])
-        return LoopNest(compute, nest.target, stages)
+        changed = [
+            replace(s, stage=compute.stage(s.stage.name)) if s in users else s for s in nest.stages
+        ]
+        changed.insert(nest.stages.index(users[0]), copy)
+        return LoopNest(compute, nest.target, tuple(changed))
+
+    def _is_shared(self, s: StageNest, load: Load) -> bool:
+        """Whether a stage reads the copy too: one that is made ahead of all loops serves all."""
+        return not self.consumer and load in s.stage.loads
 
     @property
     def _scope(self) -> Scope:
@@ -95,11 +101,11 @@ def packed_name(tensor: str) -> str:
 
 
 def has_one_load(compute: Compute, tensor: str) -> bool:
-    """Whether one load is all that is read of a tensor.
+    """Whether one load, by whatever stages, is all that is read of a tensor.
 
     Only then may a packed form take the place of its values.
     """
-    return sum(x.tensor == tensor for s in compute.stages for x in s.loads) == 1
+    return len({x for s in compute.stages for x in s.loads if x.tensor == tensor}) == 1
 
 
 def _require(condition: bool, message: str) -> None:
@@ -107,12 +113,12 @@ def _require(condition: bool, message: str) -> None:
         raise ScheduleError(f"pack: {message}")
 
 
-def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
+def _packed(compute: Compute, users: list[Stage], load: Load) -> tuple[Compute, Stage]:
     """The compute with a copying stage for one load, and that stage.
 
-    Its coordinates are such that the user needs no checks.
+    Its coordinates are such that the users, who all have the same load, need no checks.
     """
-    name = packed_name(load.tensor)
+    name, user = packed_name(load.tensor), users[0]
     axes, source, place = [], [], []
     for d, index in enumerate(load.index):
         low, high = index.bounds(index_ranges(user))
@@ -121,15 +127,17 @@ def _packed(compute: Compute, user: Stage, load: Load) -> tuple[Compute, Stage]:
         source.append(Affine.of({f"p{d}": unit}, low))
         terms = {a: c // unit for a, c in index.terms}
         place.append(Affine.of(terms, (index.constant - low) // unit))
-    inner = Load(load.tensor, tuple(source), load.dtype, load.divisors, load.outside)
+    inner = replace(load, index=tuple(source), beside=None)
     store = Store(name, tuple(Affine.axis(a.name) for a in axes))
     stage = Stage(name, tuple(axes), (), (store,), (inner,))
     tensor = Tensor(name, tuple(a.extent for a in axes), load.dtype, "temporary")
     outer = Load(name, tuple(place), load.dtype, beside=load.beside)
-    changed = replace(user, values=map_all_loads(user.values, {load: outer}))
-    k = compute.stages.index(user)
-    stages = (*compute.stages[:k], stage, changed, *compute.stages[k + 1 :])
-    return Compute((*compute.tensors, tensor), stages), stage
+    stages = [
+        replace(s, values=map_all_loads(s.values, {load: outer})) if s in users else s
+        for s in compute.stages
+    ]
+    stages.insert(compute.stages.index(user), stage)
+    return Compute((*compute.tensors, tensor), tuple(stages)), stage
 
 
 def _copy_loops(stage: Stage, layout: Layout, lanes: int) -> tuple[Loop, ...]:

@@ -1,6 +1,7 @@
 """A schedule replayed: its steps applied in order, then the limits that hang on all of them."""
 
 from hlotune.schedules.compute import Compute
+from hlotune.schedules.dots import DOTS, dots, grouping, has_instruction
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.limits import check
 from hlotune.schedules.nest import LoopNest, initial
@@ -24,8 +25,20 @@ def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
 
 def unscheduled(compute: Compute, algorithm: str, target: Target) -> LoopNest:
     """The nest before any step.  Raises ScheduleError where the algorithm does not apply."""
+    if algorithm == DOTS:
+        return initial(_dots(compute, target), target)
     rewriting = ALGORITHMS.get(algorithm) or named(algorithm)
     if rewriting is None:
-        known = ", ".join((*ALGORITHMS, "split_reduction(axis, parts, axis, lanes)"))
+        known = ", ".join((*ALGORITHMS, DOTS, "split_reduction(axis, parts, axis, lanes)"))
         raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
     return initial(rewriting(compute), target)
+
+
+def _dots(compute: Compute, target: Target) -> Compute:
+    found = grouping(compute)
+    if found is not None and not has_instruction(target, found):
+        raise ScheduleError(
+            f"dots: expected a target with an instruction for groups of {found.instruction.group}, "
+            f"got {target.name}: use `direct`"
+        )
+    return dots(compute)

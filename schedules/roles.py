@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hlotune.schedules.compute import Axis, Compute, Stage
+from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.nest import is_zero_outside, windows_along
@@ -54,6 +55,10 @@ class Contraction:
         strides = self.compute.tensor(load.tensor).strides
         return _stride(load.index, strides, axis)
 
+    def element_bytes(self, load: Load) -> int:
+        """Of what a stride counts: a load may take several elements at once."""
+        return BYTES[self.compute.tensor(load.tensor).dtype]
+
     def out_stride(self, axis: str) -> int:
         """Elements of memory between what neighbouring points of an axis store."""
         store = self.out.stores[0]
@@ -91,7 +96,9 @@ def contraction(compute: Compute) -> Contraction:
     sources = [
         s
         for s in compute.stages[:-1]
-        if s.combine and any(x.tensor == t.tensor for t in s.stores for x in out.loads)
+        if s.combine
+        and s.parallel == out.parallel
+        and any(x.tensor == t.tensor for t in s.stores for x in out.loads)
     ]
     if len(sources) != 1 or out.combine:
         raise UnsupportedKernel(

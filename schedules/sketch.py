@@ -36,7 +36,7 @@ from hlotune.schedules.steps import (
 )
 
 SHARED_ELEMENTS = 1 << 14
-"""Of an operand that all threads pack together, ahead of the loops."""
+"""Of an operand that all threads pack or sum together, ahead of the loops."""
 PACK_LEVELS = ("none", "load", "call", "task", "block", "chunk")
 
 
@@ -81,7 +81,7 @@ def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Ste
     if t.prefetch:
         steps += [Prefetch(c.core.name, f"{x}.packed") for x in prefetched(c, sketch)]
     for stage in c.before:
-        steps += _small(stage, lanes)
+        steps += _small(stage, lanes, sketch.vector)
     return tuple(steps)
 
 
@@ -193,9 +193,22 @@ def prefetched(c: Contraction, sketch: Sketch) -> tuple[str, ...]:
     )
 
 
-def _small(stage: Stage, lanes: int) -> list[Step]:
+def _small(stage: Stage, lanes: int, vector: str) -> list[Step]:
     """A stage before the contraction, run once a call: its last axis in vectors."""
-    if stage.combine or not stage.parallel:
+    if not stage.parallel:
         return []
+    if stage.combine:
+        return _sums(stage, lanes, vector)
     last = stage.parallel[-1].name
     return [Split(stage.name, last, (lanes,)), Vectorize(stage.name, f"{last}.1")]
+
+
+def _sums(stage: Stage, lanes: int, vector: str) -> list[Step]:
+    """Sums of an operand, along the vectors of the contraction where they can: so it lies."""
+    name, axes = stage.name, [a.name for a in stage.parallel]
+    last = vector if vector in axes else axes[-1]
+    rows = [a for a in axes if a != last]
+    order = (*rows, f"{last}.0", *(r.name for r in stage.reduce), f"{last}.1")
+    steps = [Split(name, last, (lanes,)), Reorder(name, order), Vectorize(name, f"{last}.1")]
+    steps.append(Accumulate(name, f"{last}.0"))
+    return [*steps, Parallel(name, f"{last}.0")] if stage.points >= SHARED_ELEMENTS else steps

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from hlotune.schedules import cpu
 from hlotune.schedules.compute import Compute
+from hlotune.schedules.costs import plain_work
 from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.dots import DOTS, dots, grouping, has_instruction
 from hlotune.schedules.expr import loads
 from hlotune.schedules.loop_trees import ABSENT, Nodes
-from hlotune.schedules.roles import Contraction
+from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.split_space import SplitSpace, estimate, split_spaces
@@ -38,9 +40,20 @@ def space_of(
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
     direct = cpu.space_of(compute, target)
+    found = dots_space(compute, target)
+    first: tuple[Part, ...] = (direct,) if found is None else (found, direct)
     rest: tuple[Part, ...] = split_spaces(compute, target)
     rest += () if reorders_only else winograd_spaces(compute, target)
-    return AlgorithmsSpace((direct, *rest)) if rest else direct
+    return AlgorithmsSpace((*first, *rest)) if len(first) + len(rest) > 1 else direct
+
+
+def dots_space(compute: Compute, target: Target) -> CpuSpace | None:
+    """The space of dot instructions, where kernel and target allow them."""
+    group = grouping(compute)
+    if group is None or not has_instruction(target, group):
+        return None
+    space = CpuSpace(contraction(dots(compute)), target, DOTS, plain_work(group.contraction))
+    return space if space.legal(space.heuristic()[None])[0] else None
 
 
 def winograd_spaces(compute: Compute, target: Target) -> tuple[WinogradSpace, ...]:
@@ -59,13 +72,11 @@ def winograd_spaces(compute: Compute, target: Target) -> tuple[WinogradSpace, ..
 @dataclass(frozen=True)
 class AlgorithmsSpace:
     parts: tuple[Part, ...]
-    """The direct space foremost."""
+    """In the order in which their first candidates are measured."""
 
     @property
     def direct(self) -> CpuSpace:
-        found = self.parts[0]
-        assert isinstance(found, CpuSpace)
-        return found
+        return next(p for p in self.parts if isinstance(p, CpuSpace) and p.algorithm == "direct")
 
     @property
     def contraction(self) -> Contraction:
@@ -197,7 +208,7 @@ class AlgorithmsSpace:
         return result
 
     def heuristic(self) -> NDArray[np.int32]:
-        """The first candidate of the direct algorithm, or of a split that promises more."""
+        """The first candidate of the first algorithm, or of a split that promises more."""
         first: NDArray[np.int32] = self.firsts()[0]
         return first
 
@@ -207,13 +218,14 @@ class AlgorithmsSpace:
         return np.concatenate([found[k] for k in self._most_promising_first()])
 
     def _most_promising_first(self) -> list[int]:
-        """Those that only reorder sums by estimated time, then the others."""
-        estimates = {0: estimate(self.direct.features(self.direct.heuristic()[None]))}
+        """Dot instructions, those that only reorder sums by estimated time, then the others."""
+        direct = self.parts.index(self.direct)
+        estimates = {direct: estimate(self.direct.features(self.direct.heuristic()[None]))}
         estimates |= {
             k: p.estimate() for k, p in enumerate(self.parts) if isinstance(p, SplitSpace)
         }
-        rest = [k for k in range(len(self.parts)) if k not in estimates]
-        return sorted(estimates, key=lambda k: estimates[k]) + rest
+        behind = [k for k in range(direct, len(self.parts)) if k not in estimates]
+        return [*range(direct), *sorted(estimates, key=lambda k: estimates[k]), *behind]
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         k = int(self.part_of(config[None])[0])
