@@ -6,17 +6,18 @@ Each case is tuned as a program of its own, all on one database.  Its winner is 
 the default in turns, in both cache modes: `model`, as inside a network, and `warm`, the same
 buffers again and again; the search optimises that of `--cache`.  The clock is `kernel`: the call
 less an empty one; *alone* is the winner's time without the default's turns in between, which take
-caches from it.  With `--numerics strict` schedules are direct: Winograd's are left out.  Where the
+caches from it.  With `--numerics strict` Winograd's schedules are left out.  Shares
+are of the peak of the operands' type.  Where the
 default was kept, the tuned time is the default's, the ratio 1.00.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.cases import FROZEN, PRODUCTS, RESNET, forms, selected, source
+from benchmarks.cases import CASES, FROZEN, PRODUCTS, RESNET, forms, selected, source
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from hlotune.cli.progress import watching
 from hlotune.hlo.canonical import graph_of
@@ -40,6 +41,8 @@ from hlotune.tuning_logs.decisions import Decision, decision
 MODES: tuple[CacheMode, ...] = ("model", "warm")
 NUMERICS = ("strict", "standard", "fast")
 PAIRS = 31
+ELEMENTS = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
+"""Types of operands, as peaks name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,10 @@ class Line:
     tuning_s: float
     """Of the whole run of the tuner, finals and the check of the program included."""
     reason: str
+    element: str
+    """Type of the operands."""
     peak_flop_per_s: float
-    """As measured beside these timings: noise only makes it smaller, so the largest one counts."""
+    """Of that type, measured beside these timings; noise makes it smaller, so the largest counts."""
     timings: tuple[Timing, ...]
 
 
@@ -83,9 +88,10 @@ def main() -> None:
     lines: list[Line] = []
     for name in options.cases:
         lines += measured(name, options, target)
-        peak = max(before["peak_flop_per_s"]["f32"], *(x.peak_flop_per_s for x in lines))
-        before["peak_flop_per_s"]["f32"] = peak
-        publish(table(lines, peak), before, [asdict(line) for line in lines])
+        peaks = before["peak_flop_per_s"]
+        for x in lines:
+            peaks[x.element] = max(peaks.get(x.element, 0.0), x.peak_flop_per_s)
+        publish(table(lines, peaks), before, [asdict(line) for line in lines])
 
 
 def parsed() -> argparse.Namespace:
@@ -152,7 +158,8 @@ def line(
     name: str, found: KernelResult, result: TuneResult, kernel: Kernel, decided: Decision,
     target: Target,
 ) -> Line:  # fmt: skip
-    timed, peak = timings(kernel, decided.schedule, target)
+    element = ELEMENTS[CASES[name.removesuffix(FROZEN)].element]
+    timed, peak = timings(kernel, decided.schedule, target, element)
     return Line(
         case=name,
         kernel=found.key,
@@ -164,12 +171,15 @@ def line(
         failures=found.failures,
         tuning_s=result.wall_s,
         reason=decided.reason,
+        element=element,
         peak_flop_per_s=peak,
         timings=timed,
     )
 
 
-def timings(kernel: Kernel, schedule: Schedule, target: Target) -> tuple[tuple[Timing, ...], float]:
+def timings(
+    kernel: Kernel, schedule: Schedule, target: Target, element: str
+) -> tuple[tuple[Timing, ...], float]:
     """The default against the schedule in turns, in each cache mode; and the peak of this minute.
 
     All in fresh processes.
@@ -187,7 +197,7 @@ def timings(kernel: Kernel, schedule: Schedule, target: Target) -> tuple[tuple[T
                 (trial,) = runner.measure(kernel, objects, cache=cache)
                 alone = right(trial.outcome, kernel)
             found.append(timing(cache, default, tuned, alone))
-        return tuple(found), runner.properties().flops_per_s["f32"]
+        return tuple(found), runner.properties().flops_per_s.get(element, 0.0)
 
 
 def right(outcome: Outcome, kernel: Kernel) -> Measurement:
@@ -211,8 +221,8 @@ def timing(
     )
 
 
-def table(lines: Sequence[Line], peak: float) -> Table:
-    """`peak`: f32 operations a second."""
+def table(lines: Sequence[Line], peaks: Mapping[str, float]) -> Table:
+    """`peaks`: operations a second by the type of the operands."""
     columns = [
         "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", ">GFLOP/s", ">of peak",
         ">alone ms", ">of peak alone", ">trials", ">tuner s", "decision",
@@ -227,12 +237,13 @@ def table(lines: Sequence[Line], peak: float) -> Table:
     return Table(
         name="operators",
         columns=columns,
-        rows=[cells(x, t, peak) for x in lines for t in x.timings],
+        rows=[cells(x, t, peaks.get(x.element)) for x in lines for t in x.timings],
         notes=notes,
     )
 
 
-def cells(line: Line, t: Timing, peak: float) -> list[str]:
+def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
+    """`peak` is None where the type has none that was measured."""
     rate = line.flops / t.tuned_s
     known = f" + {line.known_trials} known" if line.known_trials else ""
     return [
@@ -243,9 +254,9 @@ def cells(line: Line, t: Timing, peak: float) -> list[str]:
         f"{t.speedup:.2f}",
         f"{t.low:.2f} to {t.high:.2f}" if line.won else "-",
         f"{rate / 1e9:.1f}",
-        f"{rate / peak:.0%}",
+        f"{rate / peak:.0%}" if peak else "-",
         milliseconds(t.alone_s),
-        f"{line.flops / t.alone_s / peak:.0%}",
+        f"{line.flops / t.alone_s / peak:.0%}" if peak else "-",
         f"{line.trials}{known}",
         f"{line.tuning_s:.0f}",
         "tuned" if line.won else "kept xla, not won",

@@ -121,7 +121,7 @@ def schedules_of(kernel: "Kernel") -> Ours:
         sketches=len(space.sketches),
         configs=space.size,
         flops=flops_of(compute),
-        dtype=space.contraction.dtype,
+        dtype=space.contraction.core.loads[0].dtype,
     )
 
 

@@ -59,6 +59,8 @@ def host_properties(target: Target) -> Properties:
     flops = {dtype: _rate(multiply_add_loop(dtype, target), target, hosts) for dtype in _LLVM_TYPES}
     if "avx512bf16" in target.features:
         flops["bf16"] = _rate(_bfloat_dots(), target, hosts)
+    if "avx512vnni" in target.features:
+        flops["i8"] = _rate(_byte_dots(), target, hosts)
     one = _rate(_dependent_adds(), target, serial(), tasks=1)
     return Properties(flops_per_s=flops, read_bytes_per_s=_read_rate(target, hosts), clock_hz=one)
 
@@ -162,6 +164,22 @@ def _bfloat_dots() -> Loop:
 
     declared = f"declare {vector} {name}({vector}, {pairs}, {pairs})"
     return Loop(vector, 3, CHAINS, step, 64 * CHAINS, declared)
+
+
+def _byte_dots() -> Loop:
+    """AVX-512's dot of quads of bytes: 16 lanes, four multiply-adds each."""
+    name, vector = "@llvm.x86.avx512.vpdpbusd.512", "<16 x i32>"
+    quads = "<64 x i8>"
+
+    def step(i: int) -> str:
+        casts = "\n".join(
+            f"  %quads.{i}.{k} = bitcast {vector} %operand.{k} to {quads}" for k in (1, 2)
+        )
+        operands = f"{vector} %chain.{i}, {quads} %quads.{i}.1, {quads} %quads.{i}.2"
+        return f"{casts}\n  %next.{i} = call {vector} {name}({operands})"
+
+    declared = f"declare {vector} {name}({vector}, {quads}, {quads})"
+    return Loop(vector, 3, CHAINS, step, 128 * CHAINS, declared)
 
 
 def _dependent_adds() -> Loop:

@@ -125,7 +125,8 @@ class CpuSpace:
     def nodes(self, configs: Configs) -> Nodes:
         path = self.path(configs)
         slots = path.axis.shape[1]  # so that all configs of the space have the same slots
-        return nodes_of(levels_of(self.contraction, self.target, self.lanes, path, slots))
+        levels = levels_of(self.contraction, self.target, self.lanes, path, slots)
+        return nodes_of(levels, self.work)
 
     def sample(self, n: int, rng: np.random.Generator) -> Configs:
         kept = [self._draw(n, rng)]

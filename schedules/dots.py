@@ -140,9 +140,7 @@ def _lies_together(compute: Compute, x: Load, axis: Axis, width: int) -> bool:
     return whole and alone and tensor.role in ("argument", "constant")
 
 
-def _summed(
-    compute: Compute, core: Stage, operands: tuple[Load, Load], axis: Axis
-) -> int | None:
+def _summed(compute: Compute, core: Stage, operands: tuple[Load, Load], axis: Axis) -> int | None:
     """The operand whose sums are least work: they hang on a part of the parallel axes only."""
 
     def fits(x: Load) -> bool:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
 from hlotune.schedules.limits import CODE_STATEMENTS

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.paths import KINDS, NOT_PACKED, Ints, Path
 from hlotune.schedules.roles import Contraction

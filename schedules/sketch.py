@@ -209,6 +209,6 @@ def _sums(stage: Stage, lanes: int, vector: str) -> list[Step]:
     last = vector if vector in axes else axes[-1]
     rows = [a for a in axes if a != last]
     order = (*rows, f"{last}.0", *(r.name for r in stage.reduce), f"{last}.1")
-    steps = [Split(name, last, (lanes,)), Reorder(name, order), Vectorize(name, f"{last}.1")]
-    steps.append(Accumulate(name, f"{last}.0"))
+    steps: list[Step] = [Split(name, last, (lanes,)), Reorder(name, order)]
+    steps += [Vectorize(name, f"{last}.1"), Accumulate(name, f"{last}.0")]
     return [*steps, Parallel(name, f"{last}.0")] if stage.points >= SHARED_ELEMENTS else steps

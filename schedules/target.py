@@ -54,7 +54,7 @@ class Properties:
     """
 
     flops_per_s: dict[str, float]
-    """Multiply-add peak by element type, two operations each."""
+    """Multiply-add peak by the operands' element type, two operations each."""
     read_bytes_per_s: float
     clock_hz: float
 

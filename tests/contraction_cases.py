@@ -48,12 +48,12 @@ class Drawn:
 
 
 @st.composite
-def contractions(draw: st.DrawFn) -> Drawn:
-    return draw(st.one_of(dots(), convolutions(), convolutions()))
+def contractions(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Drawn:
+    return draw(st.one_of(dots(kinds), convolutions(kinds), convolutions(kinds)))
 
 
 @st.composite
-def dots(draw: st.DrawFn) -> Drawn:
+def dots(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Drawn:
     """Any dimension numbers: 0 to 3 batch axes, 1 to 4 reduced ones, operands in any order."""
     batch, reduce = "abc"[: draw(st.integers(0, 3))], "klop"[: draw(st.integers(1, 4))]
     rows, columns = "mns"[: draw(st.integers(0, 3))], "tuv"[: draw(st.integers(0, 3))]
@@ -62,7 +62,7 @@ def dots(draw: st.DrawFn) -> Drawn:
     sizes = dict(zip(letters, shrunk(extents), strict=True))
     lhs = "".join(draw(st.permutations(batch + rows + reduce)))
     rhs = "".join(draw(st.permutations(batch + columns + reduce)))
-    kind, epilogue = draw(dtypes), draw(epilogues)
+    kind, epilogue = draw(kinds), draw(epilogues)
     narrow, wide = DTYPES[kind]
 
     def places(spec: str, axes: str) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ def dots(draw: st.DrawFn) -> Drawn:
 
 
 @st.composite
-def convolutions(draw: st.DrawFn) -> Drawn:
+def convolutions(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Drawn:
     """Windows with stride, padding, dilation of both sides, groups, any dimension numbers."""
     spatial = "XYZ"[: draw(st.integers(1, 3))]
     groups, batch_groups = draw(st.sampled_from(((1, 1), (1, 1), (2, 1), (3, 1), (1, 2))))
@@ -106,7 +106,7 @@ def convolutions(draw: st.DrawFn) -> Drawn:
         "feature_group_count": groups,
         "batch_group_count": batch_groups,
     }
-    kind, epilogue = draw(dtypes), draw(epilogues)
+    kind, epilogue = draw(kinds), draw(epilogues)
     narrow, wide = DTYPES[kind]
     x = filled(kind, 0, *(image[c] for c in specs[0]))
     w = filled(kind, 1, *(window[c] for c in specs[1]))

@@ -75,19 +75,25 @@ def line(won: bool, speedup: float) -> operators.Line:
         failures=0,
         tuning_s=12.3,
         reason="",
+        element="f32",
         peak_flop_per_s=2e11,
         timings=timings,
     )
 
 
 def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
-    table = operators.table([line(True, 4.0), line(False, 1.0)], peak=2e11)
+    table = operators.table([line(True, 4.0), line(False, 1.0)], peaks={"f32": 2e11})
     assert table.rows[0][4:6] == ["4.00", "4.00 to 4.00"]
     assert table.rows[0][6:10] == ["100.0", "50%", "0.5", "100%"]
     assert table.rows[2][4:6] == ["1.00", "-"]
     assert table.rows[2][-1] == "kept xla, not won"
     assert "won 1 of 2 kernels" in table.notes[0]
     assert "cache model: 2.00" in table.notes[1]
+
+
+def test_an_operator_of_a_type_without_a_peak_has_no_share_of_one() -> None:
+    table = operators.table([line(True, 4.0)], peaks={"bf16": 4e11})
+    assert table.rows[0][7] == table.rows[0][9] == "-"
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from hlotune.codegen.operations import apply
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import literal
 from hlotune.hlo.oracle.integers import INTEGERS, LOGIC
-from hlotune.schedules.dtypes import BYTES, is_float
+from hlotune.schedules.dtypes import BYTES, GROUPS, is_float
 from hlotune.schedules.errors import UnsupportedKernel
 from tests.elementwise import NUMPY, Elementwise, Operation
 
 Array = np.ndarray[Any, Any]
 
-DTYPES = tuple(BYTES)
+DTYPES = tuple(d for d in BYTES if d not in GROUPS)
 FLOATS = tuple(d for d in DTYPES if is_float(d))
 WHOLE = tuple(d for d in DTYPES if not is_float(d) and d != "i1")
 MACHINES = (("x86-64", 1), ("x86-64", 4), ("x86-64-v3", 8), ("x86-64-v4", 16))

@@ -1,0 +1,320 @@
+"""Sums of products by the instructions that take neighbours of a reduction at once."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jax import lax
+from numpy.typing import NDArray
+
+from hlotune.codegen.build import build
+from hlotune.codegen.compile import assembly
+from hlotune.codegen.dots import dot
+from hlotune.codegen.emit import emit
+from hlotune.codegen.text import Function, Module
+from hlotune.codegen.values import literal
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.dots import dots, grouping
+from hlotune.schedules.errors import BuildError, ScheduleError
+from hlotune.schedules.features import NAMES, features_of
+from hlotune.schedules.flops import executed_flops
+from hlotune.schedules.levels import levels_of
+from hlotune.schedules.loop_trees import nodes_of
+from hlotune.schedules.nest import LoopNest
+from hlotune.schedules.paths import digest, path_of
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces import AlgorithmsSpace, dots_space, space_of
+from hlotune.schedules.target import Target
+from tests.computes import NHWC, Case, whole
+from tests.contraction_cases import Drawn, contractions
+from tests.test_contractions import is_right
+
+HOST = host_target()
+BOTH = replace(
+    TARGETS["znver4"], features=tuple(sorted({*TARGETS["znver4"].features, "avx512vnni"}))
+)
+KINDS = {
+    "bf16": (ml_dtypes.bfloat16, np.float32),
+    "i8": (np.int8, np.int32),
+}
+narrow = st.sampled_from(("bf16", "bf16->f32", "i8->i32"))
+seeds = st.integers(0, 2**32)
+on_dots = pytest.mark.skipif(
+    not {"avx512bf16", "avx512vnni"} <= set(HOST.features), reason="needs dot instructions"
+)
+
+
+def product(
+    m: int, n: int, k: int, kind: str, *, spec: str = "mk,kn", frozen: bool = False
+) -> Case:
+    """`y[m, n] = sum over k`, the operands' axes in the order of `spec`."""
+    element, total = KINDS[kind]
+    sizes = dict(zip("mnk", (m, n, k), strict=True))
+    left, right = spec.split(",")
+    x = whole(*(sizes[a] for a in left)).astype(element)
+    w = whole(*(sizes[a] for a in right), seed=1).astype(element)
+    numbers = (((left.index("k"),), (right.index("k"),)), ((), ()))
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.dot_general(x, w, numbers, preferred_element_type=total)
+
+    name = f"{kind} {m}x{n}x{k} {spec}" + " frozen" * frozen
+    if frozen:
+        return Case(name, lambda x: function(x, jnp.asarray(w)), (x,))
+    return Case(name, function, (x, w))
+
+
+def window(kind: str, *, channels: int = 8, frozen: bool = False) -> Case:
+    """A padded convolution of 3 taps an axis."""
+    element, total = KINDS[kind]
+    x = whole(1, 7, 9, channels).astype(element)
+    w = whole(3, 3, channels, 21, seed=1).astype(element)
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=NHWC, preferred_element_type=total
+        )
+
+    name = f"{kind} window {channels}" + " frozen" * frozen
+    if frozen:
+        return Case(name, lambda x: function(x, jnp.asarray(w)), (x,))
+    return Case(name, function, (x, w))
+
+
+CASES = {
+    case.name: case
+    for kind in KINDS
+    for case in (
+        product(37, 45, 32, kind),
+        product(37, 45, 29, kind),
+        product(37, 45, 32, kind, spec="mk,nk"),
+        product(37, 45, 32, kind, spec="km,kn"),
+        product(37, 45, 32, kind, frozen=True),
+        window(kind),
+        window(kind, channels=7, frozen=True),
+    )
+}
+
+
+def space(case: Case, target: Target = BOTH) -> CpuSpace:
+    found = dots_space(case.compute, target)
+    assert found is not None, f"{case} has no dots"
+    return found
+
+
+# the rewriting --------------------------------------------------------------------------------
+
+
+def test_groups_that_lie_together_are_seen_as_elements_and_others_are_gathered() -> None:
+    text = str(dots(product(4, 5, 6, "bf16").compute))
+    assert "argument a0: 4x3xbf16x2" in text
+    assert "sum over r0 dot(a0[i0, r0], a1[2*r0 .. +2, i1])" in text
+
+
+def test_one_operand_of_bytes_loses_its_sign_and_the_others_sums_are_taken_off() -> None:
+    text = str(dots(product(4, 5, 8, "i8").compute))
+    assert "offset[i1] = sum over r0 dot(-2139062144, a1[4*r0 .. +4, i1])" in text
+    assert "dot(xor(a0[i0, r0], -2139062144), a1[4*r0 .. +4, i1])" in text
+    assert "y0[i0, i1] = subtract(acc[i0, i1], offset[i1])" in text
+
+
+def test_the_sums_are_of_the_constant_or_of_what_lies_across_the_reduction() -> None:
+    def summed(spec: str, *, frozen: bool) -> int | None:
+        found = grouping(product(16, 16, 16, "i8", spec=spec, frozen=frozen).compute)
+        assert found is not None
+        return found.summed
+
+    assert summed("mk,kn", frozen=False) == 1
+    assert summed("km,nk", frozen=False) == 0
+    assert summed("km,nk", frozen=True) == 1
+
+
+def test_the_reduction_that_wastes_least_and_lies_together_is_grouped() -> None:
+    found = grouping(window("bf16").compute)
+    assert found is not None and found.axis.name == "r2"
+
+
+def test_as_many_operations_are_counted_as_without_groups() -> None:
+    case = product(16, 16, 32, "bf16")
+    nest = replay(case.compute, Schedule("dots"), BOTH)
+    assert executed_flops(nest) == executed_flops(replay(case.compute, Schedule("direct"), BOTH))
+
+
+def of_types(x: Any, w: Any, total: Any) -> Case:
+    def function(x: Any, w: Any) -> Any:
+        return lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=total)
+
+    return Case("types", function, (x, w))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        of_types(whole(8, 8), whole(8, 8), np.float32),
+        of_types(whole(8, 8, dtype=np.float16), whole(8, 8, dtype=np.float16), np.float32),
+        of_types(whole(8, 8, dtype=np.int8), whole(8, 8, dtype=np.int8), np.int8),
+        of_types(whole(8, 8, dtype=np.uint8), whole(8, 8, dtype=np.uint8), np.int32),
+        product(8, 8, 3, "i8"),
+        product(1, 8, 16, "i8"),
+    ],
+    ids=["f32", "f16", "bytes in bytes", "without signs", "too short", "one row of bytes"],
+)
+def test_other_sums_have_no_groups(case: Case) -> None:
+    assert grouping(case.compute) is None
+    with pytest.raises(ScheduleError, match="dots: expected a sum of products of bf16 in f32 or"):
+        dots(case.compute)
+
+
+def test_a_reduction_with_a_stride_is_not_grouped() -> None:
+    x, w = whole(4, 9).astype(np.int8), whole(5, 8, seed=1).astype(np.int8)
+    case = Case("strided", lambda x, w: x[:, ::2] @ w[:, :5].T, (x, w))
+    assert grouping(case.compute) is None
+
+
+# targets ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_targets_with_the_instruction_have_the_algorithm(name: str, kind: str) -> None:
+    case, target = product(16, 16, 16, kind), TARGETS[name]
+    has = (name, kind) == ("znver4", "bf16")
+    assert (dots_space(case.compute, target) is not None) == has
+    assert isinstance(space_of(case.compute, target), AlgorithmsSpace) == has
+
+
+def test_a_schedule_for_an_instruction_that_a_target_lacks_is_refused() -> None:
+    case = product(16, 16, 16, "i8")
+    wanted = "dots: expected a target with an instruction for groups of i8x4, got x86-64-v3"
+    with pytest.raises(ScheduleError, match=wanted):
+        replay(case.compute, Schedule("dots"), TARGETS["x86-64-v3"])
+
+
+def test_a_dot_of_single_lanes_is_refused_in_words() -> None:
+    f = Function(Module(), "define void @f()")
+    a, b = (literal(1, kind, 1) for kind in ("ui8x4", "i8x4"))
+    with pytest.raises(BuildError, match=r"vectors of 4, 8 or 16 lanes .* got 1 of ui8x4 and i8x4"):
+        dot(f, a, b, literal(0, "i32", 1))
+
+
+# the space --------------------------------------------------------------------------------------
+
+
+def test_the_first_candidate_is_that_of_the_dots() -> None:
+    found = space_of(product(64, 64, 64, "bf16").compute, BOTH)
+    assert isinstance(found, AlgorithmsSpace)
+    algorithms = [found.schedule(c).algorithm for c in found.firsts()]
+    assert algorithms == ["dots", "direct"]
+    assert found.schedule(found.heuristic()).algorithm == "dots"
+    assert found.direct.algorithm == "direct"
+
+
+def nest_of(found: CpuSpace, case: Case, config: NDArray[np.int32]) -> LoopNest | None:
+    try:
+        return replay(case.compute, found.schedule(config), found.target)
+    except ScheduleError:
+        return None
+
+
+def binds(case: Case, found: CpuSpace, configs: Configs) -> None:
+    """Arrays say what nests built one by one say."""
+    nests = [nest_of(found, case, c) for c in configs]
+    np.testing.assert_array_equal(found.legal(configs), [n is not None for n in nests])
+    path, features, trees = found.path(configs), found.features(configs), found.nodes(configs)
+    c, target, lanes = found.contraction, found.target, found.lanes
+    for k, nest in enumerate(nests):
+        if nest is not None:
+            one = path_of(nest, c)
+            assert digest(one) == digest(path)[k]
+            row = features_of(c, target, lanes, one, found.work)[0]
+            np.testing.assert_allclose(row, features[k], atol=1e-5)
+            tree = nodes_of(levels_of(c, target, lanes, one, path.axis.shape[1]), found.work)
+            np.testing.assert_allclose(tree.values[0], trees.values[k], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_and_nests_agree(name: str) -> None:
+    found = space(CASES[name])
+    rng = np.random.default_rng(0)
+    counts = [len(found.sketches), *found.knobs.counts]
+    uniform = rng.integers(counts, size=(20, len(counts)), dtype=np.int32)
+    binds(CASES[name], found, np.concatenate([uniform, found.sample(8, rng)]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_schedule_is_located(name: str) -> None:
+    found = space_of(CASES[name].compute, BOTH)
+    for config in found.firsts():
+        schedule = found.schedule(config)
+        again = found.locate(schedule)
+        assert again is not None and found.schedule(again) == schedule
+
+
+def test_groups_do_a_share_of_the_work_that_the_kernel_asks_for() -> None:
+    found = space(product(64, 64, 64, "bf16"))
+    row = found.features(found.heuristic()[None])[0]
+    assert row[NAMES.index("work")] == pytest.approx(-1)
+
+
+def test_constants_are_packed_in_groups_when_the_program_is_loaded() -> None:
+    for kind in KINDS:
+        case = product(37, 45, 32, kind, frozen=True)
+        found = space(case)
+        nest = replay(case.compute, found.schedule(found.heuristic()), BOTH)
+        assert nest.stage("a1.packed").scope == "load"
+
+
+# machine code -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bf16", "vdpbf16ps"), ("i8", "vpdpbusd")])
+def test_a_tile_is_made_of_the_instruction(kind: str, name: str) -> None:
+    case = product(64, 64, 64, kind, frozen=True)
+    found = space(case)
+    text = assembly(emit(replay(case.compute, found.schedule(found.heuristic()), BOTH)).text, BOTH)
+    assert text.count(name) >= 8
+    assert "vpmulld" not in text and "vfmadd" not in text
+
+
+@on_dots
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_candidate_agrees_with_the_oracle(name: str) -> None:
+    """Extreme values, subnormal numbers and sums that wrap among its inputs."""
+    case = CASES[name]
+    found = space(case, HOST)
+    built = build(case.compute, found.schedule(found.heuristic()), HOST)
+    verdict = verify(case.kernel, built, thorough=True)
+    assert isinstance(verdict, Verdict), verdict
+
+
+def gives_its_numbers(drawn: Drawn, n: int, seed: int) -> None:
+    found = dots_space(drawn.case.compute, HOST)
+    assume(found is not None)
+    assert found is not None
+    for config in (found.heuristic(), *found.sample(n, np.random.default_rng(seed))):
+        schedule = found.schedule(config)
+        is_right(drawn, schedule, build(drawn.case.compute, schedule, HOST))
+
+
+@on_dots
+@settings(max_examples=8)
+@given(contractions(narrow), seeds)
+def test_any_sum_in_groups_gives_its_numbers(drawn: Drawn, seed: int) -> None:
+    gives_its_numbers(drawn, 3, seed)
+
+
+@on_dots
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(contractions(narrow), seeds)
+def test_many_schedules_of_sums_in_groups_give_their_numbers(drawn: Drawn, seed: int) -> None:
+    gives_its_numbers(drawn, 12, seed)
