@@ -76,7 +76,8 @@ class Line:
     element: str
     """Type of the operands."""
     peak_flop_per_s: float
-    """Of that type, measured beside these timings; noise makes it smaller, so the largest counts."""
+    """Of that type, as measured beside these timings: noise only makes it smaller, so the largest
+    one counts."""
     timings: tuple[Timing, ...]
 
 

@@ -118,7 +118,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
-        level = "call" if stride > 1 or x.along is not None else "none"
+        level = "call" if stride > 1 or _repays_grouping(c, x) else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
         elif stride == 1 and _repays_packing(c, x, space.target):
@@ -135,6 +135,12 @@ def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     column_bytes = prod(r.extent for r in c.reduce) * target.vector_bytes
     many = column_bytes > target.l1_bytes
     return many and apart * c.element_bytes(x) >= APART_BYTES and often >= REPAYS_PACKING
+
+
+def _repays_grouping(c: Contraction, x: Load) -> bool:
+    """Whether what dots take in groups, and does not lie so, is used often enough to copy it."""
+    often = c.core.flops / c.compute.tensor(x.tensor).bytes
+    return x.along is not None and often >= REPAYS_PACKING
 
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:

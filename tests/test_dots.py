@@ -273,6 +273,14 @@ def test_constants_are_packed_in_groups_when_the_program_is_loaded() -> None:
         assert nest.stage("a1.packed").scope == "load"
 
 
+def test_an_operand_is_put_into_groups_ahead_where_it_is_used_often() -> None:
+    def packed(m: int) -> str:
+        found = space(product(m, 64, 64, "bf16"))
+        return dict(found.sketches[int(found.heuristic()[0])].packs)["a1"]
+
+    assert (packed(2), packed(64)) == ("none", "call")
+
+
 # machine code -----------------------------------------------------------------------------------
 
 
