@@ -7,6 +7,9 @@ and the default compiler, and their batches are measured in turns.  The trees st
 run: trained where a trained model comes with the package, else beside a roofline.
 Random search goes on until it has what annealing had at the end, or gives up.
 
+With `--numerics strict` no algorithms of Winograd's are in the space, as in every search that does
+no more than reorder sums.
+
 Curves are read from the trials in the database; a race that is complete there is not run again, as
 long as the model that comes with the package is the same.
 """
@@ -30,12 +33,12 @@ from hlotune.costmodel.shipped import start
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import Trial
+from hlotune.measure.trial import Numerics, Trial
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import NUMERICS, Database
 from hlotune.tuning_logs.finals import Summary
 
 RIVALS = {"annealing": "trees", "random": "random"}
@@ -78,12 +81,15 @@ def main() -> None:
         runner = stack.enter_context(ProcessRunner(target))
         properties = runner.properties()
         before = conditions(target, properties)
-        arena = Arena(database, builder, runner, target, properties, lengths)
+        numerics: Numerics = options.numerics
+        arena = Arena(database, builder, runner, target, properties, lengths, numerics)
         races: list[Race] = []
         for seed in range(options.seeds):
             for name in options.cases:
-                races.append(arena.race(operator(name, target), seed))
-                publish(table(races, lengths), before, [asdict(r) for r in races])
+                of = operator(name, target, numerics=numerics)
+                races.append(arena.race(of, seed))
+                found = table(races, lengths, numerics)
+                publish(found, before, [asdict(r) for r in races])
 
 
 def parsed() -> argparse.Namespace:
@@ -93,6 +99,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help="races of each case")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--random-trials", type=int, default=500, help="at most")
+    parser.add_argument("--numerics", choices=NUMERICS, default="standard")
     parser.add_argument("--database", type=Path, default=Path("build/search.db"))
     options = parser.parse_args()
     options.database.parent.mkdir(parents=True, exist_ok=True)
@@ -109,6 +116,7 @@ class Arena:
     target: Target
     properties: Properties
     lengths: Lengths
+    numerics: Numerics = "standard"
 
     def race(self, of: Operator, seed: int) -> Race:
         ids = {s: self._recorded(of, s, seed) for s in RIVALS}
@@ -157,7 +165,7 @@ class Arena:
         """What tells runs apart, the file of the trained model included."""
         model = RIVALS[searcher]
         begun = {"searcher": searcher, "model": model, "digest": start(model).digest}
-        return {**begun, **asdict(self.lengths)}
+        return {**begun, **asdict(self.lengths), "numerics": self.numerics}
 
     def _recorded(self, of: Operator, searcher: str, seed: int) -> str | None:
         """A finished run of this race, on this machine."""
@@ -204,7 +212,7 @@ def as_json(curve: Curve) -> tuple[float | None, ...]:
     return tuple(float(t) if np.isfinite(t) else None for t in curve)
 
 
-def table(races: Sequence[Race], lengths: Lengths) -> Table:
+def table(races: Sequence[Race], lengths: Lengths, numerics: Numerics = "standard") -> Table:
     columns = [
         "case", ">seeds", ">annealing ms", ">random ms", ">ratio", ">least", ">most",
         ">random needs", ">never",
@@ -214,7 +222,7 @@ def table(races: Sequence[Race], lengths: Lengths) -> Table:
     if len(cases) > 1:
         lines.append(cells("all", races, lengths))
     return Table(
-        name="search",
+        name="search" if numerics == "standard" else f"search_{numerics}",
         columns=columns,
         rows=lines,
         notes=[

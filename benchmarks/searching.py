@@ -9,7 +9,7 @@ from benchmarks.cases import source
 from hlotune.costmodel.model import CostModel
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
-from hlotune.measure.trial import Trial
+from hlotune.measure.trial import Numerics, Trial
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
 from hlotune.search.descent import Descent
@@ -28,11 +28,16 @@ class Operator:
     task: Task
 
 
-def operator(name: str, target: Target, source: Callable[[str], str] = source) -> Operator:
+def operator(
+    name: str,
+    target: Target,
+    source: Callable[[str], str] = source,
+    numerics: Numerics = "standard",
+) -> Operator:
     """A case of `cases.py`, or of another file that `source` tells."""
     program = load(source(name))
     places = sites(program)
-    (task,), _ = tasks(places, target)
+    (task,), _ = tasks(places, target, numerics)
     site = next(s for s in places if s.kernel == task.kernel)
     return Operator(name, program, site, task)
 

@@ -14,7 +14,7 @@ from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import Probe
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled
+from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled, settled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import verify
 from hlotune.measure.wire import from_outcome, to_target
@@ -50,6 +50,7 @@ def _total(handler: Handler) -> Handler:
 
 def _properties(request: Message) -> Message:
     target = _settled(request.header)
+    settled(_apart(target))  # a peak of threads on one core is none
     return Message(asdict(host_properties(target)))
 
 
