@@ -173,20 +173,41 @@ def test_what_a_library_prints_is_no_answer() -> None:
 def test_a_sample_is_filled_with_calls_after_those_that_warm() -> None:
     calls = FakePeer()
     samples = timed(calls.call, warm_s=2e-3, sample_s=3e-3)
-    assert sum(samples) >= 3e-3 and len(samples) >= 3
+    assert sum(samples) >= 3e-3 and (len(samples) >= 3 or samples[0] >= 3e-3)
     assert calls.calls >= len(samples) + 1
 
 
 def test_a_worker_answers_when_its_threads_sleep() -> None:
-    used = iter([0.0, 2e-3, 2e-3, 4e-3, 4e-3, 4e-3])  # two naps with a thread awake, one without
-    rest(lambda: next(used))
-    assert not list(used)
+    awake = iter([True, True, False])
+    rest(lambda: next(awake))
+    assert not list(awake)
 
 
 def test_a_library_that_never_sleeps_is_not_waited_for() -> None:
     start = time.perf_counter()
-    rest(lambda: 1e3 * time.perf_counter(), limit_s=5e-3)
+    rest(lambda: True, limit_s=5e-3)
     assert time.perf_counter() - start < 1
+
+
+def test_a_thread_that_looks_for_work_is_seen_and_one_that_sleeps_is_not() -> None:
+    code = """if True:
+        import threading, time
+        from benchmarks.peers.worker import others_run, rest
+        stop, start = threading.Event(), time.monotonic()
+        def spin():
+            while not stop.is_set():
+                pass
+        spinning = threading.Thread(target=spin)
+        spinning.start()
+        seen = any(others_run() for _ in range(50))
+        stop.set()
+        spinning.join()
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        rest(limit_s=60)
+        print(seen, time.monotonic() - start < 60)
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True"], done.stderr
 
 
 def test_a_call_longer_than_a_sample_is_made_once() -> None:

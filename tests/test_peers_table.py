@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.peers import __main__ as command
+from benchmarks.peers.arena import timed_before
 from benchmarks.peers.contestants import Weights, contestants
 from benchmarks.peers.passes import Pass, keep, kept, to_json
 from benchmarks.peers.process import Refusal
@@ -175,6 +176,16 @@ def test_passes_with_other_schedules_or_versions_count_no_more(tmp_path: Path) -
     keep(newer, tmp_path)
     assert kept("C6", tmp_path) == [newer]
     assert to_json(newer)["outcomes"]["xla arguments"]["calls"] == 5
+
+
+def test_kernels_that_an_earlier_pass_timed_are_not_timed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert timed_before("C6", "k") == {}
+    keep(a_pass())
+    assert timed_before("C6", "k") == {"arguments": 2e-3, "constants": 1e-3}
+    assert timed_before("C6", "other") == {}
 
 
 def test_an_unknown_case_is_misuse(

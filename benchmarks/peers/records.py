@@ -12,14 +12,13 @@ from hlotune.hlo.sites import sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Measurement
+from hlotune.measure.trial import CacheMode, Candidate
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision
 
 Status = Literal["tuned", "kept xla", "not tuned"]
-PAIRS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,12 @@ def record(
 
 
 def kernel_s(found: Record, builder: ProcessBuilder, runner: ProcessRunner) -> float | None:
-    """Seconds by the clock `kernel`, warm; None where nothing was tuned, or fails now."""
+    """Seconds by the clock `kernel`, warm and alone; None where nothing was tuned, or fails now."""
     if found.status == "not tuned":
         return None
     if found.schedule == DEFAULT:
         return runner.default(found.kernel, cache="warm").time_s
     candidate = Candidate(found.kernel, found.schedule)
     objects = list(zip([candidate], builder.build([candidate]), strict=True))
-    (outcome,) = runner.compare(found.kernel, objects, pairs=PAIRS, cache="warm").candidates
-    return outcome.time_s if isinstance(outcome, Measurement) else None
+    (trial,) = runner.measure(found.kernel, objects, cache="warm")
+    return trial.time_s

@@ -11,6 +11,7 @@ its library's version.  Whatever a library prints goes to the error stream.
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +27,8 @@ KINDS: dict[str, type[Convolution | Product]] = {"Convolution": Convolution, "Pr
 LEAST_CALLS = 3
 """Of a sample whose calls are short."""
 REST_LIMIT_S = 0.1
-NAP_S = 2e-3
-AWAKE = 0.25
-"""Processors' time as a share of a nap, from which on somebody does not sleep."""
+NAP_S = 1e-3
+TASKS = Path("/proc/self/task")
 
 
 class Unsupported(Exception):
@@ -135,15 +135,34 @@ def timed(call: Callable[[], object], warm_s: float, sample_s: float) -> list[fl
     return samples
 
 
-def rest(used_s: Callable[[], float] = time.process_time, limit_s: float = REST_LIMIT_S) -> None:
-    """Returns when the threads of this process sleep.
+def rest(is_awake: Callable[[], bool] | None = None, limit_s: float = REST_LIMIT_S) -> None:
+    """Returns when the other threads of this process sleep.
 
     Some libraries' look for work for up to thirty milliseconds after a call: whoever has the next
     turn would share a processor with them.
     """
+    asked = is_awake or others_run
     end = time.perf_counter() + limit_s
-    while time.perf_counter() < end:
-        before = used_s()
+    while asked() and time.perf_counter() < end:
         time.sleep(NAP_S)
-        if used_s() - before < AWAKE * NAP_S:
-            return
+
+
+def others_run() -> bool:
+    """Whether a thread beside the caller's runs, or waits for a processor, as Linux tells.
+
+    Their processor time would not do: the system adds it up only every few milliseconds.
+    """
+    own = str(threading.get_native_id())
+    return any(_runs(task) for task in _names(TASKS) if task != own)
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.exists() else []
+
+
+def _runs(task: str) -> bool:
+    try:
+        stat = (TASKS / task / "stat").read_text(encoding="ascii", errors="replace")
+    except OSError:  # it has ended
+        return False
+    return stat.rpartition(")")[2].split()[0] == "R"
