@@ -23,6 +23,8 @@ LATENCY_TIMES_UNITS = 8
 """Independent multiply-adds that keep the units busy: latency 4, two units."""
 FEWEST_ROWS = 4
 """Tiles of a block below which threads share features instead."""
+STEPS = 2
+"""Of the reduction, written out: half the branches, and requests that come in pairs."""
 SERIAL_FLOPS = 500_000
 """Below, about five microseconds of work, waking another thread costs more than it gains."""
 
@@ -37,7 +39,7 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
         rows, across = _register_tile(space, block)
         panels = ceil(vectors / across)
         group = panels if by_tiles else ceil(panels / threads)
-        config = _config(space, (block, rows, across, group, 1, _fetch(space, across)))
+        config = _config(space, (block, rows, across, group, STEPS, _fetch(space, across)))
         if space.legal(config[None])[0] or block == 1:
             return config
         block = ceil(block / 2)
