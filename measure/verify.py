@@ -25,7 +25,7 @@ from hlotune.measure.references import Case, References
 from hlotune.measure.trial import Failure, Numerics
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult
-from hlotune.schedules.winograd import OUTPUTS
+from hlotune.schedules.winograd import NEED_FAST, OUTPUTS
 
 TOLERANCE: dict[Numerics, float] = {"strict": 1.0, "standard": 8.0, "fast": 64.0}
 """How many times the oracle's bound an element may be off; the least setting first."""
@@ -33,6 +33,10 @@ TOLERANCE: dict[Numerics, float] = {"strict": 1.0, "standard": 8.0, "fast": 64.0
 CANCELS = (
     "expected a schedule that only reorders sums, as strict numerics ask, got {algorithm}, which "
     "cancels: allow standard numerics, or search without it"
+)
+IS_LOOSE = (
+    "expected a schedule whose error is for {asked} numerics, got {algorithm}, which amplifies "
+    "rounding more: allow fast numerics, or search without it"
 )
 _SHUFFLE_SEED = 20_240_229
 
@@ -79,6 +83,8 @@ def verify(
     outputs = OUTPUTS.get(built.algorithm, 0)
     if outputs and numerics == "strict":
         return Failure("wrong_result", CANCELS.format(algorithm=built.algorithm))
+    if built.algorithm in NEED_FAST and numerics != "fast":
+        return Failure("wrong_result", IS_LOOSE.format(algorithm=built.algorithm, asked=numerics))
     worst = relative = 0.0
     try:
         loaded = load(built)
@@ -87,7 +93,8 @@ def verify(
             if outputs and not case.is_exact:
                 case = references.case(round_.kind, round_.seed, outputs)
             results = _results(loaded, case, references.graph, round_)
-            worst = max(worst, _error(case, results, TOLERANCE[numerics], reorders=not outputs))
+            factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
+            worst = max(worst, _error(case, results, factor, reorders=not outputs))
             if round_.kind == "normal":
                 relative = max(relative, _relative_error(case, results))
     except BuildError as error:
@@ -95,7 +102,9 @@ def verify(
     except (UnsupportedKernel, WrongResult) as error:
         return Failure("wrong_result", str(error))
     least: Numerics = next((n for n, most in TOLERANCE.items() if worst <= most), "fast")
-    if outputs and least == "strict":
+    if built.algorithm in NEED_FAST:
+        least = "fast"
+    elif outputs and least == "strict":
         least = "standard"
     return Verdict(worst / TOLERANCE["standard"], least, relative)
 

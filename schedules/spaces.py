@@ -23,7 +23,7 @@ from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.split_space import SplitSpace, estimate, split_spaces
 from hlotune.schedules.target import Target
-from hlotune.schedules.transforms import PAIRS
+from hlotune.schedules.transforms import LOOSE, PAIRS
 from hlotune.schedules.winograd import window
 from hlotune.schedules.winograd_space import WinogradSpace
 
@@ -33,9 +33,11 @@ Part = CpuSpace | SplitSpace | WinogradSpace
 
 
 def space_of(
-    compute: Compute, target: Target, *, reorders_only: bool = False
+    compute: Compute, target: Target, *, reorders_only: bool = False, fast: bool = False
 ) -> "CpuSpace | AlgorithmsSpace":
     """All schedules of a kernel; with `reorders_only` those that do nothing but reorder sums.
+
+    With `fast` also those of algorithms whose errors are for numerics `fast` alone.
 
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
@@ -43,7 +45,7 @@ def space_of(
     found = dots_space(compute, target)
     first: tuple[Part, ...] = (direct,) if found is None else (found, direct)
     rest: tuple[Part, ...] = split_spaces(compute, target)
-    rest += () if reorders_only else winograd_spaces(compute, target)
+    rest += () if reorders_only else winograd_spaces(compute, target, fast=fast)
     return AlgorithmsSpace((*first, *rest)) if len(first) + len(rest) > 1 else direct
 
 
@@ -56,7 +58,9 @@ def dots_space(compute: Compute, target: Target) -> CpuSpace | None:
     return space if space.legal(space.heuristic()[None])[0] else None
 
 
-def winograd_spaces(compute: Compute, target: Target) -> tuple[WinogradSpace, ...]:
+def winograd_spaces(
+    compute: Compute, target: Target, *, fast: bool = False
+) -> tuple[WinogradSpace, ...]:
     """The spaces of those Winograd algorithms that have a legal schedule."""
     w = window(compute)
     if w is None:
@@ -65,7 +69,8 @@ def winograd_spaces(compute: Compute, target: Target) -> tuple[WinogradSpace, ..
     stored = {t.name for t in compute.tensors if t.role == "constant"}
     users = [s.name for s in compute.stages for x in s.loads if x.tensor in tensors]
     preload = len(tensors) == 1 and tensors <= stored and len(users) == 1
-    spaces = (WinogradSpace(compute, m, target, preload) for m in PAIRS)
+    allowed = [m for m in PAIRS if fast or m not in LOOSE]
+    spaces = (WinogradSpace(compute, m, target, preload) for m in allowed)
     return tuple(s for s in spaces if s.legal(s.heuristic()[None])[0])
 
 

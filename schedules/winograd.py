@@ -18,6 +18,7 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
 from hlotune.schedules.nest import is_zero_outside
 from hlotune.schedules.transforms import (
+    LOOSE,
     PAIRS,
     TAPS,
     WindowAxis,
@@ -270,3 +271,5 @@ ALGORITHMS: dict[str, Callable[[Compute], Compute]] = {
 """Rewritings of a compute before any step, by the names that stand in schedules."""
 OUTPUTS = {f"winograd({m})": m for m in PAIRS}
 """Outputs of a tile along an axis, of the algorithms that do more than reorder sums."""
+NEED_FAST = frozenset(f"winograd({m})" for m in LOOSE)
+"""Algorithms whose errors are for numerics `fast` alone."""

@@ -46,7 +46,13 @@ class Skipped:
 
 
 SPACES: dict[Kind, Callable[..., Space]] = {"cpu": space_of}
-"""Of `(compute, target, reorders_only=False)`."""
+"""Of `(compute, target, reorders_only=False, fast=False)`."""
+ALLOWED: dict[Numerics, dict[str, bool]] = {
+    "strict": {"reorders_only": True},
+    "standard": {"reorders_only": False},
+    "fast": {"reorders_only": False, "fast": True},
+}
+"""Which algorithms a space may have."""
 
 
 def tasks(
@@ -89,8 +95,7 @@ def _first_supported(
     for site in alternatives:
         try:
             compute = compute_of(graph_of(site.kernel))
-            strict = numerics == "strict"
-            space = SPACES[target.kind](compute, target, reorders_only=strict)
+            space = SPACES[target.kind](compute, target, **ALLOWED[numerics])
             return Task(site.kernel, site.label, site.weight, compute, space)
         except UnsupportedKernel as error:
             reason = reason or str(error)

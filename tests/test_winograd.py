@@ -22,7 +22,7 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.oracle import Oracle
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.trial import Failure
+from hlotune.measure.trial import Failure, Numerics
 from hlotune.measure.verify import TOLERANCE, Verdict, verify
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Apply, Const, Expr, Load
@@ -30,6 +30,7 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.spaces import winograd_spaces
 from hlotune.schedules.transforms import (
+    LOOSE,
     PAIRS,
     RULES,
     TAPS,
@@ -41,6 +42,7 @@ from hlotune.schedules.transforms import (
     tap_matrix,
 )
 from hlotune.schedules.winograd import window, winograd
+from hlotune.schedules.winograd_space import WinogradSpace
 from tests.computes import NHWC, Array, Case, call, conv, depthwise, gemm, whole
 from tests.interpreter import interpret
 from tests.winograd_cases import LAYOUTS, windowed, windows
@@ -169,26 +171,36 @@ def test_other_kernels_are_left_alone(case: Case) -> None:
 # code ---------------------------------------------------------------------------------------------
 
 
-def judged(case: Case, schedule: Schedule) -> Verdict | Failure:
-    return verify(case.kernel, build(case.compute, schedule, host_target()), thorough=True)
+def of_outputs(case: Case, m: int) -> WinogradSpace:
+    spaces = winograd_spaces(case.compute, host_target(), fast=True)
+    return next(s for s in spaces if s.outputs == m)
+
+
+def needed(m: int) -> Numerics:
+    return "fast" if m in LOOSE else "standard"
+
+
+def judged(case: Case, schedule: Schedule, m: int = 0) -> Verdict | Failure:
+    built = build(case.compute, schedule, host_target())
+    return verify(case.kernel, built, numerics=needed(m), thorough=True)
 
 
 @pytest.mark.parametrize("m", OUTPUTS)
 @pytest.mark.parametrize("frozen", (False, True))
 def test_the_first_candidate_is_right(m: int, frozen: bool) -> None:
     case = windowed(size=(14, 10), channels=8, features=40, frozen=frozen)
-    space = next(s for s in winograd_spaces(case.compute, host_target()) if s.outputs == m)
-    found = judged(case, space.schedule(space.heuristic()))
+    space = of_outputs(case, m)
+    found = judged(case, space.schedule(space.heuristic()), m)
     assert isinstance(found, Verdict), found
-    assert found.numerics == "standard"  # whatever the error: strict is for sums reordered
+    assert found.numerics == needed(m)  # whatever the error: strict is for sums reordered
 
 
 @settings(max_examples=5)
 @given(windows(), st.integers(0, 2**32))
 def test_any_schedule_of_any_window_is_right(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for space in winograd_spaces(case.compute, host_target()):
-        found = judged(case, space.schedule(space.sample(1, rng)[0]))
+    for space in winograd_spaces(case.compute, host_target(), fast=True):
+        found = judged(case, space.schedule(space.sample(1, rng)[0]), space.outputs)
         assert isinstance(found, Verdict), (found, space.outputs)
 
 
@@ -197,9 +209,9 @@ def test_any_schedule_of_any_window_is_right(case: Case, seed: int) -> None:
 @given(windows(), st.integers(0, 2**32))
 def test_many_schedules_of_many_windows_are_right(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for space in winograd_spaces(case.compute, host_target()):
+    for space in winograd_spaces(case.compute, host_target(), fast=True):
         for config in space.sample(3, rng):
-            found = judged(case, space.schedule(config))
+            found = judged(case, space.schedule(config), space.outputs)
             assert isinstance(found, Verdict), (found, space.outputs)
 
 
@@ -233,11 +245,21 @@ def test_strict_numerics_refuse_what_cancels() -> None:
     assert "expected a schedule that only reorders sums" in found.message
 
 
+def test_errors_that_amplify_more_are_for_fast_numerics_alone() -> None:
+    case = windowed()
+    space = of_outputs(case, 6)
+    built = build(case.compute, space.schedule(space.heuristic()), host_target())
+    found = verify(case.kernel, built, numerics="standard")
+    assert isinstance(found, Failure)
+    assert "allow fast numerics, or search without it" in found.message
+    assert 6 not in {s.outputs for s in winograd_spaces(case.compute, host_target())}
+
+
 @pytest.mark.parametrize("m", OUTPUTS)
 def test_a_channel_that_is_lost_is_found(m: int) -> None:
     """Small integers leave no room for it, though transforms of them round."""
     case = windowed(channels=8)
-    space = next(s for s in winograd_spaces(case.compute, host_target()) if s.outputs == m)
+    space = of_outputs(case, m)
     nest = replay(case.compute, space.schedule(space.heuristic()), host_target())
     products = nest.stage("products")
     (channel,) = products.stage.reduce
@@ -245,7 +267,7 @@ def test_a_channel_that_is_lost_is_found(m: int) -> None:
     emitted = emit(nest.put(replace(products, stage=shorter)))
     right = build(case.compute, space.schedule(space.heuristic()), host_target())
     wrong = replace(right, object=compile_object(emitted.text, host_target()))
-    found = verify(case.kernel, wrong)
+    found = verify(case.kernel, wrong, numerics=needed(m))
     assert isinstance(found, Failure)
     assert "integers inputs" in found.message
 
@@ -257,7 +279,7 @@ def test_any_single_term_of_few_that_is_lost_shows_behind_a_smooth_function(m: i
     def sums(x: jax.Array, w: jax.Array) -> jax.Array:
         return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
 
-    x, w = whole(1, 12, 12, 512), whole(3, 3, 512, 8)
+    x, w = whole(1, 12, 12, 256), whole(3, 3, 256, 8)
     kernel = Case("smooth", lambda x, w: jnp.tanh(sums(x, w)), (x, w)).kernel
     hidden = {}
     for kind in ("few", "normal"):
@@ -331,7 +353,7 @@ def test_the_bound_is_that_of_rounding_each_step(m: int, layout: str) -> None:
     off = np.abs(found.reshape(shape)[tuple(slice(*b) for b in box)] - bounds[1].value)
     assert (off <= wide).all()
     # what is compared is the largest over many elements; a bound of the worst case is far above
-    assert off.max() >= wide.max() / 500
+    assert off.max() >= wide.max() / (1000 if m in LOOSE else 500)
     assert TOLERANCE["standard"] * np.median(wide) < 1e-3 * np.abs(bounds[1].value).max()
 
 
