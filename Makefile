@@ -61,6 +61,8 @@ bench: setup
 bench-operators: setup
 	rm -f build/operators.db*
 	$(PYTHON) -m benchmarks.operators --trials $(TRIALS)
+	$(PYTHON) -m benchmarks.bandwidth
+	$(PYTHON) -m benchmarks.waking
 
 # Sets up other libraries under build/peers, and goes on where it was interrupted.
 bench-peers: setup

@@ -38,6 +38,7 @@ from hlotune.schedules.populations import (
 )
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.serial import may_run_alone
 from hlotune.schedules.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
@@ -78,7 +79,10 @@ class CpuSpace:
     @cached_property
     def knobs(self) -> Knobs:
         c = self.contraction
-        return knobs_of(c.parallel, c.reduce, c.windowed, self.target.threads, c.apart)
+        small = may_run_alone(c, self.target)
+        return knobs_of(
+            c.parallel, c.reduce, c.windowed, self.target.threads, apart=c.apart, small=small
+        )
 
     @cached_property
     def tables(self) -> Tables:
@@ -197,6 +201,7 @@ class CpuSpace:
             clip=frozenset(a for a, on in table.get("clip", {}).items() if on),
             prefetch=bool(table["prefetch"][""]),
             peel=frozenset(a for a, on in table.get("peel", {}).items() if on),
+            serial=bool(table.get("serial", {}).get("", 0)),
         )  # fmt: skip
 
 

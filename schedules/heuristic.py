@@ -20,7 +20,10 @@ from hlotune.schedules.flops import points
 from hlotune.schedules.limits import CODE_STATEMENTS
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.roles import Contraction
+from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.sketch import Sketch
+from hlotune.schedules.split_reduction import LANE
+from hlotune.schedules.streaming import APART_BYTES, REPAYS_PACKING, streams, whole_rows
 from hlotune.schedules.target import Target
 from hlotune.schedules.vectors import cycles, neighbours, scatter_cycles
 
@@ -34,10 +37,6 @@ PADDING_WORTH = 0.02
 UNEVEN_WORTH = 1.03
 """How much longer the busiest thread may work before tasks are cut along one more axis."""
 MOST_TASKS = 4096
-APART_BYTES = 2048
-"""Steps of a reduction so far apart cost a page or a set of the cache each."""
-REPAYS_PACKING = 16
-"""Operations on a byte of an operand from which on copying it first is little work."""
 PACKED_SHARE = 0.6
 """Share of the second cache for what a task has packed."""
 WAY_BYTES = 4096
@@ -50,8 +49,6 @@ BUSY_PORTS = 0.75
 """Loads a multiply-add from which on they delay it: at 1 the ports have nothing to spare."""
 SHORT_REDUCTION = 32
 """Steps of a reduction up to which it is written out."""
-SERIAL_FLOPS = 500_000
-"""Below, about five microseconds of work, waking another thread costs more than it gains."""
 
 
 def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
@@ -90,6 +87,8 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
     tile = _tile(space, sketch.vector) + 1
+    if streams(space, sketch, tile):
+        return _streamed(space, config, sketch, tile)
     unroll, clip = _written_out(space, tile, *_left_out(space, sketch, tile))
     _set(space, config, "register", tile)
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
@@ -97,6 +96,20 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "clip", clip)
     _set_order(space, config, sketch)
     _set(space, config, "group", _groups(space, config))
+    return config
+
+
+def _streamed(
+    space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch, tile: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    chunked, wanted, orders = whole_rows(space, sketch, tile)
+    config[0] = space.sketches.index(chunked)
+    for kind, values in wanted.items():
+        _set(space, config, kind, values)
+    for kind, order in orders.items():
+        rows = np.flatnonzero((space.knobs.orders[kind] == order).all(axis=1))
+        if len(rows):
+            config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
     return config
 
 
@@ -183,7 +196,8 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
     c, target = space.contraction, space.target
     ways = target.l1_bytes / WAY_BYTES
     most = np.zeros(len(tiles))
-    for x in (x for x in c.operands if not c.stride(x, vector)):
+    # along the lanes of a split reduction, vectors of a row walk through memory like broadcasts
+    for x in (x for x in c.operands if not c.stride(x, vector) or vector == LANE):
         for k, a in enumerate(c.parallel):
             apart = gcd(c.stride(x, a.name) * c.element_bytes(x), WAY_BYTES)
             if apart and a.name != vector:
@@ -291,7 +305,7 @@ def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
     tiles = sizes(space, population(space, config[None])).trips
     counts: NDArray[np.int64] = (tiles[0] * tiles[1] * tiles[2])[0]
     best, least = counts, np.inf
-    if space.contraction.core.flops < SERIAL_FLOPS:
+    if runs_alone(space.contraction, space.target):
         return best
     if any(level == "task" for _, level in space.sketches[int(config[0])].packs):
         return _panels(space, config, counts)

@@ -23,12 +23,12 @@ class Knob:
     """One column of a config: where along its values a choice of one kind stands."""
 
     kind: str
-    """One of register, block, group, unroll, steps, clip, peel, and of task_order, group_order,
-    tile_order, reduce_order."""
+    """One of register, block, group, unroll, steps, clip, peel, prefetch, serial, and of
+    task_order, group_order, tile_order, reduce_order."""
     axis: str
     """"" for an order."""
     values: tuple[int, ...]
-    """Trips; 0 or 1 of clip and peel; of an order, rows of its table."""
+    """Trips; 0 or 1 of clip, peel, prefetch, serial; of an order, rows of its table."""
 
     @property
     def name(self) -> str:
@@ -85,10 +85,12 @@ def knobs_of(
     reduce: tuple[Axis, ...],
     windowed: tuple[tuple[str, ...], tuple[str, ...]],
     threads: int,
+    *,
     apart: tuple[str, ...] = (),
+    small: bool = False,
 ) -> Knobs:
     """`windowed`: parallel axes that may be peeled, reduce axes that may be clipped; `apart`:
-    axes without rows in register tiles."""
+    axes without rows in register tiles; `small`: whether one thread may do it all."""
     knobs: list[Knob] = []
     for a in parallel:
         knobs.append(Knob("register", a.name, (1,) if a.name in apart else tile_rows(a.extent)))
@@ -107,6 +109,7 @@ def knobs_of(
     knobs += [Knob("peel", a, (0, 1)) for a in windowed[0]]
     knobs.append(Knob("prefetch", "", (0, 1)))
     knobs += [Knob("clip", r, (0, 1)) for r in windowed[1]]
+    knobs += [Knob("serial", "", (0, 1))] * small
     return Knobs(tuple(knobs), orders)
 
 

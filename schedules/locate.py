@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import Sketch
-from hlotune.schedules.steps import Clip, ComputeAt, Pack, Peel, Prefetch, Reorder, Split, Step
+from hlotune.schedules.steps import (
+    Clip,
+    ComputeAt,
+    Pack,
+    Parallel,
+    Peel,
+    Prefetch,
+    Reorder,
+    Split,
+    Step,
+)
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -73,6 +83,8 @@ def _wanted(
         elif isinstance(s, Clip | Peel):
             kind = "clip" if isinstance(s, Clip) else "peel"
             found[(kind, s.axis.partition(".")[0])] = 1
+    tasks = any(isinstance(s, Parallel) and s.stage == c.out.name for s in steps)
+    found[("serial", "")] = int(not tasks)
     found[("prefetch", "")] = int(any(isinstance(s, Prefetch) for s in steps))
     for knob in space.knobs.knobs:
         if knob.kind in ("clip", "peel"):

@@ -51,6 +51,8 @@ class Population:
     peel: NDArray[np.bool_]
     prefetch: NDArray[np.bool_]
     """`(n,)`: whether some operand is prefetched in fact."""
+    serial: NDArray[np.bool_]
+    """`(n,)`: whether one thread runs all tasks."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def population(space: "CpuSpace", configs: Configs) -> Population:
         clip=clip,
         peel=peel,
         prefetch=t.prefetched[sketch] & (knobs.values("prefetch", positions)[:, 0] == 1),
+        serial=(knobs.values("serial", positions) == 1).any(axis=1),
     )
 
 
@@ -203,11 +206,13 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
     trips = [take(t, o, 1) for t, o in zip(s.trips, parallel, strict=True)]
     trips += [take(t, reduce_order, 1) for t in s.reduce_trips] + [tile_trips]
     kind = [PARALLEL] * a + [SERIAL] * (2 * a + 2 * r) + [UNROLL] * (r + a) + [VECTORIZE]
+    kinds = np.tile(np.array(kind), (len(p.sketch), 1))
+    kinds[:, :a] = np.where(p.serial[:, None], SERIAL, PARALLEL)
     slots = np.array([NOT_PACKED, LOAD_LEVEL, CALL_LEVEL, a - 1, 2 * a - 1, 2 * a + r - 1])
     return Path(
         axis=_arranged(axis, p.chunked),
         trips=_arranged(trips, p.chunked),
-        kind=np.tile(np.array(kind), (len(p.sketch), 1)),
+        kind=kinds,
         held_from=np.where(p.chunked, 3 * a + r, 3 * a),
         split_from=np.where(p.chunked, 2 * a, 3 * a),
         packs=slots[p.packs],

@@ -70,6 +70,8 @@ class Tiling:
     clip: frozenset[str] = field(default_factory=frozenset)
     peel: frozenset[str] = field(default_factory=frozenset)
     prefetch: bool = False
+    serial: bool = False
+    """One thread runs all tasks, in the same order."""
 
 
 def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Step, ...]:
@@ -98,7 +100,7 @@ def _out(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
     order += [f"{a}.3" for a in rows] + [f"{v}.3", f"{v}.4"]
     steps += [Reorder(out, tuple(order)), Vectorize(out, f"{v}.4"), Unroll(out, f"{v}.3")]
     steps += [Unroll(out, f"{a}.3") for a in reversed(rows)]
-    return [*steps, Parallel(out, f"{t.task_order[-1]}.0")]
+    return steps if t.serial else [*steps, Parallel(out, f"{t.task_order[-1]}.0")]
 
 
 def _core(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:

@@ -15,7 +15,6 @@ from hlotune.schedules.costs import Work
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.features import COLUMN, features_of
-from hlotune.schedules.heuristic import REPAYS_PACKING
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
@@ -34,6 +33,7 @@ from hlotune.schedules.steps import (
     Unroll,
     Vectorize,
 )
+from hlotune.schedules.streaming import REPAYS_PACKING
 from hlotune.schedules.target import Target
 
 FEW_RESULTS = 1 << 13

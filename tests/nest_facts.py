@@ -73,11 +73,11 @@ class Facts:
             return 0
         whole = self._all()
         last = next(k for k, x in enumerate(whole) if x is stage.loops[stage.index(axis)])
-        return sum(x in self.loops for x in whole[: last + 1])
+        return sum(self._iterates(x) for x in whole[: last + 1])
 
     @cached_property
     def split(self) -> int:
-        return sum(x in self.loops for x in self._outer())
+        return sum(self._iterates(x) for x in self._outer())
 
     @cached_property
     def held(self) -> int:

@@ -113,3 +113,52 @@ def test_no_shape_stands_in_the_formula() -> None:
 def test_a_large_shape_costs_no_time() -> None:
     space = sized("f32[65536,16384]", "f32[16384,50257]").space(TARGETS["znver4"])
     assert space.legal(space.heuristic()[None])[0]
+
+
+def tasks_of(case: Case, target: Target) -> int:
+    space = case.space(target)
+    nest = replay(case.compute, space.schedule(space.heuristic()), target)
+    out = nest.stage("out")
+    pairs = zip(out.loops, out.trips(out.stage.extents), strict=True)
+    return int(np.prod([n for loop, n in pairs if loop.kind == "parallel"]))
+
+
+@pytest.mark.parametrize(("size", "tasks"), [(16, 1), (48, 1), (256, 2)])
+def test_a_thread_is_woken_where_it_saves_more_than_that_takes(size: int, tasks: int) -> None:
+    assert tasks_of(gemm(size, size, size), TARGETS["znver4"]) == tasks
+
+
+def test_much_memory_is_work_for_all_threads_even_with_little_arithmetic() -> None:
+    assert tasks_of(gemm(1, 256, 512), TARGETS["znver4"]) == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 4096, 4096), (4, 10007, 1000), (16, 3000, 3000)])
+def test_what_comes_from_memory_is_read_by_rows_that_lie_together(
+    shape: tuple[int, int, int],
+) -> None:
+    """A task reads at least 4 KB of a row before it goes on to other rows."""
+    m, n, k = shape
+    case, target = gemm(m, n, k), TARGETS["znver4"]
+    space = case.space(target)
+    core = replay(case.compute, space.schedule(space.heuristic()), target).stage("contract")
+    outermost, columns = core.loops[0], case.compute.stage("out").parallel[-1].name
+    assert outermost.root == "r0"
+    assert outermost.step <= 64
+    assert next(x for x in core.loops if x.root == columns).step < n
+    assert 4 * n // target.threads >= 4096
+    assert tasks_of(case, target) >= target.threads
+
+
+def test_operands_that_stay_in_a_cache_are_read_by_register_tiles() -> None:
+    case, target = gemm(8, 256, 256), TARGETS["znver4"]
+    space = case.space(target)
+    assert not space.sketches[space.heuristic()[0]].chunked
+
+
+def test_large_kernels_have_no_knob_for_one_thread() -> None:
+    kinds = {k.kind for k in gemm(1024, 1024, 1024).space(TARGETS["znver4"]).knobs.knobs}
+    assert "serial" not in kinds
+    space = gemm(64, 64, 64).space(TARGETS["znver4"])
+    config = space.sample(1, np.random.default_rng(0))[0]
+    config[1 + space.knobs.columns("serial")[0]] = 1
+    assert "Parallel" not in space.schedule(config).to_json().partition("ComputeAt")[0]

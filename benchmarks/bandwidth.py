@@ -1,0 +1,197 @@
+"""Products that wait for memory: the share of the bandwidth that a plain read has beside them.
+
+    python -m benchmarks.bandwidth --seconds 20
+
+Each case runs its first candidates, one of each algorithm, in turns with a loop on all threads
+that reads as many bytes and does nothing with them: what memory gives changes from minute to minute
+on a shared machine.  A share may pass 100 %: the loop walks one stream a thread, a kernel several.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median, quantiles
+
+import jax
+import numpy as np
+from jax import lax
+
+from benchmarks.results import Table, conditions, milliseconds, publish
+from hlotune.codegen.build import build
+from hlotune.codegen.built import Built
+from hlotune.codegen.compile import compile_object
+from hlotune.codegen.dispatcher import crew_host
+from hlotune.codegen.loader import KERNEL, Host, load
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.program import load as load_program
+from hlotune.hlo.sites import sites
+from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.buffers import Guarded, guarded, rounded
+from hlotune.measure.peaks import host_properties, read_text
+from hlotune.measure.targets import host_target
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.spaces import AlgorithmsSpace, space_of
+from hlotune.schedules.target import Target
+
+CALLS = 2
+"""Of a turn; the last one counts, so that all begin behind themselves."""
+
+
+def _times(x: jax.Array, w: jax.Array) -> jax.Array:
+    return x @ w
+
+
+def _over_rows(x: jax.Array, g: jax.Array) -> jax.Array:
+    return lax.dot_general(x, g, (((0,), (0,)), ((), ())))
+
+
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+CASES: dict[str, tuple[Callable[[jax.Array, jax.Array], jax.Array], Shapes]] = {
+    "row times matrix": (_times, ((1, 4096), (4096, 4096))),
+    "4 rows times matrix": (_times, ((4, 4096), (4096, 4096))),
+    "matrix times column": (_times, ((4096, 4096), (4096,))),
+    "dot": (_times, ((1 << 22,), (1 << 22,))),
+    "weight gradient 16x16": (_over_rows, ((100_000, 16), (100_000, 16))),
+    "weight gradient 64x64": (_over_rows, ((100_000, 64), (100_000, 64))),
+}
+"""Function and shapes of its operands, f32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    case: str
+    algorithm: str
+    bytes: int
+    """Of operands and result."""
+    seconds: list[float]
+    read_seconds: list[float]
+    """Of reading as many bytes, in the turn behind."""
+
+    @property
+    def share(self) -> float:
+        """Of the bandwidth of the plain read; median of the turns."""
+        return median(r / s for r, s in zip(self.read_seconds, self.seconds, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES], metavar="CASE")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for all cases together")
+    options = parser.parse_args()
+    target = host_target()
+    before = conditions(target, host_properties(target))
+    lines: list[Line] = []
+    for name in options.cases:
+        lines += measured(name, target, options.seconds / len(options.cases))
+    publish(table(lines), before, [asdict(line) for line in lines])
+
+
+def measured(name: str, target: Target, seconds: float) -> list[Line]:
+    function, shapes = CASES[name]
+    arguments = [np.ones(shape, np.float32) for shape in shapes]
+    compute = compute_of(graph_of(sites(load_program(function, *arguments))[0].kernel))
+    moved = sum(t.bytes for t in (*compute.arguments, *compute.results))
+    sources, host = buffers(compute), crew_host()
+    calls = {s.algorithm: runs(compute, s, sources, target, host) for s in firsts(compute, target)}
+    times = in_turns(calls, reading(moved, target, host), seconds)
+    return [
+        Line(case=name, algorithm=a, bytes=moved, seconds=own, read_seconds=read)
+        for a, (own, read) in times.items()
+    ]
+
+
+def firsts(compute: Compute, target: Target) -> list[Schedule]:
+    """The first candidate of each algorithm, the most promising foremost."""
+    space = space_of(compute, target)
+    configs = space.firsts() if isinstance(space, AlgorithmsSpace) else space.heuristic()[None]
+    return [space.schedule(c) for c in configs]
+
+
+def buffers(compute: Compute) -> list[Guarded]:
+    rng, found = np.random.default_rng(0), []
+    for t in compute.arguments:
+        buffer = guarded(t.bytes, "before")
+        buffer.data.view(np.float32)[...] = rng.standard_normal(t.elements, dtype=np.float32)
+        found.append(buffer)
+    return found
+
+
+def runs(
+    compute: Compute, schedule: Schedule, sources: Sequence[Guarded], target: Target, host: Host
+) -> Callable[[], object]:
+    """A call of a built schedule on buffers of its own."""
+    loaded = load(build(compute, schedule, target))
+    results = [guarded(t.bytes, "before") for t in compute.results]
+    scratch = guarded(rounded(loaded.built.scratch_bytes), "before")
+    held = [*sources]  # as long as the call: addresses alone keep nothing
+
+    def call() -> int:
+        into, out = [s.address for s in held], [r.address for r in results]
+        return loaded.call(KERNEL, into, out, scratch.address, host)
+
+    return call
+
+
+def reading(size: int, target: Target, host: Host) -> Callable[[], object]:
+    """A call that reads about as many bytes, an equal part on each thread."""
+    part = max(4096, size // target.threads // 4096 * 4096)
+    text = read_text(part, target.threads, target.vector_bytes)
+    loaded = load(Built(compile_object(text, target, "read"), 0, (), 0, target.threads))
+    source = guarded(part * target.threads, "before")
+    sink = guarded(512 * target.threads, "before")
+    source.data[...] = 1
+    return lambda: loaded.call(KERNEL, [source.address], [sink.address], 0, host)
+
+
+def in_turns(
+    calls: dict[str, Callable[[], object]], read: Callable[[], object], seconds: float
+) -> dict[str, tuple[list[float], list[float]]]:
+    """By name: times of the call, and of the read right behind."""
+    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in calls}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, call in calls.items():
+            for f, times in zip((call, read), found[name], strict=True):
+                times.append(timed(f))
+    return found
+
+
+def timed(call: Callable[[], object]) -> float:
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        call()
+        seconds = time.perf_counter() - start
+    return seconds
+
+
+def table(lines: Sequence[Line]) -> Table:
+    return Table(
+        name="bandwidth",
+        columns=["case", "algorithm", ">MB", ">ms", ">middle half", ">GB/s", ">read GB/s",
+                 ">of the read"],
+        rows=[cells(line) for line in lines],
+        notes=[
+            "first candidates, called directly, in turns with a loop that reads as many bytes",
+            "of the read: median of the turns; calls of a kernel and of the loop follow each other",
+        ],
+    )  # fmt: skip
+
+
+def cells(line: Line) -> list[str]:
+    low, middle, high = quantiles(line.seconds, n=4)
+    return [
+        line.case,
+        line.algorithm,
+        f"{line.bytes / 1e6:.1f}",
+        milliseconds(middle),
+        f"{milliseconds(low)} to {milliseconds(high)}",
+        f"{line.bytes / middle / 1e9:.1f}",
+        f"{line.bytes / median(line.read_seconds) / 1e9:.1f}",
+        f"{line.share:.0%}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""What another thread costs and saves: small products on one thread and on all.
+
+    python -m benchmarks.waking --seconds 15
+
+Each size runs its first candidate with rows cut into a task a thread, and the same tasks one after
+the other, called directly.  *awake* is the mean of calls right behind one another; *asleep* is one
+call after a pause in which the workers have gone to sleep.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from benchmarks.bandwidth import buffers, runs
+from benchmarks.results import Table, conditions, publish
+from hlotune.codegen.dispatcher import crew_host
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.program import load
+from hlotune.hlo.sites import sites
+from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.peaks import host_properties
+from hlotune.measure.targets import host_target
+from hlotune.schedules.compute import Compute
+from hlotune.schedules.cpu import CpuSpace, space_of
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.sketch import steps_of
+from hlotune.schedules.target import Target
+
+SIZES = (32, 48, 64, 96, 128, 192, 256)
+"""Of square products in f32."""
+CALLS = 30
+PAUSE_S = 3e-4
+"""Workers look for work for some 50 us."""
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    size: int
+    awake_s: dict[str, list[float]]
+    """By `one` and `all` threads."""
+    asleep_s: dict[str, list[float]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=15.0)
+    options = parser.parse_args()
+    target = host_target()
+    before = conditions(target, host_properties(target))
+    calls = {size: pair(size, target) for size in SIZES}
+    lines = measured(calls, options.seconds)
+    publish(table(lines), before, [asdict(line) for line in lines])
+
+
+def pair(size: int, target: Target) -> dict[str, Call]:
+    square = np.ones((size, size), np.float32)
+    compute = compute_of(graph_of(sites(load(lambda x, w: x @ w, square, square))[0].kernel))
+    one, several = schedules(compute, target)
+    sources, host = buffers(compute), crew_host()
+    return {
+        "one": runs(compute, one, sources, target, host),
+        "all": runs(compute, several, sources, target, host),
+    }
+
+
+def schedules(compute: Compute, target: Target) -> tuple[Schedule, Schedule]:
+    """The first candidate's register tile with a task a thread, run by one thread and by all."""
+    space: CpuSpace = space_of(compute, target)
+    config = space.heuristic()
+    c, tiling, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
+    rows = c.parallel[0]
+    tiles = -(-rows.extent // tiling.register[rows.name])
+    group = {a.name: a.extent for a in c.parallel} | {rows.name: -(-tiles // target.threads)}
+    cut = replace(tiling, group=group, block=dict.fromkeys(tiling.block, 1))
+    one, several = (
+        Schedule("direct", steps_of(c, sketch, replace(cut, serial=serial), space.lanes))
+        for serial in (True, False)
+    )
+    return one, several
+
+
+def measured(calls: dict[int, dict[str, Call]], seconds: float) -> list[Line]:
+    lines = [
+        Line(size=n, awake_s={k: [] for k in pair}, asleep_s={k: [] for k in pair})
+        for n, pair in calls.items()
+    ]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for line in lines:
+            for name, call in calls[line.size].items():
+                call()
+                line.awake_s[name].append(timed(call, CALLS))
+                time.sleep(PAUSE_S)
+                line.asleep_s[name].append(timed(call, 1))
+    return lines
+
+
+def timed(call: Call, calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - start) / calls
+
+
+def table(lines: Sequence[Line]) -> Table:
+    return Table(
+        name="waking",
+        columns=["product", ">one awake us", ">all awake us", ">saved us", ">one asleep us",
+                 ">all asleep us", ">saved us"],
+        rows=[cells(line) for line in lines],
+        notes=["medians; each call with some 3 us of calling from Python, on both sides alike"],
+    )  # fmt: skip
+
+
+def cells(line: Line) -> list[str]:
+    awake = {name: median(times) * 1e6 for name, times in line.awake_s.items()}
+    asleep = {name: median(times) * 1e6 for name, times in line.asleep_s.items()}
+    return [
+        "x".join([str(line.size)] * 3),
+        *(f"{awake[k]:.2f}" for k in ("one", "all")),
+        f"{awake['one'] - awake['all']:.2f}",
+        *(f"{asleep[k]:.1f}" for k in ("one", "all")),
+        f"{asleep['one'] - asleep['all']:.1f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

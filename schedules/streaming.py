@@ -1,0 +1,111 @@
+"""The first candidate where an operand comes from memory and each of its elements is used little.
+
+A product of few rows reads its second operand once.  A register tile over the whole reduction
+would read it in pieces of a row, each in a page of its own, and processors fetch nothing ahead
+from one page to the next.  So the reduction is cut: a few rows of the operand at a time are read
+along their whole length, while the sums wait in the cache.  The same where a reduction is so long
+that what one tile reads has left the cache when the next tile reads it again.
+"""
+
+from dataclasses import replace
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Load
+from hlotune.schedules.sketch import Sketch
+
+if TYPE_CHECKING:
+    from hlotune.schedules.cpu import CpuSpace
+
+APART_BYTES = 2048
+"""Between rows from which on a tile's piece of each is read from a page of its own, or nearly."""
+REPAYS_PACKING = 16
+"""Operations on a byte of an operand from which on copying it first is little work."""
+LEAST_ROWS, MOST_ROWS = 8, 64
+"""Of the operand that are read side by side."""
+MOST_VECTORS = 8
+"""Of a row that are read in one go."""
+UNROLLED = 4
+SUMS_SHARE = 0.25
+"""Of the second cache, for the sums that wait."""
+
+Wanted = dict[str, NDArray[np.int64]]
+"""By kind of knob: a value for each of its axes."""
+
+
+def streams(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:
+    """Whether an operand that is read in vectors, where it lies, comes from memory in pieces, or
+    again for each row of tiles; `tile` has rows and vectors by axis."""
+    c = space.contraction
+    packed = {tensor for tensor, level in sketch.packs if level != "none"}
+    plain = [x for x in c.operands if x.tensor not in packed and c.stride(x, sketch.vector) == 1]
+    return len(c.reduce) == 1 and any(
+        _comes_in_pieces(space, x) or _comes_again(space, sketch, tile) for x in plain
+    )
+
+
+def _comes_in_pieces(space: "CpuSpace", x: Load) -> bool:
+    c, (r,) = space.contraction, space.contraction.reduce
+    size_bytes = c.compute.tensor(x.tensor).bytes
+    apart_bytes = abs(c.stride(x, r.name)) * BYTES[x.dtype]
+    often = c.core.flops / size_bytes >= REPAYS_PACKING
+    return apart_bytes >= APART_BYTES and size_bytes > space.target.l2_bytes and not often
+
+
+def _comes_again(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:
+    """Whether several rows of tiles read vectors of which the second cache cannot hold a tile's."""
+    c, target = space.contraction, space.target
+    names = [a.name for a in c.parallel]
+    rows = [ceil(a.extent / n) for a, n in zip(c.parallel, tile, strict=True) if
+            a.name not in (sketch.vector, *c.apart)]  # fmt: skip
+    vectors = int(tile[names.index(sketch.vector)])
+    panel_bytes = c.reduce[0].extent * vectors * target.vector_bytes
+    return prod(rows) > 1 and panel_bytes > target.l2_bytes
+
+
+def whole_rows(
+    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]
+) -> tuple[Sketch, Wanted, dict[str, list[int]]]:
+    """The sketch, the values of knobs, and the orders; `tile` has rows and vectors by axis."""
+    c, lanes = space.contraction, space.lanes
+    names, extents = [a.name for a in c.parallel], np.array([a.extent for a in c.parallel])
+    v = names.index(sketch.vector)
+    tile = tile.copy()
+    tile[v] = min(tile[v], MOST_VECTORS)
+    tiles = -(-extents // np.where(np.arange(len(names)) == v, tile * lanes, tile))
+    block = tiles.copy()
+    block[v] = _tiles_of_a_task(space, v, int(tile[v]), int(tiles[v]))
+    block = np.where([n in c.apart for n in names], 1, block)
+    if block[v] == tiles[v] and not c.apart:
+        k = int(np.argmax(np.where(np.arange(len(tiles)) == v, 0, tiles)))
+        block[k] = ceil(tiles[k] / space.target.threads)
+    rows = _rows_at_once(prod(extents.tolist()) // int(extents[v]))
+    unroll = min(UNROLLED, c.reduce[0].extent)
+    others = [k for k in range(len(names)) if k != v]
+    wanted = {
+        "register": tile,
+        "block": block,
+        "group": np.ones_like(tile),
+        "unroll": np.array([unroll]),
+        "steps": np.array([ceil(rows / unroll)]),
+    }
+    orders = {"group_order": [v, *others], "tile_order": [*others, v]}
+    return replace(sketch, chunked=True), wanted, orders
+
+
+def _rows_at_once(results: int) -> int:
+    """The more results a row of the operand has, the more rows it takes to be worth their sums."""
+    return max(LEAST_ROWS, min(MOST_ROWS, 2 * results))
+
+
+def _tiles_of_a_task(space: "CpuSpace", v: int, vectors: int, tiles: int) -> int:
+    """An equal share for each thread, in blocks whose sums the cache holds."""
+    c, target = space.contraction, space.target
+    rows = prod(a.extent for k, a in enumerate(c.parallel) if k != v)
+    room = SUMS_SHARE * target.l2_bytes / (rows * vectors * target.vector_bytes)
+    share = ceil(tiles / target.threads)
+    return ceil(share / max(1, ceil(share / max(1.0, room))))
