@@ -1,8 +1,8 @@
 """How long a kernel takes on one thread at best, and whether other threads are worth waking.
 
-A worker of our own that still looks for work begins within half a microsecond, one that sleeps
-after eight to ten (`python -m benchmarks.waking`).  So the smallest kernels run serially by
-formula, and for those up to some tens of microseconds it is a knob.
+A worker of our own that still looks for work costs about a microsecond, one that sleeps nine and
+more (`python -m benchmarks.waking`).  So the smallest kernels run serially by formula, and for those
+up to some tens of microseconds it is a knob.
 """
 
 from hlotune.schedules.costs import UNITS, WAKE_CYCLES
@@ -15,7 +15,7 @@ NEAR_BYTES = 16.0
 REPAYS_WAKING = 2.0
 """How many times what waking takes a kernel must take alone, for half of it to be saved."""
 SMALL_CYCLES = 200_000.0
-"""Some 50 us, which is what a worker that sleeps is worth waking for in any case."""
+"""Some 50 us: as long as workers look for work behind a kernel."""
 
 
 def serial_cycles(c: Contraction, target: Target) -> float:
