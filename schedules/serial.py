@@ -1,8 +1,8 @@
 """How long a kernel takes on one thread at best, and whether other threads are worth waking.
 
 A worker of our own that still looks for work costs about a microsecond, one that sleeps nine and
-more (`python -m benchmarks.waking`).  So the smallest kernels run serially by formula, and for those
-up to some tens of microseconds it is a knob.
+more (`python -m benchmarks.waking`).  So the smallest kernels run serially by formula, and for
+those up to some tens of microseconds it is a knob.
 """
 
 from hlotune.schedules.costs import UNITS, WAKE_CYCLES
