@@ -6,9 +6,10 @@ Each case is tuned as a program of its own, all on one database.  Its winner is 
 the default in turns, in both cache modes: `model`, as inside a network, and `warm`, the same
 buffers again and again; the search optimises that of `--cache`.  The clock is `kernel`: the call
 less an empty one; *alone* is the winner's time without the default's turns in between, which take
-caches from it.  With `--numerics strict` Winograd's schedules are left out.  Shares
-are of the peak of the operands' type.  Where the
-default was kept, the tuned time is the default's, the ratio 1.00.
+caches from it.  With `--numerics strict` Winograd's schedules are left out.  Shares are of the peak
+of the operands' type.  Where the default was kept, the tuned time is the default's, the ratio 1.00.
+*first* is the default's time over that of the first candidate, which a formula gives before any
+search, without Winograd's.
 """
 
 import argparse
@@ -25,12 +26,13 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.comparison import ratio
+from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode, Candidate, Measurement, Outcome
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Target
 from hlotune.search.result import KernelResult, TuneResult
 from hlotune.search.tune import tune
@@ -43,6 +45,7 @@ NUMERICS = ("strict", "standard", "fast")
 PAIRS = 31
 ELEMENTS = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
 """Types of operands, as peaks name them."""
+FIRST_PAIRS = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class Timing:
     high: float
     alone_s: float
     """What is used, without the default's turns in between, which take caches from it."""
+    first: float
+    """The default's time over the first candidate's, in turns of their own; 0 where that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +190,9 @@ def timings(
 
     All in fresh processes.
     """
-    candidate = Candidate(kernel, schedule)
+    candidates = [Candidate(kernel, schedule), Candidate(kernel, first_schedule(kernel, target))]
     with ProcessBuilder(target) as builder, ProcessRunner(target) as runner:
-        objects = list(zip([candidate], builder.build([candidate]), strict=True))
+        *objects, first = zip(candidates, builder.build(candidates), strict=True)
         found = []
         for cache in MODES:
             if schedule == DEFAULT:
@@ -197,8 +202,14 @@ def timings(
                 default, tuned = compared.default, right(compared.candidates[0], kernel)
                 (trial,) = runner.measure(kernel, objects, cache=cache)
                 alone = right(trial.outcome, kernel)
-            found.append(timing(cache, default, tuned, alone))
+            begun = runner.compare(kernel, [first], pairs=FIRST_PAIRS, cache=cache)
+            found.append(timing(cache, default, tuned, alone, begun))
         return tuple(found), runner.properties().flops_per_s.get(element, 0.0)
+
+
+def first_schedule(kernel: Kernel, target: Target) -> Schedule:
+    space = space_of(compute_of(graph_of(kernel)), target, reorders_only=True)
+    return space.schedule(space.heuristic())
 
 
 def right(outcome: Outcome, kernel: Kernel) -> Measurement:
@@ -208,8 +219,9 @@ def right(outcome: Outcome, kernel: Kernel) -> Measurement:
 
 
 def timing(
-    cache: CacheMode, default: Measurement, tuned: Measurement, alone: Measurement
-) -> Timing:
+    cache: CacheMode, default: Measurement, tuned: Measurement, alone: Measurement,
+    begun: Comparison,
+) -> Timing:  # fmt: skip
     speedup = ratio(default.samples_s, tuned.samples_s)
     return Timing(
         cache=cache,
@@ -219,14 +231,23 @@ def timing(
         low=speedup.low,
         high=speedup.high,
         alone_s=alone.time_s,
+        first=first_speedup(begun),
     )
+
+
+def first_speedup(begun: Comparison) -> float:
+    """Of the one candidate over the default; 0 where it failed."""
+    (first,) = begun.candidates
+    if not isinstance(first, Measurement):
+        return 0.0
+    return ratio(begun.default.samples_s, first.samples_s).median
 
 
 def table(lines: Sequence[Line], peaks: Mapping[str, float]) -> Table:
     """`peaks`: operations a second by the type of the operands."""
     columns = [
         "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", ">GFLOP/s", ">of peak",
-        ">alone ms", ">of peak alone", ">trials", ">tuner s", "decision",
+        ">alone ms", ">of peak alone", ">first", ">trials", ">tuner s", "decision",
     ]  # fmt: skip
     won = sum(x.won for x in lines)
     notes = [f"won {won} of {len(lines)} kernels; clock `kernel`; FLOPs without padding"]
@@ -235,6 +256,11 @@ def table(lines: Sequence[Line], peaks: Mapping[str, float]) -> Table:
         if ratios:
             mean = geometric_mean(ratios)
             notes.append(f"geometric mean of the ratios, cache {cache}: {mean:.2f}")
+            ahead = sum(x.timings[place].first >= 1 for x in lines)
+            notes.append(
+                f"first candidate at least as fast as the default, cache {cache}: "
+                f"{ahead} of {len(lines)} ({ahead / len(lines):.0%})"
+            )
     return Table(
         name="operators",
         columns=columns,
@@ -258,6 +284,7 @@ def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
         f"{rate / peak:.0%}" if peak else "-",
         milliseconds(t.alone_s),
         f"{line.flops / t.alone_s / peak:.0%}" if peak else "-",
+        f"{t.first:.2f}" if t.first else "failed",
         f"{line.trials}{known}",
         f"{line.tuning_s:.0f}",
         "tuned" if line.won else "kept xla, not won",

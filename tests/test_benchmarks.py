@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from benchmarks.searching import operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Ratio
+from hlotune.measure.comparison import Comparison, Ratio
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.schedule import DEFAULT, Schedule
@@ -61,6 +61,7 @@ def line(won: bool, speedup: float) -> operators.Line:
             low=speedup,
             high=speedup,
             alone_s=0.5e-3,
+            first=speedup / 2,
         )
         for cache in operators.MODES
     )
@@ -84,7 +85,7 @@ def line(won: bool, speedup: float) -> operators.Line:
 def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
     table = operators.table([line(True, 4.0), line(False, 1.0)], peaks={"f32": 2e11})
     assert table.rows[0][4:6] == ["4.00", "4.00 to 4.00"]
-    assert table.rows[0][6:10] == ["100.0", "50%", "0.5", "100%"]
+    assert table.rows[0][6:11] == ["100.0", "50%", "0.5", "100%", "2.00"]
     assert table.rows[2][4:6] == ["1.00", "-"]
     assert table.rows[2][-1] == "kept xla, not won"
     assert "won 1 of 2 kernels" in table.notes[0]
@@ -94,6 +95,22 @@ def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
 def test_an_operator_of_a_type_without_a_peak_has_no_share_of_one() -> None:
     table = operators.table([line(True, 4.0)], peaks={"bf16": 4e11})
     assert table.rows[0][7] == table.rows[0][9] == "-"
+
+
+def test_it_is_counted_where_the_first_candidate_is_not_behind_the_default() -> None:
+    table = operators.table(
+        [line(True, 4.0), line(True, 2.0), line(False, 1.0)], peaks={"f32": 2e11}
+    )
+    assert "first candidate" in table.notes[2]
+    assert table.notes[2].endswith("cache model: 2 of 3 (67%)")
+
+
+def test_a_first_candidate_that_failed_has_no_ratio() -> None:
+    default = Measurement(samples_s=(1.0,) * 9, clock="kernel", cache="warm", numerics="strict")
+    failed = Comparison(default, (Failure("build", "too large"),))
+    assert operators.first_speedup(failed) == 0
+    twice = replace(default, samples_s=(0.5,) * 9)
+    assert operators.first_speedup(Comparison(default, (twice,))) == 2
 
 
 @pytest.mark.parametrize(
