@@ -25,7 +25,7 @@ from hlotune.schedules.sketch import Sketch
 from hlotune.schedules.split_reduction import LANE
 from hlotune.schedules.streaming import APART_BYTES, REPAYS_PACKING, streams, whole_rows
 from hlotune.schedules.target import Target
-from hlotune.schedules.vectors import cycles, neighbours, scatter_cycles
+from hlotune.schedules.vectors import brings_together, cycles, neighbours, scatter_cycles
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -54,7 +54,7 @@ SHORT_REDUCTION = 32
 def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
     """The first candidate; where it passes a limit, it gives up what it can do best without."""
     config = _wanted(space)
-    for less in (_not_unrolled, _packed_by_blocks, _not_packed):
+    for less in (_not_peeled, _not_unrolled, _packed_by_blocks, _not_packed):
         if space.legal(config[None])[0]:
             return config
         less(space, config)
@@ -63,6 +63,10 @@ def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
         config[columns[int(np.argmax(config[columns]))]] //= 2
         _set(space, config, "group", _groups(space, config))
     return config
+
+
+def _not_peeled(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+    _set(space, config, "peel", np.zeros(len(space.knobs.columns("peel")), dtype=np.int64))
 
 
 def _not_unrolled(space: "CpuSpace", config: NDArray[np.int32]) -> None:
@@ -94,6 +98,7 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)
     _set(space, config, "clip", clip)
+    _set(space, config, "peel", _peeled(space, sketch, tile, unroll))
     _set_order(space, config, sketch)
     _set(space, config, "group", _groups(space, config))
     return config
@@ -131,7 +136,8 @@ def _sketch(space: "CpuSpace") -> Sketch:
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
-        level = "call" if stride > 1 or _repays_grouping(c, x) else "none"
+        apart = stride > 1 and brings_together(c, x, vector)
+        level = "call" if apart or _repays_grouping(c, x) else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
         elif stride == 1 and _repays_packing(c, x, space.target):
@@ -250,12 +256,41 @@ def _left_out(
             if len(window) != 1 or not along or sketch.vector in along:
                 continue
             real, total = points(c.core, x, d, extent)
-            if 1 - real / total >= PADDING_WORTH:
-                height, whole = (prod(n) for n in zip(*(rows[a] for a in along), strict=True))
+            worth = 1 - real / total >= PADDING_WORTH
+            height, whole = (prod(n) for n in zip(*(rows[a] for a in along), strict=True))
+            if worth or _is_checked_often(c, window[0]):
                 clip[window[0]] = int(height == 1)
-                if height >= whole > 1:
-                    unroll[window[0]] = c.core.extents[window[0]]
+            if worth and height >= whole > 1:
+                unroll[window[0]] = c.core.extents[window[0]]
     return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
+
+
+def _is_checked_often(c: Contraction, window: str) -> bool:
+    """Whether a check at each step of a reduction would be for little work inside."""
+    names = [r.name for r in c.reduce]
+    return prod(r.extent for r in c.reduce[names.index(window) + 1 :]) <= SHORT_REDUCTION
+
+
+def _peeled(
+    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64], unroll: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Axes whose borders are written apart: tiles inside need no checks, which would be many."""
+    c, found = space.contraction, []
+    packed = {tensor for tensor, level in sketch.packs if level != "none"}
+    for k in space.knobs.columns("peel"):
+        axis = space.knobs.knobs[k].axis
+        windows = {
+            r
+            for x in c.windows[axis]
+            if x.tensor not in packed
+            for e in x.index
+            if axis in e.coefficients
+            for r in e.coefficients
+            if r in {r.name for r in c.reduce}
+        }
+        rows = dict(zip((a.name for a in c.parallel), tile, strict=True))[axis]
+        found.append(int(rows > 1 and any(_is_checked_often(c, r) for r in windows)))
+    return np.array(found, dtype=np.int64)
 
 
 def _written_out(

@@ -88,6 +88,12 @@ def scatter_cycles(rows: NDArray[np.int64], lanes: int) -> NDArray[np.float64]:
     return np.where(rows < 2, SCATTER_CYCLES, np.log2(rows) + lanes / rows)
 
 
+def brings_together(c: Contraction, x: Load, axis: str) -> bool:
+    """Whether a copy of an operand holds what vectors along an axis read closer together."""
+    steps = [abs(e.coefficients[axis]) for e in x.index if axis in e.coefficients]
+    return _panelled(c, x, axis) or steps != [_step(c, x, axis)]
+
+
 def _turns(x: Load, axis: str) -> bool:
     """Whether a copy with the dimension of the axis last holds neighbours side by side."""
     found = [e.coefficients[axis] for e in x.index if axis in e.coefficients]
