@@ -342,7 +342,9 @@ def _chosen_pointer(
     before, after = _around_choice(f, place, index, checks, depth)
     low, high = f.bounds(after)
     if low < 0 or high + size > ZERO_PAGE_BYTES:
-        before, after = before + after, Affine()
+        # what is constant stays behind, for neighbours to share the choice
+        kept = after.constant if 0 <= after.constant <= ZERO_PAGE_BYTES - size else 0
+        before, after = before + after + -kept, Affine((), kept)
     f.module.declare(
         ZEROS, f"{ZEROS} = internal global [{ZERO_PAGE_BYTES} x i8] zeroinitializer, align 64"
     )

@@ -43,6 +43,12 @@ WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
 SECOND_CACHE_BYTES = 32
 """What the second cache gives in a cycle, in which the units do two multiply-adds."""
+THIRD_CACHE_BYTES = 10
+"""What the third cache gives a thread in a cycle."""
+FAR_SHARE = 0.6
+"""Share of the second cache from which on what is read again comes from behind it."""
+CHUNK_SHARE = 0.4
+"""Share of the second cache for what a chunk of the reduction reads again."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 BUSY_PORTS = 0.75
@@ -98,10 +104,55 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)
     _set(space, config, "clip", clip)
-    _set(space, config, "peel", _peeled(space, sketch, tile, unroll))
+    _set(space, config, "peel", _peeled(space, sketch, tile))
     _set_order(space, config, sketch)
     _set(space, config, "group", _groups(space, config))
-    return config
+    return _in_chunks(space, config) if _is_far(space, config) else config
+
+
+def _is_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+    """Whether tiles wait for vectors that one after the other reads from behind the second cache.
+
+    Each register tile reads them over its whole reduction, so that they are gone when the next one
+    begins.
+    """
+    c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
+    again = [x for x in c.operands if c.stride(x, sketch.vector) and _is_read_again(c, x)]
+    if len(again) != 1 or any(level == "task" for _, level in sketch.packs):
+        return False
+    rest = [a for a in t.group if a != sketch.vector]
+    step_bytes = t.register[sketch.vector] * space.target.vector_bytes
+    steps = prod(a.extent for a in c.reduce if a.name in again[0].axes)
+    waits = step_bytes / THIRD_CACHE_BYTES > prod(t.register.values()) / 2
+    far = step_bytes * steps > FAR_SHARE * space.target.l2_bytes
+    return (
+        waits and far and t.group_order[0] == sketch.vector and prod(t.group[a] for a in rest) > 1
+    )
+
+
+def _in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The same tiles as one block a panel, and the reduction in chunks that the cache holds."""
+    t, sketch = space.tiling(config), space.sketches[int(config[0])]
+    names = [a.name for a in space.contraction.parallel]
+    rows = [a != sketch.vector for a in names]
+    tiles = np.array([t.group[a] for a in names])
+    chunked = config.copy()
+    chunked[0] = space.sketches.index(replace(sketch, chunked=True))
+    _set(space, chunked, "block", np.where(rows, tiles, 1))
+    _set(space, chunked, "group", np.where(rows, 1, tiles))
+    _set(space, chunked, "steps", _steps(space, t.unroll, t.register[sketch.vector]))
+    return chunked if space.legal(chunked[None])[0] else config
+
+
+def _steps(space: "CpuSpace", unroll: dict[str, int], vectors: int) -> NDArray[np.int64]:
+    """Iterations of each reduce axis in a chunk: of the outer ones few."""
+    left = CHUNK_SHARE * space.target.l2_bytes / (vectors * space.target.vector_bytes)
+    found = []
+    for r in reversed(space.contraction.reduce):
+        trips = max(1, min(-(-r.extent // unroll[r.name]), int(left / unroll[r.name])))
+        found.append(trips)
+        left /= trips * unroll[r.name]
+    return np.array(found[::-1])
 
 
 def _streamed(
@@ -258,38 +309,25 @@ def _left_out(
             real, total = points(c.core, x, d, extent)
             worth = 1 - real / total >= PADDING_WORTH
             height, whole = (prod(n) for n in zip(*(rows[a] for a in along), strict=True))
-            if worth or _is_checked_often(c, window[0]):
-                clip[window[0]] = int(height == 1)
+            clip[window[0]] = int(height == 1)
             if worth and height >= whole > 1:
                 unroll[window[0]] = c.core.extents[window[0]]
     return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
 
 
-def _is_checked_often(c: Contraction, window: str) -> bool:
-    """Whether a check at each step of a reduction would be for little work inside."""
-    names = [r.name for r in c.reduce]
-    return prod(r.extent for r in c.reduce[names.index(window) + 1 :]) <= SHORT_REDUCTION
+def _peeled(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Axes whose borders are written apart: those with rows of which each would be checked.
 
-
-def _peeled(
-    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64], unroll: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Axes whose borders are written apart: tiles inside need no checks, which would be many."""
-    c, found = space.contraction, []
-    packed = {tensor for tensor, level in sketch.packs if level != "none"}
-    for k in space.knobs.columns("peel"):
-        axis = space.knobs.knobs[k].axis
-        windows = {
-            r
-            for x in c.windows[axis]
-            if x.tensor not in packed
-            for e in x.index
-            if axis in e.coefficients
-            for r in e.coefficients
-            if r in {r.name for r in c.reduce}
-        }
-        rows = dict(zip((a.name for a in c.parallel), tile, strict=True))[axis]
-        found.append(int(rows > 1 and any(_is_checked_often(c, r) for r in windows)))
+    Each check leaves a row a pointer of its own; of so many few stay in registers, and code that
+    chooses them again inside pushes sums out as well.
+    """
+    c, packed = space.contraction, {tensor for tensor, level in sketch.packs if level != "none"}
+    rows = {a.name: (int(n), a.extent) for a, n in zip(c.parallel, tile, strict=True)}
+    found = []
+    for axis in (space.knobs.knobs[k].axis for k in space.knobs.columns("peel")):
+        height, whole = rows[axis]
+        is_read = any(x.tensor not in packed for x in c.windows[axis])
+        found.append(int(is_read and 1 < height < whole and axis != sketch.vector))
     return np.array(found, dtype=np.int64)
 
 
