@@ -147,11 +147,11 @@ def _in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32
 def _steps(space: "CpuSpace", unroll: dict[str, int], vectors: int) -> NDArray[np.int64]:
     """Iterations of each reduce axis in a chunk: of the outer ones few."""
     left = CHUNK_SHARE * space.target.l2_bytes / (vectors * space.target.vector_bytes)
+    left /= prod(unroll.values())
     found = []
     for r in reversed(space.contraction.reduce):
-        trips = max(1, min(-(-r.extent // unroll[r.name]), int(left / unroll[r.name])))
-        found.append(trips)
-        left /= trips * unroll[r.name]
+        found.append(max(1, min(-(-r.extent // unroll[r.name]), int(left))))
+        left /= found[-1]
     return np.array(found[::-1])
 
 

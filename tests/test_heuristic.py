@@ -1,17 +1,21 @@
 """The first candidate: legal, built and right for any shape, by a formula that knows no shape."""
 
 import ast
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
+from jax import lax
 
+from hlotune.codegen.build import build
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.replay import replay
 from hlotune.schedules.target import Target
-from tests.computes import REAL, Case, batched, conv, depthwise, gemm, named, sized
+from tests.computes import REAL, Case, batched, conv, depthwise, gemm, named, sized, whole
 from tests.tree import ROOT
 
 SHAPES = 200
@@ -162,3 +166,46 @@ def test_large_kernels_have_no_knob_for_one_thread() -> None:
     config = space.sample(1, np.random.default_rng(0))[0]
     config[1 + space.knobs.columns("serial")[0]] = 1
     assert "Parallel" not in space.schedule(config).to_json().partition("ComputeAt")[0]
+
+
+def test_what_would_be_read_from_far_for_each_tile_is_read_in_chunks() -> None:
+    """On a machine of a small second cache: five tiles of five rows use the same panel."""
+    target = replace(host_target(), l2_bytes=16 << 10)
+    case = conv(5, 5, 40, 128)
+    space = case.space(target)
+    config = space.heuristic()
+    tiling, sketch = space.tiling(config), space.sketches[config[0]]
+    assert sketch.chunked
+    assert tiling.block["i0"] * tiling.block["i1"] > 1 and tiling.block["i2"] == 1
+    steps = np.prod([tiling.steps[r] * tiling.unroll[r] for r in ("r0", "r1", "r2")])
+    assert steps * tiling.register["i2"] * target.vector_bytes < target.l2_bytes
+    built = build(case.compute, space.schedule(config), target)
+    verdict = verify(case.kernel, built, thorough=True, references=References(case.kernel))
+    assert isinstance(verdict, Verdict), verdict
+
+
+def test_what_the_second_cache_holds_is_not_cut_into_chunks() -> None:
+    space = conv(5, 5, 40, 128).space(host_target())
+    assert not space.sketches[space.heuristic()[0]].chunked
+
+
+def test_borders_are_checked_in_no_tile_inside() -> None:
+    """Lines are clipped, which takes the check of all rows; rows of a line are peeled."""
+    space = conv(28, 28, 32, 64).space(TARGETS["znver4"])
+    tiling = space.tiling(space.heuristic())
+    assert tiling.register["i0"] == 1 and 1 < tiling.register["i1"] < 28
+    assert tiling.clip == {"r0"} and tiling.peel == {"i1"}
+
+
+def test_a_copy_that_brings_nothing_together_is_not_made() -> None:
+    """Of planes in strides of two the copy would be in strides of two as well."""
+    x, w = whole(1, 8, 40, 40), whole(8, 1, 3, 3, seed=1)
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (2, 2), [(1, 1)] * 2,
+            dimension_numbers=("NCHW", "OIHW", "NCHW"), feature_group_count=8,
+        )  # fmt: skip
+
+    space = Case("strided planes", function, (x, w)).space(TARGETS["znver4"])
+    assert dict(space.sketches[space.heuristic()[0]].packs)["a0"] == "none"

@@ -1,5 +1,6 @@
 """Results whose vectors lie across them: blocks of rows turned in registers, and no scatters."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ def across(case: Case, target: Target = AVX512, **rows: int) -> Schedule:
         if knob.kind in ("register", "unroll"):
             wanted = rows.get(knob.axis, 1) if knob.kind == "register" else 1
             config[k] = knob.values.index(min(wanted, knob.values[-1]))
+        elif knob.kind in ("clip", "peel"):
+            config[k] = 0
     assert space.legal(config[None])[0]
     return space.schedule(config)
 
@@ -129,6 +132,13 @@ def test_phases_that_lie_between_one_another_are_one_block() -> None:
     schedule = space.schedule(config)
     assert "masked.scatter" not in text(case, schedule)
     is_right(case, schedule)
+
+
+def test_rows_that_are_checked_alike_share_the_choice_of_their_pointer() -> None:
+    """Planes so large that the choice stands inside the loop over them."""
+    case = planes(130, 130, 16, 32)
+    chosen = re.findall(r"select i1 .*@zeros", text(case, across(case, i2=8)))
+    assert 0 < len(chosen) <= 4
 
 
 def test_rows_of_a_tile_that_lie_together_are_counted_along_whole_axes() -> None:
