@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.chunks import in_chunks, is_far
 from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
 from hlotune.schedules.limits import CODE_STATEMENTS
@@ -43,12 +44,6 @@ WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
 SECOND_CACHE_BYTES = 32
 """What the second cache gives in a cycle, in which the units do two multiply-adds."""
-THIRD_CACHE_BYTES = 10
-"""What the third cache gives a thread in a cycle."""
-FAR_SHARE = 0.6
-"""Share of the second cache from which on what is read again comes from behind it."""
-CHUNK_SHARE = 0.4
-"""Share of the second cache for what a chunk of the reduction reads again."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 BUSY_PORTS = 0.75
@@ -107,52 +102,7 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "peel", _peeled(space, sketch, tile))
     _set_order(space, config, sketch)
     _set(space, config, "group", _groups(space, config))
-    return _in_chunks(space, config) if _is_far(space, config) else config
-
-
-def _is_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
-    """Whether tiles wait for vectors that one after the other reads from behind the second cache.
-
-    Each register tile reads them over its whole reduction, so that they are gone when the next one
-    begins.
-    """
-    c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
-    again = [x for x in c.operands if c.stride(x, sketch.vector) and _is_read_again(c, x)]
-    if len(again) != 1 or any(level == "task" for _, level in sketch.packs):
-        return False
-    rest = [a for a in t.group if a != sketch.vector]
-    step_bytes = t.register[sketch.vector] * space.target.vector_bytes
-    steps = prod(a.extent for a in c.reduce if a.name in again[0].axes)
-    waits = step_bytes / THIRD_CACHE_BYTES > prod(t.register.values()) / 2
-    far = step_bytes * steps > FAR_SHARE * space.target.l2_bytes
-    return (
-        waits and far and t.group_order[0] == sketch.vector and prod(t.group[a] for a in rest) > 1
-    )
-
-
-def _in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The same tiles as one block a panel, and the reduction in chunks that the cache holds."""
-    t, sketch = space.tiling(config), space.sketches[int(config[0])]
-    names = [a.name for a in space.contraction.parallel]
-    rows = [a != sketch.vector for a in names]
-    tiles = np.array([t.group[a] for a in names])
-    chunked = config.copy()
-    chunked[0] = space.sketches.index(replace(sketch, chunked=True))
-    _set(space, chunked, "block", np.where(rows, tiles, 1))
-    _set(space, chunked, "group", np.where(rows, 1, tiles))
-    _set(space, chunked, "steps", _steps(space, t.unroll, t.register[sketch.vector]))
-    return chunked if space.legal(chunked[None])[0] else config
-
-
-def _steps(space: "CpuSpace", unroll: dict[str, int], vectors: int) -> NDArray[np.int64]:
-    """Iterations of each reduce axis in a chunk: of the outer ones few."""
-    left = CHUNK_SHARE * space.target.l2_bytes / (vectors * space.target.vector_bytes)
-    left /= prod(unroll.values())
-    found = []
-    for r in reversed(space.contraction.reduce):
-        found.append(max(1, min(-(-r.extent // unroll[r.name]), int(left))))
-        left /= found[-1]
-    return np.array(found[::-1])
+    return in_chunks(space, config) if is_far(space, config) else config
 
 
 def _streamed(
@@ -172,11 +122,7 @@ def _streamed(
 def _set(
     space: "CpuSpace", config: NDArray[np.int32], kind: str, values: NDArray[np.int64]
 ) -> None:
-    """Puts the nearest value that each knob of a kind has."""
-    for column, value in zip(space.knobs.columns(kind), values, strict=True):
-        config[1 + column] = int(
-            np.argmin(np.abs(np.array(space.knobs.knobs[column].values) - value))
-        )
+    space.knobs.put(config, kind, values)
 
 
 def _sketch(space: "CpuSpace") -> Sketch:

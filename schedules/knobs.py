@@ -60,6 +60,12 @@ class Knobs:
             result[:, n] = np.asarray(self.knobs[column].values)[positions[:, column]]
         return result
 
+    def put(self, config: NDArray[np.int32], kind: str, values: NDArray[np.int64]) -> None:
+        """Puts the nearest value that each knob of a kind has into a config, sketch and all."""
+        for column, value in zip(self.columns(kind), values, strict=True):
+            near = np.abs(np.array(self.knobs[column].values) - value)
+            config[1 + column] = int(np.argmin(near))
+
     @cached_property
     def _table(self) -> NDArray[np.int64]:
         """`(knobs, longest)`: the values of each knob, then more than any value."""
