@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 THIRD_CACHE_BYTES = 10
 """What the third cache gives a thread in a cycle."""
-FAR_SHARE = 0.6
-"""Share of the second cache from which on what is read again comes from behind it."""
+FAR_SHARE = 2
+"""Of the second cache from which on what is read again comes from behind it: of less a part stays,
+and chunks lost time where they were tried on it."""
 CHUNK_SHARE = 0.4
 """Share of the second cache for what a chunk of the reduction reads again."""
 

@@ -20,8 +20,6 @@ COPY_CYCLES = 1.2
 """Of an element that is packed from places apart."""
 MASK_CYCLES = 0.05
 """Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
-NARROW = 8
-"""Places along an axis below which more than half of the lanes of wide vectors are idle."""
 MOST_STRIDE, STRIDED_CYCLES = 4, 0.75
 """Strides up to which whole runs are loaded and picked from, and what that takes a unit of them."""
 GATHER_ROWS = 4
@@ -32,16 +30,13 @@ def vector_axes(c: Contraction) -> tuple[str, ...]:
     """Axes along which neighbours lie together in the result or in an operand.
 
     Where windows or strides run along all of them, also those along which operands can be packed
-    in panels; where all of them are narrow, those along which they can be packed at all.  Where
-    there are none, the longest axis.
+    in panels.  Where there are none, the longest axis.
     """
     own = [a for a in c.parallel if a.name not in c.apart] or c.parallel
     long = [a.name for a in own if a.extent > 1]
     near = [a for a in long if c.out_stride(a) == 1 or any(_step(c, x, a) == 1 for x in c.operands)]
     if not any(_is_plain(c, a) for a in near):
         near += [a for a in long if a not in near and any(_panelled(c, x, a) for x in c.operands)]
-    if all(c.core.extents[a] < NARROW for a in near):
-        near += [a for a in long if a not in near and any(_turns(x, a) for x in c.operands)]
     return tuple(near) or (max(own, key=lambda a: a.extent).name,)
 
 
@@ -58,7 +53,7 @@ def cycles(c: Contraction, lanes: int, axis: str) -> float:
         step = _step(c, x, axis)
         if step == 1:
             total += MASK_CYCLES * multiply_adds * (not _is_inside(c, axis))
-        elif step and (_panelled(c, x, axis) or _turns(x, axis)):
+        elif step and _panelled(c, x, axis):
             constant = c.compute.tensor(x.tensor).role == "constant"
             total += 0 if constant else COPY_CYCLES * c.compute.tensor(x.tensor).elements
         elif step:
@@ -92,12 +87,6 @@ def brings_together(c: Contraction, x: Load, axis: str) -> bool:
     """Whether a copy of an operand holds what vectors along an axis read closer together."""
     steps = [abs(e.coefficients[axis]) for e in x.index if axis in e.coefficients]
     return _panelled(c, x, axis) or steps != [_step(c, x, axis)]
-
-
-def _turns(x: Load, axis: str) -> bool:
-    """Whether a copy with the dimension of the axis last holds neighbours side by side."""
-    found = [e.coefficients[axis] for e in x.index if axis in e.coefficients]
-    return found == [1]
 
 
 def _step(c: Contraction, x: Load, axis: str) -> int:

@@ -40,11 +40,3 @@ def test_a_large_operand_is_packed_by_all_threads_and_a_small_one_by_the_caller(
         assert [p.axis for p in packs] == ["call"]
         text = str(replay(case.compute, schedule, TARGET))
         assert ("parallel p0.0" in text) == shared
-
-
-def test_where_neighbours_are_few_vectors_may_go_along_what_a_copy_brings_together() -> None:
-    """Three features leave most lanes idle; the width of the image can be copied side by side."""
-    assert axes(conv(14, 14, 32, 3)) == ("i2", "i0", "i1")
-    space = conv(32, 32, 32, 3).space(TARGET)
-    first = space.sketches[space.heuristic()[0]]
-    assert first.vector != "i2" and dict(first.packs)["a0"] == "call"
