@@ -26,6 +26,7 @@ from hlotune.codegen.text import Function
 from hlotune.codegen.values import (
     STORED,
     Value,
+    convert,
     from_memory,
     grouped,
     literal,
@@ -47,6 +48,8 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     """The value of a load: one lane where it does not vary along the vector, else all."""
     if x.along is not None:
         return _group(f, place, x, x.along, point)
+    if x.dtype != place.dtype:
+        return _widened(f, place, x, point)
     index = [e.substitute(point.positions) for e in x.index]
     steps = _lane_steps(x.index, point.lane)
     checks = _checks(f, place, x, index, steps, point)
@@ -78,6 +81,11 @@ def _group(f: Function, place: Place, x: Load, along: int, point: Point) -> Valu
         index = (*x.index[:along], x.index[along] + k, *x.index[along + 1 :])
         parts.append(load(f, bits, Load(x.tensor, index, bits.dtype, x.divisors), point))
     return grouped(f, parts, x.dtype)
+
+
+def _widened(f: Function, place: Place, x: Load, point: Point) -> Value:
+    value = load(f, place, replace(x, dtype=place.dtype), point)
+    return literal(0, x.dtype, 1) if value.known == 0 else convert(f, value, x.dtype)
 
 
 def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Value:

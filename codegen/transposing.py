@@ -33,7 +33,9 @@ def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Poi
     if x is None or root is None or not s.layout or not _is_inside(nest, f, x, point):
         return None
     place = places[x.tensor]
-    if not isinstance(place, Place) or place.layout or HELD[x.dtype] != STORED[x.dtype]:
+    if not isinstance(place, Place) or place.layout or place.dtype != x.dtype:
+        return None
+    if HELD[x.dtype] != STORED[x.dtype]:
         return None
     steps = {a: c * place.strides[d, 1] for d, e in enumerate(x.index) for a, c in e.terms}
     if s.lanes < 4 or s.lanes & (s.lanes - 1) or steps.get(root, 0) <= 1:

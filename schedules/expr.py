@@ -90,8 +90,9 @@ class Load:
     `index[d]` is divisible by its divisor and the quotient lies inside the dimension, and where the
     load `beside` is real, if there is one; elsewhere it has the value `outside`.
 
-    With `along` it is as many neighbours along that dimension as `dtype`, one of GROUPS, is made
-    of, from the one at the index on; those that lie outside are 0.
+    A load whose `dtype` is wider than the tensor's converts.  With `along` it is as many neighbours
+    along that dimension as `dtype`, one of GROUPS, is made of, from the one at the index on; those
+    that lie outside are 0.
     """
 
     tensor: str

@@ -134,7 +134,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
     for x in c.operands:
         stride = abs(c.stride(x, vector))
         apart = stride > 1 and brings_together(c, x, vector)
-        level = "call" if apart or _repays_grouping(c, x) else "none"
+        level = "call" if apart or _repays_changing(c, x) else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
         elif stride == 1 and _repays_packing(c, x, space.target):
@@ -153,10 +153,10 @@ def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     return many and apart * c.element_bytes(x) >= APART_BYTES and often >= REPAYS_PACKING
 
 
-def _repays_grouping(c: Contraction, x: Load) -> bool:
-    """Whether what dots take in groups, and does not lie so, is used often enough to copy it."""
-    often = c.core.flops / c.compute.tensor(x.tensor).bytes
-    return x.along is not None and often >= REPAYS_PACKING
+def _repays_changing(c: Contraction, x: Load) -> bool:
+    """Whether what is not used as it lies, but in groups or widened, is used often."""
+    tensor = c.compute.tensor(x.tensor)
+    return x.dtype != tensor.dtype and c.core.flops / tensor.bytes >= REPAYS_PACKING
 
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:

@@ -8,6 +8,7 @@ from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.split_reduction import named
 from hlotune.schedules.target import Target
+from hlotune.schedules.widened import WIDENED, widened
 from hlotune.schedules.winograd import ALGORITHMS
 
 
@@ -27,9 +28,11 @@ def unscheduled(compute: Compute, algorithm: str, target: Target) -> LoopNest:
     """The nest before any step.  Raises ScheduleError where the algorithm does not apply."""
     if algorithm == DOTS:
         return initial(_dots(compute, target), target)
+    if algorithm == WIDENED:
+        return initial(widened(compute), target)
     rewriting = ALGORITHMS.get(algorithm) or named(algorithm)
     if rewriting is None:
-        known = ", ".join((*ALGORITHMS, DOTS, "split_reduction(axis, parts, axis, lanes)"))
+        known = ", ".join((*ALGORITHMS, DOTS, WIDENED, "split_reduction(axis, parts, axis, lanes)"))
         raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
     return initial(rewriting(compute), target)
 

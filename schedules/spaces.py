@@ -24,6 +24,7 @@ from hlotune.schedules.space import Configs
 from hlotune.schedules.split_space import SplitSpace, estimate, split_spaces
 from hlotune.schedules.target import Target
 from hlotune.schedules.transforms import LOOSE, PAIRS
+from hlotune.schedules.widened import WIDENED, can_widen, widened
 from hlotune.schedules.winograd import window
 from hlotune.schedules.winograd_space import WinogradSpace
 
@@ -42,7 +43,7 @@ def space_of(
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
     direct = cpu.space_of(compute, target)
-    found = dots_space(compute, target)
+    found = dots_space(compute, target) or widened_space(compute, target)
     first: tuple[Part, ...] = (direct,) if found is None else (found, direct)
     rest: tuple[Part, ...] = split_spaces(compute, target)
     rest += () if reorders_only else winograd_spaces(compute, target, fast=fast)
@@ -55,6 +56,14 @@ def dots_space(compute: Compute, target: Target) -> CpuSpace | None:
     if group is None or not has_instruction(target, group):
         return None
     space = CpuSpace(contraction(dots(compute)), target, DOTS, plain_work(group.contraction))
+    return space if space.legal(space.heuristic()[None])[0] else None
+
+
+def widened_space(compute: Compute, target: Target) -> CpuSpace | None:
+    """The space of operands widened as they are packed, where the kernel has any."""
+    if not can_widen(compute):
+        return None
+    space = CpuSpace(contraction(widened(compute)), target, WIDENED)
     return space if space.legal(space.heuristic()[None])[0] else None
 
 
