@@ -26,6 +26,8 @@ from hlotune.schedules.target import Properties, Target
 
 CHAINS = 12
 """Independent chains: more than latency times units, and with operands fewer than 16 registers."""
+DOT_CHAINS = 24
+"""Of dot instructions, which take longer and come with 32 registers."""
 
 _RUN_S = 0.02
 _RUNS = 10
@@ -163,7 +165,7 @@ def _bfloat_dots() -> Loop:
         return f"{casts}\n  %next.{i} = call {vector} {name}({operands})"
 
     declared = f"declare {vector} {name}({vector}, {pairs}, {pairs})"
-    return Loop(vector, 3, CHAINS, step, 64 * CHAINS, declared)
+    return Loop(vector, 3, DOT_CHAINS, step, 64 * DOT_CHAINS, declared)
 
 
 def _byte_dots() -> Loop:
@@ -179,7 +181,7 @@ def _byte_dots() -> Loop:
         return f"{casts}\n  %next.{i} = call {vector} {name}({operands})"
 
     declared = f"declare {vector} {name}({vector}, {quads}, {quads})"
-    return Loop(vector, 3, CHAINS, step, 128 * CHAINS, declared)
+    return Loop(vector, 3, DOT_CHAINS, step, 128 * DOT_CHAINS, declared)
 
 
 def _dependent_adds() -> Loop:
