@@ -41,10 +41,10 @@ class LayOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Spread:
     """Leaves elements free behind each slice of a stage's temporary results.
 
-    t[f, i] at f * 4096 + i   ->   Space("s", 16)   ->   t[f, i] at f * 4112 + i
+    t[f, i] at f * 4096 + i   ->   Spread("s", 16)   ->   t[f, i] at f * 4112 + i
 
     Slices at powers of two share few sets of a cache; a line between them spreads them out.
     Results without a layout lie row by row then.
@@ -56,9 +56,9 @@ class Space:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         temporary = all(nest.compute.tensor(x.tensor).role == "temporary" for x in s.stage.stores)
-        _require(temporary, "space", f"{self.stage} stores a result")
-        _require(is_in_own_order(s.stage), "space", f"{self.stage} does not store in order")
-        _require(self.elements >= 0, "space", f"expected 0 or more elements, got {self.elements}")
+        _require(temporary, "spread", f"{self.stage} stores a result")
+        _require(is_in_own_order(s.stage), "spread", f"{self.stage} does not store in order")
+        _require(self.elements >= 0, "spread", f"expected 0 or more elements, got {self.elements}")
         rank = len(nest.compute.tensor(s.stage.stores[0].tensor).shape)
         layout = s.layout or tuple((d, 1) for d in range(rank))
         return nest.put(replace(s, layout=layout, spacing=self.elements))

@@ -26,7 +26,7 @@ from hlotune.schedules.packing import Pack as Pack
 from hlotune.schedules.results import LayOut as LayOut
 from hlotune.schedules.results import Overrun as Overrun
 from hlotune.schedules.results import Preload as Preload
-from hlotune.schedules.results import Space as Space
+from hlotune.schedules.results import Spread as Spread
 from hlotune.schedules.results import Stream as Stream
 
 
@@ -337,7 +337,7 @@ Step = (
     | Preload
     | Overrun
     | Stream
-    | Space
+    | Spread
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

@@ -23,8 +23,8 @@ from hlotune.schedules.steps import (
     Prefetch,
     Preload,
     Reorder,
-    Space,
     Split,
+    Spread,
     Step,
     Stream,
     Unroll,
@@ -71,7 +71,7 @@ def winograd_steps(
     """The steps for a compute that the algorithm has rewritten already."""
     steps = _out(compute, n, lanes) + _products(compute, n, lanes) + _tiles(compute, lanes)
     steps += _weights(compute, sketch, n, lanes)
-    steps += [Space(TILES, line_elements(compute)), Space(PRODUCTS, line_elements(compute))]
+    steps += [Spread(TILES, line_elements(compute)), Spread(PRODUCTS, line_elements(compute))]
     if n.prefetch == 1:
         steps += [Prefetch(PRODUCTS, WEIGHTS)]
     elif n.prefetch == 2:

@@ -28,7 +28,7 @@ from hlotune.schedules.loop_trees import Nodes
 from hlotune.schedules.packing import packed_name
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Configs, Space
-from hlotune.schedules.steps import Pack, Parallel
+from hlotune.schedules.steps import Pack, Parallel, Spread, Step
 from hlotune.schedules.target import Target
 from hlotune.search.history import Times, scores
 from hlotune.search.tasks import SPACES
@@ -163,8 +163,8 @@ def located(space: Space, trials: Sequence[tuple[str, float | None]]) -> tuple[C
 def exact(space: Space, text: str) -> NDArray[np.int32] | None:
     """The legal config with this schedule; None where there is none, as for the default.
 
-    Schedules that differ in whether one thread packs an operand or all count as equal: features do
-    not tell them apart.
+    Schedules that differ in whether one thread packs an operand or all, or in how far apart slices
+    of scratch lie, count as equal: features do not tell them apart.
     """
     try:
         schedule = Schedule.from_json(text)
@@ -177,10 +177,14 @@ def exact(space: Space, text: str) -> NDArray[np.int32] | None:
 
 
 def _nest(schedule: Schedule) -> Schedule:
-    """The schedule without the steps that share packing among threads."""
+    """The schedule without the steps that features do not see."""
     copies = {packed_name(s.tensor) for s in schedule.steps if isinstance(s, Pack)}
-    kept = (s for s in schedule.steps if not (isinstance(s, Parallel) and s.stage in copies))
-    return replace(schedule, steps=tuple(kept))
+
+    def is_unseen(step: Step) -> bool:
+        shares_packing = isinstance(step, Parallel) and step.stage in copies
+        return shares_packing or isinstance(step, Spread)
+
+    return replace(schedule, steps=tuple(s for s in schedule.steps if not is_unseen(s)))
 
 
 @cache

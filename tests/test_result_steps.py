@@ -15,8 +15,8 @@ from hlotune.schedules.steps import (
     Overrun,
     Preload,
     Reorder,
-    Space,
     Split,
+    Spread,
     Step,
     Stream,
     Unroll,
@@ -74,7 +74,7 @@ def test_layouts_are_checked() -> None:
 
 
 def test_slices_are_spaced_apart_along_the_slowest_dimension() -> None:
-    plain, spaced = nest(*BLOCK), nest(*BLOCK, Space("tiles", 16))
+    plain, spaced = nest(*BLOCK), nest(*BLOCK, Spread("tiles", 16))
     tiles = spaced.stage("tiles")
     free_bytes = stored_bytes(spaced, tiles) - stored_bytes(plain, plain.stage("tiles"))
     assert free_bytes == 16 * 16 * 4  # points * elements * bytes
@@ -86,8 +86,8 @@ def test_slices_are_spaced_apart_along_the_slowest_dimension() -> None:
 
 
 def test_only_what_is_stored_in_order_is_spaced() -> None:
-    refused(r"^space: out stores a result$", Space("out", 16))
-    refused(r"^space: expected 0 or more elements, got -1$", Space("tiles", -1))
+    refused(r"^spread: out stores a result$", Spread("out", 16))
+    refused(r"^spread: expected 0 or more elements, got -1$", Spread("tiles", -1))
 
 
 def test_only_constants_are_loaded_ahead() -> None:
