@@ -71,6 +71,7 @@ bench-peers: setup
 
 bench-search: setup
 	rm -f build/search.db*
+	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS) --numerics strict
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
 	$(PYTHON) -m benchmarks.searchers
 
