@@ -166,7 +166,7 @@ def searched(
             resumed=interrupted is not None,
         )
         result = session.tuned(program.name, found, skipped, choices.limits)
-        whole = partial(compare_whole, program, records, numerics, target, limit_s)
+        whole = partial(compare_whole, program, records, numerics, target, cache, limit_s)
         return session.finished(result, whole)
 
 

@@ -7,20 +7,25 @@ from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import BenchResult, bench
 from hlotune.hlo.program import Program
-from hlotune.measure.trial import Numerics
+from hlotune.measure.trial import CacheMode, Numerics
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Paired, Whole
 
 
 def compare_whole(
-    program: Program, database: Database, numerics: Numerics, target: Target, limit_s: float
+    program: Program,
+    database: Database,
+    numerics: Numerics,
+    target: Target,
+    cache: CacheMode,
+    limit_s: float,
 ) -> Whole | None:
     """Times both in turns, for `limit_s` at most; None where nothing was replaced.
 
     Raises WrongResult where the tuned program is wrong; it names the sites and kernels to blame.
     """
-    tuned = apply(program, database=database, numerics=numerics, target=target)
+    tuned = apply(program, database=database, numerics=numerics, target=target, cache=cache)
     if not tuned.replacements:
         return None
     found = bench(program, tuned, limit_s=limit_s)

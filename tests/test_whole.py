@@ -1,25 +1,30 @@
-"""Which error stands for a whole program."""
+"""What a run says of the whole program is of the program that its records make."""
 
-from hlotune.deploy.accuracy import Accuracy
-from hlotune.search.whole import worst_of
+from pathlib import Path
 
+import pytest
 
-def accuracy(tuned: float, default: float | None = 1e-7) -> Accuracy:
-    return Accuracy(inputs="random", result=0, default_error=default, tuned_error=tuned)
-
-
-def test_the_worst_result_stands_for_the_program() -> None:
-    assert worst_of([accuracy(1e-6), accuracy(3e-6, 2e-6), accuracy(0.0)]) == accuracy(3e-6, 2e-6)
-
-
-def test_errors_that_are_not_finite_are_left_out() -> None:
-    """JSON has no infinities, and an infinite error says nothing of the others."""
-    infinite = float("inf")
-    assert worst_of([accuracy(infinite), accuracy(1e-6, infinite), accuracy(1e-8)]) == accuracy(
-        1e-8
-    )
-    assert worst_of([accuracy(infinite)]) is None
+from hlotune.hlo.program import Program, load
+from hlotune.hlo.sites import sites
+from hlotune.measure.targets import host_target, toolchain
+from hlotune.search.whole import compare_whole
+from hlotune.tuning_logs.database import Database
+from tests.applied import DIRECT, PARAMETERS, final, mlp, normal
 
 
-def test_results_held_against_the_default_count_as_well() -> None:
-    assert worst_of([accuracy(2e-6, None), accuracy(1e-6)]) == accuracy(2e-6, None)
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return load(mlp, PARAMETERS, normal(8, 16))
+
+
+def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
+    program: Program, tmp_path: Path
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        compared = compare_whole(program, database, "standard", host_target(), "warm", 0.2)
+        assert compared is not None
+        assert compared.error is not None and compared.error < 1e-5
+        assert compare_whole(program, database, "standard", host_target(), "model", 0.2) is None
