@@ -288,6 +288,7 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "searches",
         "shortfalls",
         "tuner",
+        "types",
         "waking",
     }
 
