@@ -292,12 +292,15 @@ def _outcomes(
 
 
 def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
-    """The highest peak among the kernel's floating types; None where one has no known peak."""
+    """The highest peak among the kernel's types that have units; None where one has no known peak.
+
+    Bytes have some of their own: dots of four multiply-adds a lane.
+    """
     peaks = dict(properties.flops_per_s)
     peaks.setdefault("bf16", peaks["f32"])
     if not {"avx512fp16", "fullfp16"} & set(target.features):
         peaks["f16"] = peaks["f32"]
-    used = set(re.findall(r"x?(bf16|f16|f32|f64)>", kernel.text))
+    used = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
     return max(peaks[t] for t in used) if used and used <= peaks.keys() else None
 
 

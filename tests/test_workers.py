@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,13 @@ def test_peaks_are_those_of_the_types_that_the_kernel_uses() -> None:
     found = [peak_flops(Kernel(t), host_target(), known) for t in texts]
     assert found == [1.0, 2.0, 4.0]
     assert peak_flops(Kernel("tensor<2xi32>"), host_target(), known) is None
+
+
+def test_products_of_bytes_have_the_peak_of_bytes_or_none() -> None:
+    """Whatever floats they are scaled to: their dots are faster than any of these."""
+    floats = Properties(flops_per_s={"f32": 2.0}, read_bytes_per_s=1.0, clock_hz=1.0)
+    both = replace(floats, flops_per_s={"f32": 2.0, "i8": 8.0})
+    scaled = Kernel("tensor<2x4xi8>, tensor<4x2xi8>, tensor<2x2xi32>, tensor<2x2xf32>")
+    plain = Kernel("tensor<2x4xi8>, tensor<4x2xi8>, tensor<2x2xi32>")
+    found = [[peak_flops(k, host_target(), p) for k in (scaled, plain)] for p in (floats, both)]
+    assert found == [[None, None], [8.0, 8.0]]
