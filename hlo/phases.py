@@ -14,9 +14,9 @@ in two of equal length.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.schedules.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.expr import Affine, Load, map_loads
-from hlotune.schedules.nest import is_zero_outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,12 @@ def _affine(values: list[int], axes: tuple[Axis, Axis]) -> Affine | None:
 
 
 def _end(compute: Compute, core: Stage, split: _Split) -> Load | None:
-    """The factor that ends with the window, where the stage multiplies nothing but loads.
+    """The load that ends with the window, where the stage's values are 0 if all loads are.
 
-    Beyond it all factors can then be left out: a zero alone would not do, for it leaves nothing of
+    Beyond it all loads can then be left out: a zero alone would not do, for it leaves nothing of
     a number, but is undefined times one that is infinite.
     """
-    if not all(is_zero_outside(core, x) for x in core.loads):
+    if not all(is_zero_of_zeros(v) for v in core.values):
         return None
     for x in core.loads:
         shape = compute.tensor(x.tensor).shape

@@ -65,6 +65,26 @@ def vanishes(expr: Expr, padded: Mapping[str, int], shapes: Mapping[str, Sequenc
     return _known(expr, outside) == 0
 
 
+def is_zero_of_zeros(expr: Expr) -> bool:
+    """Whether the value is 0 for certain where all loads are real nowhere: relu, casts, products.
+
+    No part of it may be infinite or undefined then, for 0 times that is no 0.
+    """
+
+    def certain(e: Expr) -> float | None:
+        return _known(e, lambda x: None if x.outside else 0.0)
+
+    def defined(e: Expr) -> bool:
+        value, args = certain(e), e.args if isinstance(e, Apply) else ()
+        return (
+            value is not None
+            and math.isfinite(value)
+            and all(defined(a) for a in args if a.dtype != "i1")
+        )
+
+    return certain(expr) == 0 and defined(expr)
+
+
 def _known(expr: Expr, known: Callable[[Load], float | None]) -> float | None:
     """The value of an expression where that is certain from the loads of known value."""
     if isinstance(expr, Const):

@@ -121,7 +121,8 @@ def _rewritten(compute: Compute, cut: Stage, out: Stage) -> Compute:
 
 
 def _moved(x: Load, places: dict[str, Affine]) -> Load:
-    return replace(x, index=tuple(e.substitute(places) for e in x.index))
+    index = tuple(e.substitute(places) for e in x.index)
+    return replace(x, index=index, beside=x.beside and _moved(x.beside, places))
 
 
 def _is_contraction(core: Stage, out: Stage) -> bool:

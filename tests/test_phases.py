@@ -1,5 +1,7 @@
 """Transposed convolutions in phases: the same numbers, and no operation on an inserted zero."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,11 +15,13 @@ from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import load as load_built
 from hlotune.hlo.phases import phases
 from hlotune.hlo.program import load
+from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target
 from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
-from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.flops import flops_of
+from hlotune.schedules.spaces import space_of
 from tests.computes import Array, Case, call, whole
 from tests.interpreter import interpret
 
@@ -124,7 +128,17 @@ def test_a_window_that_ends_where_an_operand_is_not_zero_is_left_as_it_is() -> N
     np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=1e-4)
 
 
-def infinite(spec: Any = NHWC, window: int = 3) -> Case:
+AHEAD: dict[str, Callable[[Any], Any]] = {
+    "relu": lambda x: jnp.maximum(x, 0),
+    "relu6": jax.nn.relu6,
+    "leaky": jax.nn.leaky_relu,
+    "abs": jnp.abs,
+    "convert": lambda x: x.astype(jnp.bfloat16).astype(jnp.float32),
+}
+"""What is computed of the image ahead; all are 0 at 0."""
+
+
+def infinite(spec: Any = NHWC, window: int = 3, ahead: Callable[[Any], Any] = lambda x: x) -> Case:
     """Weights that are not zero, and an image with an infinite and an undefined element."""
     x, w = whole(1, 6, 6, 4), 1 + abs(whole(window, window, 4, 20, seed=1))
     x[0, 1, 2, 3], x[0, 4, 4, 0] = np.inf, np.nan
@@ -133,7 +147,7 @@ def infinite(spec: Any = NHWC, window: int = 3) -> Case:
 
     def function(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(
-            x, w, (1, 1), [(1, 2)] * 2, lhs_dilation=(2, 2), dimension_numbers=spec
+            ahead(x), w, (1, 1), [(1, 2)] * 2, lhs_dilation=(2, 2), dimension_numbers=spec
         )
 
     return Case(f"infinite {spec[0]} {window}", function, (x, w))
@@ -152,15 +166,74 @@ def test_what_is_infinite_reaches_only_the_results_that_it_is_a_term_of(
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
 
 
-@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
-def test_no_schedule_multiplies_what_is_infinite_beyond_the_window(spec: Any) -> None:
-    """Packed and not, clipped and not, along whichever axis the vectors go."""
-    case, target = infinite(spec), host_target()
+def axes_of(compute: Compute) -> tuple[tuple[Axis, ...], int]:
+    core = compute.stage("contract")
+    return core.reduce, core.points
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_what_is_zero_at_zero_ahead_of_a_convolution_leaves_its_phases(name: str) -> None:
+    case = infinite(ahead=AHEAD[name])
+    assert divisors(case.compute) == {1}
+    assert axes_of(case.compute) == axes_of(infinite().compute)
     wanted = np.asarray(jax.jit(case.function)(*case.arguments))
-    space = case.space(target)
+    (got,) = interpret(case.compute, case.values)
+    np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=1e-6)
+
+
+X, W = (Load(n, (Affine.axis("q"),), "f32") for n in "xw")
+
+
+def applied(op: str, *args: Expr) -> Apply:
+    return Apply(op, args, "f32")
+
+
+def test_a_product_is_zero_of_zeros_unless_a_part_of_it_is_then_undefined() -> None:
+    relu = applied("maximum", X, Const(0.0, "f32"))
+    undefined = applied("divide", Const(1.0, "f32"), X)
+    assert is_zero_of_zeros(applied("multiply", relu, W))
+    assert not is_zero_of_zeros(applied("multiply", X, undefined))
+    assert not is_zero_of_zeros(applied("multiply", X, Const(np.inf, "f32")))
+    assert not is_zero_of_zeros(applied("multiply", X, applied("log", W)))
+    assert not is_zero_of_zeros(applied("maximum", applied("multiply", X, undefined), X))
+    assert not is_zero_of_zeros(applied("add", X, Const(1.0, "f32")))
+    assert not is_zero_of_zeros(replace(X, outside=1))
+
+
+def line() -> Case:
+    """Few results of long sums, and an infinite element that the first one does not have."""
+    x, w = whole(1, 2048, 1), 1 + abs(whole(2047, 1, 1, seed=1))
+    x[0, 1200, 0] = np.inf
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1,), [(-1, 0)], lhs_dilation=(2,), dimension_numbers=("NWC", "WIO", "NWC")
+        )
+
+    return Case("line", function, (x, w))
+
+
+@pytest.mark.parametrize(
+    ("case", "algorithm"),
+    [
+        (infinite(NHWC), "direct"),
+        (infinite(NCHW), "direct"),
+        (infinite(ahead=AHEAD["relu"]), "direct"),
+        (line(), "split_reduction"),
+    ],
+    ids=["NHWC", "NCHW", "relu", "line"],
+)
+def test_no_schedule_multiplies_what_is_infinite_beyond_the_window(
+    case: Case, algorithm: str
+) -> None:
+    """Packed and not, clipped and not, along whichever axis the vectors go."""
+    target = host_target()
+    wanted = np.asarray(jax.jit(case.function)(*case.arguments))
+    space = space_of(case.compute, target)
     drawn = space.sample(12, np.random.default_rng(0))
-    for config in (space.heuristic(), *drawn):
-        schedule = space.schedule(config)
+    schedules = [space.schedule(c) for c in (*space.firsts(), *drawn)]
+    assert any(s.algorithm.startswith(algorithm) for s in schedules)
+    for schedule in schedules:
         loaded = load_built(build(case.compute, schedule, target))
         (got,) = call(loaded, case, serial())
         np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, err_msg=str(schedule))
