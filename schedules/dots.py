@@ -146,12 +146,19 @@ def _summed(compute: Compute, core: Stage, operands: tuple[Load, Load], axis: Ax
     def fits(x: Load) -> bool:
         parallel = [a.name in x.axes for a in core.parallel]
         whole = all(r.name in x.axes for r in core.reduce)
-        return any(parallel) and not all(parallel) and whole and not leaving_in(compute, core, x)
+        alone = x.beside is None  # its sums would hang on the other operand's axes as well
+        return (
+            any(parallel)
+            and not all(parallel)
+            and whole
+            and alone
+            and not leaving_in(compute, core, x)
+        )
 
-    def work(k: int) -> tuple[bool, int]:
-        tensor = compute.tensor(operands[k].tensor)
+    def work(k: int) -> int:
+        """In each call, of constants too."""
         across = operands[k].index[-1].coefficients.keys() & {axis.name}
-        return tensor.role != "constant", tensor.elements * (GATHERED if across else 1)
+        return compute.tensor(operands[k].tensor).elements * (GATHERED if across else 1)
 
     return next((k for k in sorted((0, 1), key=work) if fits(operands[k])), None)
 

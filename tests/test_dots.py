@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -127,7 +128,7 @@ def test_one_operand_of_bytes_loses_its_sign_and_the_others_sums_are_taken_off()
     assert "y0[i0, i1] = subtract(acc[i0, i1], offset[i1])" in text
 
 
-def test_the_sums_are_of_the_constant_or_of_what_lies_across_the_reduction() -> None:
+def test_the_sums_are_of_what_lies_across_the_reduction_constant_or_not() -> None:
     def summed(spec: str, *, frozen: bool) -> int | None:
         found = grouping(product(16, 16, 16, "i8", spec=spec, frozen=frozen).compute)
         assert found is not None
@@ -135,7 +136,32 @@ def test_the_sums_are_of_the_constant_or_of_what_lies_across_the_reduction() -> 
 
     assert summed("mk,kn", frozen=False) == 1
     assert summed("km,nk", frozen=False) == 0
-    assert summed("km,nk", frozen=True) == 1
+    assert summed("km,nk", frozen=True) == 0
+
+
+def test_of_few_rows_and_many_weights_the_rows_are_summed_frozen_or_not() -> None:
+    """Sums of constants, too, are taken in each call."""
+    found = [grouping(product(2, 512, 64, "i8", frozen=f).compute) for f in (False, True)]
+    assert [g.summed for g in found if g] == [0, 0]
+
+
+def test_what_is_real_only_beside_the_weights_is_not_summed_alone() -> None:
+    """A transposed convolution of an odd window, by NWC and WIO."""
+    x, w = whole(1, 16, 8).astype(np.int8), whole(3, 8, 16, seed=1).astype(np.int8)
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1,), [(-3, -4)], lhs_dilation=(2,),
+            dimension_numbers=("NWC", "WIO", "NWC"), preferred_element_type=np.int32,
+        )  # fmt: skip
+
+    case = Case("transposed", function, (x, w))
+    assert any(x.beside for x in case.compute.stage("contract").loads)
+    wanted = np.asarray(jax.jit(function)(x, w))
+    found = space_of(case.compute, HOST)
+    for config in found.firsts():
+        schedule = found.schedule(config)
+        is_right(Drawn(case, wanted), schedule, build(case.compute, schedule, HOST))
 
 
 def test_the_reduction_that_wastes_least_and_lies_together_is_grouped() -> None:
