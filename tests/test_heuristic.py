@@ -144,12 +144,15 @@ def test_what_comes_from_memory_is_read_by_rows_that_lie_together(
     m, n, k = shape
     case, target = gemm(m, n, k), TARGETS["znver4"]
     space = case.space(target)
-    core = replay(case.compute, space.schedule(space.heuristic()), target).stage("contract")
-    outermost, columns = core.loops[0], case.compute.stage("out").parallel[-1].name
+    nest = replay(case.compute, space.schedule(space.heuristic()), target)
+    core, out = nest.stage("contract"), nest.stage("out")
+    outermost, columns = core.loops[0], out.stage.parallel[-1].name
     assert outermost.root == "r0"
     assert outermost.step <= 64
     assert next(x for x in core.loops if x.root == columns).step < n
-    assert 4 * n // target.threads >= 4096
+    assert core.at is not None
+    around = out.loops[: 1 + [x.axis for x in out.loops].index(core.at[1])]
+    assert 4 * min(x.step for x in around if x.root == columns) >= 4096
     assert tasks_of(case, target) >= target.threads
 
 

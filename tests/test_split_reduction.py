@@ -1,5 +1,6 @@
 """Split reductions: the rewriting, its space, and what is built from it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from jax import lax
 from numpy.typing import NDArray
 
 from hlotune.codegen.build import build
+from hlotune.codegen.emit import emit
 from hlotune.codegen.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.trial import Failure
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import CpuSpace
@@ -24,8 +27,9 @@ from hlotune.schedules.replay import replay, unscheduled
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.split_reduction import SplitReduction, named
+from hlotune.schedules.split_reduction import PART, SplitReduction, named
 from hlotune.schedules.split_space import SplitSpace, split_spaces
+from tests import faults
 from tests.computes import Case, call, conv, gemm, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import HOSTS
@@ -108,18 +112,28 @@ def test_sums_of_parts_stay_inside_the_bound_of_a_plain_sum(name: str) -> None:
         assert verdict.numerics == "strict"
 
 
+def without_the_last_part(nest: LoopNest) -> LoopNest:
+    add = nest.stage("sum")
+    reduce = (replace(r, extent=r.extent - (r.name == PART)) for r in add.stage.reduce)
+    return nest.put(replace(add, stage=replace(add.stage, reduce=tuple(reduce))))
+
+
 def test_a_part_that_is_lost_is_seen() -> None:
     """The sum at the end leaves out the last part."""
     case = gradient(512, 4, 16)
-    space = SplitSpace(case.compute, split_of(case.compute, 4, 1), HOST)
-    (add,) = (s for s in space.compute.stages if s.name == "sum")
-    nest = replay(case.compute, space.schedule(space.heuristic()), HOST)
-    assert nest.stage("sum").stage == add
-    (got,) = call(load(build(case.compute, space.schedule(space.heuristic()), HOST)), case,
-                  HOSTS[0][1]())  # fmt: skip
-    x, g = (v.astype(np.float64) for v in case.values)
-    np.testing.assert_array_equal(got, x.T @ g + 1)
-    assert np.any(x[:384].T @ g[:384] + 1 != got), "the last part counts"
+    space = SplitSpace(case.compute, split_of(case.compute, 4, 1), faults.TARGET)
+    schedule, references = space.schedule(space.heuristic()), References(case.kernel)
+    nest = replay(case.compute, schedule, faults.TARGET)
+
+    def outcome(nest: LoopNest) -> Verdict | Failure:
+        emitted = emit(nest)
+        built = faults.machine_code(case, emitted.text, emitted)
+        built = replace(built, algorithm=schedule.algorithm)
+        return verify(case.kernel, built, references=references)
+
+    assert isinstance(outcome(nest), Verdict)
+    found = outcome(without_the_last_part(nest))
+    assert isinstance(found, Failure) and found.kind == "wrong_result", found
 
 
 # the space ----------------------------------------------------------------------------------------

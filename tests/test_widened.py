@@ -1,5 +1,7 @@
 """Sums of f16 whose operands are widened as they are packed."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -28,6 +30,14 @@ def product(m: int, n: int, k: int) -> Case:
     return Case(f"f16 {m}x{n}x{k}", lambda x, w: x @ w, arguments)
 
 
+def tiles(text: str) -> list[str]:
+    """The blocks that multiply and add."""
+    blocks = re.split(r"\n(?=\w+:)", text)
+    found = [b for b in blocks if re.search(r"call .*@llvm\.fmuladd", b)]
+    assert found, text
+    return found
+
+
 def test_loads_widen_and_nothing_is_converted_where_they_are_multiplied() -> None:
     text = str(widened(product(4, 5, 6).compute))
     assert "sum over r0 multiply(a0[i0, r0], a1[r0, i1])" in text
@@ -47,9 +57,16 @@ def test_operands_that_are_used_often_are_packed_and_the_tile_converts_nothing()
     nest = replay(case.compute, schedule, AVX512)
     assert schedule.algorithm == "widened"
     assert {nest.compute.tensor(f"{x}.packed").dtype for x in ("a0", "a1")} == {"f32"}
-    function = emit(nest).text.split("define ")[-2]
-    assert "fmuladd" in function and "fpext" not in function.split("loop")[-1]
-    assert "vcvtph2ps" in assembly(emit(nest).text, AVX512)
+    text = emit(nest).text
+    assert "fpext" in text and not any("fpext" in tile for tile in tiles(text))
+    assert "vcvtph2ps" in assembly(text, AVX512)
+
+
+def test_without_widening_the_tile_converts_its_operands() -> None:
+    case = product(64, 64, 64)
+    space = case.space(AVX512)
+    text = emit(replay(case.compute, space.schedule(space.heuristic()), AVX512)).text
+    assert any("fpext" in tile for tile in tiles(text))
 
 
 def test_arrays_and_nests_agree() -> None:
