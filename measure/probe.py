@@ -4,10 +4,16 @@ A virtual machine's processors may be moved by its host, for seconds at a time, 
 one core: then whatever is bound by arithmetic takes twice as long.  No sample tells that from a
 slow kernel, and no earlier run does, since a process may begin in that state.  Multiply-adds in
 registers do: on a core of their own, all threads together take as long as one of them alone.
+
+Of threads that are two of one core for good, or whose clock falls when all are busy, the same look
+says that they are together, always.  There is nothing to wait for then, so a probe that has found
+them together alone for long enough takes them for apart from then on, and says so.
 """
 
+import sys
 import time
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
@@ -21,12 +27,20 @@ _TRIPS = 10_000
 """About 20 us: long against the start of a thread, short against what it stands beside."""
 _APART = 1.25
 """Threads of one core take twice as long; of two, a twentieth longer in one look of twenty."""
+_BELIEVED = 5
+"""Looks in a row that find threads apart: fewer may be noise, where they never are."""
+GIVES_UP_S = 2.0
+"""Of looks that found threads together, with all of them busy, before they were ever apart."""
+NEVER_APART = "never_apart"
+"""Key of an answer of the process that measures: whether its probe has given up."""
 
 
 class Probe:
     """Compares all threads at once with one alone, in the same fraction of a millisecond."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, tell: Callable[[], None] | None = None) -> None:
+        """`tell` is called once, when the probe gives up; without it a line goes to stderr."""
+        self._tell = tell or say_never_apart
         self._threads = target.threads
         loop = multiply_add_loop("f32", target)
 
@@ -41,11 +55,28 @@ class Probe:
         self._source.data[...] = 0x38  # 4.4e-5 as f32: no chain overflows
         self._sink = guarded(64 * loop.chains * target.threads, "before")
         self._host = crew_host()
+        self._came_apart, self._in_a_row, self._together_s = False, 0, 0.0
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the threads of this machine are taken for apart because they never were."""
+        return not self._came_apart and self._together_s > GIVES_UP_S
 
     def apart(self) -> bool:
-        """True on one thread.  Takes about 0.1 ms."""
-        if self._threads == 1:
+        """True on one thread, and where there is nothing to wait for.  Takes about 0.1 ms."""
+        if self._threads == 1 or self.gave_up:
             return True
+        start = time.perf_counter()
+        found = self._look()
+        self._in_a_row = self._in_a_row + 1 if found else 0
+        self._came_apart |= self._in_a_row >= _BELIEVED
+        if not found:
+            self._together_s += time.perf_counter() - start
+        if self.gave_up:
+            self._tell()
+        return found
+
+    def _look(self) -> bool:
         alone_s = min(self._alone(), self._alone())
         self._together()  # wakes who sleeps
         return min(self._together(), self._together()) <= _APART * alone_s
@@ -54,3 +85,12 @@ class Probe:
         start = time.perf_counter()
         loaded.call(KERNEL, [self._source.address], [self._sink.address], 0, self._host)
         return time.perf_counter() - start
+
+
+@cache
+def say_never_apart() -> None:
+    print(
+        "tune: all threads together have been slower than one alone from the beginning, as threads "
+        "that share a core are; from here on samples are taken as they come",
+        file=sys.stderr,
+    )

@@ -11,6 +11,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.comparison import Comparison
+from hlotune.measure.probe import NEVER_APART, say_never_apart
 from hlotune.measure.sharing import alone
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import (
@@ -167,7 +168,10 @@ class ProcessRunner:
                     f"expected the peaks of {self.target.name}, got a {reply.kind} "
                     f"({reply.message}); check that the target is this machine"
                 )
-            self._properties = Properties(**reply.header)
+            header = dict(reply.header)
+            if header.pop(NEVER_APART, False):
+                say_never_apart()
+            self._properties = Properties(**header)
         return self._properties
 
     def close(self) -> None:

@@ -5,8 +5,10 @@ import time
 import pytest
 
 from hlotune.codegen.crew import processors
-from hlotune.measure.probe import Probe
+from hlotune.codegen.loader import Loaded
+from hlotune.measure.probe import Probe, say_never_apart
 from hlotune.measure.targets import host_target
+from hlotune.measure.timing import steady
 
 
 def probe(monkeypatch: pytest.MonkeyPatch, *looks: tuple[float, float]) -> Probe:
@@ -39,6 +41,64 @@ def test_a_probe_that_begins_on_a_shared_core_says_so(monkeypatch: pytest.Monkey
 def test_a_slower_clock_is_no_shared_core(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = probe(monkeypatch, (20.0, 20.0), (27.0, 28.0))
     assert [looks.apart() for _ in range(2)] == [True, True]
+
+
+class Machine:
+    """A clock, and threads that take twice as long together for as long as we say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.together, self.runs = 0.0, True, 0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(Probe, "_run_s", self._run_s)
+
+    def _run_s(self, loaded: Loaded) -> float:
+        self.runs += 1
+        run_s = 40e-6 if self.together and loaded.built.threads > 1 else 20e-6
+        self.now_s += run_s
+        return run_s
+
+    def sample(self) -> float:
+        self.now_s += 1e-3
+        return 1e-3
+
+
+def test_threads_that_never_come_apart_cost_a_run_little(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say_never_apart.cache_clear()
+    machine = Machine(monkeypatch)
+    looks = Probe(host_target(2))
+    for _ in range(1000):
+        steady(machine.sample, looks.apart)
+    assert machine.now_s - 1000 * 1e-3 < 3.0
+    assert looks.gave_up and looks.apart()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "samples are taken as they come" in line
+
+
+def test_one_lucky_look_keeps_no_run_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    looks = Probe(host_target(2), tell=lambda: None)
+    for number in range(1000):
+        machine.together = number % 10 > 0
+        steady(machine.sample, looks.apart)
+    assert looks.gave_up
+
+
+def test_threads_that_were_apart_once_are_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(monkeypatch)
+    looks = Probe(host_target(2))
+    machine.together = False
+    for _ in range(10):
+        steady(machine.sample, looks.apart)
+    machine.together, start_s = True, machine.now_s
+    for _ in range(100):
+        steady(machine.sample, looks.apart)
+    assert machine.now_s - start_s > 100 * 0.3
+    assert not looks.gave_up and not looks.apart()
+    assert capsys.readouterr().err == ""
 
 
 def test_one_thread_has_nothing_to_share() -> None:

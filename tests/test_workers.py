@@ -12,8 +12,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -22,6 +24,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure import sharing
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.channel import Channel, Message, pack
+from hlotune.measure.probe import NEVER_APART, say_never_apart
 from hlotune.measure.runner import ProcessRunner, peak_flops
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
@@ -29,6 +32,7 @@ from hlotune.measure.wire import from_outcome, from_target, to_outcome, to_targe
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Properties
+from tests.recorded import PROPERTIES
 from tests.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
 
 FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_builder.py")))
@@ -303,3 +307,15 @@ def test_products_of_bytes_have_the_peak_of_bytes_or_none() -> None:
     plain = Kernel("tensor<2x4xi8>, tensor<4x2xi8>, tensor<2x2xi32>")
     found = [[peak_flops(k, host_target(), p) for k in (scaled, plain)] for p in (floats, both)]
     assert found == [[None, None], [8.0, 8.0]]
+
+
+def test_who_runs_a_search_hears_that_threads_never_come_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The process that finds it out has nobody who reads what it prints."""
+    say_never_apart.cache_clear()
+    answer = Message({**asdict(PROPERTIES), NEVER_APART: True})
+    runner = ProcessRunner(host_target())
+    runner._channel = cast(Channel, SimpleNamespace(request=lambda *_: answer))
+    assert runner.properties() == PROPERTIES
+    assert "samples are taken as they come" in capsys.readouterr().err
