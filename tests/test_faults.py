@@ -27,6 +27,7 @@ from tests.faults import (
     indexed,
     loading,
     moved,
+    one_term_lost,
     packing,
     planted,
     shaped,
@@ -178,6 +179,13 @@ def test_every_planted_fault_is_found(worker: Channel, name: str) -> None:
     found = verdict(worker, *planted(FAULTS[name]))
     assert found is not None, "the fault was not found"
     assert found.kind in FAULTS[name].kinds, found
+
+
+def test_one_lost_term_shows_where_sums_have_few(worker: Channel) -> None:
+    """With other inputs it hides: the function is flat there, or the bound of tiles too wide."""
+    found = verdict(worker, *planted(Fault("steep", text=one_term_lost)))
+    assert found is not None
+    assert "few inputs" in found.message
 
 
 def test_a_race_of_tasks_for_scratch_is_found(worker: Channel) -> None:
