@@ -4,7 +4,8 @@
 
 Each case runs its first candidates, one of each algorithm, in turns with a loop on all threads
 that reads as many bytes and does nothing with them: what memory gives changes from minute to minute
-on a shared machine.  A share may pass 100 %: the loop walks one stream a thread, a kernel several.
+on a shared machine.  Each candidate is held against the oracle first.  A share may pass 100 %: the
+loop walks one stream a thread, a kernel several.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,20 +25,27 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.dispatcher import crew_host
 from hlotune.codegen.loader import KERNEL, Host, load
-from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.program import load as load_program
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.buffers import Guarded, guarded, rounded
 from hlotune.measure.peaks import host_properties, read_text
+from hlotune.measure.probe import Probe
+from hlotune.measure.references import References
+from hlotune.measure.sharing import alone
 from hlotune.measure.targets import host_target
+from hlotune.measure.timing import Apart, always_apart, settled, steady
+from hlotune.measure.trial import Failure
+from hlotune.measure.verify import verify
 from hlotune.schedules.compute import Compute
+from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of
 from hlotune.schedules.target import Target
 
 CALLS = 2
 """Of a turn; the last one counts, so that all begin behind themselves."""
+LEAST_TURNS = 2
 
 
 def _times(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -81,21 +90,35 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="for all cases together")
     options = parser.parse_args()
     target = host_target()
-    before = conditions(target, host_properties(target))
+    apart = Probe(target).apart
+    before = settled_conditions(target, apart)
     lines: list[Line] = []
     for name in options.cases:
-        lines += measured(name, target, options.seconds / len(options.cases))
+        lines += measured(name, target, options.seconds / len(options.cases), apart)
     publish(table(lines), before, [asdict(line) for line in lines])
 
 
-def measured(name: str, target: Target, seconds: float) -> list[Line]:
+def settled_conditions(target: Target, apart: Apart) -> dict[str, Any]:
+    """Of a machine that nobody else tunes on, and whose threads have a core each."""
+    with alone():
+        settled(apart)
+        return conditions(target, host_properties(target))
+
+
+def measured(name: str, target: Target, seconds: float, apart: Apart) -> list[Line]:
     function, shapes = CASES[name]
     arguments = [np.ones(shape, np.float32) for shape in shapes]
-    compute = compute_of(graph_of(sites(load_program(function, *arguments))[0].kernel))
+    references = References(sites(load_program(function, *arguments))[0].kernel)
+    compute = compute_of(references.graph)
     moved = sum(t.bytes for t in (*compute.arguments, *compute.results))
     sources, host = buffers(compute), crew_host()
-    calls = {s.algorithm: runs(compute, s, sources, target, host) for s in firsts(compute, target)}
-    times = in_turns(calls, reading(moved, target, host), seconds)
+    calls = {
+        s.algorithm: runs(compute, checked(references, build(compute, s, target)), sources, host)
+        for s in firsts(compute, target)
+    }
+    read = reading(moved, target, host)
+    with alone():
+        times = in_turns(calls, read, seconds, apart)
     return [
         Line(case=name, algorithm=a, bytes=moved, seconds=own, read_seconds=read)
         for a, (own, read) in times.items()
@@ -118,18 +141,28 @@ def buffers(compute: Compute) -> list[Guarded]:
     return found
 
 
+def checked(references: References, built: Built) -> Built:
+    """Raises WrongResult for a kernel whose time would mean nothing."""
+    verdict = verify(references.kernel, built, references=references)
+    if isinstance(verdict, Failure):
+        raise WrongResult(f"expected {built.algorithm} to be right, got: {verdict.message}")
+    return built
+
+
 def runs(
-    compute: Compute, schedule: Schedule, sources: Sequence[Guarded], target: Target, host: Host
+    compute: Compute, built: Built, sources: Sequence[Guarded], host: Host
 ) -> Callable[[], object]:
-    """A call of a built schedule on buffers of its own."""
-    loaded = load(build(compute, schedule, target))
+    """A call on buffers of its own.  Raises WrongResult where the kernel gives up."""
+    loaded = load(built)
     results = [guarded(t.bytes, "before") for t in compute.results]
     scratch = guarded(rounded(loaded.built.scratch_bytes), "before")
     held = [*sources]  # as long as the call: addresses alone keep nothing
 
-    def call() -> int:
+    def call() -> None:
         into, out = [s.address for s in held], [r.address for r in results]
-        return loaded.call(KERNEL, into, out, scratch.address, host)
+        status = loaded.call(KERNEL, into, out, scratch.address, host)
+        if status:
+            raise WrongResult(f"expected status 0, got {status}; the kernel gave up")
 
     return call
 
@@ -146,16 +179,38 @@ def reading(size: int, target: Target, host: Host) -> Callable[[], object]:
 
 
 def in_turns(
-    calls: dict[str, Callable[[], object]], read: Callable[[], object], seconds: float
+    calls: dict[str, Callable[[], object]],
+    read: Callable[[], object],
+    seconds: float,
+    apart: Apart = always_apart,
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """By name: times of the call, and of the read right behind."""
+    """By name: times of the call, and of the read right behind; two at least, as quartiles need.
+
+    A turn during which the threads came together is taken again, whole.
+    """
     found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in calls}
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    turns = 0
+    while turns < LEAST_TURNS or time.perf_counter() < end:
         for name, call in calls.items():
-            for f, times in zip((call, read), found[name], strict=True):
-                times.append(timed(f))
+            for t, times in zip(turn(call, read, apart), found[name], strict=True):
+                times.append(t)
+        turns += 1
     return found
+
+
+def turn(
+    call: Callable[[], object], read: Callable[[], object], apart: Apart
+) -> tuple[float, float]:
+    pair = (0.0, 0.0)
+
+    def sample() -> float:
+        nonlocal pair
+        pair = timed(call), timed(read)
+        return sum(pair)
+
+    steady(sample, apart)
+    return pair
 
 
 def timed(call: Callable[[], object]) -> float:

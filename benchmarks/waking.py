@@ -4,26 +4,36 @@
 
 Each size runs its first candidate with rows cut into a task a thread, and the same tasks one after
 the other, called directly.  *awake* is the mean of calls right behind one another; *asleep* is one
-call after a pause in which the workers have gone to sleep.
+call after a pause in which the workers have gone to sleep.  Calls are from Python; what such a call
+costs by itself is measured beside them, on a kernel that does nothing.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import median
 
 import numpy as np
 
-from benchmarks.bandwidth import buffers, runs
-from benchmarks.results import Table, conditions, publish
+from benchmarks.bandwidth import buffers, checked, runs, settled_conditions
+from benchmarks.results import Table, publish
+from hlotune.codegen.build import build
+from hlotune.codegen.built import Built
+from hlotune.codegen.compile import compile_object
 from hlotune.codegen.dispatcher import crew_host
-from hlotune.hlo.canonical import graph_of
+from hlotune.codegen.loader import KERNEL
+from hlotune.codegen.loader import load as load_built
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
-from hlotune.measure.peaks import host_properties
+from hlotune.measure.buffers import guarded
+from hlotune.measure.probe import Probe
+from hlotune.measure.references import References
+from hlotune.measure.sharing import alone
 from hlotune.measure.targets import host_target
+from hlotune.measure.timing import Apart, always_apart, steady
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import CpuSpace, space_of
 from hlotune.schedules.schedule import Schedule
@@ -45,6 +55,8 @@ class Line:
     awake_s: dict[str, list[float]]
     """By `one` and `all` threads."""
     asleep_s: dict[str, list[float]]
+    empty_s: list[float]
+    """Of a kernel that does nothing, awake."""
 
 
 def main() -> None:
@@ -52,21 +64,32 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     options = parser.parse_args()
     target = host_target()
-    before = conditions(target, host_properties(target))
+    apart = Probe(target).apart
+    before = settled_conditions(target, apart)
     calls = {size: pair(size, target) for size in SIZES}
-    lines = measured(calls, options.seconds)
+    nothing = empty(target)
+    with alone():
+        lines = measured(calls, nothing, options.seconds, apart)
     publish(table(lines), before, [asdict(line) for line in lines])
 
 
 def pair(size: int, target: Target) -> dict[str, Call]:
     square = np.ones((size, size), np.float32)
-    compute = compute_of(graph_of(sites(load(lambda x, w: x @ w, square, square))[0].kernel))
-    one, several = schedules(compute, target)
+    references = References(sites(load(lambda x, w: x @ w, square, square))[0].kernel)
+    compute = compute_of(references.graph)
     sources, host = buffers(compute), crew_host()
     return {
-        "one": runs(compute, one, sources, target, host),
-        "all": runs(compute, several, sources, target, host),
+        name: runs(compute, checked(references, build(compute, s, target)), sources, host)
+        for name, s in zip(("one", "all"), schedules(compute, target), strict=True)
     }
+
+
+def empty(target: Target) -> Call:
+    """A kernel that returns at once, with as many operands."""
+    text = "define i32 @kernel(ptr %call) {\n  ret i32 0\n}\n"
+    loaded = load_built(Built(compile_object(text, target, "empty"), 0, (), 0, 1))
+    held, host = guarded(4096, "before"), crew_host()
+    return lambda: loaded.call(KERNEL, [held.address] * 2, [held.address], 0, host)
 
 
 def schedules(compute: Compute, target: Target) -> tuple[Schedule, Schedule]:
@@ -85,20 +108,31 @@ def schedules(compute: Compute, target: Target) -> tuple[Schedule, Schedule]:
     return one, several
 
 
-def measured(calls: dict[int, dict[str, Call]], seconds: float) -> list[Line]:
+def measured(
+    calls: dict[int, dict[str, Call]], nothing: Call, seconds: float, apart: Apart = always_apart
+) -> list[Line]:
     lines = [
-        Line(size=n, awake_s={k: [] for k in pair}, asleep_s={k: [] for k in pair})
+        Line(size=n, awake_s={k: [] for k in pair}, asleep_s={k: [] for k in pair}, empty_s=[])
         for n, pair in calls.items()
     ]
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while not lines[0].empty_s or time.perf_counter() < end:
         for line in lines:
             for name, call in calls[line.size].items():
-                call()
-                line.awake_s[name].append(timed(call, CALLS))
-                time.sleep(PAUSE_S)
-                line.asleep_s[name].append(timed(call, 1))
+                line.awake_s[name].append(steady(partial(awake, call), apart))
+                line.asleep_s[name].append(steady(partial(asleep, call), apart))
+            line.empty_s.append(steady(partial(awake, nothing), apart))
     return lines
+
+
+def awake(call: Call) -> float:
+    call()
+    return timed(call, CALLS)
+
+
+def asleep(call: Call) -> float:
+    time.sleep(PAUSE_S)
+    return timed(call, 1)
 
 
 def timed(call: Call, calls: int) -> float:
@@ -109,12 +143,16 @@ def timed(call: Call, calls: int) -> float:
 
 
 def table(lines: Sequence[Line]) -> Table:
+    empty_us = [median(line.empty_s) * 1e6 for line in lines]
     return Table(
         name="waking",
         columns=["product", ">one awake us", ">all awake us", ">saved us", ">one asleep us",
                  ">all asleep us", ">saved us"],
         rows=[cells(line) for line in lines],
-        notes=["medians; each call with some 3 us of calling from Python, on both sides alike"],
+        notes=[
+            "medians; all of them with what it takes to call from Python, which an empty kernel "
+            f"shows: {median(empty_us or [0.0]):.2f} us awake",
+        ],
     )  # fmt: skip
 
 
