@@ -109,7 +109,7 @@ def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.to_compute import compute_of
     from hlotune.measure.targets import host_target
     from hlotune.schedules.errors import UnsupportedKernel
-    from hlotune.schedules.flops import flops_of
+    from hlotune.schedules.flops import arithmetic_type, flops_of
     from hlotune.schedules.spaces import space_of
 
     try:
@@ -121,7 +121,7 @@ def schedules_of(kernel: "Kernel") -> Ours:
         sketches=len(space.sketches),
         configs=space.size,
         flops=flops_of(compute),
-        dtype=space.contraction.core.loads[0].dtype,
+        dtype=arithmetic_type(compute),
     )
 
 

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.compute import Compute, Stage, Store
-from hlotune.schedules.expr import Affine, Load, operations
+from hlotune.schedules.dots import INSTRUCTIONS
+from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.expr import Affine, Apply, Expr, Load, operations
 from hlotune.schedules.nest import LoopNest
 
 
@@ -20,6 +22,37 @@ def executed_flops(nest: LoopNest) -> int:
     """Operations that one call has to execute, as its algorithm has it."""
     stages = (s.stage for s in nest.stages if s.scope != "load")
     return sum(real_flops(nest.compute, stage) for stage in stages)
+
+
+def arithmetic_type(compute: Compute) -> str:
+    """The element type whose peak limits a kernel: that of its largest stage's products.
+
+    It is the operands' where both are converted from a narrow type, and an instruction may multiply
+    such elements as they are; else the type in which the products, or what else there is, are
+    computed.
+    """
+    stage = max(compute.stages, key=lambda s: s.flops)
+    value = _outermost_product(stage.values[0])
+    dtype = accumulator(value.dtype)
+    narrow = _narrow_type(value)
+    instruction = INSTRUCTIONS.get(narrow) if narrow else None
+    return narrow if narrow and instruction and instruction.total == dtype else dtype
+
+
+def _narrow_type(value: Expr) -> str | None:
+    """Of the factors of a product, where all are converted from one type."""
+    if not isinstance(value, Apply) or value.op != "multiply":
+        return None
+    types = {
+        x.args[0].dtype if isinstance(x, Apply) and x.op == "convert" else None for x in value.args
+    }
+    return types.pop() if len(types) == 1 else None
+
+
+def _outermost_product(value: Expr) -> Expr:
+    """The value itself where nothing is multiplied in it."""
+    products = (x for x in operations([value]) if x.op == "multiply")
+    return next(products, value)
 
 
 def real_flops(compute: Compute, stage: Stage) -> int:

@@ -11,7 +11,7 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import TargetError, UnsupportedKernel
-from hlotune.schedules.flops import flops_of
+from hlotune.schedules.flops import arithmetic_type, flops_of
 from hlotune.schedules.space import Space
 from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Kind, Target
@@ -33,10 +33,8 @@ class Task:
 
     @property
     def dtype(self) -> str:
-        """The element type of the stage that does most of the arithmetic, as it is loaded."""
-        stage = max(self.compute.stages, key=lambda s: s.flops)
-        loaded = [load.dtype for load in stage.loads]
-        return loaded[0] if loaded else self.compute.results[0].dtype
+        """Of the peak that its speed is held against."""
+        return arithmetic_type(self.compute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.flops import flops_of, real_flops
+from hlotune.schedules.flops import arithmetic_type, flops_of, real_flops
 from hlotune.schedules.winograd import winograd
 
 
@@ -45,6 +45,45 @@ def test_a_convolution_counts_the_taps_on_values(how: dict[str, Any], taps: int)
 def test_a_product_counts_all_of_its_terms() -> None:
     program = load(jnp.dot, jnp.ones((3, 5)), jnp.ones((5, 7)))
     assert flops_of(compute_of(graph_of(sites(program)[0].kernel))) == 2 * 3 * 5 * 7
+
+
+def masked(m: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.where(m, x, 0.0) @ y
+
+
+def dequantized(w: jax.Array, x: jax.Array) -> jax.Array:
+    return w.astype(jnp.float32) @ x.astype(jnp.float32)
+
+
+def of_places(x: jax.Array) -> jax.Array:
+    places = lax.iota(jnp.int32, 64).reshape(8, 8).astype(jnp.float32)
+    return (places + x) @ places
+
+
+def summed_in(dtype: Any) -> Any:
+    return lambda a, b: lax.dot(a, b, preferred_element_type=dtype)
+
+
+@pytest.mark.parametrize(
+    ("function", "operands", "dtype"),
+    [
+        (jnp.dot, ("float32", "float32"), "f32"),
+        (masked, ("bool", "float32", "float32"), "f32"),
+        (dequantized, ("int8", "float32"), "f32"),
+        (dequantized, ("int8", "int8"), "f32"),
+        (of_places, ("float32",), "f32"),
+        (summed_in(jnp.float32), ("float16", "float16"), "f32"),
+        (summed_in(jnp.float32), ("bfloat16", "bfloat16"), "bf16"),
+        (jnp.dot, ("bfloat16", "bfloat16"), "bf16"),
+        (summed_in(jnp.int32), ("int8", "int8"), "i8"),
+    ],
+    ids=str,
+)
+def test_a_peak_is_that_of_the_type_in_which_products_are_computed(
+    function: Any, operands: tuple[str, ...], dtype: str
+) -> None:
+    program = load(function, *(jnp.ones((8, 8), x) for x in operands))
+    assert arithmetic_type(compute_of(graph_of(sites(program)[0].kernel))) == dtype
 
 
 def test_an_index_that_stays_inside_is_not_counted_point_by_point() -> None:
