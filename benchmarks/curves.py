@@ -78,10 +78,10 @@ def main() -> None:
     with ExitStack() as stack:
         database = stack.enter_context(Database(options.database))
         builder = stack.enter_context(ProcessBuilder(target))
-        runner = stack.enter_context(ProcessRunner(target))
+        numerics: Numerics = options.numerics
+        runner = stack.enter_context(ProcessRunner(target, numerics))
         properties = runner.properties()
         before = conditions(target, properties)
-        numerics: Numerics = options.numerics
         arena = Arena(database, builder, runner, target, properties, lengths, numerics)
         races: list[Race] = []
         for seed in range(options.seeds):
@@ -158,7 +158,9 @@ class Arena:
 
         model = start(RIVALS[searcher]).model
         search = blind(of.task, searcher, model, seed)
-        yield kernel_tuner(of.task, search, model, self.builder, self.runner, record)
+        yield kernel_tuner(
+            of.task, search, model, self.builder, self.runner, record, numerics=self.numerics
+        )
         self.database.finish_run(run, Summary(wall_s=time.monotonic() - start_s))
 
     def _options(self, searcher: str) -> dict[str, object]:

@@ -29,7 +29,7 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Measurement, Outcome
+from hlotune.measure.trial import CacheMode, Candidate, Measurement, Numerics, Outcome
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.spaces import space_of
@@ -155,17 +155,17 @@ def measured(name: str, options: argparse.Namespace, target: Target) -> list[Lin
             for k in result.kernels
         }
         return [
-            line(name, k, result, database.kernel(k.key), decided[k.key], target)
+            line(name, k, result, database.kernel(k.key), decided[k.key], target, options.numerics)
             for k in result.kernels
         ]
 
 
 def line(
     name: str, found: KernelResult, result: TuneResult, kernel: Kernel, decided: Decision,
-    target: Target,
+    target: Target, numerics: Numerics,
 ) -> Line:  # fmt: skip
     element = ELEMENTS[CASES[name.removesuffix(FROZEN)].element]
-    timed, peak = timings(kernel, decided.schedule, target, element)
+    timed, peak = timings(kernel, decided.schedule, target, element, numerics)
     return Line(
         case=name,
         kernel=found.key,
@@ -184,14 +184,14 @@ def line(
 
 
 def timings(
-    kernel: Kernel, schedule: Schedule, target: Target, element: str
+    kernel: Kernel, schedule: Schedule, target: Target, element: str, numerics: Numerics
 ) -> tuple[tuple[Timing, ...], float]:
     """The default against the schedule in turns, in each cache mode; and the peak of this minute.
 
     All in fresh processes.
     """
     candidates = [Candidate(kernel, schedule), Candidate(kernel, first_schedule(kernel, target))]
-    with ProcessBuilder(target) as builder, ProcessRunner(target) as runner:
+    with ProcessBuilder(target) as builder, ProcessRunner(target, numerics) as runner:
         *objects, first = zip(candidates, builder.build(candidates), strict=True)
         found = []
         for cache in MODES:

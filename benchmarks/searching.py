@@ -61,6 +61,7 @@ def kernel_tuner(
     record: Record = forget,
     experience: Experience | None = None,
     group: int = 0,
+    numerics: Numerics = "standard",
 ) -> KernelTuner:
     """A tuner whose finisher is never asked; of its own experience, unless one is given."""
     return KernelTuner(
@@ -73,6 +74,7 @@ def kernel_tuner(
         builder=builder,
         runner=runner,
         record=record,
+        numerics=numerics,
     )
 
 
