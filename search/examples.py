@@ -31,7 +31,7 @@ from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.steps import Pack, Parallel, Spread, Step
 from hlotune.schedules.target import Target
 from hlotune.search.history import Times, scores
-from hlotune.search.tasks import SPACES
+from hlotune.search.tasks import EVERY, SPACES
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
@@ -136,7 +136,7 @@ def _computed(
 ) -> Examples | None:
     """None where the kernel has no space today, or none of the schedules stands in it."""
     try:
-        space = SPACES[target.kind](compute_of(graph_of(kernel)), target)
+        space = SPACES[target.kind](compute_of(graph_of(kernel)), target, **EVERY)
     except UnsupportedKernel:
         return None
     configs, times_s = located(space, trials)

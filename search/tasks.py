@@ -51,6 +51,8 @@ ALLOWED: dict[Numerics, dict[str, bool]] = {
     "fast": {"reorders_only": False, "fast": True},
 }
 """Which algorithms a space may have."""
+EVERY = ALLOWED["fast"]
+"""All of them: for what was recorded, under whatever numerics."""
 
 
 def tasks(

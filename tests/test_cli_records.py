@@ -22,10 +22,13 @@ from hlotune.schedules.cpu import space_of
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.spaces import space_of as every_space_of
 from hlotune.schedules.steps import Split
+from hlotune.schedules.winograd import NEED_FAST
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired
 from tests.applied import code_of
+from tests.winograd_cases import windowed
 
 PROGRAM = "examples/mlp.py:model"
 SPLIT = Schedule("direct", (Split("out", "i0", (4,)),))
@@ -161,6 +164,21 @@ def test_show_names_the_features_of_a_schedule_of_the_space(
     assert data["space_size"] == space.size
     text = said(capsys, "show", kernel.key, "--features", "--db", str(tmp_path / "a.db"))
     assert "register_share" in text
+
+
+def test_show_names_the_features_of_an_algorithm_for_fast_numerics_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    case = windowed(size=(14, 14), channels=16, features=32)
+    space = every_space_of(case.compute, host_target(), fast=True)
+    schedule = next(s for c in space.firsts() if (s := space.schedule(c)).algorithm in NEED_FAST)
+    measured = Measurement(samples_s=(1e-4,), numerics="fast")
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), numerics="fast")
+        trial = Trial(Candidate(case.kernel, schedule), measured)
+        database.add(run, case.kernel, [trial], batch=0)
+    data = parsed(capsys, "show", case.kernel.key, "--features", "--db", str(tmp_path / "a.db"))
+    assert list(data["features"]) == list(NAMES)
 
 
 def test_show_refuses_features_of_a_schedule_that_the_space_has_not(

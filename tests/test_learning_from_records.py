@@ -29,11 +29,13 @@ from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.cpu import space_of
 from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.spaces import space_of as every_space_of
 from hlotune.schedules.target import Toolchain
-from hlotune.search.examples import Examples, examples
+from hlotune.search.examples import Examples, examples, located
 from hlotune.search.schooling import cross_judged, trained, training_of
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records
+from tests.winograd_cases import windowed
 
 TARGET = TARGETS["x86-64"]
 TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
@@ -98,6 +100,24 @@ class TestExamples:
         configs = space.sample(RANDOM, np.random.default_rng(0))
         expected = {row.tobytes() for row in space.features(configs)}
         assert {row.tobytes() for row in as_summaries(found.inputs("summary"))} <= expected
+
+    def test_schedules_of_every_algorithm_have_their_place(self, tmp_path: Path) -> None:
+        """Those of fast numerics too; those of the standard's stay what they were without them."""
+        case = windowed(size=(14, 14), channels=16, features=32)
+        spaces = [every_space_of(case.compute, TARGET, fast=fast) for fast in (False, True)]
+        every = spaces[1].sample(80, np.random.default_rng(0))
+        schedules = list({spaces[1].schedule(c): None for c in every})
+        trials = [Trial(Candidate(case.kernel, s), Measurement(samples_s=(1e-3,)))
+                  for s in schedules]  # fmt: skip
+        with Database(tmp_path / "a.db") as database:
+            database.add(database.start_run(None, TARGET, TOOLS), case.kernel, trials, batch=0)
+            (found,) = examples(database)
+        assert len(found.times_s) == len(schedules)
+        recorded = [(s.to_json(), 1e-3) for s in schedules]
+        configs, _ = located(spaces[0], recorded)
+        assert 0 < len(configs) < len(schedules)
+        among = {row.tobytes() for row in found.features}
+        assert {row.tobytes() for row in spaces[0].features(configs)} < among
 
     def test_the_cache_gives_what_was_computed(self, path: Path, tmp_path: Path) -> None:
         with Database(path) as database:

@@ -14,12 +14,15 @@ from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Space
+from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Target, Toolchain
+from hlotune.schedules.winograd import NEED_FAST
 from hlotune.search.tasks import SPACES
 from hlotune.search.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from tests.computes import Case, batched, conv, gemm
+from tests.winograd_cases import windowed
 
 ZNVER4 = TARGETS["znver4"]
 TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
@@ -105,6 +108,21 @@ def test_trials_of_kin_teach_the_model_before_the_first_batch(database: Database
     assert OTHERS > 10_000  # no kernel of a run has such a number
 
 
+def test_trials_of_algorithms_for_fast_numerics_alone_teach(database: Database) -> None:
+    case = windowed(size=(14, 14), channels=16, features=32)
+    space = space_of(case.compute, ZNVER4, fast=True)
+    schedules = [space.schedule(c) for c in space.sample(60, np.random.default_rng(3))]
+    loose = {s for s in schedules if s.algorithm in NEED_FAST}
+    run = database.start_run(None, ZNVER4, TOOLS, numerics="fast")
+    measured = Measurement(samples_s=(1e-3,), numerics="fast")
+    trials = [Trial(Candidate(case.kernel, s), measured) for s in loose]
+    database.add(run, case.kernel, trials, batch=0)
+    other = windowed(size=(15, 14), channels=16, features=32)
+    of = kin(recorded(database, UNDER), other.kernel, other.compute)
+    assert loose
+    assert teach(Experience(Trees()), database, of, ZNVER4, UNDER) == len(loose)
+
+
 def test_without_kin_nothing_is_lent_and_nothing_taught(database: Database) -> None:
     experience = Experience(Trees())
     assert lent(database, [], NEW.space(ZNVER4), UNDER).shape == (
@@ -131,7 +149,7 @@ def test_kin_without_a_space_today_does_not_teach(
     record(database, lost, kept, n=40)
     of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
 
-    def space(compute: Compute, target: Target) -> Space:
+    def space(compute: Compute, target: Target, **_: bool) -> Space:
         if compute == lost.compute:
             raise UnsupportedKernel("expected a kernel with a rule, got one of old")
         return kept.space(target)
