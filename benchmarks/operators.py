@@ -146,6 +146,8 @@ def measured(name: str, options: argparse.Namespace, target: Target) -> list[Lin
         )  # fmt: skip
     if result.interrupted:
         raise KeyboardInterrupt
+    if result.wrong_anyway:
+        print(f"{name}: {result.wrong_anyway}")
     for label, reason in result.skipped:
         print(f"{name}: {label} is left to XLA: {reason}")
     under = under_conditions(target, toolchain(), options.cache)

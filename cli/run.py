@@ -130,6 +130,8 @@ def end(
     """
     from hlotune.search.tune import DEFAULT_BUDGET_S
 
+    if result.wrong_anyway:
+        raise WrongResult(f"program {result.program_name}: {result.wrong_anyway}")
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:

@@ -64,6 +64,8 @@ class TuneResult:
     """Keys of kernels whose champions were right alone, and wrong in the program.  They were taken
     back, and are never champions again.
     """
+    wrong_anyway: str = ""
+    """What the program gives wrong though no kernel of ours is to blame; it was not timed then."""
     needed_s: int | None = None
     """Where not even one batch fitted into the budget: one in which each kernel has a batch."""
 

@@ -119,10 +119,15 @@ class Session:
         """Compares the whole program where anything was won, and closes the run.
 
         Champions that are to blame for wrong results of the program are taken back, and the rest is
-        compared again.  An interrupted run stays open and is not measured any further.
+        compared again.  Where none is to blame the run ends all the same, and the result says it.
+        An interrupted run stays open and is not measured any further.
         """
-        wrong: list[str] = []
-        whole = self._whole(compare_whole, wrong) if result.won and not self.interrupted else None
+        wrong, wrong_anyway, whole = list[str](), "", None
+        try:
+            if result.won and not self.interrupted:
+                whole = self._whole(compare_whole, wrong)
+        except WrongResult as error:
+            wrong_anyway = str(error)
         slower = self._left_if_slower(whole, [k.key for k in result.won])
         wall_s = self.passed_s
         result = replace(
@@ -133,6 +138,7 @@ class Session:
             wall_s=wall_s,
             interrupted=self.interrupted,
             wrong=tuple(wrong),
+            wrong_anyway=wrong_anyway,
         )
         if not self.interrupted:
             self.database.finish_run(self.run, summary(wall_s, whole))
@@ -140,23 +146,14 @@ class Session:
             result = replace(
                 result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high
             )
-        self.progress(
-            Finished(
-                trials=result.trials,
-                won=len(result.won),
-                kernels=len(result.kernels),
-                speedup=result.speedup,
-                speedup_low=result.speedup_low,
-                speedup_high=result.speedup_high,
-                wall_s=result.wall_s,
-            )
-        )
+        self.progress(finished_event(result))
         return result
 
     def _whole(self, compare_whole: Callable[[], Whole | None], wrong: list[str]) -> Whole | None:
         """Compares until the program is right; the keys of what was taken back go into `wrong`.
 
-        It ends: each time at least one kernel goes back to its default.
+        It ends: each time at least one kernel goes back to its default.  Raises WrongResult where
+        there is none to take back.
         """
         try:
             while True:
@@ -338,3 +335,15 @@ class Session:
         if late or self.interrupted:
             return 0 if hopeless else FEWEST_PAIRS
         return FEWEST_PAIRS if hopeless else PAIRS
+
+
+def finished_event(result: TuneResult) -> Finished:
+    return Finished(
+        trials=result.trials,
+        won=len(result.won),
+        kernels=len(result.kernels),
+        speedup=result.speedup,
+        speedup_low=result.speedup_low,
+        speedup_high=result.speedup_high,
+        wall_s=result.wall_s,
+    )

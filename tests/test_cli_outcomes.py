@@ -52,6 +52,15 @@ def test_wrong_results_are_said_after_the_report_with_exit_code_2(
     assert said.err.count("\n") == 1
 
 
+def test_a_wrong_program_without_a_kernel_to_blame_is_said_after_the_report_with_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, tmp_path, wrong_anyway="expected 1, got 2; to blame: no site") == 2
+    said = capsys.readouterr()
+    assert "whole program" in said.out
+    assert "program model: expected 1, got 2; to blame: no site" in said.err
+
+
 def test_a_budget_that_was_too_short_is_said_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.schedule import XLA
 from hlotune.search.budget import Limits
 from hlotune.search.finals import CHAMPIONS, ROUNDS
-from hlotune.search.progress import Event, KernelSkipped
+from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
@@ -124,12 +124,20 @@ def test_a_program_is_compared_until_it_is_right(database: Database) -> None:
     assert not result.won
 
 
-def test_a_wrong_program_that_no_kernel_is_to_blame_for_is_an_error(database: Database) -> None:
+def test_a_wrong_program_that_no_kernel_is_to_blame_for_ends_its_run_all_the_same(
+    database: Database,
+) -> None:
     def wrong() -> Whole | None:
         raise WrongResult("expected 1, got 2; to blame: no site")
 
-    with pytest.raises(WrongResult, match="no site"):
-        run(database, two(), compare_whole=wrong)
+    events: list[Event] = []
+    result = run(database, two(), events=events, compare_whole=wrong)
+    assert result.wrong_anyway == "expected 1, got 2; to blame: no site"
+    assert (result.wrong, result.speedup) == ((), None)
+    assert isinstance(events[-1], Finished)
+    (row,) = database.query("select finished from runs where id = :run", {"run": result.run})
+    assert row["finished"] is not None
+    assert "conv" in result.report()
 
 
 def test_a_budget_without_room_for_a_batch_says_which_has_it(database: Database) -> None:
