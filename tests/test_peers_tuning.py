@@ -45,8 +45,13 @@ def test_what_is_decided_is_not_tuned_again_and_a_run_that_fails_is_named(
 
     monkeypatch.setattr(tuning, "tune_together", tune_together)
     tune_missing(CASES, 8, database, host_target(), "model")
-    assert asked == [["C11", "C6_weight_gradient"], ["GMM2_frozen", "C11_frozen"]]
-    assert "tuning GMM2_frozen, C11_frozen ended early: expected" in capsys.readouterr().out
+    assert asked == [
+        ["C11", "C6_weight_gradient"], ["C11"], ["C6_weight_gradient"],
+        ["GMM2_frozen", "C11_frozen"], ["GMM2_frozen"], ["C11_frozen"],
+    ]  # fmt: skip
+    said = capsys.readouterr().out
+    assert "tuning GMM2_frozen, C11_frozen ended early: expected" in said
+    assert "tuning C11_frozen ended early: expected" in said
     assert is_tuned("GMM2", database, host_target(), "model")
 
 
@@ -55,3 +60,27 @@ def test_when_the_time_is_over_it_says_what_is_left(
 ) -> None:
     tune_missing(CASES, 8, tmp_path / "a.db", host_target(), "model", time.monotonic() - 1)
     assert "the time is over: GMM2, C11, C6_weight_gradient and" in capsys.readouterr().out
+
+
+def test_where_nothing_is_lacking_nothing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = recorded(tmp_path / "a.db", "C6_weight_gradient", DEFAULT)
+    past_s = time.monotonic() - 1
+    tune_missing(["C6_weight_gradient"], 8, database, host_target(), "model", past_s)
+    assert capsys.readouterr().out == ""
+
+
+def test_one_case_that_fails_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def tune_together(names: list[str], *_: object) -> None:
+        if "C11" in names:
+            raise ProgramError("expected a program, got none")
+        done.extend(names)
+
+    monkeypatch.setattr(tuning, "tune_together", tune_together)
+    tune_missing(["C11", "C6_weight_gradient"], 8, tmp_path / "a.db", host_target(), "model")
+    assert done == ["C6_weight_gradient", "C11_frozen"]

@@ -32,22 +32,32 @@ def tune_missing(
     cache: CacheMode,
     end: float = float("inf"),
 ) -> None:
-    """Until `end` of the monotonic clock no run begins.  What fails is named and left out.
+    """Until `end` of the monotonic clock no run begins.  Cases of a run that fails are tuned one by
+    one; what fails alone is named and left out.
 
     Raises:
         KeyboardInterrupt: a run was interrupted; it goes on when it is asked for again.
     """
-    for names in groups(cases):
-        lacking = [name for name in names if not is_tuned(name, database, target, cache)]
+    waiting = list(groups(cases))
+    while waiting:
+        lacking = [n for n in waiting.pop(0) if not is_tuned(n, database, target, cache)]
+        if not lacking:
+            continue
         if time.monotonic() > end:
             print(f"not tuned, for the time is over: {', '.join(lacking)} and what follows")
             return
-        if not lacking:
-            continue
-        try:
-            tune_together(lacking, trials, database, cache)
-        except HlotuneError as error:
-            print(f"tuning {', '.join(lacking)} ended early: {error}", flush=True)
+        if not tuned(lacking, trials, database, cache) and len(lacking) > 1:
+            waiting = [[name] for name in lacking] + waiting
+
+
+def tuned(names: Sequence[str], trials: int, database: Path, cache: CacheMode) -> bool:
+    """Whether the run came to its end; else it says what stopped it."""
+    try:
+        tune_together(names, trials, database, cache)
+    except HlotuneError as error:
+        print(f"tuning {', '.join(names)} ended early: {error}", flush=True)
+        return False
+    return True
 
 
 def groups(cases: Sequence[str], size: int = TOGETHER) -> Iterator[list[str]]:
@@ -72,6 +82,8 @@ def tune_together(names: Sequence[str], trials: int, database: Path, cache: Cach
         )
     if result.interrupted:
         raise KeyboardInterrupt
+    if result.wrong_anyway:
+        print(f"{', '.join(names)}: {result.wrong_anyway}", flush=True)
 
 
 def together(names: Sequence[str]) -> Program:
