@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,12 @@ import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, apply
 from hlotune.hlo.program import load
+from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.tuning_logs.location import database_path
 
+LOG = logging.getLogger("hlotune.jit")
 Numbers = int | Sequence[int] | None
 Names = str | Iterable[str] | None
 Key = tuple[Any, ...]
@@ -38,22 +41,26 @@ def jit(
     up; later calls with such arguments run what was found then, until `clear_cache()`.  These run
     as `jax.jit` has them run:
 
-    - a function of which nothing is recorded here, or which hlotune does not take;
+    - a function of which nothing is recorded here, or which hlotune does not take: what it refused
+      is said to the logger `hlotune.jit`, at the level of information;
     - all calls on a system where hlotune makes no code;
     - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
       derivatives;
     - all calls where JAX's first device is not a CPU.
 
+    Static and donated arguments are named as in `jax.jit`; a tuned program leaves alone what is
+    donated to it.
+
     Args:
         database: defaults to HLOTUNE_DB, else a file in the user's cache.
         numerics: records that need a laxer setting are not used.
-        others: as in `jax.jit`; a tuned program leaves what is donated to it alone.
 
     Returns:
         A `Jitted`; without a function, a decorator that makes one.
 
     Raises:
         DatabaseError: at a call, where the database is there and cannot be read.
+        HlotuneError: at a call, where tuned kernels cannot be put into the program.
     """
     of_jax: dict[str, Any] = {
         "static_argnums": static_argnums,
@@ -165,10 +172,13 @@ class Jitted:
         if not path.exists():
             return None
         try:
+            host_target()
             program = load(split.bound(self.function), *types)
-            tuned = apply(program, database=path, numerics=self.numerics)
-        except (ProgramError, TargetError):
-            return None  # not ours to take, no machine of ours, or an error that JAX will tell
+        except (ProgramError, TargetError) as error:
+            # Not ours to take, no machine of ours, or an error that JAX will tell.
+            LOG.info("XLA runs %s: %s", getattr(self.function, "__name__", "it"), error)
+            return None
+        tuned = apply(program, database=path, numerics=self.numerics)
         return tuned if tuned.replacements else None
 
 

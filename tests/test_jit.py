@@ -151,8 +151,11 @@ def test_errors_are_those_of_jax(database: Path) -> None:
         fast.lowered  # noqa: B018 - the access is the test
 
 
-def test_a_function_that_calls_python_is_left_to_jax(database: Path) -> None:
+def test_a_function_that_calls_python_is_left_to_jax(
+    database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[float] = []
+    caplog.set_level("INFO", "hlotune.jit")
 
     def noted(x: Any, w: Any) -> Any:
         jax.debug.callback(lambda v: seen.append(float(v)), x[0, 0])
@@ -161,6 +164,8 @@ def test_a_function_that_calls_python_is_left_to_jax(database: Path) -> None:
     close(hlotune.jit(noted, database=database)(X, W), X @ W)
     jax.effects_barrier()  # type: ignore[no-untyped-call]
     assert seen == [pytest.approx(float(X[0, 0]))]
+    (message,) = caplog.messages
+    assert message.startswith("XLA runs noted: ")
 
 
 def test_it_decorates_functions_and_methods_and_keeps_their_names(database: Path) -> None:
@@ -197,14 +202,17 @@ def test_on_a_system_without_kernels_of_ours_it_is_jax_jit(
     assert fast.explain(X, W) == ()
 
 
-def test_a_program_that_is_refused_when_records_are_applied_is_left_to_jax(
+def test_what_is_refused_when_records_are_applied_is_an_error(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Our own, which XLA's results would hide."""
+
     def refusing(*_: Any, **__: Any) -> None:
         raise ProgramError("expected another program")
 
     monkeypatch.setattr(jit, "apply", refusing)
-    close(hlotune.jit(dense, database=database)(X, W), dense(X, W))
+    with pytest.raises(ProgramError, match="expected another program"):
+        hlotune.jit(dense, database=database)(X, W)
 
 
 def cast(x: Any, w: Any, n: Any) -> Any:
