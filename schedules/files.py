@@ -15,10 +15,10 @@ def whole(path: Path) -> Iterator[Path]:
 
     Raises OSError where the file cannot be put there.
     """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
+    if path.exists() and not path.is_file():  # /dev/stdout may lead to a name that is no path
         yield path
         return
+    path = Path(os.path.realpath(path))
     part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield part

@@ -1,6 +1,8 @@
 """Files appear whole or not at all, and take nothing else away."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -53,3 +55,13 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
 def test_a_folder_that_is_none_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), whole(tmp_path / "none" / "a.txt") as part:
         part.write_text("all of it")
+
+
+def test_a_process_writes_into_a_pipe_by_the_name_of_its_output() -> None:
+    """That leads to `pipe:[1234]`, where there is nothing."""
+    code = (
+        "from pathlib import Path; from hlotune.schedules.files import whole\n"
+        "with whole(Path('/dev/stdout')) as part: part.write_text('all of it')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "all of it"
