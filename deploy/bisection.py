@@ -32,7 +32,7 @@ def culprits(parts: Sequence[Part], is_wrong: Callable[[Sequence[Part]], bool]) 
     right is blamed too.
 
     Returns:
-        Nothing where the program is wrong without any of the parts.
+        Nothing where all are to blame and the program is wrong without any of them, too.
     """
     right: list[Part] = []
     blamed: list[Part] = []
