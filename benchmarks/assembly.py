@@ -10,6 +10,8 @@ FUNCTION = re.compile(r"^\s*\.type\s+(?P<name>[\w.$]+),@function")
 MULTIPLY_ADDS = ("vfmadd", "vfnmadd", "vfmsub", "vfnmsub", "vpdp", "vdp")
 """How the names of instructions begin that multiply and add at once; `dp` adds several products."""
 
+NUMBER = re.compile(r"\$-?(0x[0-9a-fA-F]+|\d+)")
+
 STORES_NOTHING = ("cmp", "test", "vucomi", "vcomi", "bt", "prefetch")
 """Instructions whose last operand may be memory that they only read."""
 
@@ -139,7 +141,9 @@ def trips_of(body: Sequence[Instruction]) -> int | None:
         return None
     bound, counter = _constant(body[-2].operands[0]), body[-2].operands[1]
     steps = [s for i in body if i.operands and i.operands[-1] == counter and (s := _step(i))]
-    return ceil(bound / steps[0]) if bound and len(steps) == 1 and steps[0] > 0 else None
+    if bound is None or bound <= 0 or len(steps) != 1 or steps[0] <= 0:
+        return None
+    return ceil(bound / steps[0])
 
 
 def _step(instruction: Instruction) -> int | None:
@@ -151,4 +155,5 @@ def _step(instruction: Instruction) -> int | None:
 
 
 def _constant(operand: str) -> int | None:
-    return int(operand[1:], 0) if operand.startswith("$") else None
+    """None for a register, and for an address, which the linker knows."""
+    return int(operand[1:], 0) if NUMBER.fullmatch(operand) else None

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from benchmarks.assembly import Instruction
 from hlotune.schedules.target import Target
 
-SHUFFLES = ("vperm", "vshuf", "vunpck", "vinsert", "vextract", "vblend", "vpunpck", "vpack",
-            "vpshuf", "valign", "vexpand", "vcompress", "vpmov", "vmovddup", "vmovs")  # fmt: skip
+SHUFFLES = ("vperm", "vshuf", "vunpck", "vinsert", "vextract", "vblend", "vpblend", "vpunpck",
+            "vpack", "vpshuf", "valign", "vpalign", "vexpand", "vcompress", "vpmov", "vmovddup",
+            "vmovshdup", "vmovsldup", "vmovlhps", "vmovhlps")  # fmt: skip
 MOVES = ("vmovap", "vmovup", "vmovdq", "vmovss", "vmovsd", "vbroadcast", "vpbroadcast", "vmovd",
          "vmovq")  # fmt: skip
+SCATTERED = ("vgather", "vpgather", "vscatter", "vpscatter")
+"""Each lane is a load or a store of its own."""
 STACK = "(%rsp"
 
 
@@ -75,8 +78,8 @@ def count(body: Sequence[Instruction]) -> Count:
         multiply_adds=kinds["multiply_add"],
         other_arithmetic=kinds["arithmetic"],
         shuffles=kinds["shuffle"],
-        loads=sum(not i.stores for i in memory),
-        stores=sum(i.stores for i in memory),
+        loads=sum(accesses(i) for i in memory if not i.stores),
+        stores=sum(accesses(i) for i in memory if i.stores),
         spills=len(on_stack),
         instructions=len(body),
         chain=chain(body),
@@ -90,16 +93,29 @@ def chain(body: Sequence[Instruction]) -> int:
     return max((n for register, n in into.items() if register not in written), default=0)
 
 
+def accesses(instruction: Instruction) -> int:
+    """Loads or stores of an instruction that touches memory."""
+    if not instruction.name.startswith(SCATTERED):
+        return 1
+    data = instruction.operands[0 if instruction.stores else -1]
+    bits = {"%xmm": 128, "%ymm": 256, "%zmm": 512}[data[:4]]
+    return bits // (64 if instruction.name.endswith(("pd", "q")) else 32)
+
+
 def kind(instruction: Instruction) -> str:
     """What a vector instruction does beside touching memory; `other` for what is none."""
     if instruction.is_multiply_add:
         return "multiply_add"
     if not instruction.is_vector:
         return "other"
+    if instruction.name.startswith(SCATTERED):
+        return "move"
+    if instruction.name.startswith(SHUFFLES):
+        return "shuffle"
     if instruction.name.startswith(MOVES):
         crosses = instruction.name.startswith(("vbroadcast", "vpbroadcast"))
         return "shuffle" if crosses and not instruction.touches_memory else "move"
-    return "shuffle" if instruction.name.startswith(SHUFFLES) else "arithmetic"
+    return "arithmetic"
 
 
 def cycles(found: Count, core: Core) -> dict[str, float]:

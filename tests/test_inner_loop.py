@@ -102,6 +102,12 @@ def test_what_a_pass_does_is_counted() -> None:
         ("vmovups -128(%rsp), %zmm0", "loads"),
         ("vpermt2ps %zmm0, %zmm1, %zmm2", "shuffles"),
         ("vbroadcastss %xmm0, %zmm1", "shuffles"),
+        ("vmovddup %ymm0, %ymm1", "shuffles"),
+        ("vmovshdup %ymm0, %ymm1", "shuffles"),
+        ("vpblendmd %zmm0, %zmm1, %zmm2 {%k1}", "shuffles"),
+        ("vpalignr $8, %ymm0, %ymm1, %ymm2", "shuffles"),
+        ("vmovss %xmm0, %xmm1, %xmm2", "none"),
+        ("vmovd %xmm0, %eax", "none"),
         ("vmaxps %zmm0, %zmm1, %zmm2", "other_arithmetic"),
         ("cmpq $3, (%rax)", "loads"),
         ("leaq (%rax,%rcx), %rdx", "none"),
@@ -114,6 +120,45 @@ def test_each_instruction_is_of_one_kind(line: str, kind: str) -> None:
     kinds = ("loads", "stores", "shuffles", "other_arithmetic")
     assert {k: getattr(found, k) for k in kinds} == {k: int(k == kind) for k in kinds}
     assert found.spills == ("rsp" in line)
+
+
+@pytest.mark.parametrize(
+    ("line", "loads", "stores"),
+    [
+        ("vgatherdps (%rax,%zmm1,4), %zmm2 {%k1}", 16, 0),
+        ("vgatherqps (%rax,%zmm1,4), %ymm2 {%k1}", 8, 0),
+        ("vgatherdpd %ymm3, (%rax,%xmm1,8), %ymm2", 4, 0),
+        ("vpgatherdd (%rax,%zmm1,4), %zmm2 {%k1}", 16, 0),
+        ("vpscatterdq %zmm2, (%rax,%ymm1,8) {%k1}", 0, 8),
+        ("vscatterdps %zmm2, (%rax,%zmm1,4) {%k1}", 0, 16),
+    ],
+)
+def test_each_lane_of_a_gather_or_scatter_is_an_access(line: str, loads: int, stores: int) -> None:
+    instruction = parsed(line.replace(" ", "\t", 1))
+    assert instruction
+    found = count([instruction])
+    assert (found.loads, found.stores) == (loads, stores)
+    assert (found.shuffles, found.other_arithmetic, found.instructions) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("step", "bound", "trips"),
+    [
+        ("addq $2, %rax", "$63", 32),
+        ("addq $0x10, %rax", "$0x40", 4),
+        ("addq $.LCPI0, %rax", "$63", None),
+        ("addq $2, %rax", "$.Lend", None),
+        ("addq $2, %rax", "$-8", None),
+        ("addq $2, %rax", "$0", None),
+        ("addq $-2, %rax", "$8", None),
+    ],
+)
+def test_trips_are_known_by_a_constant_step_up_to_a_constant_bound(
+    step: str, bound: str, trips: int | None
+) -> None:
+    lines = [".L1:", f"\t{step}".replace(" ", "\t", 1), f"\tcmpq\t{bound}, %rax", "\tjl\t.L1"]
+    (loop,) = loops_of("f", lines)
+    assert loop.trips == trips
 
 
 def test_the_longest_need_of_all_is_the_least_number_of_cycles() -> None:
