@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.assembly import Instruction, Loop, hottest
-from benchmarks.cases import FROZEN
+from benchmarks.cases import CASES, FROZEN, forms
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.records import Record, record
 from benchmarks.ports import Count, core_of, count, cycles
@@ -132,13 +132,18 @@ def main() -> None:
     parser.add_argument("--database", type=Path, default=Path("build/peers.db"))
     parser.add_argument("--cache", choices=("model", "warm"), default="warm")
     options = parser.parse_args()
+    if options.case not in (name for case in CASES for name in forms(case)):
+        parser.error(f"expected a case of benchmarks/cases.py, got {options.case}")
     target = host_target()
     found = of_case(options.case, options.database, target, options.cache)
     if found.schedule == DEFAULT:
         parser.error(f"expected a case that was tuned, got {options.case}: {found.status}")
     with Database(options.database, create=False) as opened:
         properties = opened.properties(target)
-    loop = inner_loop(found.kernel, found.schedule, target)
+    try:
+        loop = inner_loop(found.kernel, found.schedule, target)
+    except ValueError as error:
+        parser.error(str(error))
     if loop is None or properties is None:
         parser.error(f"expected a loop of multiply-adds in {options.case}, got none")
     print(described(loop, properties.clock_hz))

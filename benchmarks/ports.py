@@ -62,12 +62,16 @@ class Count:
 
 def core_of(target: Target) -> Core:
     """Raises ValueError for a processor that no count is known of."""
-    if target.isa not in CORES or target.vector_bytes != 64:
+    if not has_core(target):
         raise ValueError(
             f"expected a processor among {', '.join(CORES)} with vectors of 64 bytes, got "
             f"{target.isa} with {target.vector_bytes}; add its core to benchmarks/ports.py"
         )
     return CORES[target.isa]
+
+
+def has_core(target: Target) -> bool:
+    return target.isa in CORES and target.vector_bytes == 64
 
 
 def count(body: Sequence[Instruction]) -> Count:

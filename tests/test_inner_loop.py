@@ -1,10 +1,12 @@
 """Loops in assembly, and the count of their cycles."""
 
+import sys
+
 import pytest
 
 from benchmarks.assembly import Loop, functions_of, hottest, loops_of, parsed
 from benchmarks.cases import source
-from benchmarks.inner_loop import described, flops_of, inner_loop
+from benchmarks.inner_loop import described, flops_of, inner_loop, main
 from benchmarks.ports import CORES, core_of, count, cycles
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.program import load
@@ -207,3 +209,12 @@ def test_a_product_is_at_the_rate_of_its_multiply_adds_in_a_register_tile() -> N
 def test_of_a_processor_without_a_count_nothing_is_said() -> None:
     with pytest.raises(ValueError, match=r"expected a processor among znver5, znver4 .* got "):
         core_of(TARGETS["x86-64-v3"])
+
+
+def test_what_is_no_case_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["inner_loop", "C99"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "expected a case of benchmarks/cases.py, got C99" in capsys.readouterr().err

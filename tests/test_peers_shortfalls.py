@@ -1,15 +1,19 @@
 """Which rows against peers fall short, and why."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from benchmarks import ports
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.records import Status
 from benchmarks.peers.rounds import Turns
-from benchmarks.peers.shortfalls import Short, clock, page, reasons, short_of, table
+from benchmarks.peers.shortfalls import Short, clock, loop_of, page, reasons, short_of, table
 from hlotune.measure.comparison import Ratio
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.targets import TARGETS, host_target
+from tests.applied import DIRECT
+from tests.test_peers import recorded
 from tests.test_peers_table import TARGET, a_pass, rows
 
 AHEAD = Ratio(1.2, 1.1, 1.3)
@@ -76,3 +80,16 @@ def test_the_table_says_how_many_of_how_many() -> None:
 def test_the_clock_is_the_one_that_makes_the_peak() -> None:
     assert TARGET is TARGETS["znver4"]
     assert clock(32 * TARGET.threads * 4e9, TARGET) == pytest.approx(4e9)
+
+
+def test_of_an_unknown_core_no_cycles_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "CORES", {})
+    row = rows(a_pass("C1"))[0]
+    assert clock(1e12, TARGET) is None
+    database = recorded(tmp_path / "a.db", "C1", DIRECT)
+    assert loop_of(row, database, host_target(), "model") is None
+    made = table([Short(row=row, reasons=("slow",), loop=None)], 1, None)
+    assert set(made.rows[0][4:]) == {"-"}
+    assert "nothing is known of this processor's core" in made.notes[1]

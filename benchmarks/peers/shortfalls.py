@@ -18,7 +18,7 @@ from benchmarks.peers.contestants import contestants
 from benchmarks.peers.passes import kept
 from benchmarks.peers.records import record
 from benchmarks.peers.table import LEVEL, Row, all_rows, conditions_of
-from benchmarks.ports import core_of
+from benchmarks.ports import core_of, has_core
 from benchmarks.results import Table, milliseconds, publish
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import CacheMode
@@ -40,7 +40,8 @@ class Short:
     row: Row
     reasons: tuple[str, ...]
     loop: InnerLoop | None
-    """None where the default was kept, or what is tuned has no loop of multiply-adds."""
+    """None where the default was kept, what is tuned has no loop of multiply-adds, or nothing is
+    known of the processor's core."""
 
 
 def reasons(row: Row) -> Iterator[str]:
@@ -89,7 +90,7 @@ def short_of(rows: Sequence[Row]) -> dict[int, list[str]]:
 def loop_of(row: Row, database: Path, target: Target, cache: CacheMode) -> InnerLoop | None:
     """Of what is recorded now."""
     found = record(row.case, row.weights, database, target, cache)
-    if found.schedule == DEFAULT:
+    if found.schedule == DEFAULT or not has_core(target):
         return None
     return inner_loop(found.kernel, found.schedule, target)
 
@@ -119,13 +120,18 @@ def main() -> None:
         options.loops.write_text(page(short, clock_hz), encoding="utf-8")
 
 
-def clock(peak_flop_per_s: float, target: Target) -> float:
-    """Of the cores, by which they reach the peak of f32 in vectors of full width."""
+def clock(peak_flop_per_s: float, target: Target) -> float | None:
+    """Of the cores, by which they reach the peak of f32 in vectors of full width.
+
+    None where nothing is known of the processor's core.
+    """
+    if not has_core(target):
+        return None
     lanes = target.vector_bytes // 4
     return peak_flop_per_s / target.threads / (core_of(target).multiply_adds * lanes * 2)
 
 
-def table(found: Sequence[Short], judged: int, clock_hz: float) -> Table:
+def table(found: Sequence[Short], judged: int, clock_hz: float | None) -> Table:
     columns = [
         "case", "weights", "falls short", ">hlotune ms", "algorithm", ">FMAs", ">loads",
         ">shuffles", ">stores", ">spills", ">cycles", "for", ">ms at that rate",
@@ -134,17 +140,19 @@ def table(found: Sequence[Short], judged: int, clock_hz: float) -> Table:
     notes = [
         f"{len(found)} of {judged} rows fall short, {share}",
         "a pass of the innermost loop that does most of the work; cycles: at least so many, by the "
-        f"places of a core at {clock_hz / 1e9:.2f} GHz; ms: if all arithmetic went so",
+        f"places of a core at {clock_hz / 1e9:.2f} GHz; ms: if all arithmetic went so"
+        if clock_hz
+        else "nothing is known of this processor's core, so that no cycles are counted",
     ]
     return Table(
         name="shortfalls", columns=columns, rows=[cells(s, clock_hz) for s in found], notes=notes
     )
 
 
-def cells(short: Short, clock_hz: float) -> list[str]:
+def cells(short: Short, clock_hz: float | None) -> list[str]:
     row, loop = short.row, short.loop
     start = [row.case, row.weights, "; ".join(short.reasons), milliseconds(row.ours_s)]
-    if loop is None:
+    if loop is None or clock_hz is None:
         return [*start, "-", *["-"] * 8]
     counts = loop.count
     numbers = [counts.multiply_adds, counts.loads, counts.shuffles, counts.stores, counts.spills]
@@ -154,13 +162,13 @@ def cells(short: Short, clock_hz: float) -> list[str]:
     ]  # fmt: skip
 
 
-def page(found: Sequence[Short], clock_hz: float) -> str:
+def page(found: Sequence[Short], clock_hz: float | None) -> str:
     """Loops as a page of text."""
     parts = ["# Inner loops of the cases that fall short", ""]
     for short in found:
         name = short.row.case + (FROZEN if short.row.weights == "constants" else "")
         parts += [f"## {name}", "", "; ".join(short.reasons), ""]
-        if short.loop:
+        if short.loop and clock_hz:
             parts += ["```", described(short.loop, clock_hz), "```", ""]
     return "\n".join(parts)
 
