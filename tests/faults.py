@@ -240,7 +240,7 @@ def shortened(nest: LoopNest) -> LoopNest:
 
 
 def one_term_lost(text: str) -> str:
-    """Channel 8 of the last tile, which has one result a feature, is read as zeros, where tiles are transformed.
+    """Channel 8 of the last tile, of one result a feature, is read as zeros by the transform.
 
     The loop over tiles stands in that of a task, and the one over channels in that over tiles.
     """
