@@ -77,7 +77,6 @@ def summed_in(dtype: Any) -> Any:
         (jnp.dot, ("bfloat16", "bfloat16"), "bf16"),
         (summed_in(jnp.int32), ("int8", "int8"), "i8"),
     ],
-    ids=str,
 )
 def test_a_peak_is_that_of_the_type_in_which_products_are_computed(
     function: Any, operands: tuple[str, ...], dtype: str
