@@ -3,7 +3,7 @@
 A turn is some unmeasured calls and then as many measured ones as fill a few milliseconds; its time
 is their median.  Each round gives every form one turn, every other round goes backwards, so what
 the machine does meanwhile meets all of them.  A turn during which the host had put the threads on
-one core is taken again, whoever's it is.
+one core is taken again, whoever's it is, as long as they come apart and for `TRIES` turns in all.
 """
 
 import time
