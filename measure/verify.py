@@ -241,7 +241,7 @@ def _relative_error(case: Case, results: Sequence[NDArray[np.generic]]) -> float
         if expected.reference.bound is not None:
             known &= np.isfinite(expected.reference.bound)
         n = expected.result
-        off[n] = max(off.get(n, 0.0), float(np.abs(wide - value)[known].max(initial=0.0)))
+        off[n] = max(off.get(n, 0.0), float(np.abs(wide[known] - value[known]).max(initial=0.0)))
         largest[n] = max(largest.get(n, 0.0), float(np.abs(value[known]).max(initial=0.0)))
     return max((off[n] / size for n, size in largest.items() if size), default=0.0)
 

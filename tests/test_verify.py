@@ -1,17 +1,22 @@
 """Verification: right kernels pass, every planted fault is found."""
 
 import re
+import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.inputs import Domain, domains, draw
 from hlotune.measure.references import References
+from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verify import Verdict, verify
+from tests.computes import Case, tiled, whole
 from tests.tiny_dot import FAULTS, SHARED_SCRATCH, SHORT_PACKING, kernel, tiny_dot
 
 REFERENCES = References(kernel())
@@ -140,6 +145,15 @@ def test_a_kernel_that_gives_nothing_to_compare_is_not_right() -> None:
 
 def test_half_a_result_of_infinities_leaves_enough_to_compare() -> None:
     assert References(with_infinities(0.5)).case("normal").uncompared == 0.5
+
+
+def test_infinities_in_results_are_no_warning() -> None:
+    x, w, m = whole(4, 8), whole(8, 16, seed=1), whole(4, 16, seed=2)
+    case = Case("masked", lambda x, w, m: jnp.where(m > 0, x @ w, -jnp.inf), (x, w, m))
+    built = build(case.compute, tiled(case, host_target()), host_target())
+    with warnings.catch_warnings(action="error"):
+        verdict = verify(case.kernel, built)
+    assert isinstance(verdict, Verdict), verdict
 
 
 def test_denominators_and_arguments_of_logarithms_are_positive() -> None:
