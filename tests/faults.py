@@ -240,9 +240,10 @@ def shortened(nest: LoopNest) -> LoopNest:
 
 
 def one_term_lost(text: str) -> str:
-    """Channel 8 of the last tile, of one result a feature, is read as zeros by the transform.
+    """Where tiles are transformed, channel 8 of the last one is read as zeros.
 
-    The loop over tiles stands in that of a task, and the one over channels in that over tiles.
+    That tile has one result a feature.  The loop over tiles stands in that of a task, and the one
+    over channels in that over tiles.
     """
     loops = r"(define internal void @stage_1.*?%\w+ = phi i64" + 2 * r".*?(%\w+) = phi i64"
     found = re.search(loops + r"[^\n]*\n)(.*?)(?=\n\w+:)", text, re.DOTALL)
