@@ -33,6 +33,9 @@ _MOVES = _KEEPS_SIGN - {
     "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.sqrt", "stablehlo.rsqrt",
     "stablehlo.reduce",
 }  # fmt: skip
+_CONTRACTIONS = {"stablehlo.convolution", "stablehlo.dot_general"}
+_PRODUCTS = {"stablehlo.multiply", "stablehlo.divide"}
+_NOT_WHOLE = {"stablehlo.broadcast_in_dim", "stablehlo.constant"}
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-6, -1e-6)
 _SUBNORMAL_SHARE = 0.05
 _FEW = 1 / 16
@@ -112,16 +115,18 @@ def draw(
 ) -> tuple[Array, ...]:
     """One array an argument.  `scale` is the size of typical values: less tames overflow."""
     if kind == "few":
-        return _few(graph, rng)
+        return _few(graph, rng, scale)
     pairs = zip(graph.argument_types, domains(graph), strict=True)
     return tuple(_argument(tensor, domain, kind, rng, scale) for tensor, domain in pairs)
 
 
-def _few(graph: Graph, rng: np.random.Generator) -> tuple[Array, ...]:
-    """Sums of few terms, which are exact and about one in size.
+def _few(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, ...]:
+    """Sums of few terms, which are exact and about `scale` in size.
 
     A term that is lost then is far above the rounding of any algorithm, and functions behind the
-    sums are steep where these are.
+    sums are steep where these are.  An image that has to be above zero is ones, with few elements
+    above it, so that its logarithm has few that are not zero.  What makes another image of zeros,
+    as an exponential does, leaves sums of many terms.
     """
     sizes, arrays = _images(graph), []
     facts = zip(graph.arguments, graph.argument_types, domains(graph), strict=True)
@@ -130,8 +135,9 @@ def _few(graph: Graph, rng: np.random.Generator) -> tuple[Array, ...]:
             values = np.asarray(_whole_numbers(tensor, domain, "few", rng), dtype=np.float64)
         else:
             values = rng.choice((1.0,) if domain.positive else (-1.0, 1.0), tensor.shape)
-        if argument in sizes and not domain.positive:
-            values *= np.where(rng.random(tensor.shape) < _FEW, sizes[argument], 0.0)
+        if argument in sizes:
+            few = np.where(rng.random(tensor.shape) < _FEW, scale * sizes[argument], 0.0)
+            values = values + few if domain.positive else values * few
         arrays.append(np.asarray(values).astype(numpy_dtype(tensor.dtype)))
     return tuple(arrays)
 
@@ -142,10 +148,33 @@ def _images(graph: Graph) -> dict[int, float]:
     for op in (op for op in graph.ops if op.name == "stablehlo.convolution"):
         taps, feature = graph.types[op.operands[1]], op["kernel_output_feature_dimension"]
         terms = _FEW * taps.elements / max(1, taps.shape[cast(int, feature)])
-        for source in _sources(op.operands[0], producers, _KEEPS_SIGN):
+        for source in _image_sources(op.operands[0], producers):
             if source in graph.arguments and is_float(graph.types[source].dtype):
                 found[source] = 2.0 ** -round(log2(max(1.0, terms)) / 2)
     return found
+
+
+def _image_sources(value: int, producers: dict[int, Op]) -> set[int]:
+    """The values that have to be sparse for `value` to be.
+
+    Of a product or a quotient that is one operand: the one that no broadcast makes.
+    """
+    seen, waiting = set[int](), [value]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        op = producers.get(current)
+        if op is None or op.name in _CONTRACTIONS:
+            continue
+        if op.name not in _PRODUCTS:
+            waiting.extend(op.operands)
+            continue
+        made = {v: getattr(producers.get(v), "name", "") for v in op.operands}
+        whole = [v for v in op.operands if made[v] not in _NOT_WHOLE]
+        waiting.append((whole or op.operands)[0])
+    return seen
 
 
 def _argument(

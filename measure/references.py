@@ -22,7 +22,12 @@ LEAST_COMPARED = 0.1
 """A set of which less can be compared proves nothing.  Masks may leave infinities at any scale."""
 
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
-_WHOLE_SCALES = (4.0, 1.0)
+_TRIED: dict[InputKind, tuple[float, ...]] = {
+    "integers": (4.0, 1.0),
+    "few": (1.0, 1 / 16, 16.0, 1 / 256, 256.0),
+}
+_MOST_ALIKE = 0.75
+"""Of the results of few terms; more are zeros, or a function behind the sums is flat there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,23 @@ class Case:
         lost = [max(e.reference.uncompared, e.reference.nonfinite) for e in self.expected]
         return sum(n * x for n, x in zip(sizes, lost, strict=True)) / max(1, sum(sizes))
 
+    @property
+    def suits(self) -> bool:
+        """Whether integers are exact, and most results of few terms unlike each other."""
+        if self.kind == "integers":
+            return self.is_exact
+        return self.kind != "few" or self.alike <= _MOST_ALIKE
+
+    @property
+    def alike(self) -> float:
+        """Share of the elements that have one of the two values that most have, in f32.
+
+        The two are zero and one more, or what a function that saturates gives.
+        """
+        values = [e.reference.value.astype(np.float32).reshape(-1) for e in self.expected]
+        counts = np.unique(np.concatenate(values), return_counts=True)[1]
+        return float(np.sort(counts)[-2:].sum() / max(1, counts.sum()))
+
 
 class References:
     """The cases of one kernel.  Each is made on first use and kept."""
@@ -77,14 +99,18 @@ class References:
         return self._cases[kind, seed, outputs]
 
     def _drawn(self, kind: InputKind, seed: int, outputs: int) -> Case:
-        """Draws smaller values until the results can be compared; else the best try stands."""
-        whole = kind == "integers"
+        """Draws other sizes until results can be compared and suit; else the best try stands."""
         tries = list[Case]()
-        for scale in _WHOLE_SCALES if whole else _SCALES:
+        for scale in _TRIED.get(kind, _SCALES):
             case = self._evaluated(kind, seed, scale, outputs)
-            if case.uncompared <= MOST_UNCOMPARED and (case.is_exact or not whole):
+            suits = (
+                case.is_exact if kind == "integers" else kind != "few" or case.alike <= _MOST_ALIKE
+            )
+            if case.uncompared <= MOST_UNCOMPARED and suits:
                 return case
             tries.append(case)
+        if kind == "few":
+            tries.sort(key=lambda c: -c.alike)
         case = min(reversed(tries), key=lambda c: c.uncompared)  # of equals the smallest values
         if case.uncompared > 1 - LEAST_COMPARED:
             raise UnsupportedKernel(

@@ -1,6 +1,6 @@
 """Winograd's convolution: the transforms, the rewriting, and the code of any schedule of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
@@ -293,6 +293,32 @@ def test_any_single_term_of_few_that_is_lost_shows_behind_a_smooth_function(m: i
         hidden[kind] = (off <= TOLERANCE["standard"] * expected.reference.bound).mean()
     assert hidden["few"] < 0.01
     assert hidden["normal"] > 0.5
+
+
+def _convolved(x: jax.Array, w: jax.Array) -> jax.Array:
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
+
+
+@pytest.mark.parametrize(
+    ("before", "gain"),
+    (
+        (lambda x, b: x - b, 1.0),
+        (lambda x, b: (x - b) * b, 1.0),
+        (lambda x, b: jnp.where(x > 0, x, 0.125 * x) + b, 1.0),
+        (lambda x, b: -jnp.log(x) - b, 1.0),
+        (lambda x, b: x + b, 100.0),
+    ),
+    ids=["subtract", "normalise", "select", "logarithm", "saturate"],
+)
+def test_sums_of_few_terms_are_spread_whatever_the_image_goes_through(
+    before: Callable[[jax.Array, jax.Array], jax.Array], gain: float
+) -> None:
+    arguments = whole(1, 8, 8, 64), whole(64), whole(3, 3, 64, 8)
+    smooth = Case("smooth", lambda x, b, w: jnp.tanh(gain * _convolved(before(x, b), w)), arguments)
+    case = References(smooth.kernel).case("few", 0, 4)
+    assert case.alike < 0.5
+    (expected,) = case.expected
+    assert (np.abs(expected.reference.value) < 0.999).mean() > 0.25
 
 
 @pytest.mark.parametrize(
