@@ -24,7 +24,7 @@ LEAST_COMPARED = 0.1
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
 _TRIED: dict[InputKind, tuple[float, ...]] = {
     "integers": (4.0, 1.0),
-    "few": (1.0, 1 / 16, 16.0, 1 / 256, 256.0),
+    "few": (1.0, 1 / 16, 16.0, 1 / 256),
 }
 _MOST_ALIKE = 0.75
 """Of the results of few terms; more are zeros, or a function behind the sums is flat there."""
