@@ -16,9 +16,10 @@ from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison, Ratio
-from hlotune.measure.targets import TARGETS
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Numerics, Trial
 from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.target import Target
 from hlotune.search.budget import YOUNG
 from hlotune.tuning_logs.database import Database
 from tests.recorded import PROPERTIES
@@ -155,6 +156,8 @@ class FakeDevice:
 
     schedules: list[Schedule] = field(default_factory=list)
     interrupt_at: int = -1
+    numerics: Numerics = "standard"
+    """That every candidate needs."""
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [Failure("build", "")] * len(candidates)
@@ -172,7 +175,9 @@ class FakeDevice:
         self.schedules += [c.schedule for c, _ in objects]
         times = [len(c.schedule.to_json()) * 1e-6 for c, _ in objects]
         pairs = zip(objects, times, strict=True)
-        return [Trial(c, Measurement(samples_s=(t,))) for (c, _), t in pairs]
+        return [
+            Trial(c, Measurement(samples_s=(t,), numerics=self.numerics)) for (c, _), t in pairs
+        ]
 
 
 @pytest.fixture
@@ -220,6 +225,30 @@ def test_a_race_is_run_again_where_another_model_is_shipped(
         device = FakeDevice()
         dataclasses.replace(arena(database, device), lengths=short).race(of, seed=3)
         assert len(device.schedules) == requests
+
+
+@pytest.mark.parametrize("numerics", ["standard", "fast"])
+def test_a_race_takes_what_its_numerics_allow(database: Database, numerics: Numerics) -> None:
+    of, races = operator("C11", TARGETS["x86-64"]), arena(database, FakeDevice(numerics="fast"))
+    with dataclasses.replace(races, numerics=numerics)._tuner(of, "random", 3) as tuner:
+        step = tuner.step(4)
+    assert step and np.isfinite(step.best_s) == (numerics == "fast")
+
+
+@pytest.mark.parametrize("numerics", ["strict", "fast"])
+def test_winners_are_timed_under_the_numerics_of_their_search(
+    monkeypatch: pytest.MonkeyPatch, numerics: Numerics
+) -> None:
+    class Asked(Exception):
+        pass
+
+    def runner(target: Target, given: Numerics) -> None:
+        raise Asked(given)
+
+    monkeypatch.setattr(operators, "ProcessRunner", runner)
+    kernel, target = operator("C11", host_target()).task.kernel, host_target()
+    with pytest.raises(Asked, match=numerics):
+        operators.timings(kernel, DEFAULT, target, "f32", numerics)
 
 
 @pytest.mark.parametrize("name", ["operators", "search", "models"])
