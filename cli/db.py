@@ -1,5 +1,6 @@
 """`tune db`: what a database holds, and its records as JSON lines."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -83,7 +84,8 @@ def export(
         written = export_records(opened, file)
     if json:
         return print_json({"file": str(file), "records": written})
-    return print(f"{written} records in {file}")
+    is_file = file.is_file()
+    return print(f"{written} records in {file}", file=sys.stdout if is_file else sys.stderr)
 
 
 @app.command("import", epilog="Example: tune db import records.jsonl --database tuning.db")

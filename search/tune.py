@@ -54,7 +54,8 @@ def tune(
 
     What the database knows of a kernel under the same conditions is not measured again.  Ctrl-C
     ends the search; what was found by then is compared with the defaults and returned.  Called
-    again with the same program, limits and seed, the search goes on where it was interrupted.
+    again with the same program, limits and seed, the search goes on where it was interrupted.  What
+    is wrong in the program at the end stands in the result, in `wrong` and `wrong_anyway`.
 
     Args:
         budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  Holding the

@@ -1,7 +1,10 @@
 """Commands that read a database, on one with a won kernel, a kept default and a failure."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -308,6 +311,22 @@ def test_a_benchmark_that_finds_a_kernel_wrong_takes_its_record_back(
     assert first["reason"] == "kept default: wrong in the program"
     shown = parsed(capsys, "show", key, "--db", copy)
     assert shown["fastest_of_ours"] is None and "xla" in shown["fastest"]["schedule"]
+
+
+def test_records_go_into_a_pipe_line_by_line_and_nothing_else(path: str) -> None:
+    command = [sys.executable, "-m", "hlotune", "db", "export", "/dev/stdout", "--db", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines and done.stderr == f"{len(lines)} records in /dev/stdout\n"
+
+
+def test_a_reader_of_records_that_leaves_early_is_no_fault_of_the_file(path: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "hlotune", "db", "export", "/dev/stdout", "--db", path]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_apply_writes_a_program_that_can_be_loaded(

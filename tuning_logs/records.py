@@ -316,7 +316,7 @@ def _created(path: Path) -> Iterator[TextIO]:
 def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except DatabaseError:
+    except (DatabaseError, BrokenPipeError):  # who reads a pipe and leaves has enough
         raise
     except OSError as error:
         reason = error.strerror or error
