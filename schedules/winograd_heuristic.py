@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.winograd import WEIGHTS
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ FEWEST_ROWS = 4
 """Tiles of a block below which threads share features instead."""
 STEPS = 2
 """Of the reduction, written out: half the branches, and requests that come in pairs."""
-SERIAL_FLOPS = 500_000
-"""Below, about five microseconds of work, waking another thread costs more than it gains."""
 
 
 def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
@@ -66,7 +65,7 @@ def _depth(space: "WinogradSpace") -> int:
 
 
 def _threads(space: "WinogradSpace") -> int:
-    return space.target.threads if space.contraction.core.flops >= SERIAL_FLOPS else 1
+    return 1 if runs_alone(space.contraction, space.target) else space.target.threads
 
 
 def _shares_tiles(space: "WinogradSpace", threads: int) -> bool:

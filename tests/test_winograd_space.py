@@ -16,11 +16,12 @@ from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import digest
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd_space import WinogradSpace, winograd_path
-from tests.computes import Case, gemm, named
+from tests.computes import Case, conv, gemm, named
 from tests.winograd_cases import windowed, windows
 
 TARGET = TARGETS["znver4"]
@@ -137,6 +138,16 @@ def test_blocks_are_equal_shares_that_the_cache_holds() -> None:
         blocks = -(-tiles // int(n.tiles[0]))
         assert blocks % TARGET.threads == 0
         assert points * n.tiles[0] * space.contraction.reduce[0].extent * 4 < TARGET.l2_bytes
+
+
+@pytest.mark.parametrize(("size", "channels", "several"), [(8, 16, False), (28, 32, True)])
+def test_products_that_save_less_than_waking_a_thread_takes_are_one_block(
+    size: int, channels: int, several: bool
+) -> None:
+    for space in winograd_spaces(conv(size, size, channels, channels).compute, TARGET):
+        block = space.numbers(space.heuristic()[None]).tiles[0]
+        assert runs_alone(space.contraction, TARGET) != several
+        assert (block < space.sizes[1]) == several
 
 
 # all algorithms together --------------------------------------------------------------------------
