@@ -114,7 +114,8 @@ def _jit() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
-    return cast(Any, llvm.create_lljit_compiler(machine, suppress_errors=True))
+    # Its memory is one block: sections that are mapped apart may lie too far for their offsets.
+    return cast(Any, llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True))
 
 
 def _check_machine(machine_code: bytes, name: str) -> None:
