@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Element = Literal["f32", "bf16", "int8"]
+PEAK_NAMES: dict[Element, str] = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
+"""Types of operands, as measured peaks name them."""
 Channels = Literal["last", "first"]
 Direction = Literal["forward", "input_gradient", "weight_gradient"]
 Shape = tuple[int, ...]

@@ -19,8 +19,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.cases import CASES, FROZEN, PRODUCTS, RESNET, forms, selected, source
+from benchmarks.operations import PEAK_NAMES
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from hlotune.cli.progress import watching
+from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
@@ -29,7 +31,7 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Measurement, Numerics, Outcome
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Numerics, Outcome
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.spaces import space_of
@@ -43,9 +45,16 @@ from hlotune.tuning_logs.decisions import Decision, decision
 MODES: tuple[CacheMode, ...] = ("model", "warm")
 NUMERICS = ("strict", "standard", "fast")
 PAIRS = 31
-ELEMENTS = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
-"""Types of operands, as peaks name them."""
 FIRST_PAIRS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What is used, without the default's turns in between, which take caches from it."""
+
+    time_s: float
+    share: float | None
+    """Of the multiply-add peak of the same milliseconds; None without such a peak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +67,7 @@ class Timing:
     speedup: float
     low: float
     high: float
-    alone_s: float
-    """What is used, without the default's turns in between, which take caches from it."""
+    alone: Alone
     first: float
     """The default's time over the first candidate's, in turns of their own; 0 where that failed."""
 
@@ -166,7 +174,7 @@ def line(
     name: str, found: KernelResult, result: TuneResult, kernel: Kernel, decided: Decision,
     target: Target, numerics: Numerics,
 ) -> Line:  # fmt: skip
-    element = ELEMENTS[CASES[name.removesuffix(FROZEN)].element]
+    element = PEAK_NAMES[CASES[name.removesuffix(FROZEN)].element]
     timed, peak = timings(kernel, decided.schedule, target, element, numerics)
     return Line(
         case=name,
@@ -198,15 +206,28 @@ def timings(
         found = []
         for cache in MODES:
             if schedule == DEFAULT:
-                default = tuned = alone = runner.default(kernel, cache=cache)
+                default = tuned = runner.default(kernel, cache=cache)
+                alone = Alone(default.time_s, None)
             else:
                 compared = runner.compare(kernel, objects, pairs=PAIRS, cache=cache)
                 default, tuned = compared.default, right(compared.candidates[0], kernel)
-                (trial,) = runner.measure(kernel, objects, cache=cache)
-                alone = right(trial.outcome, kernel)
+                alone = timed_alone(runner, kernel, objects[0], element, cache)
             begun = runner.compare(kernel, [first], pairs=FIRST_PAIRS, cache=cache)
             found.append(timing(cache, default, tuned, alone, begun))
         return tuple(found), runner.properties().flops_per_s.get(element, 0.0)
+
+
+def timed_alone(
+    runner: ProcessRunner, kernel: Kernel, pair: tuple[Candidate, Built | Failure], element: str,
+    cache: CacheMode,
+) -> Alone:  # fmt: skip
+    """In turns with the peak of the operands' type, where there is one."""
+    _, built = pair
+    if isinstance(built, Built) and element in runner.properties().flops_per_s:
+        beside = runner.beside_peak(kernel, built, element, cache=cache)
+        return Alone(beside.time_s, beside.share(flops_of(compute_of(graph_of(kernel)))))
+    (trial,) = runner.measure(kernel, [pair], cache=cache)
+    return Alone(right(trial.outcome, kernel).time_s, None)
 
 
 def first_schedule(kernel: Kernel, target: Target) -> Schedule:
@@ -221,7 +242,7 @@ def right(outcome: Outcome, kernel: Kernel) -> Measurement:
 
 
 def timing(
-    cache: CacheMode, default: Measurement, tuned: Measurement, alone: Measurement,
+    cache: CacheMode, default: Measurement, tuned: Measurement, alone: Alone,
     begun: Comparison,
 ) -> Timing:  # fmt: skip
     speedup = ratio(default.samples_s, tuned.samples_s)
@@ -232,7 +253,7 @@ def timing(
         speedup=speedup.median,
         low=speedup.low,
         high=speedup.high,
-        alone_s=alone.time_s,
+        alone=alone,
         first=first_speedup(begun),
     )
 
@@ -284,8 +305,8 @@ def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
         f"{t.low:.2f} to {t.high:.2f}" if line.won else "-",
         f"{rate / 1e9:.1f}",
         f"{rate / peak:.0%}" if peak else "-",
-        milliseconds(t.alone_s),
-        f"{line.flops / t.alone_s / peak:.0%}" if peak else "-",
+        milliseconds(t.alone.time_s),
+        f"{t.alone.share:.0%}" if t.alone.share else "-",
         f"{t.first:.2f}" if t.first else "failed",
         f"{line.trials}{known}",
         f"{line.tuning_s:.0f}",

@@ -38,6 +38,23 @@ class Comparison:
     candidates: tuple[Measurement | Failure, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class BesidePeak:
+    """A kernel and the multiply-add peak, timed in turns.  Sample i of both is of one round."""
+
+    samples_s: tuple[float, ...]
+    peak_flop_per_s: tuple[float, ...]
+
+    @property
+    def time_s(self) -> float:
+        return median(self.samples_s)
+
+    def share(self, flops: int) -> float:
+        """What a kernel of so many operations reaches of the peak: the median of the rounds."""
+        pairs = zip(self.samples_s, self.peak_flop_per_s, strict=True)
+        return median(flops / (seconds * peak) for seconds, peak in pairs)
+
+
 def ratio(
     default_s: Sequence[float], candidate_s: Sequence[float], confidence: float = CONFIDENCE
 ) -> Ratio:

@@ -9,6 +9,7 @@ from typing import Any
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
+from hlotune.measure.beside import peak
 from hlotune.measure.channel import Message
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import GIVES_UP_S, NEVER_APART, Probe
@@ -31,6 +32,7 @@ def handlers() -> Mapping[str, Handler]:
         "measure": _total(_measure),
         "default": _total(_default),
         "compare": _total(_compare),
+        "beside": _total(_beside),
     }
 
 
@@ -124,6 +126,21 @@ def _compare(request: Message) -> Message:
         pairs=header["pairs"], limit_s=header["limit_s"], clock=header["clock"], apart=apart,
     )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
+
+
+def _beside(request: Message) -> Message:
+    """Samples of a candidate and of the peak of a type, in rounds."""
+    header = request.header
+    target = _settled(header)
+    bench = _bench(Kernel(header["kernel"]), target, header["cache"])
+    subject = bench.candidate(Built.from_bytes(request.blob))
+    multiply_adds, work = peak(header["dtype"], target)
+    samples, peak_s = interleaved(
+        [subject, multiply_adds],
+        pairs=header["pairs"], limit_s=header["limit_s"], apart=_apart(target),
+    )  # fmt: skip
+    rates = [work / s for s in peak_s]
+    return Message({"is": "beside", "samples_s": samples, "peak_flop_per_s": rates})
 
 
 def _better(forms: tuple[Subject, ...], apart: Apart) -> Subject:

@@ -58,13 +58,19 @@ def host_properties(target: Target) -> Properties:
     """
     require_host(target.fingerprint)
     hosts = crew_host() if target.threads > 1 else serial()
-    flops = {dtype: _rate(multiply_add_loop(dtype, target), target, hosts) for dtype in _LLVM_TYPES}
-    if "avx512bf16" in target.features:
-        flops["bf16"] = _rate(_bfloat_dots(), target, hosts)
-    if "avx512vnni" in target.features:
-        flops["i8"] = _rate(_byte_dots(), target, hosts)
+    flops = {dtype: _rate(loop, target, hosts) for dtype, loop in peak_loops(target).items()}
     one = _rate(_dependent_adds(), target, serial(), tasks=1)
     return Properties(flops_per_s=flops, read_bytes_per_s=_read_rate(target, hosts), clock_hz=one)
+
+
+def peak_loops(target: Target) -> dict[str, Loop]:
+    """The most that a target can multiply and add, by type of the operands."""
+    loops = {dtype: multiply_add_loop(dtype, target) for dtype in _LLVM_TYPES}
+    if "avx512bf16" in target.features:
+        loops["bf16"] = _bfloat_dots()
+    if "avx512vnni" in target.features:
+        loops["i8"] = _byte_dots()
+    return loops
 
 
 def compute_text(loop: Loop, trips: int, tasks: int) -> str:

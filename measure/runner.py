@@ -10,7 +10,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Channel, Message
-from hlotune.measure.comparison import Comparison
+from hlotune.measure.comparison import BesidePeak, Comparison
 from hlotune.measure.probe import NEVER_APART, say_never_apart
 from hlotune.measure.sharing import alone
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
@@ -156,6 +156,32 @@ class ProcessRunner:
         if isinstance(reply, Failure):
             return reply
         return _failure(reply) or cast(list[list[float]], reply.header["samples_s"])
+
+    def beside_peak(
+        self,
+        kernel: Kernel,
+        built: Built,
+        dtype: str,
+        *,
+        pairs: int = 21,
+        limit_s: float = 5.0,
+        cache: CacheMode | None = None,
+    ) -> BesidePeak:
+        """A kernel in turns with multiply-adds of its operands' type in registers, verified or not.
+
+        By the clock `kernel`.  Raises ProgramError where either does not run.
+        """
+        extra = {"dtype": dtype, "pairs": pairs, "limit_s": limit_s}
+        mode, timeout_s = cache or self.cache, _LIMIT_S + 4 * limit_s
+        reply = self._ask("beside", kernel, mode, extra, built.to_bytes(), timeout_s=timeout_s)
+        failure = reply if isinstance(reply, Failure) else _failure(reply)
+        if failure is not None:
+            raise ProgramError(
+                f"expected kernel {kernel.key[:12]} to run beside multiply-adds of {dtype}, got a "
+                f"{failure.kind} ({failure.message}); leave its share of the peak out"
+            )
+        header = cast(Message, reply).header
+        return BesidePeak(tuple(header["samples_s"]), tuple(header["peak_flop_per_s"]))
 
     def properties(self) -> Properties:
         """Peaks of the target, measured in the worker.  Raises ProgramError where that fails."""

@@ -16,6 +16,8 @@ from hlotune.tuning_logs.finals import Final, Paired
 
 CHAMPIONS = 3
 """Best candidates that meet the default: by the search's own times they are often equal."""
+LUCK = 1.1
+"""How much faster than it is a schedule may look by the samples of one trial."""
 ROUNDS = 4
 """So many times the next best may take the places of champions that all failed."""
 PAIRS = 31
@@ -75,11 +77,26 @@ def entrants(tuner: KernelTuner, standing: Schedule | None) -> list[Candidate]:
 
     It is there whatever this run measured: only who is proven faster beside it takes its place.
     """
-    best = [t.candidate for t in tuner.champions(CHAMPIONS)]
+    best = [t.candidate for t in champions(tuner)]
     if standing is None or tuner.has_failed(standing):
         return sorted(best, key=simplicity)
     others = [c for c in best if c.schedule != standing][: CHAMPIONS - 1]
     return [Candidate(tuner.kernel, standing), *sorted(others, key=simplicity)]
+
+
+def champions(tuner: KernelTuner) -> list[Trial]:
+    """The fastest, among them the first candidate where it is not far behind.
+
+    Of many that are about as fast those with the luckiest samples look best; a formula chose the
+    first one before there were any.
+    """
+    best = list(tuner.champions(CHAMPIONS))
+    first = tuner.first_candidate()
+    if first is None or first in best or not isinstance(first.outcome, Measurement):
+        return best
+    if first.outcome.time_s > LUCK * (best[0].time_s or 0.0):
+        return best
+    return [*best[: CHAMPIONS - 1], first]
 
 
 def simplicity(candidate: Candidate) -> tuple[int, str]:

@@ -157,6 +157,13 @@ class KernelTuner:
                 best.setdefault(trial.candidate.schedule, trial)
         return tuple(best.values())[:n]
 
+    def first_candidate(self) -> Trial | None:
+        """The fastest trial of the space's own proposal; None where it was not measured, or failed
+        since."""
+        first = self._space.schedule(self._space.heuristic())
+        usable = self.champions(len(self._usable))
+        return next((t for t in usable if t.candidate.schedule == first), None)
+
     def has_failed(self, schedule: Schedule) -> bool:
         return schedule in self._failed
 

@@ -8,10 +8,12 @@ import pytest
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison, ratio
-from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement
+from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Split
-from hlotune.search.finals import Contender, Object, meetings, shared, winner
+from hlotune.search.finals import Contender, Object, champions, meetings, shared, winner
+from tests.test_tuner import Log, tuner
+from tests.toy import ToySpace
 
 KERNEL = Kernel("func.func @kernel() { final }")
 BUILT = Built(b"object", 0, (), 1, 1)
@@ -124,3 +126,34 @@ def test_of_those_timed_alone_the_larger_lower_bound_wins() -> None:
     b = Contender(candidate(2), BUILT, measured(*[4.0] * PAIRS), measured(*[1.0] * PAIRS))
     assert winner([a, b]) is b
     assert winner([b, a]) is b
+
+
+def known(times_s: Sequence[float], first_s: float | None) -> list[Trial]:
+    """Champions of a tuner with such trials of other schedules, and of its first candidate."""
+    toy = ToySpace((10,) * 6, seed=11)
+    tuning = tuner(Log(), toy)
+    first = Candidate(KERNEL, toy.schedule(toy.heuristic()))
+    trials = [Trial(candidate(20 + n), measured(s)) for n, s in enumerate(times_s)]
+    if first_s is not None:
+        trials.append(Trial(first, measured(first_s)))
+    tuning.know(trials)
+    return champions(tuning)
+
+
+def test_the_first_candidate_meets_the_default_where_others_may_only_have_been_luckier() -> None:
+    found = known([1.00, 1.01, 1.02, 1.03], first_s=1.05)
+    assert [t.time_s for t in found] == [1.00, 1.01, 1.05]
+
+
+def test_a_first_candidate_that_is_far_behind_takes_no_place() -> None:
+    found = known([1.00, 1.01, 1.02, 1.03], first_s=1.5)
+    assert [t.time_s for t in found] == [1.00, 1.01, 1.02]
+
+
+@pytest.mark.parametrize("first_s", [0.5, None])
+def test_a_first_candidate_that_is_best_or_unmeasured_has_no_second_place(
+    first_s: float | None,
+) -> None:
+    found = known([1.00, 1.01, 1.02, 1.03], first_s)
+    best = [0.5] if first_s else []
+    assert [t.time_s for t in found] == [*best, 1.00, 1.01, 1.02][:3]

@@ -58,7 +58,7 @@ def test_a_kernel_without_records_reaches_nothing(database: Path) -> None:
 
 
 def a_pass(**outcomes: Turns) -> Pass:
-    return Pass(case=CASE, key="", conditions={}, status={}, kernel_s={}, outcomes=outcomes)
+    return Pass(case=CASE, key="", conditions={}, status={}, own={}, outcomes=outcomes)
 
 
 def test_the_race_is_to_tvms_fastest_turn(

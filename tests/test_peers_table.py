@@ -13,7 +13,7 @@ from benchmarks.peers.arena import timed_before
 from benchmarks.peers.contestants import Weights, contestants
 from benchmarks.peers.passes import Pass, keep, kept, to_json
 from benchmarks.peers.process import Refusal
-from benchmarks.peers.records import Status
+from benchmarks.peers.records import OwnTime, Status
 from benchmarks.peers.rounds import Outcome, Turns
 from benchmarks.peers.table import Peaks, Row, rows_of, table
 from hlotune.measure.targets import TARGETS
@@ -49,7 +49,7 @@ def a_pass(
         key="k",
         conditions={**CONDITIONS, "read_bytes_per_s": 4e10, "versions": {"xla": "1"}},
         status=status,
-        kernel_s={"arguments": 2e-3, "constants": 1e-3},
+        own={"arguments": OwnTime(2e-3, None), "constants": OwnTime(1e-3, 3e11)},
         outcomes={**timed, **(changes or {})},
     )
 
@@ -151,6 +151,11 @@ def test_shares_are_of_the_largest_peak_and_of_memory_for_what_no_cache_holds() 
     assert thin.share == pytest.approx(4 * (4096 * 4096 + 2 * 4096) / 4e10 / 2e-3)
 
 
+def test_a_share_is_of_the_peak_beside_the_kernel_where_it_was_measured() -> None:
+    _, frozen = rows(a_pass())
+    assert frozen.share == pytest.approx(CASES_C6_FLOPS / 3e11 / 1e-3)
+
+
 CASES_C6_FLOPS = 2 * 128 * 128 * (28 * 3 - 2) ** 2
 """A row of 28 has 28 real taps in the middle of a window of three and 27 on either side."""
 
@@ -184,7 +189,7 @@ def test_kernels_that_an_earlier_pass_timed_are_not_timed_again(
     monkeypatch.chdir(tmp_path)
     assert timed_before("C6", "k") == {}
     keep(a_pass())
-    assert timed_before("C6", "k") == {"arguments": 2e-3, "constants": 1e-3}
+    assert timed_before("C6", "k") == a_pass().own
     assert timed_before("C6", "other") == {}
 
 

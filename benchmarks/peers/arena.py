@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import CASES
+from benchmarks.operations import PEAK_NAMES
 from benchmarks.peers.contestants import BOTH, Contestant, Weights
 from benchmarks.peers.passes import Pass, keep, kept, key_of
 from benchmarks.peers.process import Refusal, Worker
-from benchmarks.peers.records import Record, kernel_s, record
+from benchmarks.peers.records import OwnTime, Record, own_time, record
 from benchmarks.peers.rounds import Effort, entries, measured, prepared
 from benchmarks.results import conditions
 from hlotune.measure.builder import ProcessBuilder
@@ -46,15 +47,16 @@ class Arena:
         records = self._records(case)
         key = self._key(records)
         outcomes = measured(case, CASES[case], self.workers, self.effort, self.apart)
-        times = timed_before(case, key) or {
-            w: kernel_s(r, self.builder, self.runner) for w, r in records.items()
+        element = PEAK_NAMES[CASES[case].element]
+        own = timed_before(case, key) or {
+            w: own_time(r, element, self.builder, self.runner) for w, r in records.items()
         }
         found = Pass(
             case=case,
             key=key,
             conditions=self.conditions,
             status={w: r.status for w, r in records.items()},
-            kernel_s=times,
+            own=own,
             outcomes=outcomes,
         )
         keep(found)
@@ -79,10 +81,10 @@ class Arena:
         return key_of(self.target.fingerprint, toolchain().key, took_part, *schedules)
 
 
-def timed_before(case: str, key: str) -> Mapping[Weights, float | None]:
+def timed_before(case: str, key: str) -> Mapping[Weights, OwnTime | None]:
     """The kernels' own times of an earlier pass with these schedules and versions, if any."""
     found = kept(case)
-    return found[-1].kernel_s if found and found[-1].key == key else {}
+    return found[-1].own if found and found[-1].key == key else {}
 
 
 @contextmanager

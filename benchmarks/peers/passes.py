@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.peers.contestants import FOLDER, Weights
 from benchmarks.peers.process import Refusal
-from benchmarks.peers.records import Status
+from benchmarks.peers.records import OwnTime, Status
 from benchmarks.peers.rounds import Outcome, Turns
 
 CASES = FOLDER / "cases"
@@ -25,7 +25,7 @@ class Pass:
     key: str
     conditions: Mapping[str, Any]
     status: Mapping[Weights, Status]
-    kernel_s: Mapping[Weights, float | None]
+    own: Mapping[Weights, OwnTime | None]
     outcomes: Mapping[str, Outcome]
     """By contestant and form."""
 
@@ -64,7 +64,8 @@ def _read(line: str) -> Pass | None:
     try:
         fields = json.loads(line)
         outcomes = {label: _outcome(o) for label, o in fields.pop("outcomes").items()}
-        return Pass(**fields, outcomes=outcomes)
+        own = {w: OwnTime(**o) if o else None for w, o in fields.pop("own").items()}
+        return Pass(**fields, own=own, outcomes=outcomes)
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from benchmarks.cases import FROZEN, source
 from benchmarks.peers.contestants import Weights
+from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
@@ -43,13 +45,30 @@ def record(
     return Record(kernel, DEFAULT, "kept xla" if found.final else "not tuned")
 
 
-def kernel_s(found: Record, builder: ProcessBuilder, runner: ProcessRunner) -> float | None:
-    """Seconds by the clock `kernel`, warm and alone; None where nothing was tuned, or fails now."""
+@dataclass(frozen=True, slots=True)
+class OwnTime:
+    """Of a kernel by the clock `kernel`, warm and alone."""
+
+    seconds: float
+    peak_flop_per_s: float | None
+    """Of multiply-adds in turns with it; None where its operands have no such peak."""
+
+
+def own_time(
+    found: Record, element: str, builder: ProcessBuilder, runner: ProcessRunner
+) -> OwnTime | None:
+    """None where nothing was tuned, or fails now.  `element` is the operands' type, as peaks name
+    it."""
     if found.status == "not tuned":
         return None
     if found.schedule == DEFAULT:
-        return runner.default(found.kernel, cache="warm").time_s
+        return OwnTime(runner.default(found.kernel, cache="warm").time_s, None)
     candidate = Candidate(found.kernel, found.schedule)
-    objects = list(zip([candidate], builder.build([candidate]), strict=True))
-    (trial,) = runner.measure(found.kernel, objects, cache="warm")
-    return trial.time_s
+    (built,) = builder.build([candidate])
+    (trial,) = runner.measure(found.kernel, [(candidate, built)], cache="warm")
+    if trial.time_s is None or not isinstance(built, Built):
+        return None
+    if element not in runner.properties().flops_per_s:
+        return OwnTime(trial.time_s, None)
+    beside = runner.beside_peak(found.kernel, built, element, cache="warm")
+    return OwnTime(beside.time_s, median(beside.peak_flop_per_s))

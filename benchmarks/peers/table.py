@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from benchmarks.cases import CASES, SAME
 from benchmarks.jax_operations import least_bytes
+from benchmarks.operations import PEAK_NAMES
 from benchmarks.peers.contestants import BOTH, DEFAULT, OURS, REQUIRED, Contestant, Weights
 from benchmarks.peers.passes import Pass
-from benchmarks.peers.records import Status
+from benchmarks.peers.records import OwnTime, Status
 from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, geometric_mean, milliseconds
 from hlotune.measure.comparison import Ratio, ratio
@@ -106,8 +107,8 @@ def row(
     ours = times[label] if is_tuned and label in times else default
     peers = {k: v for k, v in times.items() if k.split()[0] not in (DEFAULT, OURS)}
     peer = _fastest(peers) if peers else ""
-    roof, bound_s = peaks.bound(case, target)
-    kernel = [s for p in passes if (s := p.kernel_s[weights]) is not None]
+    own = [o for p in passes if (o := p.own[weights]) is not None]
+    roof, share = peaks.share(case, target, own)
     return Row(
         case=case,
         weights=weights,
@@ -120,7 +121,7 @@ def row(
         peer=peer,
         peer_s=median(peers[peer]) if peers else None,
         over_peer=ratio(peers[peer], ours) if peers else None,
-        share=bound_s / median(kernel) if kernel and bound_s else None,
+        share=share,
         roof=roof,
         missing=tuple(n for n in REQUIRED if not any(k.split()[0] == n for k in peers)),
         refusals={k: f"{o.kind}: {o.message}" for k, o in last.outcomes.items()
@@ -147,19 +148,21 @@ class Peaks:
         flops = {n: max(c["peak_flop_per_s"].get(n, 0.0) for c in found) for n in names}
         return cls(flops, max(c["read_bytes_per_s"] for c in found))
 
-    def bound(self, case: str, target: Target) -> tuple[str, float | None]:
-        """What limits a case, and the seconds that it takes at least.
+    def share(self, case: str, target: Target, own: Sequence[OwnTime]) -> tuple[str, float | None]:
+        """What limits a case, and how much of that its own times reach; None where nothing tells.
 
-        Memory limits what does not fit into the last cache; that of others is not drawn.
+        Memory limits what does not fit into the last cache; that of others is not drawn.  The peak
+        of multiply-adds is that beside each time, else the largest of all.
         """
         operation = CASES[case]
-        peak = self.flop_per_s.get(operation.element)
-        compute_s = operation.flops / peak if peak else None
+        peak = self.flop_per_s.get(PEAK_NAMES[operation.element])
         read = least_bytes(operation)
         memory_s = read / self.read_bytes_per_s if read > target.l3_bytes else 0.0
-        if memory_s > (compute_s or 0.0):
-            return "read", memory_s
-        return "FMA", compute_s
+        if memory_s > (operation.flops / peak if peak else 0.0):
+            return "read", median(memory_s / o.seconds for o in own) if own else None
+        rates = [(o.seconds, o.peak_flop_per_s or peak) for o in own]
+        shares = [operation.flops / (seconds * rate) for seconds, rate in rates if rate]
+        return "FMA", median(shares) if shares else None
 
 
 def table(rows: Sequence[Row], versions: Mapping[str, str], tuned_for: str = "model") -> Table:

@@ -1,0 +1,65 @@
+"""The multiply-add peak as a subject: timed in turns with a kernel, it tells its share of the peak.
+
+The clock of a processor moves by several per cent within seconds, with its heat and with what its
+neighbours do.  A share of a peak that was measured minutes before says as much of that as of the
+kernel.
+"""
+
+import time
+from functools import cache
+from math import ceil
+
+import numpy as np
+
+from hlotune.codegen.built import Built
+from hlotune.codegen.compile import compile_object
+from hlotune.codegen.dispatcher import bind, replacement
+from hlotune.codegen.loader import load
+from hlotune.hlo.graph import TensorType
+from hlotune.measure.peaks import Loop, compute_text, peak_loops
+from hlotune.measure.timing import Clock, Subject
+from hlotune.measure.xla import compiled, on_device
+from hlotune.schedules.target import Target
+
+_RUN_S = 1e-3
+"""Long beside the start of threads, short beside changes of the clock."""
+_TRIAL_TRIPS = 1 << 14
+_INPUT_BYTES = 4096
+_SMALL = 0x38
+"""This byte repeated is 4.4e-5 as f32 and bf16, 7e-37 as f64: no chain overflows."""
+
+
+@cache
+def peak(dtype: str, target: Target) -> tuple[Subject, int]:
+    """Multiply-adds of the operands' type on all threads, and how many operations a call does.
+
+    The empty call of the subject makes one trip through the same loop, so that what remains is the
+    loop alone.  Raises KeyError where the target has no peak of that type.
+    """
+    loop = peak_loops(target)[dtype]
+    empty, some = (_calls(loop, trips, target) for trips in (1, 1 + _TRIAL_TRIPS))
+    trip_s = min(some() - empty() for _ in range(5)) / _TRIAL_TRIPS
+    trips = max(1, ceil(_RUN_S / max(trip_s, 1e-12)))
+    subject = Subject(_calls(loop, 1 + trips, target), empty)
+    return subject, loop.work * trips * target.threads
+
+
+def _calls(loop: Loop, trips: int, target: Target) -> Clock:
+    """Blocking calls of the loop, made as kernels are: through the custom call."""
+    tasks = target.threads
+    built = Built(compile_object(compute_text(loop, trips, tasks), target, "peak"), 0, (), 0, tasks)
+    key, loaded = f"peak.{loop.vector}.{loop.work}.{trips}", load(built)
+    source = TensorType((_INPUT_BYTES,), "ui8")
+    sink = TensorType((64 * loop.chains * tasks,), "ui8")
+    bind(key, loaded)
+    program = compiled(replacement(key, [source], [sink], 0, {}))
+    operand = on_device(np.full(_INPUT_BYTES, _SMALL, np.uint8))
+
+    def clock() -> float:
+        start = time.perf_counter()
+        for result in program([operand]):
+            result.block_until_ready()
+        return time.perf_counter() - start
+
+    clock()
+    return clock
