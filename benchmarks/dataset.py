@@ -37,7 +37,7 @@ from hlotune.tuning_logs.database import UNDER, Database
 from hlotune.tuning_logs.database import conditions as under_conditions
 from hlotune.tuning_logs.records import export_records, import_records
 
-EFFORT = Effort(least_samples=3, most_samples=5, budget_s=0.01, most_calls=8)
+EFFORT = Effort(least_samples=5, most_samples=9, budget_s=0.02, most_calls=8)
 BATCH = 32
 LEAST_BATCH = 8
 BATCH_S = 10.0
