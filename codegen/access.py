@@ -9,6 +9,13 @@ nothing.
 
 from dataclasses import replace
 
+from hlotune.codegen.addresses import (
+    chosen_pointer,
+    lane_steps,
+    lane_stride,
+    pointer_to,
+    quotient,
+)
 from hlotune.codegen.places import Place
 from hlotune.codegen.scattered import (
     gather,
@@ -35,13 +42,10 @@ from hlotune.codegen.values import (
     vector,
 )
 from hlotune.schedules.dtypes import BYTES, GROUPS
-from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine, Load
 
 MOST_STRIDE = 4
 """Elements between neighbouring lanes up to which whole runs are loaded instead of gathered."""
-ZERO_PAGE_BYTES = 1 << 16
-ZEROS = "@zeros"
 
 
 def load(f: Function, place: Place, x: Load, point: Point) -> Value:
@@ -51,7 +55,7 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     if x.dtype != place.dtype:
         return _widened(f, place, x, point)
     index = [e.substitute(point.positions) for e in x.index]
-    steps = _lane_steps(x.index, point.lane)
+    steps = lane_steps(x.index, point.lane)
     checks = _checks(f, place, x, index, steps, point)
     if checks is None:
         return literal(x.outside, x.dtype, 1)
@@ -59,12 +63,12 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
         return _straight(f, place, x, index, checks, None)
     across = [d for d, c in enumerate(steps) if c]
     whole = all(x.divisor(d) == 1 for d in across)
-    stride = _lane_stride(f, place, index, steps, point.lane) if whole else 0
+    stride = lane_stride(f, place, index, steps, point.lane) if whole else 0
     if stride == 1 and not any(d in checks for d in across):
         return _straight(f, place, x, index, checks, point.lane)
     if x.outside != 0 or any(x.divisor(d) > 1 for d in checks):
         return gather(f, place, x, index, steps, point.lane)
-    elements = [_quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
+    elements = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
     if stride == 1:
         return _masked_run(f, place, elements, steps, checks, point.lane)
     if 0 < abs(stride) <= MOST_STRIDE and _is_run(place, across):
@@ -90,12 +94,12 @@ def _widened(f: Function, place: Place, x: Load, point: Point) -> Value:
 
 def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Value:
     """Neighbouring elements from an index on, which are known to be inside, in one vector."""
-    return _read(f, place, _pointer(f, place, index), lane)
+    return _read(f, place, pointer_to(f, place, index), lane)
 
 
 def write_run(f: Function, place: Place, index: list[Affine], value: Value, lane: Lane) -> None:
     """Stores the lanes in use to neighbours from an index on, which are known to be inside."""
-    pointer, name = _pointer(f, place, index), to_memory(f, value)
+    pointer, name = pointer_to(f, place, index), to_memory(f, value)
     if lane.active == lane.lanes:
         _write(f, name, value.dtype, lane.lanes, pointer)
     else:
@@ -118,8 +122,8 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
         _write(f, to_memory(f, value), value.dtype, value.lanes, pointer)
         return
     value = splat(f, value, lane.lanes)
-    name, steps = to_memory(f, value), _lane_steps(index, lane)
-    if _lane_stride(f, place, where, steps, lane) != 1:
+    name, steps = to_memory(f, value), lane_steps(index, lane)
+    if lane_stride(f, place, where, steps, lane) != 1:
         indices = lane_indices(f, where, steps, (1,) * len(where), lane)
         pointers = lane_pointers(f, place, indices, lane)
         mask = lanes_that(f, _inside_result(f, place, where), lane)
@@ -158,7 +162,7 @@ def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:
 
 def _kept_pointer(f: Function, place: Place, where: list[Affine]) -> str:
     """The element's address; that of no element where a checked store lies outside."""
-    pointer, condition = _pointer(f, place, where), _inside_result(f, place, where)
+    pointer, condition = pointer_to(f, place, where), _inside_result(f, place, where)
     if not condition:
         return pointer
     return f.op(f"select i1 {condition}, ptr {pointer}, ptr {place.nowhere}")
@@ -166,26 +170,6 @@ def _kept_pointer(f: Function, place: Place, where: list[Affine]) -> str:
 
 def _write(f: Function, name: str, dtype: str, lanes: int, pointer: str) -> None:
     f.emit(f"store {vector(STORED[dtype], lanes)} {name}, ptr {pointer}, align {BYTES[dtype]}")
-
-
-def _lane_steps(index: tuple[Affine, ...], lane: Lane | None) -> list[int]:
-    return [e.coefficients.get(lane.root, 0) if lane else 0 for e in index]
-
-
-def _lane_stride(
-    f: Function, place: Place, index: list[Affine], steps: list[int], lane: Lane
-) -> int:
-    """Elements of memory between neighbouring lanes, which must lie in one block."""
-    blocks = {d: b for d, b in place.layout if b > 1}
-    for d in (d for d, c in enumerate(steps) if c and d in blocks):
-        first = index[d] + place.origin[d] * -1
-        starts = f.multiple_of(first, lane.lanes) and first.constant % lane.lanes == 0
-        if steps[d] != 1 or blocks[d] % lane.lanes or not starts:
-            raise BuildError(
-                f"vectors of {lane.lanes} do not lie inside blocks of {blocks[d]}: "
-                "pack whole vectors"
-            )
-    return sum(c * place.strides[d, 1] for d, c in enumerate(steps) if c)
 
 
 def _checks(
@@ -214,13 +198,13 @@ def _straight(
 ) -> Value:
     """A scalar, or neighbouring elements in one vector."""
     condition, depth = _condition(f, place, x, index, checks)
-    index = [_quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
+    index = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
     lanes = lane.lanes if lane else 1
     size = BYTES[place.dtype]
     if not condition:
-        pointer = _pointer(f, place, index)
+        pointer = pointer_to(f, place, index)
     else:
-        pointer = _chosen_pointer(f, place, index, checks, condition, depth, lanes * size)
+        pointer = chosen_pointer(f, place, index, checks, condition, depth, lanes * size)
     value = _read(f, place, pointer, lane)
     if not condition or x.outside == 0:
         return value
@@ -234,7 +218,7 @@ def _masked_run(
 ) -> Value:
     """Neighbouring elements of which some lie outside: these lanes are zero."""
     mask = lanes_inside(f, place.shape, index, steps, masked, lane)
-    return masked_load(f, "load", _pointer(f, place, index), lane, place.dtype, mask)
+    return masked_load(f, "load", pointer_to(f, place, index), lane, place.dtype, mask)
 
 
 def _strided(
@@ -282,100 +266,3 @@ def _condition(
         depth = max(depth, at)
         condition = f.hoisted(depth, f"and i1 {condition}, {inside}") if condition else inside
     return condition, depth
-
-
-def _quotient(f: Function, e: Affine, divisor: int) -> Affine:
-    if divisor == 1:
-        return e
-    if not e.terms:
-        return Affine((), e.constant // divisor)
-    low, high = f.bounds(e)
-    name = f.hoisted(f.depth_of(e), f"sdiv i64 {f.integer(e)}, {divisor}")
-    return f.variable(name, (low // divisor, high // divisor), depth=f.depth_of(e))
-
-
-def elements(f: Function, place: Place, index: list[Affine]) -> Affine:
-    """Elements between the start of a buffer and an element of it."""
-    total = Affine()
-    blocks = {d: b for d, b in place.layout if b > 1}
-    for d, e in enumerate(index):
-        local = e + place.origin[d] * -1
-        block = blocks.get(d)
-        if block is None:
-            total = total + local * place.strides[d, 1]
-            continue
-        outer, inner = place.strides[d, block], place.strides[d, 1]
-        if f.multiple_of(local, block):
-            whole, rest = divmod(local.constant, block)
-            total = total + Affine(local.terms) * (outer // block) + (whole * outer + rest * inner)
-        else:
-            total = total + _blocked(f, local, block, outer, inner)
-    return total
-
-
-def _blocked(f: Function, local: Affine, block: int, outer: int, inner: int) -> Affine:
-    depth, (_, high), text = f.depth_of(local), f.bounds(local), f.integer(local)
-    quotient = f.hoisted(depth, f"udiv i64 {text}, {block}")
-    number = f.variable(quotient, (0, high // block), depth=depth)
-    remainder = f.hoisted(depth, f"urem i64 {text}, {block}")
-    rest = f.variable(remainder, (0, block - 1), depth=depth)
-    return number * outer + rest * inner
-
-
-def _pointer(f: Function, place: Place, index: list[Affine]) -> str:
-    offset = elements(f, place, index) * BYTES[place.dtype]
-    pointer, _ = f.pointer(place.base, offset)
-    return _plus(f, pointer, offset.constant)
-
-
-def _plus(f: Function, pointer: str, constant: int) -> str:
-    if not constant:
-        return pointer
-    return f.once(f"getelementptr inbounds i8, ptr {pointer}, i64 {constant}")
-
-
-def _chosen_pointer(
-    f: Function,
-    place: Place,
-    index: list[Affine],
-    checks: list[int],
-    condition: str,
-    depth: int,
-    size: int,
-) -> str:
-    """The element where the condition holds, else a zero.
-
-    It is chosen outside the loops on which the condition does not hang.
-    """
-    before, after = _around_choice(f, place, index, checks, depth)
-    low, high = f.bounds(after)
-    if low < 0 or high + size > ZERO_PAGE_BYTES:
-        # what is constant stays behind, for neighbours to share the choice
-        kept = after.constant if 0 <= after.constant <= ZERO_PAGE_BYTES - size else 0
-        before, after = before + after + -kept, Affine((), kept)
-    f.module.declare(
-        ZEROS, f"{ZEROS} = internal global [{ZERO_PAGE_BYTES} x i8] zeroinitializer, align 64"
-    )
-    pointer, at = f.pointer(place.base, before)
-    at = max(at, depth)
-    if before.constant:
-        pointer = f.hoisted(at, f"getelementptr i8, ptr {pointer}, i64 {before.constant}")
-    chosen = f.hoisted(at, f"select i1 {condition}, ptr {pointer}, ptr {ZEROS}")
-    pointer, _ = f.pointer(chosen, after, at)
-    return _plus(f, pointer, after.constant)
-
-
-def _around_choice(
-    f: Function, place: Place, index: list[Affine], checks: list[int], depth: int
-) -> tuple[Affine, Affine]:
-    """Bytes of an offset to add before a pointer is chosen at a loop depth, and bytes for after."""
-    before, after = Affine(), Affine()
-    for d in range(len(index)):
-        alone = [x if k == d else place.origin[k] for k, x in enumerate(index)]
-        part, checked = elements(f, place, alone) * BYTES[place.dtype], d in checks
-        outer = {n: c for n, c in part.terms if checked or f.variables[n].depth <= depth or c < 0}
-        inner = {n: c for n, c in part.terms if n not in outer}
-        free = not checked and part.constant >= 0
-        before = before + Affine.of(outer, 0 if free else part.constant)
-        after = after + Affine.of(inner, part.constant if free else 0)
-    return before, after

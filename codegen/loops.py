@@ -5,15 +5,22 @@ its axis, or a border is peeled, the enclosing loop is split, so that each copy 
 static sizes.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 
 from hlotune.codegen import transposing
 from hlotune.codegen.clipping import clipped_range
+from hlotune.codegen.cuts import (
+    is_static_inside,
+    position_range,
+    special_positions,
+    static_size,
+    written_out_from,
+)
 from hlotune.codegen.places import Place, Places, Scratch
 from hlotune.codegen.prefetching import Entered, prefetch, stream
-from hlotune.codegen.spans import Lane, Point, Span, end_of, known_size, moved, resized, with_digits
+from hlotune.codegen.regions import region_at
+from hlotune.codegen.spans import Lane, Point, Span, end_of, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.turning import Waiting, waits
@@ -23,10 +30,6 @@ from hlotune.schedules.nest import (
     Loop,
     LoopNest,
     StageNest,
-    bordering,
-    hull,
-    reader,
-    reads,
     region,
 )
 
@@ -95,7 +98,7 @@ class StageFunction:
             return
         (loop, start), rest = starts[0], starts[1:]
         whole = Span(Affine(), loop.step, point.spans[loop.root].extent)
-        special = self._specials(self.root, self.root.index(loop.axis), whole)
+        special = special_positions(self.nest, self.root, self.root.index(loop.axis), whole)
         if not special or not start.terms:
             self._specialised(k, point, rest)
             return
@@ -117,39 +120,9 @@ class StageFunction:
 
     def _stage(self, s: StageNest, at: StageNest, point: Point) -> None:
         """A stage inside a loop of another: the region that is read from here on."""
-        user = reader(self.nest, s)
-        spans = self._region(s, user, self._seen(user, at, point.spans))
+        spans = region_at(self.f, self.nest, s, at, point.spans)
         self.places.open(s, spans)
         self._inside(s, -1, Point(spans))
-
-    def _seen(
-        self, user: StageNest, at: StageNest, spans: Mapping[str, Span]
-    ) -> Mapping[str, Span]:
-        """What `user` walks while `at`, itself or a stage around it, stands at its spans."""
-        if user is at or user.at is None:
-            return spans
-        outer = self.nest.stage(user.at[0])
-        return self._region(user, outer, self._seen(outer, at, spans))
-
-    def _region(self, s: StageNest, user: StageNest, seen: Mapping[str, Span]) -> dict[str, Span]:
-        """Spans of a producer: the hull of what its user reads over its own, reductions whole."""
-        sizes = {root: known_size(self.f, span) or span.size for root, span in seen.items()}
-        needed = hull(s.stage, user.stage, sizes)
-        spans = {a.name: Span(Affine(), a.extent, a.extent) for a in s.stage.reduce}
-        positions = {root: span.low for root, span in seen.items()}
-        found = reads(s.stage, user.stage)
-        for d, axis in enumerate(s.stage.stored_axes or ()):
-            if axis is None:
-                continue
-            places = {x.index[d] for x in found}
-            index = min(places, key=lambda e: e.constant)
-            below = sum(c * (sizes[a] - 1) for a, c in index.terms if c < 0)
-            # a copy is cut off by the checks of its loads, which need no aligned tiles
-            cut = s.stage.combine is not None and axis not in s.overrun
-            same = cut and len(places) == 1 and _is_axis(index)
-            extent = seen[index.terms[0][0]].extent if same else None
-            spans[axis] = Span(index.substitute(positions) + below, needed[axis], extent)
-        return spans
 
     # loops --------------------------------------------------------------------------------------
 
@@ -170,7 +143,7 @@ class StageFunction:
             waiting = Waiting(s.stage.name)
             self.statements.together(waiting, lambda: self._rest(s, k, point))
             return
-        if (s.prefetch or s.stream) and k == _written_out_from(s):
+        if (s.prefetch or s.stream) and k == written_out_from(s):
             self._prefetch(s)
         if k == len(s.loops):
             self._statement(s, point)
@@ -179,12 +152,12 @@ class StageFunction:
             return
         loop, span = s.loops[k], point.spans[s.loops[k].root]
         if loop.kind == "unroll":
-            for p in range(0, self._static_size(s, k, span), loop.step):
+            for p in range(0, static_size(self.f, s, k, span), loop.step):
                 if loop.root in self._reduced(s):
                     self.f.fence()
                 self._step(s, k, point, span.low + p)
         elif loop.kind == "vectorize":
-            lane = Lane(loop.root, s.lanes, self._static_size(s, k, span))
+            lane = Lane(loop.root, s.lanes, static_size(self.f, s, k, span))
             self._inside(s, k, replace(point, lane=lane))
         elif loop.border == "clip":
             self._clipped(s, k, point)
@@ -195,7 +168,7 @@ class StageFunction:
         """Whether what is written out from loop `k` on is to be stored in blocks of rows."""
         before = self.statements.waiting
         begun = before is not None and before.stage == s.stage.name
-        return not begun and k == _written_out_from(s) and waits(s, k)
+        return not begun and k == written_out_from(s) and waits(s, k)
 
     def _statement(self, s: StageNest, point: Point) -> None:
         if self.run is None:
@@ -245,12 +218,12 @@ class StageFunction:
 
     def _loop(self, s: StageNest, k: int, point: Point) -> None:
         loop, span = s.loops[k], point.spans[s.loops[k].root]
-        if self._is_static_inside(s, k) and span.size > loop.step and span.size % loop.step:
+        if is_static_inside(s, k) and span.size > loop.step and span.size % loop.step:
             full = span.size // loop.step * loop.step
             self._rest(s, k, resized(point, loop.root, span.low, full))
             self._remainder(s, k, point, full)
             return
-        special, high = self._specials(s, k, span), end_of(self.f, span)
+        special, high = special_positions(self.nest, s, k, span), end_of(self.f, span)
         if not special and span.size <= loop.step:
             self._step(s, k, point, span.low)
         elif span.low.terms or high.terms:
@@ -293,7 +266,7 @@ class StageFunction:
     ) -> None:
         span, f, step = point.spans[s.loops[k].root], self.f, s.loops[k].step
         low_text, high_text = f.integer(span.low), f.integer(high)
-        least, most = self._range(span, step)
+        least, most = position_range(self.f, span, step)
         aligned = span.low.constant % step == 0 and f.multiple_of(span.low, step)
         if not special:
             f.loop(
@@ -323,14 +296,6 @@ class StageFunction:
         both = self.f.op(f"and i1 {above}, {below}")
         self.f.when(both, lambda: self._step(s, k, point, Affine((), p)))
 
-    def _range(self, span: Span, step: int) -> tuple[int, int]:
-        """Least and largest position of a loop over a span."""
-        least, most = self.f.bounds(span.low)
-        most += (ceil(span.size / step) - 1) * step
-        if span.extent is not None:
-            most = min(most, (span.extent - 1) // step * step)
-        return least, most
-
     def _clipped(self, s: StageNest, k: int, point: Point) -> None:
         """A reduction over those positions only at which its loads may be real."""
         loop, span = s.loops[k], point.spans[s.loops[k].root]
@@ -342,40 +307,3 @@ class StageFunction:
             low, high, loop.step, (least, most), lambda v: self._step(s, k, inside, v),
             nonempty=False,
         )  # fmt: skip
-
-    def _specials(self, s: StageNest, k: int, span: Span) -> list[int]:
-        """Positions written apart: a ragged end that a static body would meet, peeled borders."""
-        loop, result = s.loops[k], set[int]()
-        if span.extent is None:
-            return []
-        if self._is_static_inside(s, k) and span.extent % loop.step:
-            result.add(span.extent // loop.step * loop.step)
-        if loop.border == "peel":
-            result.update(bordering(self.nest, s, k))
-        return sorted(result)
-
-    def _is_static_inside(self, s: StageNest, k: int) -> bool:
-        """Whether the next loop of the same root must know its size while emitting."""
-        inner = next((x for x in s.loops[k + 1 :] if x.root == s.loops[k].root), None)
-        return inner is not None and inner.kind in ("unroll", "vectorize")
-
-    def _static_size(self, s: StageNest, k: int, span: Span) -> int:
-        size = known_size(self.f, span)
-        if size is None:
-            raise BuildError(
-                f"{s.stage.name}: expected {s.loops[k].kind} {s.loops[k].axis} to have a known "
-                f"size, got {span}; put a loop of the same axis around it"
-            )
-        return size
-
-
-def _written_out_from(s: StageNest) -> int:
-    """The first loop from which on all are unrolled or vectorized."""
-    k = len(s.loops)
-    while k and s.loops[k - 1].kind in ("unroll", "vectorize"):
-        k -= 1
-    return k
-
-
-def _is_axis(index: Affine) -> bool:
-    return len(index.terms) == 1 and index.terms[0][1] == 1 and not index.constant

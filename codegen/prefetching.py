@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from hlotune.codegen.access import elements
+from hlotune.codegen.addresses import elements
 from hlotune.codegen.places import Place
 from hlotune.codegen.spans import Point
 from hlotune.codegen.text import Function

@@ -7,7 +7,8 @@ place of a scatter for each row.
 
 from dataclasses import dataclass, field
 
-from hlotune.codegen.access import elements, store, write_run
+from hlotune.codegen.access import store, write_run
+from hlotune.codegen.addresses import elements
 from hlotune.codegen.places import Place
 from hlotune.codegen.spans import Lane, Point, moved
 from hlotune.codegen.text import Function
