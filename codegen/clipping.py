@@ -2,8 +2,9 @@
 
 from hlotune.codegen.spans import Point, end_of, known_size
 from hlotune.codegen.text import Function
+from hlotune.schedules.borders import guarded
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import LoopNest, StageNest, guarded
+from hlotune.schedules.nest import LoopNest, StageNest
 
 Discharged = frozenset[tuple[Load, int]]
 
@@ -20,7 +21,7 @@ def clipped_range(
     low, high = f.integer(span.low), f.integer(end_of(f, span))
     discharged = set[tuple[Load, int]]()
     for x in s.stage.loads:
-        for d in guarded(nest, s.stage, x):
+        for d in guarded(nest.compute, s.stage, x):
             c = x.index[d].coefficients.get(root, 0)
             if c <= 0 or x.divisor(d) > 1:
                 continue

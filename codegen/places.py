@@ -7,13 +7,13 @@ from math import ceil
 from hlotune.codegen.abi import ARGUMENTS, RESULTS, SCRATCH
 from hlotune.codegen.spans import Span
 from hlotune.codegen.text import Function
+from hlotune.schedules.borders import index_ranges
 from hlotune.schedules.compute import Tensor
 from hlotune.schedules.expr import Affine
 from hlotune.schedules.nest import (
     Layout,
     LoopNest,
     StageNest,
-    index_ranges,
     is_in_own_order,
     stored_bytes,
     stored_shape,

@@ -80,11 +80,9 @@ def verify(
         references: those of the kernel, when they are at hand.
     """
     references = references or References(kernel)
+    if refusal := _refusal(built.algorithm, numerics):
+        return Failure("wrong_result", refusal)
     outputs = OUTPUTS.get(built.algorithm, 0)
-    if outputs and numerics == "strict":
-        return Failure("wrong_result", CANCELS.format(algorithm=built.algorithm))
-    if built.algorithm in NEED_FAST and numerics != "fast":
-        return Failure("wrong_result", IS_LOOSE.format(algorithm=built.algorithm, asked=numerics))
     worst = relative = 0.0
     try:
         loaded = load(built)
@@ -101,12 +99,24 @@ def verify(
         return Failure("build", str(error))
     except (UnsupportedKernel, WrongResult) as error:
         return Failure("wrong_result", str(error))
+    return Verdict(worst / TOLERANCE["standard"], _least(built.algorithm, worst), relative)
+
+
+def _refusal(algorithm: str, numerics: Numerics) -> str:
+    """Why an algorithm is not for a setting, whatever its results; "" where it is."""
+    if algorithm in OUTPUTS and numerics == "strict":
+        return CANCELS.format(algorithm=algorithm)
+    if algorithm in NEED_FAST and numerics != "fast":
+        return IS_LOOSE.format(algorithm=algorithm, asked=numerics)
+    return ""
+
+
+def _least(algorithm: str, worst: float) -> Numerics:
+    """The least setting that allows an algorithm and its largest error in bounds of the oracle."""
     least: Numerics = next((n for n, most in TOLERANCE.items() if worst <= most), "fast")
-    if built.algorithm in NEED_FAST:
-        least = "fast"
-    elif outputs and least == "strict":
-        least = "standard"
-    return Verdict(worst / TOLERANCE["standard"], least, relative)
+    if algorithm in NEED_FAST:
+        return "fast"
+    return "standard" if algorithm in OUTPUTS and least == "strict" else least
 
 
 def _may_hide(references: References, outputs: int) -> bool:

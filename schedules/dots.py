@@ -14,10 +14,10 @@ off again.  Integers wrap, so this is exact.
 
 from dataclasses import dataclass, replace
 
+from hlotune.schedules.borders import guarded
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load, map_all_loads
-from hlotune.schedules.nest import leaving_in
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.target import Target
 
@@ -152,7 +152,7 @@ def _summed(compute: Compute, core: Stage, operands: tuple[Load, Load], axis: Ax
             and not all(parallel)
             and whole
             and alone
-            and not leaving_in(compute, core, x)
+            and not guarded(compute, core, x)
         )
 
     def work(k: int) -> int:

@@ -5,9 +5,10 @@
 
 from math import ceil, inf, prod
 
+from hlotune.schedules.borders import bordering
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.form import check_form
-from hlotune.schedules.nest import LoopNest, StageNest, bordering, region, stored_bytes
+from hlotune.schedules.nest import LoopNest, StageNest, region, stored_bytes
 
 CODE_STATEMENTS = 1024
 """Statements written out in one function, all bodies together: some 50 ms of LLVM."""

@@ -19,7 +19,7 @@ from typing import Literal
 from hlotune.schedules.compute import Compute, Stage
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Apply, Expr, Load
+from hlotune.schedules.expr import Load
 from hlotune.schedules.target import Target
 
 LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
@@ -261,88 +261,6 @@ def strides(layout: Layout, shape: tuple[int, ...], spacing: int = 0) -> dict[tu
     if spacing and result:
         result[[*result][-1]] += spacing  # the slowest was put in last
     return result
-
-
-def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
-    ranges = {a.name: (0, a.extent - 1) for a in stage.axes}
-    return ranges | {x.name: (0, x.extent - 1) for x in stage.digits}
-
-
-def guarded(nest: LoopNest, stage: Stage, load: Load) -> tuple[int, ...]:
-    """Dimensions in which some point of the stage loads from outside, or between elements."""
-    return leaving_in(nest.compute, stage, load)
-
-
-def leaving_in(compute: Compute, stage: Stage, load: Load) -> tuple[int, ...]:
-    shape, ranges = compute.tensor(load.tensor).shape, index_ranges(stage)
-    result = []
-    for d, index in enumerate(load.index):
-        low, high = index.bounds(ranges)
-        if low < 0 or high // load.divisor(d) >= shape[d] or load.divisor(d) > 1:
-            result.append(d)
-    return tuple(result)
-
-
-def leaving_along(nest: LoopNest, stage: Stage, root: str) -> tuple[Load, ...]:
-    """Loads whose window runs forwards along an axis, out of their tensors."""
-    return windows_along(nest.compute, stage, root)
-
-
-def windows_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]:
-    return tuple(
-        x
-        for x in stage.loads
-        for d in leaving_in(compute, stage, x)
-        if x.divisor(d) == 1 and x.index[d].coefficients.get(root, 0) > 0
-    )
-
-
-def is_zero_outside(stage: Stage, load: Load) -> bool:
-    """Whether the stage's values are zero for certain wherever a load lies outside its tensor."""
-    return load.outside == 0 and all(load in _factors(v) for v in stage.values)
-
-
-def _factors(value: Expr) -> tuple[Expr, ...]:
-    """What a value is the product of, conversions left out; a group counts as one."""
-    if isinstance(value, Apply) and value.op in ("multiply", "convert", "dot"):
-        return tuple(x for a in value.args for x in _factors(a))
-    return (value,)
-
-
-def interior(nest: LoopNest, stage: Stage, root: str, size: int) -> tuple[int, int]:
-    """Least and largest p with no load outside at the positions p..p+size-1 of a parallel root.
-
-    An empty range (least > largest) says that there are none.
-    """
-    low, high = 0, stage.extents[root] - size
-    ranges = index_ranges(stage)
-    for load in stage.loads:
-        for d in guarded(nest, stage, load):
-            c = load.index[d].coefficients.get(root, 0)
-            if c <= 0 or load.divisor(d) > 1:
-                continue
-            rest = Affine.of(
-                {a: k for a, k in load.index[d].terms if a != root}, load.index[d].constant
-            )
-            least, most = rest.bounds(ranges)
-            extent = nest.compute.tensor(load.tensor).shape[d]
-            low = max(low, ceil(-least / c))
-            high = min(high, (extent - 1 - most) // c - (size - 1))
-    return low, high
-
-
-def bordering(nest: LoopNest, s: StageNest, k: int) -> list[int]:
-    """Positions of loop `k` at which it, or a stage inside it, loads from outside a tensor."""
-    loop = s.loops[k]
-    inner = [x for x in nest.stages if x.at and x.at[0] == s.stage.name and s.index(x.at[1]) >= k]
-    outside = set[int]()
-    for user in (s, *inner):
-        if loop.root in {a.name for a in user.stage.parallel} and user.scope != "load":
-            low, high = interior(nest, user.stage, loop.root, loop.step)
-            outside.update(
-                p for p in range(0, s.stage.extents[loop.root], loop.step) if not low <= p <= high
-            )
-    return sorted(outside)
 
 
 def _lines(nest: LoopNest) -> Iterator[str]:

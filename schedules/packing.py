@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+from hlotune.schedules.borders import index_ranges
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Load, map_all_loads
-from hlotune.schedules.nest import Layout, Loop, LoopNest, Scope, StageNest, encloses, index_ranges
+from hlotune.schedules.nest import Layout, Loop, LoopNest, Scope, StageNest, encloses
 
 
 @dataclass(frozen=True, slots=True)

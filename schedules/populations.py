@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.borders import index_ranges, interior
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
-from hlotune.schedules.nest import index_ranges, initial, interior
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path, as_bits
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import PACK_LEVELS, layout, prefetched
@@ -104,7 +104,7 @@ def _subsets(tensors: list[str]) -> list[frozenset[str]]:
 
 def _free(c: Contraction, target: Target, axis: str, packed: frozenset[str]) -> tuple[int, int]:
     visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
-    return interior(initial(c.compute, target), visible, axis, 1)
+    return interior(c.compute, visible, axis, 1)
 
 
 def population(space: "CpuSpace", configs: Configs) -> Population:

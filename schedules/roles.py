@@ -7,11 +7,11 @@ The rules know nothing of convolutions or matrix products, only of affine index 
 from dataclasses import dataclass
 from functools import cached_property
 
+from hlotune.schedules.borders import is_zero_outside, windows_along
 from hlotune.schedules.compute import Axis, Compute, Stage
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import is_zero_outside, windows_along
 
 
 @dataclass(frozen=True)

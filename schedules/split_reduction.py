@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
+from hlotune.schedules.borders import is_zero_outside
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Load, map_loads
-from hlotune.schedules.nest import is_zero_outside
 
 PART, LANE = "p0", "l0"
 PARTS, SUM = "parts", "sum"

@@ -8,6 +8,7 @@ scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`.
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from hlotune.schedules.borders import guarded, is_zero_outside, windows_along
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.nest import (
     Border,
@@ -16,10 +17,7 @@ from hlotune.schedules.nest import (
     LoopNest,
     StageNest,
     encloses,
-    guarded,
     is_in_own_order,
-    is_zero_outside,
-    leaving_along,
     reads,
 )
 from hlotune.schedules.packing import Pack as Pack
@@ -194,7 +192,7 @@ class ComputeAt:
                 loop.kind in ("serial", "parallel"), "compute_at", f"{loop.axis} is {loop.kind}"
             )
         for x in reads(s.stage, user.stage):
-            plain = not guarded(nest, user.stage, x)
+            plain = not guarded(nest.compute, user.stage, x)
             _require(plain, "compute_at", f"{x} leaves what {self.stage} stores, or skips in it")
         maps = {tuple(e.terms for e in x.index) for x in reads(s.stage, user.stage)}
         _require(len(maps) == 1, "compute_at", f"{self.stage} is read at several places at once")
@@ -256,7 +254,7 @@ class Clip:
             "clip",
             f"{self.axis} goes in steps of {loop.step}, which clipping would break",
         )
-        leaving = leaving_along(nest, s.stage, loop.root)
+        leaving = windows_along(nest.compute, s.stage, loop.root)
         _require(bool(leaving), "clip", f"no load leaves its tensor along {loop.root}")
         _require(s.stage.combine == "sum", "clip", "what lies outside adds nothing only to a sum")
         for x in leaving:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
 
+from hlotune.schedules.borders import is_zero_outside
 from hlotune.schedules.compute import Axis, Compute, Digit, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
-from hlotune.schedules.nest import is_zero_outside
 from hlotune.schedules.transforms import (
     LOOSE,
     PAIRS,
