@@ -22,7 +22,7 @@ from hlotune.search.progress import (
     Started,
     silent,
 )
-from hlotune.tuning_logs.render import ratio_text, time_text
+from hlotune.tuning_logs.render import ratio_text, time_text, took_text
 
 VISIBLE_KERNELS = 20
 """Rows of the live table: those tuned last, so that it fits a screen."""
@@ -68,7 +68,7 @@ def line(event: Event) -> str:
         case Finished():
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {event.kernels} kernels won{whole}"
-            return f"{event.trials} trials in {event.wall_s:.0f} s: {won}"
+            return f"{event.trials} trials in {took_text(event.wall_s, event.waited_s)}: {won}"
 
 
 def whole_text(event: Finished) -> str:

@@ -23,7 +23,7 @@ from hlotune.hlo.program import Program
 from hlotune.measure.affinity import pinned
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.probe import Probe
-from hlotune.measure.sharing import alone
+from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import steady
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.target import Target
@@ -123,12 +123,14 @@ def bench(
     limit_s: float = 60.0,
     oracle_limit_s: float = ORACLE_S,
     seed: int = 0,
+    turns: Turns | None = None,
 ) -> BenchResult:
     """Times default and tuned in turns, after both have been held against the oracle.
 
     `limit_s` limits the timing, `oracle_limit_s` the oracle: what it has not reached by then is
     held against the default alone, and the verdict says so.  Where the kernels are built for fewer
-    threads than there are processors, both sides run on so many processors.
+    threads than there are processors, both sides run on so many processors.  Waiting for another
+    tuner, which `turns` adds up, is not in the limit.
 
     Raises:
         TargetError: the system does not let a process choose its processors.
@@ -137,7 +139,7 @@ def bench(
     default = jitted(program)
     inputs, random = tame_inputs(program, default, seed)
     accuracy = checked(program, tuned, default, [inputs, random], oracle_limit_s)
-    timer = Timer(program, inputs, tuned.target, time.monotonic() + limit_s)
+    timer = Timer(program, inputs, tuned.target, limit_s, turns or Turns())
     calls, default_s, tuned_s = timer.paired(default, tuned, pairs)
     result = BenchResult(
         program=program.name,
@@ -224,23 +226,26 @@ def _shortfalls(
 
 
 class Timer:
-    """Times functions of one program on the same arguments, on the device, until a deadline."""
+    """Times functions of one program on the same arguments, on the device, until a limit."""
 
-    def __init__(self, program: Program, inputs: Inputs, target: Target, deadline: float) -> None:
-        self.program, self.threads, self.deadline = program, target.threads, deadline
+    def __init__(
+        self, program: Program, inputs: Inputs, target: Target, limit_s: float, turns: Turns
+    ) -> None:
+        self.program, self.threads = program, target.threads
+        self.turns, self.end_s = turns, turns.clock_s() + limit_s
         self.apart = Probe(target).apart
         with jax.enable_x64(True), jax.default_device(cpu()):
             self.values = [jax.device_put(v) for v in inputs.values]
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.turns.clock_s() > self.end_s
 
     def paired(
         self, default: Function, tuned: Function, pairs: int
     ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
         """Calls a sample, and seconds a call of both, in the order ABBA: drift is in neither."""
-        with alone(), pinned(self.threads):
+        with self.turns.alone(), pinned(self.threads):
             return self._paired((default, tuned), pairs)
 
     def _paired(

@@ -9,7 +9,7 @@ from typing import Self, cast
 
 from hlotune.codegen.built import Built
 from hlotune.measure.channel import Channel, Message
-from hlotune.measure.sharing import alone
+from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.measure.wire import from_candidate, from_target, to_outcome
 from hlotune.schedules.errors import BuildError
@@ -35,8 +35,10 @@ class ProcessBuilder:
         processes: int = 2,
         timeout_s: float = 10.0,
         command: Sequence[str] = BUILD_WORKER,
+        turns: Turns | None = None,
     ) -> None:
         self._target = target
+        self._turns = turns or Turns()
         self._timeout_s = timeout_s
         self._all = [Channel(command) for _ in range(processes)]
         self._idle: SimpleQueue[Channel] = SimpleQueue()
@@ -45,7 +47,7 @@ class ProcessBuilder:
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         """One outcome a candidate, in their order.  Waits while another tuner measures."""
-        with alone(), ThreadPoolExecutor(len(self._all)) as threads:
+        with self._turns.alone(), ThreadPoolExecutor(len(self._all)) as threads:
             try:
                 return list(threads.map(self._one, candidates))
             except BaseException:

@@ -12,7 +12,7 @@ from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.comparison import BesidePeak, Comparison
 from hlotune.measure.probe import NEVER_APART, say_never_apart
-from hlotune.measure.sharing import alone
+from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import (
     CacheMode,
@@ -56,8 +56,10 @@ class ProcessRunner:
         cache: CacheMode = "model",
         clock: Clock = "kernel",
         effort: Effort = DEFAULT_EFFORT,
+        turns: Turns | None = None,
     ) -> None:
         """`effort` goes into each candidate of `measure`; defaults and finals have their own."""
+        self._turns = turns or Turns()
         self.target = target
         self.numerics = numerics
         self.cache = cache
@@ -187,7 +189,7 @@ class ProcessRunner:
         """Peaks of the target, measured in the worker.  Raises ProgramError where that fails."""
         if self._properties is None:
             request = {"do": "properties", "target": from_target(self.target)}
-            with alone():
+            with self._turns.alone():
                 reply = self._channel.request(Message(request), _LIMIT_S)
             if isinstance(reply, Failure):
                 raise ProgramError(
@@ -279,7 +281,7 @@ class ProcessRunner:
             "clock": self.clock,
             **(extra or {}),
         }
-        with alone():
+        with self._turns.alone():
             return self._channel.request(Message(header, blob), timeout_s)
 
     def _remember(self, kernel: Kernel, found: Measurement) -> None:

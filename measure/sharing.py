@@ -4,27 +4,46 @@ import fcntl
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 
+@dataclass
+class Turns:
+    """The turns of one run, and how long it waited for them."""
+
+    waited_s: float = 0.0
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with alone() as waited_s:
+            self.waited_s += waited_s
+            yield
+
+    def clock_s(self) -> float:
+        """Seconds since some moment, on a clock that stood still while the run waited."""
+        return time.monotonic() - self.waited_s
+
+
 @contextmanager
-def alone() -> Iterator[None]:
+def alone() -> Iterator[float]:
     """Waits until no other tuner of this user builds or measures, and keeps them waiting.
 
+    Gives the seconds that it waited.
     The system releases the lock when the process ends, however it ends.  Not to be nested.  Where
     the temporary folder takes no files, there is no lock.
     """
     try:
         lock = os.open(lock_path(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
-        yield
+        yield 0.0
         return
     try:
-        _acquire(lock)
-        yield
+        yield _acquire(lock)
     finally:
         os.close(lock)
 
@@ -33,12 +52,16 @@ def lock_path() -> Path:
     return Path(tempfile.gettempdir()) / f"hlotune-{os.getuid()}.lock"
 
 
-def _acquire(lock: int) -> None:
+def _acquire(lock: int) -> float:
+    """The seconds that it took: none where nobody had the lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         _say_once()
+        start_s = time.monotonic()
         fcntl.flock(lock, fcntl.LOCK_EX)
+        return time.monotonic() - start_s
+    return 0.0
 
 
 @cache

@@ -77,6 +77,8 @@ class Finished:
     speedup_low: float | None
     speedup_high: float | None
     wall_s: float
+    waited_s: float = 0.0
+    """The part of it that passed while another tuner was at work."""
 
 
 Event = Started | KernelStarted | KernelSkipped | Batch | Finalising | Finished

@@ -53,6 +53,8 @@ class TuneResult:
     known_trials: int
     """Recorded by earlier runs under the same conditions, and not measured again."""
     wall_s: float
+    waited_s: float = 0.0
+    """The part of it that passed while another tuner was at work; in no budget."""
     speedup: float | None = None
     """Whole program, default / tuned; None where it was not measured."""
     speedup_low: float | None = None
@@ -79,11 +81,12 @@ class TuneResult:
             return render(report(database, self.run))
 
 
-def summary(wall_s: float, whole: Whole | None) -> Summary:
+def summary(wall_s: float, waited_s: float, whole: Whole | None) -> Summary:
     if whole is None:
-        return Summary(wall_s=wall_s)
+        return Summary(wall_s=wall_s, waited_s=waited_s)
     return Summary(
         wall_s=wall_s,
+        waited_s=waited_s,
         whole=whole.paired,
         error=whole.error,
         default_error=whole.default_error,

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
 from hlotune.schedules.errors import ProgramError, WrongResult
 from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
@@ -74,6 +75,9 @@ class Session:
     model_words: str = ""
     """What the cost model knows at the start, for people."""
     now: Callable[[], float] = time.monotonic
+    """Seconds since some moment, without those that the run waited for another tuner."""
+    turns: Turns = field(default_factory=Turns)
+    """Of the builder and the runner, which say how long they waited."""
     resumed: bool = False
     """Whether the run was interrupted before, and goes on with what is left of its budget."""
     interrupted: bool = False
@@ -81,7 +85,12 @@ class Session:
 
     @property
     def passed_s(self) -> float:
+        """What counts against a budget."""
         return self.now() - self.start_s
+
+    @property
+    def wall_s(self) -> float:
+        return self.passed_s + self.turns.waited_s
 
     def tuned(
         self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped], limits: Limits
@@ -109,7 +118,7 @@ class Session:
             ),
             trials=spending.trials(),
             known_trials=sum(c.known_trials for c in contests),
-            wall_s=self.passed_s,
+            wall_s=self.wall_s,
             interrupted=self.interrupted,
             needed_s=needed_s(len(contests), prepared_s) if starved else None,
             skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
@@ -129,19 +138,20 @@ class Session:
         except WrongResult as error:
             wrong_anyway = str(error)
         slower = self._left_if_slower(whole, [k.key for k in result.won])
-        wall_s = self.passed_s
+        wall_s, waited_s = self.wall_s, self.turns.waited_s
         result = replace(
             result,
             kernels=tuple(
                 replace(k, won=k.won and k.key not in (*wrong, *slower)) for k in result.kernels
             ),
             wall_s=wall_s,
+            waited_s=waited_s,
             interrupted=self.interrupted,
             wrong=tuple(wrong),
             wrong_anyway=wrong_anyway,
         )
         if not self.interrupted:
-            self.database.finish_run(self.run, summary(wall_s, whole))
+            self.database.finish_run(self.run, summary(wall_s, waited_s, whole))
         if whole and (paired := whole.paired):
             result = replace(
                 result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high
@@ -346,4 +356,5 @@ def finished_event(result: TuneResult) -> Finished:
         speedup_low=result.speedup_low,
         speedup_high=result.speedup_high,
         wall_s=result.wall_s,
+        waited_s=result.waited_s,
     )

@@ -14,6 +14,7 @@ from hlotune.hlo.program import Program
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode, Numerics
 from hlotune.schedules.target import Properties, Target
@@ -60,6 +61,7 @@ def tune(
     Args:
         budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  Holding the
             whole program against the oracle at the end is not in it: no figure goes without that.
+            Nor is waiting for another tuner on the same machine.
         trials: for each kernel, in place of a budget.  Without either: five minutes.
         database: an open one, or the path of a file, which is made if need be.
         searcher, model: names of `SEARCHERS` and `MODELS`.
@@ -141,10 +143,10 @@ def searched(
     places = sites(program)
     found, skipped = tasks(places, target, choices.numerics)
     numerics, cache = choices.numerics, choices.cache
-    limit_s = WHOLE_SHARE * (choices.limits.seconds or DEFAULT_BUDGET_S)
+    limit_s, turns = WHOLE_SHARE * (choices.limits.seconds or DEFAULT_BUDGET_S), Turns()
     with (
-        ProcessBuilder(target) as builder,
-        ProcessRunner(target, numerics, cache) as runner,
+        ProcessBuilder(target, turns=turns) as builder,
+        ProcessRunner(target, numerics, cache, turns=turns) as runner,
     ):
         run = interrupted or begun_run(
             program, records, choices, target, runner.properties(), places, found
@@ -163,11 +165,13 @@ def searched(
             numerics=numerics,
             progress=progress,
             start_s=start_s,
+            turns=turns,
+            now=turns.clock_s,
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )
         result = session.tuned(program.name, found, skipped, choices.limits)
-        whole = partial(compare_whole, program, records, numerics, target, cache, limit_s)
+        whole = partial(compare_whole, program, records, numerics, target, cache, limit_s, turns)
         return session.finished(result, whole)
 
 

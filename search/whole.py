@@ -7,6 +7,7 @@ from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import BenchResult, bench
 from hlotune.hlo.program import Program
+from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import CacheMode, Numerics
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database
@@ -20,6 +21,7 @@ def compare_whole(
     target: Target,
     cache: CacheMode,
     limit_s: float,
+    turns: Turns | None = None,
 ) -> Whole | None:
     """Times both in turns, for `limit_s` at most; None where nothing was replaced.
 
@@ -28,7 +30,7 @@ def compare_whole(
     tuned = apply(program, database=database, numerics=numerics, target=target, cache=cache)
     if not tuned.replacements:
         return None
-    found = bench(program, tuned, limit_s=limit_s)
+    found = bench(program, tuned, limit_s=limit_s, turns=turns)
     worst = worst_of(found.accuracy)
     return Whole(
         paired=_paired(found),

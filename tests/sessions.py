@@ -8,6 +8,7 @@ from hlotune.codegen.built import Built
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
+from hlotune.measure.sharing import Turns
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
@@ -150,30 +151,14 @@ def run(
     seed: int = 0,
     compare_whole: Callable[[], Whole | None] = lambda: WHOLE,
     resume: str | None = None,
+    turns: Turns | None = None,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted."""
-    device = device or FakeDevice(tasks)
-    told = [] if events is None else events
-    limits = limits or Limits(trials=96)
-    options = {
-        "searcher": "annealing",
-        "model": "trees",
-        "model_digest": None,
-        "trials": limits.trials,
-        "budget_s": limits.seconds,
-    }
+    device, limits = device or FakeDevice(tasks), limits or Limits(trials=96)
+    before_s = passed_s(database, resume) if resume else 0.0
     session = Session(
         database=database,
-        run=resume
-        or database.start_run(
-            PROGRAM,
-            TARGET,
-            TOOLS,
-            sites=map(place, tasks),
-            properties=PROPERTIES,
-            options=options,
-            seed=seed,
-        ),
+        run=resume or started(database, tasks, limits, seed),
         under=UNDER,
         target=TARGET,
         properties=PROPERTIES,
@@ -183,13 +168,34 @@ def run(
         make=SEARCHERS["annealing"],
         seed=seed,
         numerics="standard",
-        progress=told.append,
-        start_s=device.now() - (passed_s(database, resume) if resume else 0.0),
+        progress=([] if events is None else events).append,
+        start_s=device.now() - before_s,
         now=device.now,
+        turns=turns or Turns(),
         resumed=resume is not None,
     )
     result = session.tuned("toy", tasks, skipped, limits)
     return session.finished(result, compare_whole)
+
+
+def started(database: Database, tasks: Sequence[Task], limits: Limits, seed: int) -> str:
+    """The id of a new run, with options as `tune run` has them."""
+    options = {
+        "searcher": "annealing",
+        "model": "trees",
+        "model_digest": None,
+        "trials": limits.trials,
+        "budget_s": limits.seconds,
+    }
+    return database.start_run(
+        PROGRAM,
+        TARGET,
+        TOOLS,
+        sites=map(place, tasks),
+        properties=PROPERTIES,
+        options=options,
+        seed=seed,
+    )
 
 
 def two() -> tuple[Task, Task]:

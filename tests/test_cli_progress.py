@@ -53,9 +53,9 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
         (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
         (Finalising(kernels=3, interrupted=True), "interrupted: comparing 3 champions"),
-        (FINISHED, "64 trials in 60 s: 1 of 3 kernels won, whole program: 1.25x (95 %"),
+        (FINISHED, "64 trials in 60.4 s: 1 of 3 kernels won, whole program: 1.25x (95 %"),
         (UNCLEAR, "1 of 3 kernels won, whole program: no difference proven"),
-        (UNTIMED, "64 trials in 60 s: 1 of 3 kernels won"),
+        (UNTIMED, "64 trials in 60.4 s: 1 of 3 kernels won"),
     ],
     ids=lambda value: type(value).__name__,
 )

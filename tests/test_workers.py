@@ -5,11 +5,8 @@ works.
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -21,7 +18,6 @@ import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure import sharing
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.channel import Channel, Message, pack
 from hlotune.measure.probe import NEVER_APART, say_never_apart
@@ -174,25 +170,6 @@ def test_a_process_with_many_open_files_still_talks_to_its_workers() -> None:
         for file in files:
             os.close(file)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_tuners_take_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # other tests hold the lock of the machine
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    hold = "from hlotune.measure.sharing import alone; import sys\nwith alone(): "
-    program = hold + "print('mine', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None and other.stdout.readline() == b"mine\n"
-        waiting = threading.Timer(0.2, other.kill)
-        waiting.start()
-        sharing._say_once.cache_clear()
-        with sharing.alone():  # its death is enough
-            assert other.wait() == -signal.SIGKILL
-    assert capfd.readouterr().err.count("another tuner is at work") == 1
 
 
 def test_a_frame_holds_its_header_as_plain_json() -> None:

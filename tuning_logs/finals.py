@@ -69,6 +69,8 @@ class Summary:
     """Of a whole run; parts that were not measured are None."""
 
     wall_s: float
+    waited_s: float = 0.0
+    """The part of it that passed while another tuner was at work on the machine."""
     whole: Paired | None = None
     """The whole program, default against tuned."""
     error: float | None = None

@@ -46,13 +46,19 @@ def time_text(seconds: float | None) -> str:
     return f"{_three_digits(seconds * 1e9)} ns"
 
 
+def took_text(wall_s: float, waited_s: float) -> str:
+    """How long a run took, and how much of that was another tuner's turn, where it was any."""
+    waited = f", {waited_s:.1f} s of it waiting for another tuner" if waited_s else ""
+    return f"{wall_s:.1f} s{waited}"
+
+
 def _three_digits(value: float) -> str:
     whole = int(log10(value)) + 1 if value >= 1 else 1
     return f"{value:.{max(0, 3 - whole)}f}"
 
 
 def _head(report: Report) -> Text:
-    took = "unfinished" if report.wall_s is None else f"{report.wall_s:.1f} s"
+    took = "unfinished" if report.wall_s is None else took_text(report.wall_s, report.waited_s)
     versions = ", ".join(f"{k} {v}" for k, v in report.toolchain.items() if v)
     return Text(
         f"{report.program or 'kernels alone'} on {report.target}, {report.threads} threads, "

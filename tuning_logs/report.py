@@ -72,6 +72,8 @@ class Report:
     started: str
     finished: str | None
     wall_s: float | None
+    waited_s: float
+    """The part of it that passed while another tuner was at work."""
     trials: int
     failures: tuple[FailureLine, ...]
     kernels: tuple[KernelReport, ...]
@@ -116,6 +118,7 @@ def report(database: Database, name: str) -> Report:
         started=run["started"],
         finished=run["finished"],
         wall_s=_wall_s(run, summary),
+        waited_s=summary.waited_s if summary else 0.0,
         trials=sum(kernel.trials for kernel in kernels),
         failures=failures(database, run["id"]),
         kernels=tuple(kernels),
@@ -127,7 +130,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 3, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 4, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:

@@ -1,0 +1,129 @@
+"""Tuners that wait for each other: in no budget, and told in the report."""
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hlotune.measure import sharing
+from hlotune.measure.sharing import Turns
+from hlotune.search.budget import Limits
+from hlotune.search.progress import Event, Finished
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.render import render
+from hlotune.tuning_logs.report import report
+from tests.sessions import FakeDevice, run, two
+
+HOLD = """
+import sys
+from hlotune.measure.sharing import alone
+with alone():
+    print('mine', flush=True)
+    sys.stdin.read()
+"""
+TURN_S = 10.0
+
+
+@dataclass
+class BusyDevice(FakeDevice):
+    """Another tuner has the machine before each request, for `TURN_S`."""
+
+    turns: Turns = field(default_factory=Turns)
+
+    def _request(self) -> None:
+        self.elapsed_s += TURN_S
+        self.turns.waited_s += TURN_S
+        super()._request()
+
+    def now(self) -> float:
+        return self.elapsed_s - self.turns.waited_s
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests hold the lock of the machine."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sharing._say_once.cache_clear()
+
+
+@pytest.fixture
+def other_tuner(own_lock: None) -> Iterator["subprocess.Popen[bytes]"]:
+    """Has the machine until it is killed."""
+    program = [sys.executable, "-c", HOLD]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"mine\n"
+        yield other
+        other.kill()
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_who_is_alone_does_not_wait() -> None:
+    turns = Turns()
+    with turns.alone():
+        pass
+    assert turns.waited_s == 0.0
+
+
+def test_the_death_of_another_tuner_ends_the_wait(
+    other_tuner: "subprocess.Popen[bytes]", capfd: pytest.CaptureFixture[str]
+) -> None:
+    threading.Timer(0.2, other_tuner.kill).start()
+    turns = Turns()
+    with turns.alone():
+        assert other_tuner.wait()
+    assert turns.waited_s > 0.0
+    assert capfd.readouterr().err.count("another tuner is at work") == 1
+
+
+def test_the_clock_of_a_run_stands_still_while_it_waits(
+    other_tuner: "subprocess.Popen[bytes]",
+) -> None:
+    threading.Timer(0.5, other_tuner.kill).start()
+    turns, start_s = Turns(), time.monotonic()
+    clock_s = turns.clock_s()
+    with turns.alone():
+        pass
+    passed_s = time.monotonic() - start_s
+    assert turns.clock_s() - clock_s == pytest.approx(passed_s - turns.waited_s, abs=0.05)
+    assert turns.waited_s > passed_s / 2
+
+
+def test_a_budget_buys_as_many_trials_beside_another_tuner(tmp_path: Path) -> None:
+    tasks, limits = two(), Limits(seconds=60.0)
+    with Database(tmp_path / "alone.db") as database:
+        alone = run(database, tasks, limits=limits)
+    busy = BusyDevice(tasks)
+    with Database(tmp_path / "busy.db") as database:
+        beside = run(database, tasks, busy, limits=limits, turns=busy.turns)
+    assert beside.trials == alone.trials > 0
+    assert beside.wall_s == pytest.approx(alone.wall_s + beside.waited_s)
+    assert (alone.waited_s, beside.waited_s) == (0.0, busy.requests * TURN_S)
+
+
+def test_the_report_says_how_long_a_run_waited(tmp_path: Path) -> None:
+    tasks, events = two(), list[Event]()
+    busy = BusyDevice(tasks)
+    with Database(tmp_path / "tuning.db") as database:
+        result = run(database, tasks, busy, events=events, turns=busy.turns)
+        found = report(database, result.run)
+    assert found.waited_s == result.waited_s > 0.0
+    assert f"{result.waited_s:.1f} s of it waiting for another tuner" in render(found, color=False)
+    assert waits(events) == [result.waited_s]
+
+
+def test_a_report_of_a_run_that_did_not_wait_has_no_word_of_it(tmp_path: Path) -> None:
+    with Database(tmp_path / "tuning.db") as database:
+        found = report(database, run(database, two()).run)
+    assert found.waited_s == 0.0
+    assert "waiting" not in render(found, color=False)
+
+
+def waits(events: Sequence[Event]) -> list[float]:
+    return [e.waited_s for e in events if isinstance(e, Finished)]
