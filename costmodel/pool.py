@@ -33,8 +33,3 @@ def drawn(
         relative = known / known.max() if known.max() > 0 else known
         model.fit(taken(inputs, order), relative, np.zeros(len(order), np.int32))
     return order
-
-
-def trials_to(share: float, curve: NDArray[np.float32]) -> int:
-    """How many trials it took to reach a share of the best score in the pool."""
-    return int(np.argmax(curve >= share * curve[-1])) + 1

@@ -1,6 +1,6 @@
 """Inputs for the arguments of a kernel, suited to what the kernel does with them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Literal, cast
@@ -97,16 +97,23 @@ def _limits(op: Op, graph: Graph) -> Iterable[tuple[int, int]]:
 
 def _sources(value: int, producers: dict[int, Op], through: set[str]) -> set[int]:
     """The values from which `value` is made by operations of those names alone."""
+
+    def behind(current: int) -> Sequence[int]:
+        op = producers.get(current)
+        squares = op is not None and op.name == "stablehlo.multiply" and len(set(op.operands)) == 1
+        return op.operands if op is not None and op.name in through and not squares else ()
+
+    return _reached(value, behind)
+
+
+def _reached(value: int, behind: Callable[[int], Sequence[int]]) -> set[int]:
+    """A value, those behind it, and those behind these."""
     seen, waiting = set[int](), [value]
     while waiting:
         current = waiting.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        op = producers.get(current)
-        squares = op is not None and op.name == "stablehlo.multiply" and len(set(op.operands)) == 1
-        if op is not None and op.name in through and not squares:
-            waiting.extend(op.operands)
+        if current not in seen:
+            seen.add(current)
+            waiting.extend(behind(current))
     return seen
 
 
@@ -159,22 +166,18 @@ def _image_sources(value: int, producers: dict[int, Op]) -> set[int]:
 
     Of a product or a quotient that is one operand: the one that no broadcast makes.
     """
-    seen, waiting = set[int](), [value]
-    while waiting:
-        current = waiting.pop()
-        if current in seen:
-            continue
-        seen.add(current)
+
+    def behind(current: int) -> Sequence[int]:
         op = producers.get(current)
         if op is None or op.name in _CONTRACTIONS:
-            continue
+            return ()
         if op.name not in _PRODUCTS:
-            waiting.extend(op.operands)
-            continue
+            return op.operands
         made = {v: getattr(producers.get(v), "name", "") for v in op.operands}
         whole = [v for v in op.operands if made[v] not in _NOT_WHOLE]
-        waiting.append((whole or op.operands)[0])
-    return seen
+        return (whole or op.operands)[:1]
+
+    return _reached(value, behind)
 
 
 def _argument(

@@ -50,6 +50,22 @@ class Loop:
     declarations: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    """An instruction that adds the products of groups of neighbours to sums, by LLVM's name."""
+
+    name: str
+    sums: str
+    elements: str
+    group: int
+
+
+_DOTS = {
+    "bf16": _Dot("@llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>", "<32 x bfloat>", 2),
+    "i8": _Dot("@llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 4),
+}
+
+
 @cache
 def host_properties(target: Target) -> Properties:
     """Measures once in a process, in under two seconds.
@@ -67,9 +83,9 @@ def peak_loops(target: Target) -> dict[str, Loop]:
     """The most that a target can multiply and add, by type of the operands."""
     loops = {dtype: multiply_add_loop(dtype, target) for dtype in _LLVM_TYPES}
     if "avx512bf16" in target.features:
-        loops["bf16"] = _bfloat_dots()
+        loops["bf16"] = _dots("bf16")
     if "avx512vnni" in target.features:
-        loops["i8"] = _byte_dots()
+        loops["i8"] = _dots("i8")
     return loops
 
 
@@ -158,36 +174,19 @@ def multiply_add_loop(dtype: str, target: Target) -> Loop:
     return Loop(vector, 3, CHAINS, step, 2 * CHAINS * lanes, declared)
 
 
-def _bfloat_dots() -> Loop:
-    """AVX-512's dot of pairs of bfloat16: 16 lanes, two multiply-adds each."""
-    name, vector = "@llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>"
-    pairs = "<32 x bfloat>"
+def _dots(dtype: str) -> Loop:
+    """AVX-512's dot instruction of a type: 16 lanes, as many multiply-adds each as a group has."""
+    dot = _DOTS[dtype]
+    declared = f"declare {dot.sums} {dot.name}({dot.sums}, {dot.elements}, {dot.elements})"
 
     def step(i: int) -> str:
         casts = "\n".join(
-            f"  %pairs.{i}.{k} = bitcast {vector} %operand.{k} to {pairs}" for k in (1, 2)
+            f"  %group.{i}.{k} = bitcast {dot.sums} %operand.{k} to {dot.elements}" for k in (1, 2)
         )
-        operands = f"{vector} %chain.{i}, {pairs} %pairs.{i}.1, {pairs} %pairs.{i}.2"
-        return f"{casts}\n  %next.{i} = call {vector} {name}({operands})"
+        groups = f"{dot.elements} %group.{i}.1, {dot.elements} %group.{i}.2"
+        return f"{casts}\n  %next.{i} = call {dot.sums} {dot.name}({dot.sums} %chain.{i}, {groups})"
 
-    declared = f"declare {vector} {name}({vector}, {pairs}, {pairs})"
-    return Loop(vector, 3, DOT_CHAINS, step, 64 * DOT_CHAINS, declared)
-
-
-def _byte_dots() -> Loop:
-    """AVX-512's dot of quads of bytes: 16 lanes, four multiply-adds each."""
-    name, vector = "@llvm.x86.avx512.vpdpbusd.512", "<16 x i32>"
-    quads = "<64 x i8>"
-
-    def step(i: int) -> str:
-        casts = "\n".join(
-            f"  %quads.{i}.{k} = bitcast {vector} %operand.{k} to {quads}" for k in (1, 2)
-        )
-        operands = f"{vector} %chain.{i}, {quads} %quads.{i}.1, {quads} %quads.{i}.2"
-        return f"{casts}\n  %next.{i} = call {vector} {name}({operands})"
-
-    declared = f"declare {vector} {name}({vector}, {quads}, {quads})"
-    return Loop(vector, 3, DOT_CHAINS, step, 128 * DOT_CHAINS, declared)
+    return Loop(dot.sums, 3, DOT_CHAINS, step, 2 * 16 * dot.group * DOT_CHAINS, declared)
 
 
 def _dependent_adds() -> Loop:

@@ -15,9 +15,6 @@ from typing import IO
 
 from hlotune.measure.channel import Message, pack, read_message
 
-ROLES = {"build": "hlotune.measure.building", "device": "hlotune.measure.device"}
-"""Which module has the handlers of a role: only one of them needs jax."""
-
 Handler = Callable[[Message], Message]
 """Answers a request.  An exception ends the worker, which the parent reports as a crash."""
 
@@ -54,7 +51,7 @@ def _send(replies: IO[bytes], message: Message) -> None:
 
 
 def main(role: str) -> None:
-    if role == "build":
+    if role == "build":  # its handlers need no jax
         from hlotune.measure.building import handlers
     elif role == "device":
         from hlotune.measure.device import handlers

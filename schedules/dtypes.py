@@ -1,11 +1,5 @@
 """Element types, by their StableHLO names."""
 
-from typing import Literal
-
-DType = Literal[
-    "f64", "f32", "bf16", "f16", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"
-]
-
 GROUPS: dict[str, tuple[str, int]] = {"bf16x2": ("bf16", 2), "i8x4": ("i8", 4), "ui8x4": ("ui8", 4)}
 """Neighbours that dot instructions take as one element: what of, and how many."""
 

@@ -19,7 +19,6 @@ from hlotune.schedules.expr import Affine
 from hlotune.schedules.target import Target
 from tests.ir_kernels import target
 
-ISAS = ("x86-64", "x86-64-v3", "x86-64-v4")
 _FEATURES = {
     "x86-64": TARGETS["x86-64"].features,
     "x86-64-v3": TARGETS["x86-64-v3"].features,

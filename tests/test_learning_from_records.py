@@ -16,7 +16,7 @@ from hlotune.cli.model import rows_per_s
 from hlotune.costmodel.files import header_of, read_arrays
 from hlotune.costmodel.inputs import as_summaries
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.pool import best_so_far, drawn, trials_to
+from hlotune.costmodel.pool import best_so_far, drawn
 from hlotune.costmodel.quality import fastest_quarter_accuracy, mean_quality, quality, r2_log_time
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.canonical import graph_of
@@ -221,10 +221,6 @@ class TestPool:
         assert sorted(order) == list(range(len(of[0].scores)))
         np.testing.assert_array_equal(order[:8], np.arange(8))  # it knew nothing then
         assert model.knows
-
-    def test_trials_are_counted_until_a_share_of_the_best(self) -> None:
-        curve = best_so_far(np.array([0.5, 0.2, 0.96, 1.0], np.float32), np.arange(4))
-        assert (trials_to(0.95, curve), trials_to(1.0, curve), trials_to(0.3, curve)) == (3, 4, 1)
 
 
 SCORES = np.array([1, 0.98, 0.9, 0.8, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0], np.float32)

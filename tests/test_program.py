@@ -11,12 +11,14 @@ import pytest
 from jax import export, lax
 
 from hlotune.hlo import mlir
-from hlotune.hlo.callable import cpu, jitted
+from hlotune.hlo.callable import jitted
 from hlotune.hlo.graph import Graph, Literal, TensorType
 from hlotune.hlo.program import Program, argument, load
 from hlotune.schedules.errors import ProgramError
 
 X = argument("f32[4,8]")
+
+
 MATMUL = """
 func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
   %y = stablehlo.dot %x, %w : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
@@ -27,13 +29,6 @@ func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
 
 def names(program: Program) -> list[str]:
     return [op.name for op in program.graph.ops]
-
-
-def module(arguments: str, results: str, body: str = "", head: str = "module") -> str:
-    """A module whose @main returns its first argument."""
-    first = arguments.partition(":")[0].strip()
-    text = f"func.func @main({arguments}) -> {results} {{ {body} return {first} : {results} }}"
-    return f"{head} {{ {text} }}"
 
 
 def load_text(folder: Path, text: str) -> Program:
@@ -215,86 +210,6 @@ def test_argument_rejects_what_is_no_type(text: str) -> None:
         argument(text)
 
 
-TENSOR = "tensor<4xf32>"
-REFUSED = {
-    "dynamic": (module("%x: tensor<?xf32>", "tensor<?xf32>"), "expected static shapes"),
-    "complex": (module("%x: tensor<2xcomplex<f32>>", "tensor<2xcomplex<f32>>"), "complex<f32>"),
-    "fp8": (module("%x: tensor<2xf8E4M3FN>", "tensor<2xf8E4M3FN>"), "f8E4M3FN is not supported"),
-    "i4": (module("%x: tensor<2xi4>", "tensor<2xi4>"), "i4 is not supported"),
-    "tuple": (module(f"%x: tuple<{TENSOR}>", f"tuple<{TENSOR}>"), "expected values to be tensors"),
-    "token": (module("%x: !stablehlo.token", "!stablehlo.token"), "expected values to be tensors"),
-    "no main": (f"func.func @f(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}", "@main.*@f"),
-    "empty": ("module {}", "got one with none"),
-    "declaration": (f"func.func private @main({TENSOR}) -> {TENSOR}", "body of one block, got 0"),
-    "devices": (
-        module(f"%x: {TENSOR}", TENSOR, head="module attributes {mhlo.num_partitions = 2 : i32}"),
-        "expected a program for one device",
-    ),
-    "recursion": (
-        f"""func.func @main(%x: {TENSOR}) -> {TENSOR} {{
-              %y = call @main(%x) : ({TENSOR}) -> {TENSOR}
-              return %y : {TENSOR} }}""",
-        "recursion, got main -> main",
-    ),
-    "blocks": (
-        f"""func.func @main(%x: {TENSOR}) -> {TENSOR} {{
-              cf.br ^next
-            ^next:
-              cf.br ^last
-            ^last:
-              return %x : {TENSOR} }}""",
-        "got 3 blocks",
-    ),
-    "resource": (
-        module(
-            f"%x: {TENSOR}",
-            TENSOR,
-            f"""%c = stablehlo.constant dense_resource<r> : {TENSOR}
-                stablehlo.custom_call @f(%c) {{has_side_effect = true}} : ({TENSOR}) -> ()""",
-        ),
-        "expected constants to be dense elements",
-    ),
-    "no program": ("this is no program", "expected a StableHLO module"),
-}
-
-
-@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_not_supported_is_refused_with_a_reason(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    with pytest.raises(ProgramError, match=message):
-        load_text(tmp_path, text)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (f"func.func private @main({TENSOR}) -> {TENSOR}", "got a declaration"),
-        (REFUSED["blocks"][0], "expected regions of one block"),
-    ],
-)
-def test_a_graph_is_made_of_one_block(text: str, message: str) -> None:
-    with pytest.raises(ProgramError, match=message):
-        mlir.graph(mlir.parse(text))
-
-
-def test_a_binary_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "noise.mlirbc"
-    path.write_bytes(bytes(range(256)))
-    with pytest.raises(ProgramError, match="expected a StableHLO module"):
-        load(path)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="No such file"):
-        load(tmp_path / "absent.mlir")
-
-
-def test_a_file_takes_no_arguments(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="has its types in it, got 1; leave them out"):
-        load(tmp_path / "a.mlir", argument_types=["f32[3]"])
-
-
 def test_programs_run_on_the_cpu_where_jax_prefers_another_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -302,79 +217,6 @@ def test_programs_run_on_the_cpu_where_jax_prefers_another_device(
     run = jitted(load(lambda x, y: x + y, X, X))
     result = run(*[np.ones((4, 8), np.float32)] * 2)
     assert result.committed and result.device == jax.devices("cpu")[0]
-
-
-def test_a_jax_without_a_cpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def devices(kind: str) -> list[jax.Device]:
-        raise RuntimeError(f"unknown backend {kind}")
-
-    monkeypatch.setattr(jax, "devices", devices)
-    with pytest.raises(ProgramError, match="add cpu to JAX_PLATFORMS"):
-        cpu()
-
-
-def test_a_name_that_is_not_there_is_refused_and_others_are_offered(tmp_path: Path) -> None:
-    file = tmp_path / "model.py"
-    file.write_text("def small(): pass\n")
-    with pytest.raises(ProgramError, match=r"expected a function 'large' in .*it has small"):
-        load(f"{file}:large")
-
-
-def test_a_module_that_does_not_import_is_refused() -> None:
-    with pytest.raises(ProgramError, match="expected no_such_module to be importable"):
-        load("no_such_module:f")
-
-
-def test_a_source_without_a_name_is_refused() -> None:
-    with pytest.raises(ProgramError, match=r"expected a function, path\.py:name"):
-        load("resnet")
-
-
-def test_a_function_that_closes_over_values_that_are_being_traced_is_refused() -> None:
-    def outer(w: Any) -> Any:
-        with pytest.raises(ProgramError, match=r"its 1 arguments alone.*give them"):
-            load(lambda x: x @ w, np.ones((2, 3), np.float32))
-        return w.sum()
-
-    jax.grad(outer)(np.ones((3, 4), np.float32))
-
-
-def test_a_name_that_is_no_function_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("number = 3\ndef f(): pass\n")
-    with pytest.raises(ProgramError, match="got a value of type int; name the function"):
-        load(f"{tmp_path / 'a.py'}:number")
-    with pytest.raises(ProgramError, match="got none; it has f"):
-        load(f"{tmp_path / 'a.py'}:missing")
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("def f(x): return x", "factory without arguments"),
-        ("def f(): return 1", "to return"),
-        ("def f(): return abs, 5", "example arguments in a tuple, got int; return"),
-        ("def f(): return abs, 'xy'", "example arguments in a tuple, got str; return"),
-        ("def f(): raise SystemExit(3)", "got SystemExit: 3"),
-        ("raise SystemExit(3)", "to be importable, got SystemExit: 3"),
-    ],
-)
-def test_a_factory_of_another_kind_is_refused(tmp_path: Path, code: str, message: str) -> None:
-    file = tmp_path / "model.py"
-    file.write_text(code)
-    with pytest.raises(ProgramError, match=message):
-        load(f"{file}:f")
-
-
-def test_a_function_that_cannot_be_traced_is_refused() -> None:
-    with pytest.raises(ProgramError, match="expected a function that JAX can trace with 1 arg"):
-        load(lambda x: x if x > 0 else -x, argument("f32[]"))
-
-
-def test_a_python_file_without_a_name_is_told_to_name_a_function(tmp_path: Path) -> None:
-    file = tmp_path / "model.py"
-    file.write_text("x = 1\n")
-    with pytest.raises(ProgramError, match="name the function after a colon"):
-        load(str(file))
 
 
 def test_a_program_prints_its_name_and_source_alone() -> None:

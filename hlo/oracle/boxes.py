@@ -26,10 +26,6 @@ def slices(box: Box, inside: Box | None = None) -> tuple[slice, ...]:
     return tuple(slice(low - o, high - o) for (low, high), o in zip(box, origins, strict=True))
 
 
-def contains(outer: Box, inner: Box) -> bool:
-    return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """Outputs from `first` by `step` read inputs from `source` by `source_step`; `count` each."""
