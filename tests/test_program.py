@@ -17,8 +17,6 @@ from hlotune.hlo.program import Program, argument, load
 from hlotune.schedules.errors import ProgramError
 
 X = argument("f32[4,8]")
-
-
 MATMUL = """
 func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
   %y = stablehlo.dot %x, %w : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
