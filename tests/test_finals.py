@@ -12,8 +12,8 @@ from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, 
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Split
 from hlotune.search.finals import Contender, Object, champions, meetings, shared, winner
-from tests.test_tuner import Log, tuner
 from tests.toy import ToySpace
+from tests.tuners import Log, tuner
 
 KERNEL = Kernel("func.func @kernel() { final }")
 BUILT = Built(b"object", 0, (), 1, 1)
