@@ -16,28 +16,33 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.cases import source
 from benchmarks.results import Table, conditions, publish
 from benchmarks.searching import blind, kernel_tuner, operator
 from hlotune.codegen.built import Built
-from hlotune.costmodel.inputs import Inputs, count
-from hlotune.costmodel.trees import Trees
+from hlotune.costmodel.inputs import Inputs, Reads, count
+from hlotune.costmodel.model import MODELS, CostModel
+from hlotune.costmodel.shipped import start
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.search.budget import BATCH
 from hlotune.search.tasks import Task
+from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions
 
 PROPOSALS = 5
+MOST_ROWS = 2500
+"""That models read between two batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +53,32 @@ class Figure:
     note: str = ""
 
 
-class Counting(Trees):
-    """Counts the configs that it is asked about."""
+class Counting:
+    """A model that counts the configs that it is asked about."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
+    def __init__(self, model: CostModel) -> None:
+        self._model, self.asked = model, 0
 
-    def predict(self, inputs: Inputs) -> Any:
+    @property
+    def reads(self) -> Reads:
+        return self._model.reads
+
+    @property
+    def knows(self) -> bool:
+        return self._model.knows
+
+    def fit(self, inputs: Inputs, scores: NDArray[np.float32], groups: NDArray[np.int32]) -> None:
+        self._model.fit(inputs, scores, groups)
+
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         self.asked += count(inputs)
-        return super().predict(inputs)
+        return self._model.predict(inputs)
+
+    def save(self, path: Path) -> None:
+        self._model.save(path)
+
+    def load(self, path: Path) -> None:
+        self._model.load(path)
 
 
 def main() -> None:
@@ -74,7 +95,8 @@ def main() -> None:
         with Database(path, create=False) as database:
             under = under_conditions(target, toolchain())
             known = database.trials(task.kernel.key, **under)
-        figures += proposing(task, known, builder, runner)
+        for model in options.models:
+            figures += proposing(task, known, builder, runner, model)
         figures += parts(task, options.candidates, builder, runner)
     publish(table(options.case, figures), before, [asdict(f) for f in figures])
 
@@ -83,6 +105,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", default="C6")
     parser.add_argument("--trials", type=int, default=512, help="of the whole run")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=("trees", "treegru"))
     parser.add_argument("--candidates", type=int, default=BATCH, help="built and measured")
     return parser.parse_args()
 
@@ -106,19 +129,21 @@ def whole(case: str, trials: int, path: Path) -> Iterator[Figure]:
 
 
 def proposing(
-    task: Task, known: Sequence[Trial], builder: ProcessBuilder, runner: ProcessRunner
+    task: Task, known: Sequence[Trial], builder: ProcessBuilder, runner: ProcessRunner, name: str
 ) -> Iterator[Figure]:
-    """Batches proposed by annealing that knows all trials of the run."""
-    model = Counting()
-    search = blind(task, "annealing", model, seed=0)
-    tuner = kernel_tuner(task, search, model, builder, runner)
+    """Batches proposed by annealing that knows all trials of the run, on one model."""
+    begun = start(name)
+    model = Counting(begun.model)
+    search, experience = blind(task, "annealing", model, seed=0), Experience(model)
+    tuner = kernel_tuner(task, search, model, builder, runner, experience=experience)
     tuner.know(known)
-    start_s = time.perf_counter()
-    tuner.experience.learn()
-    yield Figure(
-        what="learning from all trials", value=(time.perf_counter() - start_s) * 1e3, unit="ms",
-        note=f"{len(known)} trials, from nothing",
-    )  # fmt: skip
+    yield learning(experience, name, f"{len(known)} trials, {begun.words}")
+    for group in range(1, ceil(MOST_ROWS / len(known))):  # as of so many kernels
+        other = blind(task, "random", model, seed=0)
+        kernel_tuner(task, other, model, builder, runner, experience=experience, group=group).know(
+            known
+        )
+    yield learning(experience, name, f"{MOST_ROWS} trials, as many as it reads at most")
     model.asked, seconds = 0, []
     for _ in range(PROPOSALS):
         start_s = time.perf_counter()
@@ -126,13 +151,20 @@ def proposing(
         seconds.append(time.perf_counter() - start_s)
     scored = model.asked // PROPOSALS
     yield Figure(
-        what=f"a proposal of {BATCH}", value=median(seconds), unit="s",
+        what=f"a proposal of {BATCH}, {name}", value=median(seconds), unit="s",
         note=f"{scored} configs scored, median of {PROPOSALS}",
     )  # fmt: skip
     yield Figure(
-        what="configs scored a second", value=scored / median(seconds), unit="",
+        what=f"configs scored a second, {name}", value=scored / median(seconds), unit="",
         note="moved, checked, described and ranked",
     )  # fmt: skip
+
+
+def learning(experience: Experience, name: str, note: str) -> Figure:
+    start_s = time.perf_counter()
+    experience.learn()
+    spent_s = time.perf_counter() - start_s
+    return Figure(what=f"learning, {name}", value=spent_s * 1e3, unit="ms", note=note)
 
 
 def parts(

@@ -307,10 +307,12 @@ def test_the_page_has_a_place_for_every_table() -> None:
     assert set(page.names(text)) == {
         "algorithms",
         "bandwidth",
+        "budgets",
         "models",
         "operators",
         "peers",
         "products",
+        "rivals",
         "search",
         "search_strict",
         "searchers",
