@@ -142,7 +142,7 @@ def usage_line(error: Any) -> str:
     """What is wrong with a command line, and where its help is; help itself where nothing was asked
     for.
     """
-    said = str(error.format_message()).strip()
+    said = str(error.format_message()).strip().replace(": Value error, ", ": ")
     if "\n" in said or error.ctx is None:
         return said
     return f"tune: {said[0].lower()}{said[1:].rstrip('.')}; see `{error.ctx.command_path} --help`"

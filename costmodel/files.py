@@ -128,8 +128,16 @@ def read_file(path: Path) -> tuple[Header, Arrays]:
         if isinstance(error, ModelError):
             raise
         raise ModelError(
-            f"expected a file of a cost model at {path}, got {error}; `tune model train` makes one"
+            f"expected a file of a cost model at {path}, got {_problem(error)}; "
+            "`tune model train` makes one"
         ) from error
+
+
+def _problem(error: Exception) -> str:
+    """In words of the file: numpy takes what it cannot read for pickled objects, and says so."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "one that is damaged or of another kind"
 
 
 def _header(fields: dict[str, Any]) -> Header:

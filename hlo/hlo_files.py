@@ -52,6 +52,7 @@ def _converted(module_proto: bytes) -> bytes:
 
 def _refused(expected: str, error: Exception) -> ProgramError:
     reason = " ".join(str(error).split())[:300]
+    reason = "".join(c if c.isprintable() else "?" for c in reason)  # for terminals
     return ProgramError(
         f"expected {expected}, got what XLA refuses: {reason}; dump it with this version of XLA, "
         "before optimizations"

@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from hlotune.hlo.attributes import DIMENSION_NUMBERS, FORMS, Form, defaults
 from hlotune.hlo.graph import Attribute, Literal, TensorType, numpy_dtype
-from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.errors import ProgramError
 
 
@@ -30,7 +30,8 @@ def tensor_type(mlir_type: Any) -> TensorType:
     dtype = str(shaped.element_type)
     if dtype not in BYTES:
         raise ProgramError(
-            f"expected element types {', '.join(BYTES)}, got {mlir_type}; "
+            f"expected element types {', '.join(d for d in BYTES if d not in GROUPS)}, "
+            f"got {mlir_type}; "
             f"{dtype} is not supported: convert such values outside of the program"
         )
     return TensorType(tuple(shaped.shape), dtype)

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -253,16 +254,30 @@ def _attribute(module: ModuleType, where: str, name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def _takes_arguments(function: Callable[..., Any]) -> bool:
+    """Whether it cannot be called without any; also where nobody knows."""
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
 def _call_factory(
     factory: Callable[..., Any], source: str
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     try:
         made = factory()
     except RAISED as error:
+        got = f"{type(error).__name__}: {error}"
+        if _takes_arguments(factory):
+            raise ProgramError(
+                f"expected {source} to be a factory without arguments, got {got}; give argument "
+                "types if it is the function itself"
+            ) from error
         raise ProgramError(
-            f"expected {source} to be a factory without arguments, got {type(error).__name__}: "
-            f"{error}; "
-            "give argument types if it is the function itself"
+            f"expected {source}() to return (function, example_args), got {got}; mend the factory: "
+            "with HLOTUNE_DEBUG=1 the traceback is shown"
         ) from error
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
         raise ProgramError(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,22 @@ def test_the_same_model_is_the_same_file(model_file: Path, tmp_path: Path) -> No
 def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(content)
     with pytest.raises(ModelError, match=r"expected a file of a cost model at .*tune model train"):
+        header_of(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("make", "got"),
+    [
+        (lambda path: path.write_text("no model"), "got one that is damaged or of another kind"),
+        (lambda path: path.mkdir(), "got Is a directory"),
+        (lambda path: None, "got No such file or directory"),
+    ],
+)
+def test_a_refusal_says_what_is_at_the_path(
+    make: Callable[[Path], object], got: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "m")
+    with pytest.raises(ModelError, match=f"/m, {got}; `tune model train`"):
         header_of(tmp_path / "m")
 
 

@@ -22,8 +22,6 @@ def module(arguments: str, results: str, body: str = "", head: str = "module") -
 
 
 TENSOR = "tensor<4xf32>"
-
-
 REFUSED = {
     "dynamic": (module("%x: tensor<?xf32>", "tensor<?xf32>"), "expected static shapes"),
     "complex": (module("%x: tensor<2xcomplex<f32>>", "tensor<2xcomplex<f32>>"), "complex<f32>"),
@@ -138,6 +136,20 @@ def test_a_function_that_closes_over_values_that_are_being_traced_is_refused() -
     jax.grad(outer)(np.ones((3, 4), np.float32))
 
 
+def test_the_types_that_are_offered_can_be_given(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="i4 is not supported") as refused:
+        load_text(tmp_path, module("%x: tensor<2xi4>", "tensor<2xi4>"))
+    offered = str(refused.value).removeprefix("expected element types ").partition(", got")[0]
+    assert [str(argument(f"{dtype}[2]").shape) for dtype in offered.split(", ")] == ["(2,)"] * 13
+
+
+def test_what_xla_says_of_bytes_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
+    (tmp_path / "noise.hlo").write_bytes(bytes(range(256)))
+    with pytest.raises(ProgramError, match="expected HLO text, got what XLA refuses") as refused:
+        load(tmp_path / "noise.hlo")
+    assert str(refused.value).isprintable()
+
+
 def test_a_name_that_is_no_function_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("number = 3\ndef f(): pass\n")
     with pytest.raises(ProgramError, match="got a value of type int; name the function"):
@@ -153,7 +165,11 @@ def test_a_name_that_is_no_function_is_told_from_one_that_is_not_there(tmp_path:
         ("def f(): return 1", "to return"),
         ("def f(): return abs, 5", "example arguments in a tuple, got int; return"),
         ("def f(): return abs, 'xy'", "example arguments in a tuple, got str; return"),
-        ("def f(): raise SystemExit(3)", "got SystemExit: 3"),
+        ("def f(): raise SystemExit(3)", "got SystemExit: 3; mend the factory"),
+        (
+            "def f(): return 1 / 0",
+            r"to return \(function, .*, got ZeroDivisionError",
+        ),
         ("raise SystemExit(3)", "to be importable, got SystemExit: 3"),
     ],
 )
