@@ -33,12 +33,16 @@ from hlotune.costmodel.shipped import start
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import Numerics, Trial
+from hlotune.measure.trial import (
+    NUMERICS,
+    Numerics,
+    Trial,
+)
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.database import NUMERICS, Database
+from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Summary
 
 RIVALS = {"annealing": "trees", "random": "random"}

@@ -31,7 +31,15 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Numerics, Outcome
+from hlotune.measure.trial import (
+    NUMERICS,
+    CacheMode,
+    Candidate,
+    Failure,
+    Measurement,
+    Numerics,
+    Outcome,
+)
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.spaces import space_of
@@ -43,7 +51,6 @@ from hlotune.tuning_logs.database import conditions as under_conditions
 from hlotune.tuning_logs.decisions import Decision, decision
 
 MODES: tuple[CacheMode, ...] = ("model", "warm")
-NUMERICS = ("strict", "standard", "fast")
 PAIRS = 31
 FIRST_PAIRS = 15
 

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from hlotune.deploy.freeze import freeze
 from hlotune.deploy.replacing import Replacement, assembled, built_here, replacement
 from hlotune.deploy.vouching import ANEW, Vouching
-from hlotune.hlo.program import Program
+from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, choose, sites
 from hlotune.measure.targets import host_target, require_host, toolchain
-from hlotune.measure.trial import CacheMode, Numerics
+from hlotune.measure.trial import CacheMode, Numerics, require_settings
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
@@ -96,7 +96,10 @@ def apply(
     Raises:
         DatabaseError: the database cannot be read.
         TargetError: the target is another machine.
+        ValueError: the program is not loaded, or there is no such setting.
     """
+    require_loaded(program)
+    require_settings(numerics, cache)
     target = require_host(target.fingerprint) if target else host_target()
     found = sites(program)
     under = conditions(target, toolchain(), cache)

@@ -61,9 +61,14 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
     The file appears whole or not at all.
 
     Raises:
-        ProgramError: the program takes or gives containers other than tuples, lists, and dicts of
-            texts; or the file cannot be written.
+        ProgramError: it is no tuned function; it takes or gives containers other than tuples,
+            lists, and dicts of texts; or the file cannot be written.
     """
+    if not isinstance(tuned, TunedFunction):
+        raise ProgramError(
+            f"expected a tuned function, got {type(tuned).__name__}; give what hlotune.apply "
+            "makes of the program"
+        )
     path = Path(path)
     members = _members(tuned)
     manifest = _manifest(tuned) | {"sha256": {n: _hash(data) for n, data in members.items()}}

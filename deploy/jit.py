@@ -13,7 +13,7 @@ import jax
 from hlotune.deploy.apply import Explanation, TunedFunction, apply
 from hlotune.hlo.program import load
 from hlotune.measure.targets import host_target
-from hlotune.measure.trial import Numerics
+from hlotune.measure.trial import NUMERICS, Numerics, require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.tuning_logs.location import database_path
 
@@ -59,6 +59,7 @@ def jit(
         A `Jitted`; without a function, a decorator that makes one.
 
     Raises:
+        ValueError: there is no such setting of numerics.
         DatabaseError: at a call, where the database is there and cannot be read.
         HlotuneError: at a call, where tuned kernels cannot be put into the program.
     """
@@ -114,6 +115,9 @@ class Jitted:
     database: str | Path | None
     numerics: Numerics
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_one_of(NUMERICS, self.numerics, "setting of numerics")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         split = self._split(arguments, named)

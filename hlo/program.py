@@ -63,6 +63,14 @@ class Program:
         return fingerprint(self.graph)
 
 
+def require_loaded(program: object) -> None:
+    """Raises ProgramError for what `load` has yet to make a program of."""
+    if not isinstance(program, Program):
+        raise ProgramError(
+            f"expected a program, got {type(program).__name__}; give what hlotune.load makes of it"
+        )
+
+
 def load(
     source: Callable[..., Any] | str | Path, *example_args: Any, argument_types: Sequence[str] = ()
 ) -> Program:

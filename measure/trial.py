@@ -1,8 +1,9 @@
 """What is measured and what comes of it: candidates, trials, measurements, failures."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, get_args
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.schedules.schedule import Schedule
@@ -11,6 +12,22 @@ FailureKind = Literal["schedule", "build", "timeout", "crash", "wrong_result", "
 Clock = Literal["kernel", "call"]
 CacheMode = Literal["model", "warm"]
 Numerics = Literal["strict", "standard", "fast"]
+
+CACHE_MODES: tuple[CacheMode, ...] = get_args(CacheMode)
+NUMERICS: tuple[Numerics, ...] = get_args(Numerics)
+"""From the narrowest to the laxest: each allows what those before it allow."""
+
+
+def require_one_of(names: Collection[str], name: str, what: str) -> None:
+    """Raises ValueError where a caller's choice is none."""
+    if name not in names:
+        raise ValueError(f"expected a {what} among {', '.join(sorted(names))}, got {name!r}")
+
+
+def require_settings(numerics: str, cache: str) -> None:
+    """Raises ValueError where there is no such setting, or no such mode."""
+    require_one_of(NUMERICS, numerics, "setting of numerics")
+    require_one_of(CACHE_MODES, cache, "cache mode")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,22 @@
 """Tuning a whole program: `hlotune.tune`."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from pathlib import Path
-from typing import TypeVar
 
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import Start, start
-from hlotune.hlo.program import Program
+from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import CacheMode, Numerics
+from hlotune.measure.trial import CacheMode, Numerics, require_one_of, require_settings
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import WHOLE_SHARE, Limits, seconds
 from hlotune.search.progress import Progress, silent
@@ -31,8 +31,6 @@ from hlotune.tuning_logs.database import Database, conditions
 DEFAULT_BUDGET_S = 300.0
 SEEDS = 2**63
 """As many as a database can tell apart."""
-
-Named = TypeVar("Named")
 
 
 def tune(
@@ -74,13 +72,15 @@ def tune(
         target: defaults to this machine.
 
     Raises:
-        ValueError: a name or a seed is unknown, or the limits contradict each other.
+        ValueError: a name or a seed is unknown, the limits contradict each other, or the program
+            is not loaded.
         TargetError: nothing can be tuned for the target.
         ModelError: the file holds no such model, or one of other features.
         DatabaseError: the database cannot be opened, read or written.
     """
     start_s = time.monotonic()
-    named(MODELS, model, "model")
+    require_loaded(program)
+    require_one_of(MODELS, model, "model")
     choices = Choices(
         limits=limits_of(budget, budget_s, trials),
         searcher=searcher,
@@ -109,8 +109,9 @@ class Choices:
     cache: CacheMode
 
     def __post_init__(self) -> None:
-        named(SEARCHERS, self.searcher, "searcher")
-        if not 0 <= self.seed < SEEDS:
+        require_one_of(SEARCHERS, self.searcher, "searcher")
+        require_settings(self.numerics, self.cache)
+        if not (isinstance(self.seed, Integral) and 0 <= self.seed < SEEDS):
             raise ValueError(f"expected a seed from 0 to {SEEDS - 1}, got {self.seed}; give one")
 
     @property
@@ -207,13 +208,7 @@ def limits_of(budget: str | float | None, budget_s: float | None, trials: int | 
             f"expected one of budget, budget_s and trials, got {len(given)}; leave one"
         )
     if trials is not None:
-        if trials < 1:
-            raise ValueError(f"expected at least 1 trial a kernel, got {trials}")
+        if not (isinstance(trials, Integral) and trials >= 1):
+            raise ValueError(f"expected a number of trials a kernel from 1 on, got {trials}")
         return Limits(trials=trials)
     return Limits(seconds=seconds(given[0] if given else DEFAULT_BUDGET_S))
-
-
-def named(table: Mapping[str, Named], name: str, what: str) -> Named:
-    if name not in table:
-        raise ValueError(f"expected a {what} among {', '.join(sorted(table))}, got {name!r}")
-    return table[name]

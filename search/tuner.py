@@ -13,13 +13,19 @@ from hlotune.costmodel.inputs import Inputs, inputs_of, joined
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Numerics, Trial
+from hlotune.measure.trial import (
+    NUMERICS,
+    CacheMode,
+    Candidate,
+    Failure,
+    Numerics,
+    Trial,
+)
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.history import Times, scores
 from hlotune.search.searcher import Searcher
-from hlotune.tuning_logs.database import NUMERICS
 
 
 class Builder(Protocol):

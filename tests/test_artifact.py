@@ -54,6 +54,13 @@ np.save(sys.argv[3], run({"in": values["in"], "out": values["out"], "bias": valu
 """  # noqa: E501
 
 
+def test_only_what_was_applied_can_be_saved(tmp_path: Path) -> None:
+    program = load(mlp, PARAMETERS, X)
+    with pytest.raises(ProgramError, match=r"expected a tuned function, got Program; .*apply"):
+        save_artifact(program, tmp_path / "a.hlotune")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_process_runs_it_without_database_or_source(file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=X, **PARAMETERS)
     paths = [str(p) for p in (file, tmp_path / "in.npz", tmp_path / "out.npy")]

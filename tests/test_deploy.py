@@ -1,7 +1,7 @@
 """Tuned programs are right, fast where records say so, and honest where they are not."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -112,6 +112,19 @@ def test_what_was_proved_with_warm_caches_is_used_where_that_is_asked_for(
 def test_a_missing_database_is_an_error(program: Program, tmp_path: Path) -> None:
     with pytest.raises(DatabaseError):
         apply(program, database=tmp_path / "missing.db")
+
+
+def test_what_is_not_loaded_is_not_applied(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="expected a program, got str; give what"):
+        apply(cast(Any, "a.py:f"), database=tmp_path / "a.db")
+
+
+def test_settings_that_there_are_not_are_refused(program: Program, tmp_path: Path) -> None:
+    path, wrong = recorded(tmp_path / "a.db", {}), cast(Any, "none")
+    with pytest.raises(ValueError, match=r"expected a setting of numerics among .*, got 'none'"):
+        apply(program, database=path, numerics=wrong)
+    with pytest.raises(ValueError, match="expected a cache mode among model, warm, got 'none'"):
+        apply(program, database=path, cache=wrong)
 
 
 def test_another_machine_is_an_error(program: Program, tmp_path: Path) -> None:

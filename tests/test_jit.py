@@ -138,6 +138,11 @@ def test_a_database_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         hlotune.jit(dense, database=tmp_path / "notes.db")(X, W)
 
 
+def test_settings_that_there_are_not_are_refused_at_once(database: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a setting of numerics among .*, got 'none'"):
+        hlotune.jit(dense, database=database, numerics="none")  # type: ignore[arg-type]
+
+
 def test_errors_are_those_of_jax(database: Path) -> None:
     fast = hlotune.jit(dense, database=database)
     with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):

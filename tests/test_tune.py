@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.errors import TargetError, UnsupportedKernel
+from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKernel
 from hlotune.schedules.space import Space
 from hlotune.schedules.target import Target
 from hlotune.search import tasks as tasks_module
@@ -47,9 +48,11 @@ def test_several_limits_contradict_each_other() -> None:
         limits_of("2m", None, 7)
 
 
-def test_no_trials_is_no_limit() -> None:
-    with pytest.raises(ValueError, match="expected at least 1 trial a kernel, got 0"):
-        limits_of(None, None, 0)
+@pytest.mark.parametrize("trials", [0, -1, 1.5])
+def test_no_trials_and_parts_of_one_are_no_limit(trials: Any) -> None:
+    wanted = f"expected a number of trials a kernel from 1 on, got {trials}$"
+    with pytest.raises(ValueError, match=wanted):
+        limits_of(None, None, trials)
 
 
 def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> None:
@@ -58,10 +61,25 @@ def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> Non
         tune(program(), trials=1, database=database, searcher="magic")
     with pytest.raises(ValueError, match=r"expected a model among .*trees.*, got 'oracle'"):
         tune(program(), trials=1, database=database, model="oracle")
-    for seed in (-1, 2**63):
+    for seed in (-1, 2**63, 1.5):
         with pytest.raises(ValueError, match=f"expected a seed from 0 to .*, got {seed}; give one"):
-            tune(program(), trials=1, database=database, seed=seed)
+            tune(program(), trials=1, database=database, seed=cast(int, seed))
     assert not database.exists()
+
+
+def test_settings_that_there_are_not_are_refused(tmp_path: Path) -> None:
+    database, wrong = tmp_path / "tuning.db", cast(Any, "none")
+    with pytest.raises(ValueError, match=r"expected a setting of numerics among .*, got 'none'"):
+        tune(program(), trials=1, database=database, numerics=wrong)
+    with pytest.raises(ValueError, match="expected a cache mode among model, warm, got 'none'"):
+        tune(program(), trials=1, database=database, cache=wrong)
+    assert not database.exists()
+
+
+def test_what_is_not_loaded_is_not_tuned(tmp_path: Path) -> None:
+    for source, kind in (("a.py:f", "str"), (program, "function")):
+        with pytest.raises(ProgramError, match=f"expected a program, got {kind}; give what hlo"):
+            tune(cast(Any, source), trials=1, database=tmp_path / "tuning.db")
 
 
 def test_nothing_is_tuned_for_other_kinds_of_target() -> None:

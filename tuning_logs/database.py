@@ -19,7 +19,12 @@ from typing import Any, Protocol, TypedDict, Unpack
 import sqlite_utils
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import CacheMode, Numerics, Trial
+from hlotune.measure.trial import (
+    NUMERICS,
+    CacheMode,
+    Numerics,
+    Trial,
+)
 from hlotune.schedules.errors import NoRecord
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Properties, Target, Toolchain
@@ -27,9 +32,6 @@ from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.connection import connect, errors_in_words
 from hlotune.tuning_logs.finals import Final, Summary
 from hlotune.tuning_logs.rows import Row
-
-NUMERICS: tuple[Numerics, ...] = ("strict", "standard", "fast")
-"""From the narrowest to the laxest: each allows what those before it allow."""
 
 
 class Conditions(TypedDict):

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from hlotune.measure.trial import Numerics
+from hlotune.measure.trial import (
+    NUMERICS,
+    Numerics,
+)
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.database import NUMERICS, UNDER, Conditions, Database
+from hlotune.tuning_logs.database import UNDER, Conditions, Database
 from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.rows import Row
 
