@@ -1,6 +1,5 @@
 """Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -11,6 +10,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.comparison import BesidePeak, Comparison
+from hlotune.measure.possible import POSSIBLE, peak_flops, too_fast
 from hlotune.measure.probe import NEVER_APART, say_never_apart
 from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
@@ -40,9 +40,6 @@ DEVICE_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
 }
 
-POSSIBLE = 0.93
-"""Below this share of FLOPs over peak a time cannot be true."""
-
 _LIMIT_S = 60.0
 
 
@@ -57,8 +54,13 @@ class ProcessRunner:
         clock: Clock = "kernel",
         effort: Effort = DEFAULT_EFFORT,
         turns: Turns | None = None,
+        known: Properties | None = None,
     ) -> None:
-        """`effort` goes into each candidate of `measure`; defaults and finals have their own."""
+        """`effort` goes into each candidate of `measure`; defaults and finals have their own.
+
+        `known` are peaks that the target reached before: today's may be of a bad minute.
+        """
+        self._known = known
         self._turns = turns or Turns()
         self.target = target
         self.numerics = numerics
@@ -186,7 +188,10 @@ class ProcessRunner:
         return BesidePeak(tuple(header["samples_s"]), tuple(header["peak_flop_per_s"]))
 
     def properties(self) -> Properties:
-        """Peaks of the target, measured in the worker.  Raises ProgramError where that fails."""
+        """Peaks of the target, measured in the worker, or what is known of it where that is more.
+
+        Raises ProgramError where they cannot be measured.
+        """
         if self._properties is None:
             request = {"do": "properties", "target": from_target(self.target)}
             with self._turns.alone():
@@ -199,7 +204,8 @@ class ProcessRunner:
             header = dict(reply.header)
             if header.pop(NEVER_APART, False):
                 say_never_apart()
-            self._properties = Properties(**header)
+            found = Properties(**header)
+            self._properties = found.best_of(self._known) if self._known else found
         return self._properties
 
     def close(self) -> None:
@@ -232,7 +238,7 @@ class ProcessRunner:
             self._measure_peaks_again()
             outcome = self._timed(kernel, candidate, built, cache, limit_s)
             if self._impossible(kernel, built, outcome):
-                outcome = _too_fast(cast(Measurement, outcome), built, self._peak(kernel))
+                outcome = too_fast(cast(Measurement, outcome), built, self._peak(kernel))
         if isinstance(outcome, Measurement):
             self._remember(kernel, outcome)
         return outcome
@@ -321,28 +327,6 @@ def _outcomes(
                 error=v.error,
                 relative_error=v.relative_error,
             )
-
-
-def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
-    """The highest peak among the kernel's types that have units; None where one has no known peak.
-
-    Bytes have some of their own: dots of four multiply-adds a lane.
-    """
-    peaks = dict(properties.flops_per_s)
-    peaks.setdefault("bf16", peaks["f32"])
-    if not {"avx512fp16", "fullfp16"} & set(target.features):
-        peaks["f16"] = peaks["f32"]
-    used = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
-    return max(peaks[t] for t in used) if used and used <= peaks.keys() else None
-
-
-def _too_fast(found: Measurement, built: Built, peak: float | None) -> Failure:
-    return Failure(
-        "device",
-        f"expected at least {built.flops / (peak or 1.0):.3g} s for {built.flops} operations at "
-        f"this machine's peak, got {found.time_s:.3g} s twice; the schedule leaves work out, or "
-        "counts operations that it does not do",
-    )
 
 
 def _failure(reply: Message) -> Failure | None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from hlotune.search.examples import Examples
 
 HoldOut = Literal["kernels", "families"]
 KERNELS_SHARE = 0.25
+ENOUGH = {"kernels": f"{ceil(1 / KERNELS_SHARE)} kernels of one family", "families": "two families"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ def splits_of(of: Sequence[Examples], hold_out: HoldOut, seed: int) -> tuple[Spl
         splits = (hold_out_kernels(families, share=KERNELS_SHARE, seed=seed),)
     if not any(s.train and s.held_out for s in splits):
         raise ValueError(
-            f"expected enough kernels to hold some {hold_out} out, got {len(families)} of "
-            f"{len(set(families.values()))} families; record more, or hold out the other"
+            f"expected {ENOUGH[hold_out]}, to hold some {hold_out} out, got {len(families)} "
+            f"kernels in {len(set(families.values()))} families; record more, or hold out the other"
         )
     return splits
 

@@ -145,9 +145,10 @@ def searched(
     found, skipped = tasks(places, target, choices.numerics)
     numerics, cache = choices.numerics, choices.cache
     limit_s, turns = WHOLE_SHARE * (choices.limits.seconds or DEFAULT_BUDGET_S), Turns()
+    peaks = records.properties(target)
     with (
         ProcessBuilder(target, turns=turns) as builder,
-        ProcessRunner(target, numerics, cache, turns=turns) as runner,
+        ProcessRunner(target, numerics, cache, turns=turns, known=peaks) as runner,
     ):
         run = interrupted or begun_run(
             program, records, choices, target, runner.properties(), places, found
@@ -157,7 +158,7 @@ def searched(
             run=run,
             under=conditions(target, toolchain(), cache),
             target=target,
-            properties=records.properties(target) or runner.properties(),
+            properties=runner.properties(),
             builder=builder,
             runner=runner,
             experience=Experience(choices.begun.model),

@@ -303,7 +303,7 @@ class TestCommands:
         self, path: Path, capsys: pytest.CaptureFixture[str], cached: None
     ) -> None:
         assert run_command(["model", "eval", "--db", str(path), "--hold-out", "families"]) == 1
-        assert "expected enough kernels to hold some families out" in capsys.readouterr().err
+        assert "expected two families, to hold some families out, got" in capsys.readouterr().err
 
     def test_an_unknown_model_is_misuse(
         self, path: Path, capsys: pytest.CaptureFixture[str]

@@ -20,8 +20,9 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.channel import Channel, Message, pack
+from hlotune.measure.possible import peak_flops
 from hlotune.measure.probe import NEVER_APART, say_never_apart
-from hlotune.measure.runner import ProcessRunner, peak_flops
+from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
 from hlotune.measure.wire import from_outcome, from_target, to_outcome, to_target
@@ -251,6 +252,16 @@ def test_a_time_beyond_the_peak_is_measured_again_and_refused(runner: ProcessRun
     (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot(flops=10**15))])
     assert failure(trial.outcome).kind == "device"
     assert "peak" in failure(trial.outcome).message
+
+
+def test_a_peak_that_was_reached_before_makes_a_time_possible() -> None:
+    before = replace(PROPERTIES, flops_per_s={"f32": 1e30})
+    with ProcessRunner(host_target(), cache="warm", known=before) as runner:
+        (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot(flops=10**15))])
+        measured(trial.outcome)
+        today = runner.properties()
+    assert today.flops_per_s["f32"] == 1e30
+    assert 1e9 < today.flops_per_s["f64"] < 1e30
 
 
 def test_one_thread_is_one_thread_for_everybody() -> None:

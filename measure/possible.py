@@ -1,0 +1,33 @@
+"""Times that cannot be true: shorter than the arithmetic takes at the target's peak."""
+
+import re
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import Failure, Measurement
+from hlotune.schedules.target import Properties, Target
+
+POSSIBLE = 0.93
+"""Below this share of FLOPs over peak a time cannot be true."""
+
+
+def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
+    """The highest peak among the kernel's types that have units; None where one has no known peak.
+
+    Bytes have some of their own: dots of four multiply-adds a lane.
+    """
+    peaks = dict(properties.flops_per_s)
+    peaks.setdefault("bf16", peaks["f32"])
+    if not {"avx512fp16", "fullfp16"} & set(target.features):
+        peaks["f16"] = peaks["f32"]
+    used = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
+    return max(peaks[t] for t in used) if used and used <= peaks.keys() else None
+
+
+def too_fast(found: Measurement, built: Built, peak: float | None) -> Failure:
+    return Failure(
+        "device",
+        f"expected at least {built.flops / (peak or 1.0):.3g} s for {built.flops} operations at "
+        f"this machine's peak, got {found.time_s:.3g} s twice; the schedule leaves work out, or "
+        "counts operations that it does not do",
+    )
