@@ -8,7 +8,6 @@ programs are held against the oracle, then called in turns, clock `call`.  What 
 """
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from hlotune.hlo.callable import jitted
 from hlotune.hlo.program import Program, load
 from hlotune.measure.comparison import ratio
 from hlotune.measure.runner import ProcessRunner
+from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target
 from hlotune.search.budget import seconds
 from hlotune.search.result import TuneResult
@@ -100,7 +100,7 @@ def called(
     inputs, random = tame_inputs(program, default, 0)
     for tuned in both:
         checked(program, tuned, default, [inputs, random])
-    timer = Timer(program, inputs, both[0].target, time.monotonic() + TIMING_S)
+    timer = Timer(program, inputs, both[0].target, TIMING_S, Turns())
     _, long_s, short_s = timer.paired(*both, pairs)
     _, default_s, _ = timer.paired(default, both[1], pairs)
     return long_s, short_s, default_s
