@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.bench import blaming, print_accuracy
+from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
 from hlotune.cli.printing import print_json, size
 from hlotune.tuning_logs.location import database_path
@@ -49,11 +50,10 @@ def apply(
     from hlotune.deploy.apply import apply as applied
     from hlotune.deploy.artifact import save_artifact
     from hlotune.deploy.bench import ORACLE_S, checked_whole
-    from hlotune.hlo.program import load
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
-    loaded = load(program, argument_types=arg or ())
+    loaded = load_program(program, arg)
     tuned = applied(loaded, database=path, numerics=numerics)
     if not tuned.replacements:
         raise NoRecord(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
 from hlotune.cli.printing import print_json, print_table
 from hlotune.tuning_logs.location import database_path
@@ -33,11 +34,10 @@ def bench(
     from hlotune.deploy.apply import apply
     from hlotune.deploy.bench import ORACLE_S
     from hlotune.deploy.bench import bench as measured
-    from hlotune.hlo.program import load
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
-    loaded = load(program, argument_types=arg or ())
+    loaded = load_program(program, arg)
     tuned = apply(loaded, database=path, numerics=numerics)
     if all(e.status == "no record" for e in tuned.explain()):
         raise NoRecord(

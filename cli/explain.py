@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program
 from hlotune.cli.printing import print_json, print_table
 from hlotune.tuning_logs.location import database_path
@@ -21,10 +22,9 @@ def explain(
 ) -> None:
     """Says of every site whether a tuned kernel is used, and why."""
     from hlotune.deploy.apply import apply
-    from hlotune.hlo.program import load
     from hlotune.schedules.errors import NoRecord
 
-    loaded = load(program, argument_types=arg or ())
+    loaded = load_program(program, arg)
     found = apply(loaded, database=database_path(database), numerics=numerics).explain()
     if not found:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")

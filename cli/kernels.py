@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Json, Program
 from hlotune.cli.printing import print_json, print_table, size
 
@@ -40,12 +41,11 @@ class Line:
 
 def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> None:
     """Lists the kernels of a program, with their work and data."""
-    from hlotune.hlo.program import load
     from hlotune.hlo.sites import sites
     from hlotune.schedules.errors import NoRecord
     from hlotune.tuning_logs.render import time_text
 
-    loaded = load(program, argument_types=arg or ())
+    loaded = load_program(program, arg)
     by_key: dict[str, list[Site]] = {}
     for site in sites(loaded):
         by_key.setdefault(site.kernel.key, []).append(site)

@@ -33,6 +33,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     print("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def size(count: float | None, unit: str, base: int = 1000) -> str:
     """`1.23 GFLOP`, `32 KiB`: a count with the prefix that suits it."""
     if count is None:

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hlotune.cli.printing import counted
 from hlotune.search.progress import (
     Batch,
     Event,
@@ -54,7 +55,8 @@ def line(event: Event) -> str:
     match event:
         case Started():
             model = f"; model: {event.model}" if event.model else ""
-            return f"{event.kernels} kernels, {event.known_trials} trials known{model}"
+            known = counted(event.known_trials, "trial")
+            return f"{counted(event.kernels, 'kernel')}, {known} known{model}"
         case KernelStarted():
             default = time_text(event.default_s)
             return f"[{event.index}/{event.count}] {event.label}: default {default}"
@@ -64,11 +66,13 @@ def line(event: Event) -> str:
             return batch_line(event)
         case Finalising():
             after = "interrupted: " if event.interrupted else ""
-            return f"{after}comparing {event.kernels} champions with their defaults"
+            of = counted(event.kernels, "kernel")
+            return f"{after}comparing champions of {of} with the defaults"
         case Finished():
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
-            won = f"{event.won} of {event.kernels} kernels won{whole}"
-            return f"{event.trials} trials in {took_text(event.wall_s, event.waited_s)}: {won}"
+            won = f"{event.won} of {counted(event.kernels, 'kernel')} won{whole}"
+            took = took_text(event.wall_s, event.waited_s)
+            return f"{counted(event.trials, 'trial')} in {took}: {won}"
 
 
 def whole_text(event: Finished) -> str:
@@ -79,7 +83,7 @@ def whole_text(event: Finished) -> str:
 
 def batch_line(event: Batch) -> str:
     parts = [
-        f"{event.trials} trials",
+        counted(event.trials, "trial"),
         f"{event.label}: best {time_text(event.best_s)} of {time_text(event.default_s)}",
         *([] if event.gflops is None else [f"{event.gflops:.1f} GFLOP/s"]),
         *([] if event.peak_share is None else [f"{event.peak_share:.0%} of peak"]),
@@ -100,7 +104,7 @@ class View:
     def update(self, event: Event) -> None:
         match event:
             case Started():
-                self.note = f"timing the defaults of {event.kernels} kernels"
+                self.note = f"timing the defaults of {counted(event.kernels, 'kernel')}"
             case KernelStarted():
                 self.kernels[event.key] = event
             case Batch():

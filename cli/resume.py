@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json
 from hlotune.cli.run import end
 from hlotune.tuning_logs.location import database_path
@@ -32,14 +33,13 @@ def resume(
 
     On the machine and with the versions that it began with.
     """
-    from hlotune.hlo.program import load
     from hlotune.search.resuming import interrupted
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     path = database_path(database)
     with TuningDatabase(path, create=False) as opened:
         before = interrupted(opened, run)
-    loaded = load(before.source, argument_types=arg or ())
+    loaded = load_program(before.source, arg)
     from hlotune.cli.progress import watching
     from hlotune.cli.report import print_report
     from hlotune.search.resuming import resume as go_on

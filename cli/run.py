@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hlotune.cli.loading import load_program
 from hlotune.cli.options import (
     ArgumentTypes,
     Database,
@@ -82,10 +83,9 @@ def run(
 ) -> None:
     """Searches for faster schedules and records every trial."""
     check(budget, trials, target)
-    from hlotune.hlo.program import load
 
     path = database_path(database)
-    loaded = load(program, argument_types=arg or ())
+    loaded = load_program(program, arg)
     # After loading: what is wrong with a program shall not wait for xgboost and torch.
     from hlotune.cli.progress import watching
     from hlotune.cli.report import print_report

@@ -267,6 +267,17 @@ def test_sizes_are_printed_with_a_prefix_that_suits_them(
     assert printing.size(count, "B", base) == text
 
 
+def test_what_a_program_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import jax.numpy as jnp\nprint('imported')\n"
+        "def f(x):\n  print('traced')\n  return x @ x\n"
+        "def made():\n  print('called')\n  return f, (jnp.ones((8, 8)),)\n"
+    )
+    done = tune("kernels", f"{tmp_path / 'a.py'}:made", "--json")
+    assert len(json.loads(done.stdout)["kernels"]) == 1
+    assert done.stderr.splitlines() == ["imported", "called", "traced"]
+
+
 def test_json_refuses_numbers_that_json_has_not() -> None:
     with pytest.raises(ValueError, match="Out of range float"):
         printing.print_json({"time_s": float("nan")})

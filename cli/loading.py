@@ -1,0 +1,20 @@
+"""Programs as commands name them."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlotune.hlo.program import Program
+
+
+def load_program(source: str, argument_types: Sequence[str] | None) -> "Program":
+    """The program.  What its Python code prints goes to stderr: stdout has the answer alone.
+
+    Raises ProgramError.
+    """
+    from hlotune.hlo.program import load
+
+    with redirect_stdout(sys.stderr):
+        return load(source, argument_types=argument_types or ())
