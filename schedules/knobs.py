@@ -23,8 +23,8 @@ class Knob:
     """One column of a config: where along its values a choice of one kind stands."""
 
     kind: str
-    """One of register, block, group, unroll, steps, clip, peel, prefetch, serial, and of
-    task_order, group_order, tile_order, reduce_order."""
+    """One of register, block, group, unroll, steps, clip, peel, prefetch, serial, depth, spread,
+    and of task_order, group_order, tile_order, reduce_order."""
     axis: str
     """"" for an order."""
     values: tuple[int, ...]

@@ -45,6 +45,8 @@ class Path:
     """`(n,)`: 1 where the last stage reads the sums in registers, 0 where from memory."""
     prefetch: Ints
     """`(n,)`: 1 where the next panels of operands are asked for, 2 where what a loop reads next."""
+    spacing: Ints
+    """`(n,)`: elements left free behind each slice of the sums."""
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
@@ -75,7 +77,14 @@ def digest(path: Path) -> NDArray[np.uint64]:
     rows = np.arange(len(before))
     places = [before[rows, path.held_from], before[rows, path.split_from]]
     places += [np.where(p < 0, p, before[rows, np.maximum(p, 0) + 1]) for p in path.packs.T]
-    for extra in (*places, *path.panels.T, *path.borders.T, path.prefetch, path.handed_over):
+    for extra in (
+        *places,
+        *path.panels.T,
+        *path.borders.T,
+        path.prefetch,
+        path.handed_over,
+        path.spacing,
+    ):
         value = (value ^ (extra + 7).astype(np.uint64)) * prime
     return value
 
@@ -103,6 +112,7 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         borders=as_bits(np.array([[a in roots for a in numbers] for roots in bordered]))[None],
         handed_over=np.array([int(core.scope == "register")]),
         prefetch=np.array([2 if core.stream else int(bool(core.prefetch))]),
+        spacing=np.array([core.spacing]),
     )
 
 

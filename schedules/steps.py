@@ -10,6 +10,7 @@ from typing import get_args
 
 from hlotune.schedules.borders import guarded, is_zero_outside, windows_along
 from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.narrowing import Narrow as Narrow
 from hlotune.schedules.nest import (
     Border,
     Loop,
@@ -336,6 +337,7 @@ Step = (
     | Overrun
     | Stream
     | Spread
+    | Narrow
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

@@ -17,6 +17,7 @@ from hlotune.schedules.borders import is_zero_outside
 from hlotune.schedules.compute import Axis, Compute, Digit, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
+from hlotune.schedules.merged_taps import apart
 from hlotune.schedules.transforms import (
     LOOSE,
     PAIRS,
@@ -69,9 +70,15 @@ def winograd(m: int) -> Callable[[Compute], Compute]:
 
 def window(compute: Compute) -> Window | None:
     """The parts of a convolution of three taps an axis; None where it is something else."""
-    core, out = compute.stages[-2:] if len(compute.stages) > 1 else (None, None)
-    if core is None or out is None or core.combine != "sum" or len(core.stores) > 1 or out.combine:
+    if len(compute.stages) < 2:
         return None
+    core, out = compute.stages[-2:]
+    if core.combine != "sum" or len(core.stores) > 1 or out.combine:
+        return None
+    return _window_of(core, out) or _window_of(apart(core, TAPS), out)
+
+
+def _window_of(core: Stage, out: Stage) -> Window | None:
     factors = _factors(core)
     acc = core.stores[0].tensor
     own = tuple(Affine.axis(a.name) for a in core.parallel)
@@ -139,7 +146,17 @@ def _walked(core: Stage, image: Expr) -> list[tuple[Axis, Axis, WindowAxis]] | N
 
 
 def _meet(image: Expr, p: Axis, r: Axis) -> bool:
-    return any({p.name, r.name} <= {*e.coefficients} for x in loads(image) for e in x.index)
+    """Whether they walk along one dimension, `r` beyond a step of `p`."""
+    maps = [e.coefficients for x in loads(image) for e in x.index]
+    return any(p.name in m and r.name in m and not _is_behind(m, p, r) for m in maps)
+
+
+def _is_behind(m: dict[str, int], p: Axis, r: Axis) -> bool:
+    """Whether `r` are channels behind each position of a dimension, which a tap walks as `p` does.
+
+    A map of a convolution has no second tap.
+    """
+    return m[p.name] == r.extent * m[r.name] and [*m.values()].count(m[p.name]) > 1
 
 
 def _steps(e: Affine, p: Axis, r: Axis) -> tuple[int, int]:
@@ -162,7 +179,7 @@ def _rewritten(compute: Compute, w: Window, m: int) -> Compute:
         Tensor(PRODUCTS, (count, tiles, w.feature.extent), dtype, "temporary"),
     )
     sums = w.core.stores[0].tensor
-    before = tuple(s for s in compute.stages if s not in (w.core, w.out))
+    before = compute.stages[:-2]
     stages = (_weights(w, m, dtype), _tiles(w, m, t, digits), _products(w, f, t, dtype))
     kept = tuple(x for x in compute.tensors if x.name != sums)
     return Compute((*kept, *tensors), (*before, *stages, _out(w, m, t, digits, dtype)))
@@ -180,7 +197,10 @@ def _digits(w: Window, m: int) -> tuple[Digit, ...]:
 
 
 def _weights(w: Window, m: int, dtype: str) -> Stage:
-    """In double precision: of constants that costs nothing, and it halves the error."""
+    """In double precision: of constants that costs nothing, and it halves their error.
+
+    The sums' rounding is larger from some tens of channels on (`Narrow` computes in their type).
+    """
     places = product(range(TAPS), repeat=len(w.pairs))
     taps = [_wide(_placed(w.taps, _window_at(w, ks))) for ks in places]
     axes = (*w.channels, w.feature)

@@ -24,6 +24,13 @@ LATENCY_TIMES_UNITS = 8
 """Independent multiply-adds that keep the units busy: latency 4, two units."""
 FEWEST_ROWS = 4
 """Tiles of a block below which threads share features instead."""
+SPREAD = 1
+"""A sixth of the time where points lie at powers of two, and little elsewhere."""
+WEIGHTS_SHARE = 0.25
+"""Of the second cache, for weights that a task computes at once."""
+MOST_RUNS = 2
+"""Of the transform of weights, in half the digits and near, by each thread: as long as one by all
+threads together, whose results cross from cache to cache."""
 STEPS = 2
 """Of the reduction, written out: half the branches, and requests that come in pairs."""
 
@@ -38,10 +45,26 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
         rows, across = _register_tile(space, block)
         panels = ceil(vectors / across)
         group = panels if by_tiles else ceil(panels / threads)
-        config = _config(space, (block, rows, across, group, STEPS, _fetch(space, across)))
+        fetch, depth = _fetch(space, across), _weights_depth(space, across)
+        config = _config(space, (block, rows, across, group, STEPS, fetch, depth, SPREAD))
+        config[0] = _when(space, ceil(tiles / block) / threads if by_tiles else 1)
         if space.legal(config[None])[0] or block == 1:
             return config
         block = ceil(block / 2)
+
+
+def _when(space: "WinogradSpace", runs: float) -> int:
+    """The sketch; `runs` is how often a thread would transform all weights that it uses."""
+    whens = [s.when for s in space.sketches]
+    return whens.index("task") if runs <= MOST_RUNS and "task" in whens else 0
+
+
+def _weights_depth(space: "WinogradSpace", across: int) -> int:
+    """Unrolled steps of the reduction whose weights are computed at once."""
+    outer = prod(a.extent for a in space.contraction.reduce[:-1])
+    lanes_bytes = space.lanes * BYTES[space.contraction.dtype]
+    step_bytes = space.sizes[0] * outer * across * lanes_bytes * STEPS
+    return max(1, int(WEIGHTS_SHARE * space.target.l2_bytes / step_bytes))
 
 
 def _fetch(space: "WinogradSpace", across: int) -> int:
@@ -119,7 +142,7 @@ def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
 
 
 def _config(space: "WinogradSpace", values: tuple[int, ...]) -> NDArray[np.int32]:
-    """The nearest values that the knobs have, transformed at load where that can be."""
+    """The nearest values that the knobs have, of the first sketch."""
     config = np.zeros(len(space.counts), dtype=np.int32)
     for n, (knob, value) in enumerate(zip(space.knobs, values, strict=True)):
         config[1 + n] = int(np.argmin(np.abs(np.array(knob.values) - value)))

@@ -7,17 +7,21 @@
           products              for each point a matrix product with registers of rows x vectors
           t.1: o.2 .. v         outputs and epilogue, from the products of the panel
 
-The weights at the points are computed when the program is loaded, or at the start of each call.
+The weights at the points are computed when the program is loaded, at the start of each call, or by
+each task for the products of a panel, some channels at a time: what comes from afar are then the
+taps, a quarter of the bytes, and what is made of them is used in the second cache.
 """
 
 from dataclasses import dataclass
 
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.expr import Apply
 from hlotune.schedules.steps import (
     Accumulate,
     ComputeAt,
     LayOut,
+    Narrow,
     Overrun,
     Parallel,
     Prefetch,
@@ -33,7 +37,7 @@ from hlotune.schedules.steps import (
 from hlotune.schedules.target import LINE_BYTES
 from hlotune.schedules.winograd import POINT, PRODUCTS, TILE, TILES, WEIGHTS
 
-WHEN = ("load", "call")
+WHEN = ("load", "call", "task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +66,42 @@ class WinogradTiling:
     unroll: int
     """Steps of the innermost reduction that are written out."""
     prefetch: int = 0
-    """Weights that are asked for: 0 none, 1 of the next panel, 2 of the next point."""
+    """Weights that are asked for: 0 none, 1 of the next panel, 2 of the next point.
+
+    Those that tasks compute are not.
+    """
+    depth: int = 0
+    """Of the sketch `task`: unrolled steps of the reduction whose weights are computed at once."""
+    spread: int = 1
+    """1 where the points of tiles and products lie a line apart."""
 
 
 def winograd_steps(
     compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int
 ) -> tuple[Step, ...]:
     """The steps for a compute that the algorithm has rewritten already."""
-    steps = _out(compute, n, lanes) + _products(compute, n, lanes) + _tiles(compute, lanes)
-    steps += _weights(compute, sketch, n, lanes)
-    steps += [Spread(TILES, line_elements(compute)), Spread(PRODUCTS, line_elements(compute))]
-    if n.prefetch == 1:
-        steps += [Prefetch(PRODUCTS, WEIGHTS)]
-    elif n.prefetch == 2:
-        steps += [Stream(PRODUCTS, WEIGHTS, POINT)]
+    steps = _out(compute, n, lanes) + _products(compute, sketch, n, lanes) + _tiles(compute, lanes)
+    if sketch.when == "task":
+        steps += _weights_inside(compute, lanes)
+    else:
+        steps += _weights(compute, sketch, n, lanes)
+    line = line_elements(compute)
+    steps += [Spread(TILES, line), Spread(PRODUCTS, line)] if n.spread else []
+    steps += _asked_for(n) if sketch.when != "task" else []
     ours = {WEIGHTS, TILES, PRODUCTS, compute.stages[-1].name}
     for stage in (s for s in compute.stages if s.name not in ours):
         steps += _before(stage.name, [a.name for a in stage.parallel], lanes, bool(stage.combine))
     return tuple(steps)
+
+
+def _asked_for(n: WinogradTiling) -> list[Step]:
+    """Weights that are there before the loops begin."""
+    steps: tuple[list[Step], ...] = (
+        [],
+        [Prefetch(PRODUCTS, WEIGHTS)],
+        [Stream(PRODUCTS, WEIGHTS, POINT)],
+    )
+    return steps[n.prefetch]
 
 
 def line_elements(compute: Compute) -> int:
@@ -104,21 +126,25 @@ def _out(compute: Compute, n: WinogradTiling, lanes: int) -> list[Step]:
     ]
 
 
-def _products(compute: Compute, n: WinogradTiling, lanes: int) -> list[Step]:
+def _products(
+    compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int
+) -> list[Step]:
     out, o = compute.stages[-1].name, _feature(compute)
     reduce = [a.name for a in compute.stage(PRODUCTS).reduce]
-    order = [POINT, f"{TILE}.0", *reduce[:-1], f"{reduce[-1]}.0", f"{reduce[-1]}.1"]
+    factors = (n.depth, n.unroll) if sketch.when == "task" else (n.unroll,)
+    *outer, last, step = (f"{reduce[-1]}.{k}" for k in range(1 + len(factors)))
+    order = [*outer, POINT, f"{TILE}.0", *reduce[:-1], last, step]
     order += [f"{TILE}.1", f"{o}.0", f"{o}.1"]
     return [
         ComputeAt(PRODUCTS, out, f"{o}.1"),
         Split(PRODUCTS, TILE, (n.rows,)),
         Split(PRODUCTS, o, (lanes,)),
-        Split(PRODUCTS, reduce[-1], (n.unroll,)),
+        Split(PRODUCTS, reduce[-1], factors),
         Reorder(PRODUCTS, tuple(order)),
         Vectorize(PRODUCTS, f"{o}.1"),
         Unroll(PRODUCTS, f"{o}.0"),
         Unroll(PRODUCTS, f"{TILE}.1"),
-        Unroll(PRODUCTS, f"{reduce[-1]}.1"),
+        Unroll(PRODUCTS, step),
         Accumulate(PRODUCTS, f"{TILE}.0"),
     ]
 
@@ -148,6 +174,20 @@ def _weights(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes:
     if sketch.when == "load":
         return [*steps, Preload(WEIGHTS)]
     return [*steps, Parallel(WEIGHTS, stage.parallel[0].name)]
+
+
+def _weights_inside(compute: Compute, lanes: int) -> list[Step]:
+    """Of a panel and some channels, just before the products that read them."""
+    stage, o = compute.stage(WEIGHTS), _feature(compute)
+    wide = any(isinstance(v, Apply) and v.op == "convert" for v in stage.values)
+    steps: list[Step] = [Narrow(WEIGHTS)] if wide else []
+    return [
+        *steps,
+        ComputeAt(WEIGHTS, PRODUCTS, f"{compute.stage(PRODUCTS).reduce[-1].name}.0"),
+        Split(WEIGHTS, o, (lanes,)),
+        Vectorize(WEIGHTS, f"{o}.1"),
+        Spread(WEIGHTS, line_elements(compute)),
+    ]
 
 
 def _before(name: str, axes: list[str], lanes: int, combines: bool) -> list[Step]:

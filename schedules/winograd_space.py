@@ -26,12 +26,29 @@ from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, d
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.steps import Prefetch, Preload, Split, Step, Stream
+from hlotune.schedules.steps import (
+    ComputeAt,
+    Prefetch,
+    Preload,
+    Split,
+    Spread,
+    Step,
+    Stream,
+)
 from hlotune.schedules.target import LINE_BYTES, Target
 from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
-from hlotune.schedules.winograd_sketch import WHEN, WinogradSketch, WinogradTiling, winograd_steps
+from hlotune.schedules.winograd_sketch import (
+    WHEN,
+    WinogradSketch,
+    WinogradTiling,
+    line_elements,
+    winograd_steps,
+)
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
+IN_TASK = WHEN.index("task")
+WEIGHTS_LEVEL = {"load": LOAD_LEVEL, "call": CALL_LEVEL, "task": 3}
+"""Where the weights at the points are computed: slots of `path`, or levels above."""
 SAMPLING_ROUNDS = 20
 MOVING_ROUNDS = 6
 MOVES = np.array([0.4, 0.3, 0.2, 0.1])
@@ -51,6 +68,9 @@ class Numbers:
     panels: Ints
     unroll: Ints
     prefetch: Ints
+    depth: Ints
+    """Steps of the last reduction whose weights are there at once."""
+    spread: Ints
 
 
 @dataclass(frozen=True)
@@ -83,9 +103,9 @@ class WinogradSpace:
 
     @cached_property
     def sketches(self) -> tuple[WinogradSketch, ...]:
-        return tuple(
-            WinogradSketch(self.outputs, w) for w in WHEN if self.can_preload or w == "call"
-        )
+        """What is transformed at load need not be by each call, and is not read as taps."""
+        whens = ("load",) if self.can_preload else ("call", "task")
+        return tuple(WinogradSketch(self.outputs, w) for w in whens)
 
     @cached_property
     def sizes(self) -> tuple[int, int, int]:
@@ -104,6 +124,8 @@ class WinogradSpace:
             Knob("group", "", trips(vectors)),
             Knob("unroll", last.name, tuple(range(1, min(last.extent, LONGEST_UNROLL) + 1))),
             Knob("prefetch", "", (0, 1, 2)),
+            Knob("depth", last.name, (1,) if self.can_preload else trips(last.extent)),
+            Knob("spread", "", (0, 1)),
         )
 
     @cached_property
@@ -127,14 +149,17 @@ class WinogradSpace:
         values = [np.asarray(k.values)[configs[:, 1 + n]] for n, k in enumerate(self.knobs)]
         block = np.minimum(values[0], tiles)
         last = self.contraction.reduce[-1].extent
+        unroll, inside = np.minimum(values[4], last), when[configs[:, 0]] == IN_TASK
         return Numbers(
             when=when[configs[:, 0]],
             tiles=block,
             rows=values[1],
             across=values[2],
             panels=values[3],
-            unroll=np.minimum(values[4], last),
-            prefetch=values[5].astype(np.int64),
+            unroll=unroll,
+            prefetch=np.where(inside, 0, values[5]),
+            depth=np.where(inside, np.minimum(values[6] * values[4], last), last),
+            spread=values[7].astype(np.int64),
         )
 
     # arrays -----------------------------------------------------------------------------------
@@ -148,18 +173,20 @@ class WinogradSpace:
         group = np.minimum(n.panels * n.across * self.lanes, features)
         bodies = 1 + ((features % (n.across * self.lanes) != 0) & (group > n.across * self.lanes))
         own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
-            1 + (channels[-1] % n.unroll != 0) * (channels[-1] > n.unroll)
+            1 + (channels[-1] % n.unroll != 0) * (n.depth > n.unroll)
         )
         result = rows * across + across + 1 <= self.target.vector_registers
         result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
         result &= across * len(self.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
         depth = float(np.prod(channels))
         line = points * LINE_BYTES  # left free behind each point
-        result &= points * n.tiles * depth * size + line <= TASK_BYTES
-        result &= points * n.tiles * width * size + line <= TASK_BYTES
+        result &= points * n.tiles * depth * size + n.spread * line <= TASK_BYTES
+        result &= points * n.tiles * width * size + n.spread * line <= TASK_BYTES
         panel = n.across * self.lanes
         weights = points * depth * -(-features // panel) * panel * size
-        result &= (n.when == WHEN.index("load")) | (weights <= CALL_BYTES)
+        result &= (n.when != WHEN.index("call")) | (weights <= CALL_BYTES)
+        part = points * (depth / channels[-1]) * n.depth * width * size + line
+        result &= (n.when != IN_TASK) | (part <= TASK_BYTES)
         legal: NDArray[np.bool_] = result
         return legal
 
@@ -174,27 +201,30 @@ class WinogradSpace:
             (tile, -(-tiles // n.tiles), PARALLEL),
             (feature, -(-features // (n.panels * n.across * self.lanes)), PARALLEL),
             (feature, -(-group // (n.across * self.lanes)), SERIAL),
+            (first + len(outer), -(-last // n.depth), SERIAL),
             (0, points * one, SERIAL),
             (tile, -(-n.tiles // n.rows), SERIAL),
             *((first + k, extent * one, SERIAL) for k, extent in enumerate(outer)),
-            (first + len(outer), -(-last // n.unroll), SERIAL),
+            (first + len(outer), -(-n.depth // n.unroll), SERIAL),
             (first + len(outer), n.unroll, UNROLL),
             (tile, np.minimum(n.rows, n.tiles), UNROLL),
             (feature, -(-panel // self.lanes), UNROLL),
             (feature, np.minimum(panel, self.lanes), VECTORIZE),
         ]
-        ahead = np.array([LOAD_LEVEL if w == "load" else CALL_LEVEL for w in WHEN])[n.when]
+        weights = np.array([WEIGHTS_LEVEL[w] for w in WHEN])[n.when]
+        inside = n.when == IN_TASK
         return Path(
             axis=np.tile(np.array([a for a, _, _ in slots]), (count, 1)),
             trips=np.stack([t for _, t, _ in slots], axis=1),
             kind=np.tile(np.array([k for _, _, k in slots]), (count, 1)),
-            held_from=5 * one,
+            held_from=6 * one,
             split_from=3 * one,
-            packs=np.stack([one, ahead], axis=1),
-            panels=np.stack([one, n.across * self.lanes], axis=1),
+            packs=np.stack([one, weights], axis=1),
+            panels=np.stack([one, np.where(inside, 1, n.across * self.lanes)], axis=1),
             borders=np.zeros((count, 2), dtype=np.int64),
             handed_over=0 * one,
             prefetch=n.prefetch,
+            spacing=n.spread * line_elements(self.compute),
         )
 
     def digest(self, configs: Configs) -> NDArray[np.uint64]:
@@ -206,8 +236,10 @@ class WinogradSpace:
 
     def work(self, configs: Configs) -> Work:
         """The sums of the convolution; beside the products all transforms that a call runs."""
-        ahead = self.numbers(configs).when == WHEN.index("load")
-        beside = sum(self._beside.values()) - np.where(ahead, self._beside[WEIGHTS], 0.0)
+        n, weights = self.numbers(configs), self._beside[WEIGHTS]
+        blocks = -(-self.sizes[1] // n.tiles)  # each computes the weights anew
+        runs = np.where(n.when == IN_TASK, blocks, n.when == WHEN.index("call"))
+        beside = sum(self._beside.values()) + (runs - 1) * weights
         return Work(2.0 * contraction(self.original).core.points, beside)
 
     @cached_property
@@ -252,7 +284,7 @@ class WinogradSpace:
     def _moved(self, configs: Configs, rng: np.random.Generator) -> Configs:
         result, n = configs.copy(), len(configs)
         kind = rng.choice(len(MOVES), size=n, p=MOVES)
-        column = rng.integers(1, len(self.counts), size=n)
+        column = rng.choice(np.flatnonzero(self.counts[1:] > 1) + 1, size=n)
         anew, step, tile, sketch = (np.flatnonzero(kind == k) for k in range(len(MOVES)))
         result[anew, column[anew]] = rng.integers(self.counts[column[anew]])
         near = result[step, column[step]] + rng.choice([-1, 1], size=len(step))
@@ -268,10 +300,10 @@ class WinogradSpace:
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         values = [k.values[int(config[1 + n])] for n, k in enumerate(self.knobs)]
-        tiles, rows, vectors, panels, unroll, prefetch = values
+        tiles, rows, vectors, panels, unroll, prefetch, depth, spread = values
         tiling = WinogradTiling(
             tiles=tiles, rows=rows, vectors=vectors, panels=panels, unroll=unroll,
-            prefetch=prefetch,
+            prefetch=prefetch, depth=depth, spread=spread,
         )  # fmt: skip
         sketch = self.sketches[int(config[0])]
         steps = winograd_steps(self.compute, sketch, tiling, self.lanes)
@@ -300,10 +332,14 @@ def _numbers(steps: tuple[Step, ...], compute: Compute) -> list[int | str]:
     block, rows = names.get((out, TILE), ()), names.get((PRODUCTS, TILE), ())
     if len(wide) != 3 or not (inner and block and rows):
         return []
-    when = "load" if any(isinstance(s, Preload) for s in steps) else "call"
+    inside = any(isinstance(s, ComputeAt) and s.stage == WEIGHTS for s in steps)
+    when = "load" if any(isinstance(s, Preload) for s in steps) else "task" if inside else "call"
     asked = [s for s in steps if isinstance(s, Prefetch | Stream)]
     prefetch = (1 if isinstance(asked[0], Prefetch) else 2) if asked else 0
-    return [when, block[0], rows[0], wide[1], wide[0], inner[0][0], prefetch]
+    depth = inner[0][0] if len(inner[0]) > 1 else 1
+    spread = int(any(isinstance(s, Spread) and s.stage == PRODUCTS for s in steps))
+    numbers = [block[0], rows[0], wide[1], wide[0], inner[0][-1], prefetch, depth, spread]
+    return [when, *numbers]
 
 
 def winograd_path(nest: LoopNest, c: Contraction) -> Path:
@@ -312,10 +348,13 @@ def winograd_path(nest: LoopNest, c: Contraction) -> Path:
     path = path_of(nest, c)
     assert tiles.at is not None
     inside = nest.stage(tiles.at[0]).index(tiles.at[1])
-    ahead = LOAD_LEVEL if weights.scope == "load" else CALL_LEVEL
+    place = LOAD_LEVEL if weights.scope == "load" else CALL_LEVEL
+    if weights.at is not None:
+        core = nest.stage(weights.at[0])
+        place = int(path.split_from[0]) + core.index(weights.at[1])
     panel = max(block for _, block in weights.layout)
     return replace(
         path,
-        packs=np.array([[inside, ahead]], dtype=np.int64),
+        packs=np.array([[inside, place]], dtype=np.int64),
         panels=np.array([[1, panel]], dtype=np.int64),
     )

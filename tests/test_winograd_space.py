@@ -12,7 +12,7 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.features import NAMES, features_of
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.loop_trees import ABSENT, nodes_of
-from hlotune.schedules.nest import LoopNest
+from hlotune.schedules.nest import LoopNest, region, stored_bytes
 from hlotune.schedules.paths import digest
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
@@ -148,6 +148,58 @@ def test_products_that_save_less_than_waking_a_thread_takes_are_one_block(
         block = space.numbers(space.heuristic()[None]).tiles[0]
         assert runs_alone(space.contraction, TARGET) != several
         assert (block < space.sizes[1]) == several
+
+
+# where weights are transformed, and how points lie -------------------------------------------------
+
+
+def whens(space: WinogradSpace) -> list[str]:
+    return [s.when for s in space.sketches]
+
+
+def first_when(space: WinogradSpace) -> str:
+    return whens(space)[int(space.heuristic()[0])]
+
+
+def with_knob(space: WinogradSpace, name: str, value: int) -> NDArray[np.int32]:
+    """The first candidate with another value of one knob."""
+    config = space.heuristic().copy()
+    column = [k.kind for k in space.knobs].index(name)
+    config[1 + column] = space.knobs[column].values.index(value)
+    return config
+
+
+def test_weights_of_constants_are_transformed_at_load_others_by_call_or_task() -> None:
+    assert {tuple(whens(s)) for s in spaces("frozen")} == {("load",)}
+    assert {tuple(whens(s)) for s in spaces("small")} == {("call", "task")}
+
+
+def test_tasks_transform_weights_first_where_each_thread_has_few_blocks() -> None:
+    few, many = conv(28, 28, 128, 128), conv(112, 112, 64, 64)
+    assert {first_when(s) for s in winograd_spaces(few.compute, TARGET)} == {"task"}
+    assert {first_when(s) for s in winograd_spaces(many.compute, TARGET)} == {"call"}
+
+
+def test_weights_of_a_task_are_of_one_panel_and_some_channels() -> None:
+    space = spaces("C6")[1]
+    config = with_knob(space, "depth", 4)
+    n = space.numbers(config[None])
+    nest = nest_of(space, config)
+    assert nest is not None
+    panel, depth = int(n.across[0]) * space.lanes, 4 * int(n.unroll[0])
+    assert region(nest, nest.stage("weights")) == {"r2": depth, "i2": panel}
+    free_bytes = space.sizes[0] * 64
+    points = space.sizes[0]
+    assert stored_bytes(nest, nest.stage("weights")) == points * depth * panel * 4 + free_bytes
+
+
+def test_points_lie_a_line_apart_or_not_and_nests_are_told_apart() -> None:
+    space = spaces("C6")[1]
+    near, apart = (with_knob(space, "spread", k) for k in (0, 1))
+    nests = nest_of(space, near), nest_of(space, apart)
+    assert [n and n.stage("products").spacing for n in nests] == [0, 16]
+    assert [n and n.stage("tiles").spacing for n in nests] == [0, 16]
+    assert len(set(space.digest(np.stack([near, apart])))) == 2
 
 
 # all algorithms together --------------------------------------------------------------------------
