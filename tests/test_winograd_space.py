@@ -150,7 +150,7 @@ def test_products_that_save_less_than_waking_a_thread_takes_are_one_block(
         assert (block < space.sizes[1]) == several
 
 
-# where weights are transformed, and how points lie -------------------------------------------------
+# where weights are transformed, and how points lie ------------------------------------------------
 
 
 def whens(space: WinogradSpace) -> list[str]:
