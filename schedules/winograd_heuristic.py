@@ -54,9 +54,14 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
 
 
 def _when(space: "WinogradSpace", runs: float) -> int:
-    """The sketch; `runs` is how often a thread would transform all weights that it uses."""
+    """The sketch; `runs` is how often a thread would transform all weights that it uses.
+
+    Results that pass the last cache are worth transforming anew each time: what a call writes to
+    so much scratch goes to memory, and to pages that are new to each call.
+    """
     whens = [s.when for s in space.sketches]
-    return whens.index("task") if runs <= MOST_RUNS and "task" in whens else 0
+    passes = space.compute.tensor(WEIGHTS).bytes > space.target.l3_bytes // 2
+    return whens.index("task") if "task" in whens and (runs <= MOST_RUNS or passes) else 0
 
 
 def _weights_depth(space: "WinogradSpace", across: int) -> int:

@@ -180,6 +180,14 @@ def test_tasks_transform_weights_first_where_each_thread_has_few_blocks() -> Non
     assert {first_when(s) for s in winograd_spaces(many.compute, TARGET)} == {"call"}
 
 
+def test_tasks_transform_weights_that_would_not_stay_in_the_last_cache() -> None:
+    space = winograd_spaces(conv(56, 56, 512, 1024).compute, TARGET)[1]
+    n = space.numbers(space.heuristic()[None])
+    assert space.compute.tensor("weights").bytes > TARGET.l3_bytes // 2
+    assert space.sizes[1] / int(n.tiles[0]) / TARGET.threads > 2  # and yet:
+    assert first_when(space) == "task"
+
+
 def test_weights_of_a_task_are_of_one_panel_and_some_channels() -> None:
     space = spaces("C6")[1]
     config = with_knob(space, "depth", 4)
