@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.costs import Costs, Work, plain_work
+from hlotune.schedules.costs import CHECK_CYCLES, Costs, Work, plain_work
 from hlotune.schedules.dtypes import BYTES, is_float
+from hlotune.schedules.edges import evenness, open_borders, padding
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.levels import OPERANDS, Floats, Levels, levels_of
 from hlotune.schedules.paths import CALL_LEVEL, LOAD_LEVEL, NOT_PACKED, Path
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES, Target
 
-FEATURES_VERSION = 2
+FEATURES_VERSION = 3
 """Of the columns here and of those of `loop_trees.py`: a model fits the version it learned from."""
 PAGE_BYTES = 4096
 
@@ -33,6 +34,7 @@ NEST_NAMES = (
     "work", "rows", "vectors", "register_share", "lanes_used", "ragged", "unrolled", "code",
     "tasks", "balance", "task_flops", "tile_flops", "tile_reduction", "innermost_trips",
     "partial_sums", "handed_over", "clipped", "peeled", "prefetch",
+    "even", "open_rows", "open_lanes", "open_checks",
     "body_l1", "step_l1", "tile_l1", "tile_l2", "task_l2", "task_l3", "store_run", "store_stride",
     "cost_multiply", "cost_latency", "cost_loads", "cost_results", "cost_loops", "cost_exits",
     "cost_checks", "cost_stages", "cost_l1", "cost_l2", "cost_l3", "cost_packing", "cost_waking",
@@ -41,7 +43,7 @@ NEST_NAMES = (
 OPERAND_NAMES = (
     "bytes", "lane_kind", "pack_runs", "packed_at_load", "cost_packing", "cost_loads",
     "enters_l1", "enters_l2", "enters_l3", "tile_reuse", "reuse_distance", "tile_run", "tile_pages",
-    "crowding", "step_stride", "tile_stride", "task_share",
+    "crowding", "step_stride", "tile_stride", "task_share", "padding",
 )  # fmt: skip
 NAMES = (
     *KERNEL_NAMES, *NEST_NAMES,
@@ -57,7 +59,7 @@ def features_of(
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path)
     costs = Costs(v, work or plain_work(c))
-    columns = _kernel(v) | _tile(v, costs) | _shape(v, costs) | _memory(v)
+    columns = _kernel(v) | _tile(v, costs) | _shape(v, costs) | _edges(v, costs) | _memory(v)
     columns |= {f"cost_{name}": _log(x) for name, x in costs.parts.items()}
     for k in range(len(v.operands)):
         columns |= {f"operand{k}_{name}": x for name, x in _operand(v, costs, k).items()}
@@ -122,6 +124,14 @@ def _shape(v: Levels, costs: Costs) -> Columns:
     }  # fmt: skip
 
 
+def _edges(v: Levels, costs: Costs) -> Columns:
+    rows, lanes, checks = open_borders(v)
+    return {
+        "even": evenness(v), "open_rows": rows, "open_lanes": lanes,
+        "open_checks": _log(costs.of(checks * np.float32(CHECK_CYCLES))),
+    }  # fmt: skip
+
+
 def _memory(v: Levels) -> Columns:
     """Bytes touched at once, against the caches, and how results lie."""
     t = v.target
@@ -153,7 +163,7 @@ def _operand(v: Levels, costs: Costs, k: int) -> Columns:
         "tile_reuse": _log(again), "reuse_distance": _distance(v, k),
         "tile_run": _log(run), "tile_pages": _log(pages), "crowding": _crowding(v, k),
         "step_stride": _apart(v, k, v.inner), "tile_stride": _apart(v, k, v.held),
-        "task_share": _log(v.at(x.bytes, v.task) / x.bytes[0]),
+        "task_share": _log(v.at(x.bytes, v.task) / x.bytes[0]), "padding": _log(padding(v, k)),
         **moved,
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.costs import Costs, Work, plain_work
 from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.edges import evenness, open_borders, padding
 from hlotune.schedules.levels import NONE, OPERANDS, Floats, Levels, Touched
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints
 
@@ -25,12 +26,13 @@ OWN_NAMES = (
     *(f"is_{t}" for t in TYPES),
     "is_reduction", "in_registers", "clipped", "peeled", "prefetch",
     "trips", "runs", "flops", "code", "lanes_used", "footprint",
-    "footprint_l1", "footprint_l2", "footprint_l3",
+    "footprint_l1", "footprint_l2", "footprint_l3", "padding",
 )  # fmt: skip
 BUFFER_NAMES = ("bytes", "reuse", "distance", "stride", "run")
 ROOT_COSTS = ("core", "l1", "l2", "l3", "packing", "total")
 ROOT_NAMES = (
     "element_bytes", "vector_bytes", "registers", "threads", "register_share", "work", "balance",
+    "even", "open_rows", "open_lanes",
     *(f"cost_{name}" for name in ROOT_COSTS),
 )  # fmt: skip
 NODE_NAMES = (
@@ -99,6 +101,10 @@ def _put_root(v: Levels, costs: Costs, into: Floats) -> None:
     parts = costs.parts
     _put(into, "work", _ratio(v.flops / costs.work.flops))
     _put(into, "balance", costs.balance)
+    _put(into, "even", evenness(v))
+    rows, lanes, _ = open_borders(v)
+    _put(into, "open_rows", rows)
+    _put(into, "open_lanes", lanes)
     for name in ROOT_COSTS:
         _put(into, f"cost_{name}", _ratio(parts[name]))
 
@@ -180,6 +186,7 @@ def _strides(v: Levels, buffer: int) -> Floats:
 def _put_pack(v: Levels, k: int, into: Floats) -> None:
     x, level = v.operands[k], np.maximum(v.packs[k], 0)
     _put(into, "is_pack", 1)
+    _put(into, "padding", np.log2(padding(v, k)))
     _put(into, "runs", _log(v.at(v.runs, level)))
     _put(into, f"operand{k}_bytes", _log(v.at(x.bytes, level)))
     _put(into, f"operand{k}_run", _log(v.at(x.run, level)))

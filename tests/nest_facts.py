@@ -5,6 +5,7 @@ The reference for features: it knows nothing of configs, paths or arrays.
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import ceil, prod
 
 from hlotune.schedules.dtypes import BYTES
@@ -162,6 +163,42 @@ class Facts:
     def bordered(self, how: str) -> set[str]:
         """Axes of which some loop is clipped, or peeled."""
         return {x.root for x in (*self.out.loops, *self.core.loops) if x.border == how}
+
+    @property
+    def even(self) -> float:
+        """Mean work of the threads over the first one's, task by task."""
+        extents = [self._pieces_of(x) for x in self.loops if x.kind == "parallel"]
+        sizes = [prod(task) for task in product(*extents)]
+        first = sizes[: ceil(len(sizes) / self.nest.target.threads)]
+        return sum(sizes) / self.nest.target.threads / sum(first)
+
+    def _pieces_of(self, loop: Loop) -> list[int]:
+        """Elements of each iteration of the outermost loop of an axis."""
+        extent = self.extents[loop.root]
+        return [min(loop.step, extent - start) for start in range(0, extent, loop.step)]
+
+    def open(self, k: int) -> dict[str, set[str]]:
+        """Parallel axes whose borders an operand is checked at, with all that move the window."""
+        if self.packed_at(k) is not None:
+            return {}
+        clipped, peeled, x = self.bordered("clip"), self.bordered("peel"), self.c.operands[k]
+        found = {}
+        for a in self.c.parallel:
+            moving = {b for e in x.index if a.name in e.coefficients for b, _ in e.terms}
+            leaves = any(x.tensor == y.tensor for y in self.c.windows[a.name])
+            if leaves and a.name not in peeled and not moving & clipped:
+                found[a.name] = moving
+        return found
+
+    def padding(self, k: int) -> float:
+        """Elements of a copy in whole panels over those that it holds."""
+        maker = self.nest.producer(f"{self.c.operands[k].tensor}.packed")
+        at = self.packed_at(k)
+        panel = max((block for _, block in maker.layout), default=1) if maker else 1
+        if panel == 1 or self.lane_root is None:
+            return 1
+        step = self.step(self.lane_root, at if isinstance(at, int) else 0)
+        return ceil(step / panel) * panel / step
 
     def kind(self, k: int) -> str:
         return self.loops[k].kind

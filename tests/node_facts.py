@@ -26,6 +26,7 @@ def tree_of(c: Contraction, nest: LoopNest, lanes: int) -> dict[str, Node]:
             x = f.operand(k, level)
             nodes[f"pack{k}"] = {
                 "is_pack": 1, "parent": level, "runs": log(f.runs(level)),
+                "padding": log2(f.padding(k)),
                 f"operand{k}_bytes": log(x.bytes), f"operand{k}_run": log(x.run),
             }  # fmt: skip
     return nodes
@@ -63,7 +64,8 @@ def _root(f: Facts, lanes: int) -> Node:
         "is_root": 1, "parent": -1, "element_bytes": BYTES[f.c.dtype],
         "vector_bytes": t.vector_bytes, "registers": t.vector_registers, "threads": t.threads,
         "register_share": (rows * vectors + vectors + 1) / t.vector_registers,
-        "work": 0, "balance": row["balance"],
+        "work": 0, "balance": row["balance"], "even": row["even"],
+        "open_rows": row["open_rows"], "open_lanes": row["open_lanes"],
         **{f"cost_{name}": row[f"cost_{name}"] for name in names},
     }  # fmt: skip
 

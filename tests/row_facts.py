@@ -18,7 +18,7 @@ def row_of(c: Contraction, nest: LoopNest, lanes: int) -> Row:
     """Columns by name; those of operands that are not there are left out."""
     f = Facts(c, nest)
     costs = costs_of(f, lanes)
-    row = kernel(f, lanes) | shape(f, lanes) | memory(f)
+    row = kernel(f, lanes) | shape(f, lanes) | edges(f, lanes) | memory(f)
     row |= {f"cost_{name}": log(x) for name, x in costs.items()}
     for k in range(f.operands):
         row |= {f"operand{k}_{name}": x for name, x in operand(f, k, lanes).items()}
@@ -67,6 +67,26 @@ def shape(f: Facts, lanes: int) -> Row:
         "clipped": len(f.bordered("clip")), "peeled": len(f.bordered("peel")),
         "prefetch": bool(f.core.prefetch),
     }  # fmt: skip
+
+
+def edges(f: Facts, lanes: int) -> Row:
+    axes = [a for k in range(f.operands) for a in f.open(k)]
+    tasks, threads = f.runs(f.task), f.nest.target.threads
+    wall = f.flops / 4 / lanes * tasks / (ceil(tasks / threads) * threads)
+    return {
+        "even": f.even, "open_rows": sum(a != f.lane_root for a in axes),
+        "open_lanes": f.lane_root in axes,
+        "open_checks": log(0.5 * f.tile[0] * sum(looks(f, k) for k in range(f.operands)) / wall),
+    }  # fmt: skip
+
+
+def looks(f: Facts, k: int) -> int:
+    """How often the open windows of an operand are looked at."""
+    if not f.open(k):
+        return 0
+    moving = set.union(*f.open(k).values())
+    inside = [n + 1 for n, loop in enumerate(f.loops) if loop.root in moving and f.is_serial(n)]
+    return f.runs(max(inside, default=0))
 
 
 def memory(f: Facts) -> Row:
@@ -185,6 +205,7 @@ def operand(f: Facts, k: int, lanes: int) -> Row:
         "crowding": crowding(f, k), "step_stride": apart(f, k, f.inner),
         "tile_stride": apart(f, k, f.held),
         "task_share": log(f.operand(k, f.task).bytes / f.operand(k, 0).bytes),
+        "padding": log(f.padding(k)),
     }  # fmt: skip
 
 
