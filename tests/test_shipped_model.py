@@ -41,6 +41,15 @@ def test_a_run_starts_from_it(training: Training) -> None:
     )
 
 
+def test_a_run_on_loop_trees_starts_from_a_network_taught_by_the_same_trials(
+    training: Training,
+) -> None:
+    path, begun = shipped("treegru"), start("treegru")
+    assert path is not None and path.stat().st_size < 1 << 20
+    assert begun.model.knows
+    assert header_of(path).training == training
+
+
 def test_it_was_trained_on_many_kernels_and_families(training: Training) -> None:
     assert training.trials > 9_000
     assert len(training.kernels) >= 60
