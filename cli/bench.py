@@ -104,12 +104,12 @@ def kernel_cells(e: "Explanation") -> tuple[str, ...]:
     """Times are those of the records that decided, by the clock of the search."""
     from statistics import median
 
-    from hlotune.tuning_logs.render import time_text
+    from hlotune.tuning_logs.render import kernel_time_text
 
     name = (e.site.name, e.site.kernel.key[:8], e.site.label, f"{e.site.weight:g}")
     if e.paired is None:
         return (*name, "-", "-", "-", e.status)
-    times = (time_text(median(e.paired.default_s)), time_text(median(e.paired.tuned_s)))
+    times = (kernel_time_text(median(s)) for s in (e.paired.default_s, e.paired.tuned_s))
     interval = f"{e.paired.speedup:.2f} [{e.paired.low:.2f}, {e.paired.high:.2f}]"
     return (*name, *times, interval, e.status)
 

@@ -23,7 +23,7 @@ from hlotune.search.progress import (
     Started,
     silent,
 )
-from hlotune.tuning_logs.render import ratio_text, time_text, took_text
+from hlotune.tuning_logs.render import kernel_time_text, ratio_text, time_text, took_text
 
 VISIBLE_KERNELS = 20
 """Rows of the live table: those tuned last, so that it fits a screen."""
@@ -84,7 +84,7 @@ def whole_text(event: Finished) -> str:
 def batch_line(event: Batch) -> str:
     parts = [
         counted(event.trials, "trial"),
-        f"{event.label}: best {time_text(event.best_s)} of {time_text(event.default_s)}",
+        f"{event.label}: best {kernel_time_text(event.best_s)} of {time_text(event.default_s)}",
         *([] if event.gflops is None else [f"{event.gflops:.1f} GFLOP/s"]),
         *([] if event.peak_share is None else [f"{event.peak_share:.0%} of peak"]),
         *([] if event.remaining_s is None else [f"{event.remaining_s:.0f} s left"]),
@@ -147,7 +147,7 @@ def cells(event: KernelStarted | Batch) -> tuple[str, ...]:
     return (
         event.label,
         default,
-        time_text(event.best_s),
+        kernel_time_text(event.best_s),
         f"{event.default_s / event.best_s:.2f}x",
         "-" if event.gflops is None else f"{event.gflops:.1f}",
         "-" if event.peak_share is None else f"{event.peak_share:.0%}",

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from hlotune.measure.timing import RESOLUTION_S
 from hlotune.schedules.errors import NoRecord
 from hlotune.tuning_logs import report as report_module
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.render import ratio_text, render, time_text
+from hlotune.tuning_logs.render import kernel_time_text, ratio_text, render, time_text
 from hlotune.tuning_logs.report import KernelReport, Report, report, to_json
 from tests.recorded import KERNEL, TARGET, TOOLCHAIN, fill, final, kernel, measured, start
 
@@ -101,6 +102,11 @@ def test_the_whole_program_is_told_with_interval_and_error(full: Report) -> None
     assert (full.whole.speedup, full.whole.speedup_low) == (1.5, 1.47)
     assert (full.relative_error, full.default_relative_error) == (1.2e-6, 0.9e-6)
     assert (full.wall_s, full.trials, full.won, full.seed) == (12.5, 5, 1, 7)
+
+
+def test_a_time_that_the_clock_cannot_tell_is_an_upper_bound() -> None:
+    times_s = (None, 4.9e-7, RESOLUTION_S, 5.1e-7)
+    assert [kernel_time_text(t) for t in times_s] == ["-", "<500 ns", "<500 ns", "510 ns"]
 
 
 def test_other_runs_are_left_out(database: Database) -> None:

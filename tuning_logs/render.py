@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hlotune.measure.timing import RESOLUTION_S
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 
 WIDTH = 160
@@ -44,6 +45,13 @@ def time_text(seconds: float | None) -> str:
         if seconds * scale >= 0.9995:
             return f"{_three_digits(seconds * scale)} {unit}"
     return f"{_three_digits(seconds * 1e9)} ns"
+
+
+def kernel_time_text(seconds: float | None) -> str:
+    """`<500 ns` for kernels that are faster than the kernel clock can tell."""
+    if seconds is not None and seconds <= RESOLUTION_S:
+        return f"<{time_text(RESOLUTION_S)}"
+    return time_text(seconds)
 
 
 def took_text(wall_s: float, waited_s: float) -> str:
@@ -97,8 +105,8 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
         _sites(kernel),
         str(kernel.trials),
         str(kernel.failures),
-        time_text(champion.default_s if champion else None),
-        time_text(kernel.used_s),
+        kernel_time_text(champion.default_s if champion else None),
+        kernel_time_text(kernel.used_s),
         f"{kernel.speedup:.2f}",
         interval,
         "-" if rate is None else f"{rate / 1e9:.1f}",
