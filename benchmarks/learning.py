@@ -86,8 +86,13 @@ class Track:
     _operators: dict[str, Operator] = field(default_factory=dict)
 
     def advance(self, race: Race, trials: int, deadline_s: float = inf) -> None:
-        """Goes on until the search has made so many trials, or time is up."""
+        """Goes on until the search has made so many trials, or time is up.
+
+        Who learns from others waits until they have made as many as it is taught.
+        """
         if time.monotonic() >= deadline_s or len(self._trials(race)) >= trials:
+            return
+        if CONTESTANTS[race.contestant].is_taught and not self._is_ready(race.seed):
             return
         of = self._operator(race.case)
         tuner, done = self._tuner(race, of), len(self._trials(race))
@@ -135,15 +140,14 @@ class Track:
         experience.learn()
         return tuner
 
+    def _is_ready(self, seed: int) -> bool:
+        """Whether all teachers have made the trials that they are asked for."""
+        return all(len(self._trials(Race(c, "scratch", seed))) >= LESSONS for c in EARLIER)
+
     def _teach(self, experience: Experience, seed: int) -> None:
-        """Lets a model see the first trials of its teachers.  Raises ValueError without them."""
+        """Lets a model see the first trials of its teachers."""
         for group, case in enumerate(EARLIER, 1):
             trials = self._trials(Race(case, "scratch", seed))[:LESSONS]
-            if len(trials) < LESSONS:
-                raise ValueError(
-                    f"expected {LESSONS} trials of {case} to learn from, got {len(trials)}; "
-                    "run it from scratch first"
-                )
             of = self._operator(case)
             search = blind(of.task, "random", experience.model, seed)
             known = kernel_tuner(
