@@ -26,6 +26,7 @@ ELEMENTWISE = frozenset({
     "stablehlo.sign", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.subtract", "stablehlo.tanh",
     "stablehlo.xor",
 })  # fmt: skip
+TRANSPOSE = "stablehlo.transpose"
 SMALL_ELEMENTS = 4096
 """Vectors up to this size, or an eighth of the anchor's result, are computed in every kernel."""
 
@@ -163,10 +164,27 @@ def _grow_up(region: Region, group: Group, owned: set[int]) -> frozenset[int]:
             continue
         op = graph.ops[index]
         used_here_only = region.users[value] <= group.members | before
-        if used_here_only and _is_elementwise(region, op, region.type(value).shape):
+        if used_here_only and _may_stand_before(region, op, region.type(value).shape):
             before.add(index)
             waiting.extend(op.operands)
     return frozenset(before)
+
+
+def _may_stand_before(region: Region, op: Op, shape: tuple[int, ...]) -> bool:
+    """Whether a kernel may read what an operation reads in place of its result of `shape`.
+
+    A transpose is no work then, but another order of strides; of an input every kernel has its own.
+    """
+    turns = op.name == TRANSPOSE and not _turns_input(region, op)
+    return turns or _is_elementwise(region, op, shape)
+
+
+def _turns_input(region: Region, op: Op) -> bool:
+    """Whether an operation is a transpose of an argument or a constant."""
+    if op.name != TRANSPOSE:
+        return False
+    producer = region.producer(op.operands[0])
+    return producer is None or producer.name == "stablehlo.constant"
 
 
 def is_cloned_constant(op: Op) -> bool:
@@ -203,11 +221,15 @@ def clones(region: Region, group: Group, taken: frozenset[int]) -> frozenset[int
 
 
 def _constant_operands(region: Region, anchor: int) -> frozenset[int]:
-    """An anchor reads tensors; of what computes them only small constants are cloned."""
+    """An anchor reads tensors; of what computes them small constants and transposes of inputs are
+    cloned."""
     found: set[int] = set()
     for value in region.graph.ops[anchor].operands:
         index = region.producers.get(value)
-        if index is not None and is_cloned_constant(region.graph.ops[index]):
+        if index is None:
+            continue
+        op = region.graph.ops[index]
+        if is_cloned_constant(op) or _turns_input(region, op):
             found.add(index)
     return frozenset(found)
 
@@ -215,6 +237,8 @@ def _constant_operands(region: Region, anchor: int) -> frozenset[int]:
 def _is_cloned(region: Region, op: Op, below: bool, limit: int) -> bool:
     """Whether an operation beside the members is copied; `below` a broadcast it is a vector."""
     if is_cloned_constant(op) or op.name == "stablehlo.broadcast_in_dim":
+        return True
+    if _turns_input(region, op):
         return True
     if not op.results:
         return False

@@ -22,6 +22,8 @@ ZERO_AT_ZERO = frozenset({
 })
 # fmt: on
 """Functions of one argument that are 0 at 0."""
+BOUNDED = frozenset({"logistic", "tanh", "sine", "cosine", "erf", "erfc"})
+"""Functions that are finite wherever their argument is."""
 FOLDED: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
@@ -76,11 +78,9 @@ def is_zero_of_zeros(expr: Expr) -> bool:
 
     def defined(e: Expr) -> bool:
         value, args = certain(e), e.args if isinstance(e, Apply) else ()
-        return (
-            value is not None
-            and math.isfinite(value)
-            and all(defined(a) for a in args if a.dtype != "i1")
-        )
+        finite = value is not None and math.isfinite(value)
+        bounded = isinstance(e, Apply) and e.op in BOUNDED
+        return (finite or bounded) and all(defined(a) for a in args if a.dtype != "i1")
 
     return certain(expr) == 0 and defined(expr)
 

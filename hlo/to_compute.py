@@ -24,7 +24,7 @@ from hlotune.hlo.expressions import Known, Reader, converted, followed, narrowed
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.index_maps import Domain, Index, unravel
 from hlotune.hlo.phases import phases
-from hlotune.hlo.prologues import hoisted, placed, vanishes, varying, walks_alone
+from hlotune.hlo.prologues import hoisted, is_zero_of_zeros, placed, vanishes, varying, walks_alone
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
@@ -216,7 +216,8 @@ class _Assembly:
     def operand(
         self, value: int, places: tuple[Place, ...], extents: Mapping[str, int]
     ) -> _Operand:
-        """An operand, its prologue in a stage of its own where padding must come after it."""
+        """An operand, its prologue in a stage of its own where padding must come after it, or where
+        phases could not leave out what it makes of inserted zeros."""
         kind = self.graph.types[value]
         domain, expr = self.view(value)
         ranges = {a: (0, n - 1) for a, n in extents.items()}
@@ -227,8 +228,11 @@ class _Assembly:
             if place.divisor > 1 or low < 0 or high >= kind.shape[d]:
                 padded[f"d{d}"] = kind.shape[d]
         shapes = {t.name: t.shape for t in (*self.arguments(), *self.temporaries)}
+        dilated = any(place.divisor > 1 for place in places)
         if padded and not (
-            vanishes(expr, padded, shapes) and all(walks_alone(expr, a) for a in padded)
+            vanishes(expr, padded, shapes)
+            and all(walks_alone(expr, a) for a in padded)
+            and not (dilated and not is_zero_of_zeros(expr))
         ):
             name = self.temporary("pre", kind.shape, kind.dtype)
             self.materialise(name, kind.dtype, domain, expr)

@@ -84,6 +84,42 @@ def test_what_stands_before_an_anchor_goes_with_it_when_nothing_else_uses_it() -
     ]
 
 
+def test_transposed_weights_are_read_as_they_lie() -> None:
+    """However many products read them: each kernel has other strides, and no copy is made."""
+
+    def twice(x: jax.Array, w: jax.Array, b: jax.Array) -> Any:
+        return jax.nn.relu(x @ w.T + b), (x + 1) @ w.T
+
+    found = sites_of(twice, f32(64, 784), f32(512, 784), f32(512))
+    assert [s.label for s in found if s.name in ("dot0", "dot1")] == [
+        "dot 64x784x512 +bias+relu",
+        "dot 64x784x512 bias+",
+    ]
+    for site in found:
+        assert "transpose" in operations(site)
+        assert f32(512, 784).shape in [t.shape for t in graph_of(site.kernel).argument_types]
+
+
+def test_frozen_weights_are_marked_and_turned_by_the_kernel() -> None:
+    w = jnp.asarray(np.arange(64 * 32, dtype=np.float32).reshape(32, 64))
+    site = first(lambda x: x @ w.T, f32(16, 64))
+    assert operations(site) == ["transpose", "dot_general"]
+    assert [i for i, _ in site.constants] == [1]
+    assert site.ops == {site.anchor}
+
+
+def test_a_transpose_of_what_was_computed_goes_along_when_nothing_else_uses_it() -> None:
+    def f(x: jax.Array, w: jax.Array) -> Any:
+        return jnp.cumsum(x, axis=0).T @ w
+
+    assert [s.label for s in sites_of(f, f32(64, 16), f32(64, 32))] == [
+        "dot 16x64x32 transpose+",
+        "dot 16x64x32",
+    ]
+    shared = sites_of(lambda x, w: (f(x, w), jnp.cumsum(x, axis=0).T), f32(64, 16), f32(64, 32))
+    assert [s.label for s in shared] == ["dot 16x64x32"]
+
+
 def test_what_stands_before_and_is_used_elsewhere_stays_outside() -> None:
     def f(x: jax.Array, w: jax.Array) -> Any:
         y = jnp.tanh(x)
