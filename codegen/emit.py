@@ -12,7 +12,8 @@ from hlotune.codegen.abi import HOST
 from hlotune.codegen.loops import StageFunction, tasks
 from hlotune.codegen.places import Scratch
 from hlotune.codegen.text import Function, Module
-from hlotune.schedules.nest import LoopNest, StageNest, stored_bytes
+from hlotune.schedules.nest import LoopNest, StageNest
+from hlotune.schedules.preloading import form_bytes, preloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,12 @@ def emit(nest: LoopNest) -> Emitted:
     """Raises BuildError where the nest has a form that has no code."""
     module, scratch = Module(), Scratch(nest)
     packed = []
-    for k, s in enumerate(s for s in nest.stages if s.scope == "load"):
-        StageFunction(nest, s, module, scratch, f"pack_stage_{k}").write()
-        _entry(nest, module, f"prepack_{k}", {f"pack_stage_{k}": s})
-        packed.append((s.stage.loads[0].tensor, f"prepack_{k}", stored_bytes(nest, s)))
+    for k, (constant, found) in enumerate(preloaded(nest).items()):
+        names = [f"pack_stage_{k}", *(f"pack_stage_{k}_{n}" for n in range(1, len(found)))]
+        for name, s in zip(names, found, strict=True):
+            StageFunction(nest, s, module, scratch, name).write()
+        _entry(nest, module, f"prepack_{k}", dict(zip(names, found, strict=True)))
+        packed.append((constant, f"prepack_{k}", form_bytes(nest, constant)))
     roots = (s for s in nest.stages if s.at is None and s.scope != "load")
     stages = {f"stage_{k}": s for k, s in enumerate(roots)}
     for name, s in stages.items():

@@ -18,7 +18,7 @@ from hlotune.codegen.cuts import (
     written_out_from,
 )
 from hlotune.codegen.places import Place, Places, Scratch
-from hlotune.codegen.prefetching import Entered, prefetch, stream
+from hlotune.codegen.prefetching import Entered, prefetch, rows_ahead, stream
 from hlotune.codegen.regions import region_at
 from hlotune.codegen.spans import Lane, Point, Span, end_of, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
@@ -214,7 +214,10 @@ class StageFunction:
             place = self.places[tensor]
             if isinstance(place, Place):
                 x = next(x for x in s.stage.loads if x.tensor == tensor)
-                stream(self.f, place, x, axis, self.entered)
+                if self.nest.producer(tensor) is None:
+                    rows_ahead(self.f, place, x, axis, s, self.entered)
+                else:
+                    stream(self.f, place, x, axis, self.entered)
 
     def _loop(self, s: StageNest, k: int, point: Point) -> None:
         loop, span = s.loops[k], point.spans[s.loops[k].root]

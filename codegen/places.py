@@ -19,6 +19,7 @@ from hlotune.schedules.nest import (
     stored_shape,
     strides,
 )
+from hlotune.schedules.preloading import constant_of, offset_bytes
 from hlotune.schedules.target import LINE_BYTES
 
 NOWHERE_BYTES = 2 * LINE_BYTES
@@ -176,11 +177,13 @@ class Places:
         )
 
     def _packed(self, s: StageNest) -> str:
-        """A constant that is packed at load time stands in its own argument's place."""
-        if self.root is s:
-            return self._call_pointer(RESULTS, 0)
-        source = self.nest.compute.tensor(s.stage.loads[0].tensor)
-        return self._call_pointer(ARGUMENTS, self.nest.compute.arguments.index(source))
+        """What is made of a constant at load time stands in its argument's place."""
+        offset = offset_bytes(self.nest, s)
+        if self.root.scope == "load":
+            return self._at(self._call_pointer(RESULTS, 0), offset)
+        source = self.nest.compute.tensor(constant_of(self.nest, s))
+        position = self.nest.compute.arguments.index(source)
+        return self._at(self._call_pointer(ARGUMENTS, position), offset)
 
     def _scratch(self, s: StageNest, tensor: Tensor) -> str:
         names = list(dict.fromkeys(x.tensor for x in s.stage.stores))

@@ -1,4 +1,4 @@
-"""Requests for the next panel of a packed operand, spread over the loops inside a panel."""
+"""Requests for what is read next: a panel, a slice, the rows of the next chunk of a reduction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,11 @@ from hlotune.codegen.spans import Point
 from hlotune.codegen.text import Function
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import Loop
+from hlotune.schedules.nest import Loop, StageNest
 from hlotune.schedules.target import LINE_BYTES
 
+MOST_ROW_LINES = 32
+"""Requests in one iteration for the rows of its own steps."""
 MOST_LINES = 4
 """Requests in one iteration; a panel that needs more is not worth waiting for."""
 
@@ -42,13 +44,14 @@ def prefetch(f: Function, place: Place, x: Load, entered: Sequence[Entered]) -> 
         return
     index = [Affine() for _ in place.shape]
     index[dimension] = panel.inside.spans[root].low + block
-    _ask(f, place, elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES), lines)
+    at = elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES)
+    _ask(f, place, at, _run(lines))
 
 
 def stream(f: Function, place: Place, x: Load, axis: str, entered: Sequence[Entered]) -> None:
     """Asks for a part of what the next iteration of a loop reads, as it lies from there on."""
-    at = next(n for n, e in reversed([*enumerate(entered)]) if e.loop.axis == axis)
-    outer, inner, size = entered[at], entered[at + 1 :], BYTES[place.dtype]
+    outer, inner = _around(axis, entered)
+    size = BYTES[place.dtype]
     root, step = outer.loop.root, outer.loop.step
     dimension = next(d for d, e in enumerate(x.index) if root in e.coefficients)
     each_bytes = (
@@ -59,16 +62,75 @@ def stream(f: Function, place: Place, x: Load, axis: str, entered: Sequence[Ente
         return
     starts = outer.inside.positions | {root: outer.inside.spans[root].low + step}
     index = [e.substitute(starts) for e in x.index]
-    _ask(f, place, elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES), lines)
+    at = elements(f, place, index) * size + _spread(inner, lines * LINE_BYTES)
+    _ask(f, place, at, _run(lines))
 
 
-def _ask(f: Function, place: Place, offset: Affine, lines: int) -> None:
-    """Requests for lines from a byte of a buffer on, into the second cache."""
+def _around(axis: str, entered: Sequence[Entered]) -> tuple[Entered, Sequence[Entered]]:
+    """A loop, and those inside it."""
+    at = next(n for n, e in reversed([*enumerate(entered)]) if e.loop.axis == axis)
+    return entered[at], entered[at + 1 :]
+
+
+def rows_ahead(
+    f: Function, place: Place, x: Load, axis: str, s: StageNest, entered: Sequence[Entered]
+) -> None:
+    """Asks for what the written-out steps around here read in the next iteration of a loop.
+
+    Each step has lines of its own, a row of them.  Tiles that read the same rows share the work.
+    """
+    size = BYTES[place.dtype]
+    chunk, inside = _around(axis, entered)
+    here, root = entered[-1].inside, chunk.loop.root
+    starts = here.positions | {root: here.spans[root].low + chunk.loop.step}
+    offset = elements(f, place, [e.substitute(starts) for e in x.index]) * size
+    tile = {loop.root: loop.step for loop in s.loops if loop.kind == "serial"}
+    steps = _strides(place, x, size)
+    lines = max(ceil(tile.get(a, 1) * n / LINE_BYTES) for a, n in steps.items() if n < LINE_BYTES)
+    inner = [a.name for a in s.stage.reduce if a.name in steps]
+    last = min(inner, key=lambda a: [loop.root for loop in reversed(s.loops)].index(a))
+    rows, share = _shared(tile[last], steps[last], x, s, inside)
+    asked = [row * steps[last] + k * LINE_BYTES for row in range(rows) for k in range(lines)]
+    if len(asked) <= MOST_ROW_LINES:
+        _ask(f, place, offset + share, asked)
+
+
+def _strides(place: Place, x: Load, size: int) -> dict[str, int]:
+    """Bytes between what neighbouring points of each axis load."""
+    found: dict[str, int] = {}
+    for d, e in enumerate(x.index):
+        for a, c in e.terms:
+            found[a] = found.get(a, 0) + abs(c) * place.strides[d, 1] * size
+    return found
+
+
+def _shared(
+    rows: int, row_bytes: int, x: Load, s: StageNest, inside: Sequence[Entered]
+) -> tuple[int, Affine]:
+    """Rows that one tile asks for of those that several read alike, and where its own begin."""
+    parallel = {a.name for a in s.stage.parallel} - set(x.axes)
+    alike = [e for e in inside if e.loop.root in parallel and e.trips > 1]
+    if not alike:
+        return rows, Affine()
+    e = alike[-1]
+    own = ceil(rows / e.trips)
+    if own * row_bytes % e.loop.step:
+        return rows, Affine()
+    gone = e.inside.spans[e.loop.root].low + e.outside.spans[e.loop.root].low * -1
+    return own, gone * (own * row_bytes // e.loop.step)
+
+
+def _ask(f: Function, place: Place, offset: Affine, asked: Sequence[int]) -> None:
+    """Requests for lines at bytes behind one of a buffer, into the second cache."""
     pointer, _ = f.pointer(place.base, offset)
-    for line in range(lines):
-        at = f.once(f"getelementptr i8, ptr {pointer}, i64 {offset.constant + line * LINE_BYTES}")
+    for behind in asked:
+        at = f.once(f"getelementptr i8, ptr {pointer}, i64 {offset.constant + behind}")
         wanted = (("ptr", at), ("i32", "0"), ("i32", "2"), ("i32", "1"))
         f.intrinsic("llvm.prefetch.p0", "void", *wanted)
+
+
+def _run(lines: int) -> range:
+    return range(0, lines * LINE_BYTES, LINE_BYTES)
 
 
 def _spread(inner: Sequence[Entered], each_bytes: int) -> Affine:

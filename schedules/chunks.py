@@ -1,8 +1,9 @@
-"""Reductions in chunks, for the first candidate: where vectors would come from far for each tile.
+"""Reductions in chunks, for the first candidate: where operands would come from far for each tile.
 
 Each register tile reads its vectors over its whole reduction.  Where these are more than the second
 cache holds, the next tile reads them from behind it again, unless all tiles take a chunk of the
-reduction before the next one begins.
+reduction before the next one begins.  The same where an operand lies across the reduction, as in
+gradients of weights: a tile uses a part of each of its lines, and comes to the next line at once.
 """
 
 from dataclasses import replace
@@ -12,14 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.sketch import has_rows
+
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
 THIRD_CACHE_BYTES = 10
 """What the third cache gives a thread in a cycle."""
-FAR_SHARE = 2
+FAR_SHARE = 1.5
 """Of the second cache from which on what is read again comes from behind it: of less a part stays,
 and chunks lost time where they were tried on it."""
+LEAST_STEPS = 64
+"""Of a chunk, for which it is worth it to read sums and write them again."""
 CHUNK_SHARE = 0.4
 """Share of the second cache for what a chunk of the reduction reads again."""
 
@@ -48,6 +53,40 @@ def is_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
     )
 
 
+def lies_across(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+    """Whether tiles share the lines of an operand, and all lines are more than the second cache."""
+    c, sketch = space.contraction, space.sketches[int(config[0])]
+    if any(level != "none" for _, level in sketch.packs):
+        return False
+    size_bytes = sum(c.compute.tensor(x.tensor).bytes for x in c.operands)
+    return size_bytes > space.target.l2_bytes and any(
+        has_rows(c, x) for x in c.operands if not c.stride(x, sketch.vector)
+    )
+
+
+def in_short_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The same tiles as one block, and as little of the reduction at a time as is worth it."""
+    t, sketch = space.tiling(config), space.sketches[int(config[0])]
+    chunked = config.copy()
+    chunked[0] = space.sketches.index(replace(sketch, chunked=True))
+    tiles = np.array([t.group[a.name] for a in space.contraction.parallel])
+    space.knobs.put(chunked, "block", tiles)
+    space.knobs.put(chunked, "group", np.ones_like(tiles))
+    space.knobs.put(chunked, "steps", _short_steps(space, t.unroll))
+    return chunked if space.legal(chunked[None])[0] else config
+
+
+def _short_steps(space: "CpuSpace", unroll: dict[str, int]) -> NDArray[np.int64]:
+    """Iterations of each reduce axis in a chunk: of the inner ones all, of the next ones few."""
+    found, steps = [], 1
+    for r in reversed(space.contraction.reduce):
+        most = -(-r.extent // unroll[r.name])
+        wanted = -(-LEAST_STEPS // (steps * unroll[r.name]))
+        found.append(most if most <= 2 * wanted else wanted)
+        steps *= found[-1] * unroll[r.name]
+    return np.array(found[::-1])
+
+
 def in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
     """The same tiles as one block a panel, and the reduction in chunks that the cache holds."""
     t, sketch = space.tiling(config), space.sketches[int(config[0])]
@@ -58,16 +97,21 @@ def in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]
     chunked[0] = space.sketches.index(replace(sketch, chunked=True))
     space.knobs.put(chunked, "block", np.where(rows, tiles, 1))
     space.knobs.put(chunked, "group", np.where(rows, 1, tiles))
-    space.knobs.put(chunked, "steps", _steps(space, t.unroll, t.register[sketch.vector]))
+    order = [[r.name for r in space.contraction.reduce].index(r) for r in t.reduce_order]
+    vectors = t.register[sketch.vector]
+    space.knobs.put(chunked, "steps", _steps(space, order, t.unroll, vectors))
     return chunked if space.legal(chunked[None])[0] else config
 
 
-def _steps(space: "CpuSpace", unroll: dict[str, int], vectors: int) -> NDArray[np.int64]:
+def _steps(
+    space: "CpuSpace", order: list[int], unroll: dict[str, int], vectors: int
+) -> NDArray[np.int64]:
     """Iterations of each reduce axis in a chunk: of the outer ones few."""
     left = CHUNK_SHARE * space.target.l2_bytes / (vectors * space.target.vector_bytes)
     left /= prod(unroll.values())
-    found = []
-    for r in reversed(space.contraction.reduce):
-        found.append(max(1, min(-(-r.extent // unroll[r.name]), int(left))))
-        left /= found[-1]
-    return np.array(found[::-1])
+    found = np.ones(len(order), dtype=np.int64)
+    for k in reversed(order):
+        r = space.contraction.reduce[k]
+        found[k] = max(1, min(-(-r.extent // unroll[r.name]), int(left)))
+        left /= found[k]
+    return found

@@ -199,7 +199,7 @@ class CpuSpace:
             task_order=order("task_order", parallel), group_order=order("group_order", parallel),
             tile_order=order("tile_order", parallel), reduce_order=order("reduce_order", reduce),
             clip=frozenset(a for a, on in table.get("clip", {}).items() if on),
-            prefetch=bool(table["prefetch"][""]),
+            prefetch=table["prefetch"][""],
             peel=frozenset(a for a, on in table.get("peel", {}).items() if on),
             serial=bool(table.get("serial", {}).get("", 0)),
         )  # fmt: skip

@@ -9,47 +9,32 @@ tiles that use it, and as many equal tasks as there are threads.
 
 from dataclasses import replace
 from itertools import pairwise, permutations
-from math import gcd, prod
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.chunks import in_chunks, is_far
+from hlotune.schedules.chunks import in_chunks, in_short_chunks, is_far, lies_across
 from hlotune.schedules.expr import Load
-from hlotune.schedules.flops import points
-from hlotune.schedules.limits import CODE_STATEMENTS
 from hlotune.schedules.populations import population, sizes
+from hlotune.schedules.reductions import left_out, lying_order, written_out
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.sketch import Sketch
-from hlotune.schedules.split_reduction import LANE
 from hlotune.schedules.streaming import APART_BYTES, REPAYS_PACKING, streams, whole_rows
 from hlotune.schedules.target import Target
-from hlotune.schedules.vectors import brings_together, cycles, neighbours, scatter_cycles
+from hlotune.schedules.tiles import best_tile
+from hlotune.schedules.vectors import brings_together, cycles
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
-LATENCY_TIMES_UNITS = 8
-"""Independent multiply-adds that keep the units busy: latency 4, two units."""
-PADDING_WORTH = 0.02
-"""Share of the taps along an axis from which on leaving out padding pays."""
 UNEVEN_WORTH = 1.03
 """How much longer the busiest thread may work before tasks are cut along one more axis."""
 MOST_TASKS = 4096
 PACKED_SHARE = 0.6
 """Share of the second cache for what a task has packed."""
-WAY_BYTES = 4096
-"""Addresses this far apart share a set of the first cache, on all processors of today."""
-SECOND_CACHE_BYTES = 32
-"""What the second cache gives in a cycle, in which the units do two multiply-adds."""
-CROWDED = 2 / 3
-"""Share of a set's ways that the rows of one operand may take; the others stream through it."""
-BUSY_PORTS = 0.75
-"""Loads a multiply-add from which on they delay it: at 1 the ports have nothing to spare."""
-SHORT_REDUCTION = 32
-"""Steps of a reduction up to which it is written out."""
 
 
 def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
@@ -91,17 +76,21 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     sketch = _sketch(space)
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
-    tile = _tile(space, sketch.vector) + 1
+    tile = best_tile(space, sketch.vector) + 1
     if streams(space, sketch, tile):
         return _streamed(space, config, sketch, tile)
-    unroll, clip = _written_out(space, tile, *_left_out(space, sketch, tile))
+    order = lying_order(space, sketch)
+    unroll, clip = written_out(space, tile, order, *left_out(space, sketch, tile))
     _set(space, config, "register", tile)
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)
     _set(space, config, "clip", clip)
     _set(space, config, "peel", _peeled(space, sketch, tile))
     _set_order(space, config, sketch)
+    _put_order(space, config, "reduce_order", order)
     _set(space, config, "group", _groups(space, config))
+    if lies_across(space, config):
+        return in_short_chunks(space, config)
     return in_chunks(space, config) if is_far(space, config) else config
 
 
@@ -113,10 +102,14 @@ def _streamed(
     for kind, values in wanted.items():
         _set(space, config, kind, values)
     for kind, order in orders.items():
-        rows = np.flatnonzero((space.knobs.orders[kind] == order).all(axis=1))
-        if len(rows):
-            config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
+        _put_order(space, config, kind, order)
     return config
+
+
+def _put_order(space: "CpuSpace", config: NDArray[np.int32], kind: str, wanted: list[int]) -> None:
+    rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
+    if len(rows):
+        config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
 
 
 def _set(
@@ -129,7 +122,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
     """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
     vectors = dict.fromkeys(s.vector for s in space.sketches)
-    vector = min(vectors, key=lambda v: cycles(c, space.lanes, v))
+    vector = min(vectors, key=lambda v: (cycles(c, space.lanes, v), c.out_stride(v)))
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
@@ -145,8 +138,8 @@ def _sketch(space: "CpuSpace") -> Sketch:
 
 def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     """Whether an operand is used so often, and lies so scattered, that it is copied first."""
-    longest = max(c.reduce, key=lambda r: r.extent)
-    apart = abs(c.stride(x, longest.name))
+    longest = max(r.extent for r in c.reduce)
+    apart = min(abs(c.stride(x, r.name)) for r in c.reduce if 2 * r.extent >= longest)
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
     column_bytes = prod(r.extent for r in c.reduce) * target.vector_bytes
     many = column_bytes > target.l1_bytes
@@ -161,104 +154,6 @@ def _repays_changing(c: Contraction, x: Load) -> bool:
 
 def _can_load(space: "CpuSpace", tensor: str) -> bool:
     return any(dict(s.packs).get(tensor) == "load" for s in space.sketches)
-
-
-def _tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
-    """Positions of the best register tile among those that fit."""
-    tiles = space.tiles[vector].astype(np.int64)
-    c = space.contraction
-    extents = np.array([a.extent for a in c.parallel])
-    column = [a.name for a in c.parallel].index(vector)
-    width = (tiles + 1) * np.where(np.arange(len(extents)) == column, space.lanes, 1)
-    useful = np.prod(extents / (-(-extents // width) * width), axis=1)
-    across = tiles[:, column] + 1
-    total = np.prod(tiles + 1, axis=1)
-    busy = np.minimum(1, total / LATENCY_TIMES_UNITS)
-    ports = sum(_loads(c, x, tiles + 1) for x in c.operands) / total
-    loads = 1 + 0.03 * ports + 0.5 * np.maximum(0, ports - BUSY_PORTS)
-    # rows along one axis alone keep the loads of a tile near one another
-    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
-    score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
-    score /= _starved(space, vector, across, total) * _scattered(space, vector, tiles + 1)
-    best: NDArray[np.int64] = tiles[int(np.argmax(score))]
-    return best
-
-
-def _loads(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Loads of an operand for one step of a register tile: rows and vectors along which it varies.
-
-    What varies along all axes, as in depthwise convolutions, is loaded for each multiply-add.
-    """
-    varies = np.array([a.name in x.axes for a in c.parallel])
-    loads: NDArray[np.int64] = np.where(varies, tiles, 1).prod(axis=1)
-    return loads
-
-
-def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How much rows of a tile that fall into the same sets of the first cache slow it down."""
-    c, target = space.contraction, space.target
-    ways = target.l1_bytes / WAY_BYTES
-    most = np.zeros(len(tiles))
-    # along the lanes of a split reduction, vectors of a row walk through memory like broadcasts
-    for x in (x for x in c.operands if not c.stride(x, vector) or vector == LANE):
-        for k, a in enumerate(c.parallel):
-            apart = gcd(c.stride(x, a.name) * c.element_bytes(x), WAY_BYTES)
-            if apart and a.name != vector:
-                most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
-    return np.where(most > CROWDED * ways, 1.25, 1.0)
-
-
-def _starved(
-    space: "CpuSpace", vector: str, across: NDArray[np.int64], total: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """How much longer a tile waits for vectors from the second cache than it multiplies.
-
-    Vectors that the whole reduction of a tile reads are too many for the first cache, and the next
-    tile reads them again.
-    """
-    c, vector_bytes = space.contraction, space.target.vector_bytes
-    steps = prod(a.extent for a in c.reduce)
-    vectors = across * sum(1 for x in c.operands if c.stride(x, vector))
-    again = vectors * vector_bytes * steps > space.target.l1_bytes
-    waits = vectors * vector_bytes / SECOND_CACHE_BYTES / (total / 2)
-    return np.where(again, np.maximum(1.0, waits), 1.0)
-
-
-def _scattered(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How much longer a tile takes whose vectors lie across the result."""
-    c = space.contraction
-    if c.out_stride(vector) == 1:
-        return np.ones(len(tiles))
-    steps = prod(a.extent for a in c.reduce)
-    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / (steps / 2)
-
-
-def _left_out(
-    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Unrolled steps of each reduce axis, and which clips to make, to leave padding out.
-
-    A tile of one row is clipped; a tile as long as its axis has its window written out, so that
-    each tap on padding is known while emitting.
-    """
-    c = space.contraction
-    rows = {a.name: (int(n), a.extent) for a, n in zip(c.parallel, tile, strict=True)}
-    packed = {tensor for tensor, level in sketch.packs if level != "none"}
-    unroll = {r.name: 1 for r in c.reduce}
-    clip = {space.knobs.knobs[k].axis: 0 for k in space.knobs.columns("clip")}
-    for x in (x for x in c.core.loads if x.tensor not in packed):
-        for d, extent in enumerate(c.compute.tensor(x.tensor).shape):
-            window = [a for a in x.index[d].coefficients if a in clip]
-            along = [a for a in x.index[d].coefficients if a in rows]
-            if len(window) != 1 or not along or sketch.vector in along:
-                continue
-            real, total = points(c.core, x, d, extent)
-            worth = 1 - real / total >= PADDING_WORTH
-            height, whole = (prod(n) for n in zip(*(rows[a] for a in along), strict=True))
-            clip[window[0]] = int(height == 1)
-            if worth and height >= whole > 1:
-                unroll[window[0]] = c.core.extents[window[0]]
-    return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
 
 
 def _peeled(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -277,21 +172,6 @@ def _peeled(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> NDArr
     return np.array(found, dtype=np.int64)
 
 
-def _written_out(
-    space: "CpuSpace",
-    tile: NDArray[np.int64],
-    unroll: NDArray[np.int64],
-    clip: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A reduction so short that its loops would cost as much as its steps has none."""
-    extents = np.array([a.extent for a in space.contraction.reduce])
-    statements = np.prod(extents) * np.prod(tile)
-    short = np.prod(extents) <= SHORT_REDUCTION
-    if short and statements <= CODE_STATEMENTS // 2:
-        return extents, np.zeros_like(clip)
-    return unroll, clip
-
-
 def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> None:
     """What is read along the vectorized axis, when it would not stay in cache, is read once.
 
@@ -304,10 +184,7 @@ def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> 
     large, v = size > space.target.l2_bytes // 2, names.index(sketch.vector)
     rest = [k for k in range(len(names)) if k != v]
     for kind in ("group_order", "tile_order"):
-        wanted = [v, *rest] if large else [*rest, v]
-        rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
-        if len(rows):
-            config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
+        _put_order(space, config, kind, [v, *rest] if large else [*rest, v])
     _set(space, config, "prefetch", np.array([int(large)]))
 
 

@@ -28,7 +28,7 @@ class Knob:
     axis: str
     """"" for an order."""
     values: tuple[int, ...]
-    """Trips; 0 or 1 of clip, peel, prefetch, serial; of an order, rows of its table."""
+    """Trips; 0 or 1 of clip, peel, serial; 0 to 2 of prefetch; of an order, rows of its table."""
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ def knobs_of(
     }
     knobs += [Knob(kind, "", tuple(range(len(table)))) for kind, table in orders.items()]
     knobs += [Knob("peel", a, (0, 1)) for a in windowed[0]]
-    knobs.append(Knob("prefetch", "", (0, 1)))
+    knobs.append(Knob("prefetch", "", (0, 1, 2)))
     knobs += [Knob("clip", r, (0, 1)) for r in windowed[1]]
     knobs += [Knob("serial", "", (0, 1))] * small
     return Knobs(tuple(knobs), orders)

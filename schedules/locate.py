@@ -20,6 +20,7 @@ from hlotune.schedules.steps import (
     Reorder,
     Split,
     Step,
+    Stream,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def _wanted(
             found[(kind, s.axis.partition(".")[0])] = 1
     tasks = any(isinstance(s, Parallel) and s.stage == c.out.name for s in steps)
     found[("serial", "")] = int(not tasks)
-    found[("prefetch", "")] = int(any(isinstance(s, Prefetch) for s in steps))
+    asked = {Prefetch: 1, Stream: 2}
+    found[("prefetch", "")] = max((asked.get(type(s), 0) for s in steps), default=0)
     for knob in space.knobs.knobs:
         if knob.kind in ("clip", "peel"):
             found.setdefault((knob.kind, knob.axis), 0)

@@ -16,7 +16,7 @@ from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path, as_bits
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import PACK_LEVELS, layout, prefetched
+from hlotune.schedules.sketch import PACK_LEVELS, layout, prefetched, streamed
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
 
@@ -49,8 +49,8 @@ class Population:
     clip: NDArray[np.bool_]
     """`(n, R)`: reduce axes that are clipped in fact."""
     peel: NDArray[np.bool_]
-    prefetch: NDArray[np.bool_]
-    """`(n,)`: whether some operand is prefetched in fact."""
+    prefetch: Ints
+    """`(n,)`: 1 where some operand's next panel is asked for in fact, 2 where rows are."""
     serial: NDArray[np.bool_]
     """`(n,)`: whether one thread runs all tasks."""
 
@@ -66,6 +66,8 @@ class Tables:
     """By sketch and operand: position in PACK_LEVELS."""
     prefetched: NDArray[np.bool_]
     """By sketch: whether it has panels to ask for."""
+    streamed: NDArray[np.bool_]
+    """By sketch and outermost reduce axis: whether it has rows to ask for."""
     blocked: Ints
     """By operand and vectorized axis: dimension of which a pack has blocks, or -1."""
     free: Ints
@@ -84,6 +86,7 @@ def tables_of(space: "CpuSpace") -> Tables:
         chunked=np.array([s.chunked for s in sketches]),
         packs=np.array(packs, dtype=np.int64).reshape(len(sketches), len(tensors)),
         prefetched=np.array([bool(prefetched(c, s)) for s in sketches]),
+        streamed=np.array([[bool(streamed(c, s, r.name)) for r in c.reduce] for s in sketches]),
         blocked=np.array(blocked, dtype=np.int64).reshape(len(tensors), len(names)),
         free=np.array(free, dtype=np.int64),
     )
@@ -113,6 +116,11 @@ def population(space: "CpuSpace", configs: Configs) -> Population:
     packs = t.packs[sketch]
     unroll = knobs.values("unroll", positions)
     clip, peel = _borders(space, configs, packs, unroll)
+    orders = {
+        kind: table[knobs.values(kind, positions)[:, 0]] for kind, table in knobs.orders.items()
+    }
+    asked = knobs.values("prefetch", positions)[:, 0]
+    rows = t.streamed[sketch, orders["reduce_order"][:, 0]] & (asked == 2)
     return Population(
         sketch=sketch,
         vector=t.vector[sketch],
@@ -123,12 +131,10 @@ def population(space: "CpuSpace", configs: Configs) -> Population:
         group=knobs.values("group", positions),
         unroll=unroll,
         steps=knobs.values("steps", positions),
-        orders={
-            kind: table[knobs.values(kind, positions)[:, 0]] for kind, table in knobs.orders.items()
-        },
+        orders=orders,
         clip=clip,
         peel=peel,
-        prefetch=t.prefetched[sketch] & (knobs.values("prefetch", positions)[:, 0] == 1),
+        prefetch=(t.prefetched[sketch] & (asked == 1)) + 2 * rows,
         serial=(knobs.values("serial", positions) == 1).any(axis=1),
     )
 
@@ -219,7 +225,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         panels=_panels(space, p),
         borders=np.stack([as_bits(p.clip, len(c.parallel)), as_bits(p.peel)], axis=1),
         handed_over=(~p.chunked).astype(np.int64),
-        prefetch=p.prefetch.astype(np.int64),
+        prefetch=p.prefetch,
         spacing=np.zeros(len(p.sketch), dtype=np.int64),
     )
 

@@ -70,7 +70,8 @@ class Preload:
 
     call: {t[i] = f(w[i]); s(t)}   ->   load: t[i] = f(w[i]); call: s(t)
 
-    What it stores takes the constant's place as an argument.
+    What it stores takes the constant's place as an argument.  A stage that reads what another one
+    has so stored may follow it: its own results then lie behind.
     """
 
     stage: str
@@ -80,18 +81,20 @@ class Preload:
         tensors = {x.tensor for x in s.stage.loads}
         _require(s.at is None, "preload", f"{self.stage} stands inside another stage")
         _require(len(tensors) == 1, "preload", f"{self.stage} loads {len(tensors)} tensors, not 1")
-        tensor = nest.compute.tensor(tensors.pop())
-        _require(tensor.role == "constant", "preload", f"{tensor.name} is no constant")
-        users = [
-            x.stage.name for x in nest.stages if tensor.name in {y.tensor for y in x.stage.loads}
-        ]
-        alone = users == [self.stage]
-        _require(
-            alone, "preload", f"{tensor.name} is read elsewhere too, where its values are needed"
-        )
+        self._check_source(nest, tensors.pop())
         own = len({x.tensor for x in s.stage.stores}) == 1 and is_in_own_order(s.stage)
         _require(own, "preload", f"{self.stage} stores more than one array")
         return nest.put(replace(s, scope="load"))
+
+    def _check_source(self, nest: LoopNest, name: str) -> None:
+        maker = nest.producer(name)
+        if maker is not None and maker.scope == "load":
+            return
+        role = nest.compute.tensor(name).role
+        _require(role == "constant", "preload", f"{name} is no constant")
+        users = [x.stage.name for x in nest.stages if name in {y.tensor for y in x.stage.loads}]
+        alone = users == [self.stage]
+        _require(alone, "preload", f"{name} is read elsewhere too, where its values are needed")
 
 
 @dataclass(frozen=True, slots=True)

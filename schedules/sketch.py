@@ -17,6 +17,7 @@ and in a chunked sketch the chunks r.0 stand between groups and tiles, with part
 from dataclasses import dataclass, field
 
 from hlotune.schedules.compute import Stage
+from hlotune.schedules.expr import Load
 from hlotune.schedules.nest import Layout
 from hlotune.schedules.packing import outermost, packed_name
 from hlotune.schedules.roles import Contraction
@@ -28,12 +29,15 @@ from hlotune.schedules.steps import (
     Parallel,
     Peel,
     Prefetch,
+    Preload,
     Reorder,
     Split,
     Step,
+    Stream,
     Unroll,
     Vectorize,
 )
+from hlotune.schedules.target import LINE_BYTES
 
 SHARED_ELEMENTS = 1 << 14
 """Of an operand that all threads pack or sum together, ahead of the loops."""
@@ -69,7 +73,8 @@ class Tiling:
     reduce_order: tuple[str, ...]
     clip: frozenset[str] = field(default_factory=frozenset)
     peel: frozenset[str] = field(default_factory=frozenset)
-    prefetch: bool = False
+    prefetch: int = 0
+    """What is asked for: 0 nothing, 1 the next panel, 2 the rows of the next chunk."""
     serial: bool = False
     """One thread runs all tasks, in the same order."""
 
@@ -80,10 +85,14 @@ def steps_of(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> tuple[Ste
     steps += _core_chunked(c, sketch, t, lanes) if sketch.chunked else _core(c, sketch, t, lanes)
     steps += _packs(c, sketch, t, lanes)
     steps += _borders(c, sketch, t)
-    if t.prefetch:
+    if t.prefetch == 2:
+        first = t.reduce_order[0]
+        steps += [Stream(c.core.name, x, f"{first}.0") for x in streamed(c, sketch, first)]
+    elif t.prefetch:
         steps += [Prefetch(c.core.name, f"{x}.packed") for x in prefetched(c, sketch)]
+    loaded = {tensor for tensor, level in sketch.packs if level == "load"}
     for stage in c.before:
-        steps += _small(stage, lanes, sketch.vector)
+        steps += _small(stage, lanes, sketch.vector, loaded)
     return tuple(steps)
 
 
@@ -195,12 +204,34 @@ def prefetched(c: Contraction, sketch: Sketch) -> tuple[str, ...]:
     )
 
 
-def _small(stage: Stage, lanes: int, vector: str) -> list[Step]:
-    """A stage before the contraction, run once a call: its last axis in vectors."""
+def streamed(c: Contraction, sketch: Sketch, chunk_axis: str) -> tuple[str, ...]:
+    """Operands read where they lie, of which each step of the reduction has lines of its own."""
+    packs = dict(sketch.packs)
+    if not sketch.chunked:
+        return ()
+    found = (x for x in c.operands if packs[x.tensor] == "none" and chunk_axis in x.axes)
+    return tuple(x.tensor for x in found if has_rows(c, x))
+
+
+def has_rows(c: Contraction, x: Load) -> bool:
+    """Whether neighbours in the result, and none in the reduction, share lines of an operand."""
+    size = c.element_bytes(x)
+    steps = [abs(c.stride(x, r.name)) * size for r in c.reduce if r.name in x.axes]
+    beside = [abs(c.stride(x, a.name)) * size for a in c.parallel if a.extent > 1]
+    whole = not x.divisors and x.beside is None
+    return whole and min(steps) >= LINE_BYTES and any(0 < n < LINE_BYTES for n in beside)
+
+
+def _small(stage: Stage, lanes: int, vector: str, loaded: set[str]) -> list[Step]:
+    """A stage before the contraction, run once a call: its last axis in vectors.
+
+    Sums of what is packed when the program is loaded are computed then too.
+    """
     if not stage.parallel:
         return []
     if stage.combine:
-        return _sums(stage, lanes, vector)
+        at_load = {x.tensor for x in stage.loads} <= loaded
+        return [*_sums(stage, lanes, vector), *([Preload(stage.name)] if at_load else [])]
     last = stage.parallel[-1].name
     return [Split(stage.name, last, (lanes,)), Vectorize(stage.name, f"{last}.1")]
 

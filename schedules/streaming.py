@@ -29,6 +29,8 @@ LEAST_ROWS, MOST_ROWS = 8, 64
 """Of the operand that are read side by side."""
 MOST_VECTORS = 8
 """Of a row that are read in one go."""
+MOST_WASTE = 1.05
+"""Vectors of all tiles, as a multiple of those that a row has."""
 UNROLLED = 4
 SUMS_SHARE = 0.25
 """Of the second cache, for the sums that wait."""
@@ -75,7 +77,7 @@ def whole_rows(
     names, extents = [a.name for a in c.parallel], np.array([a.extent for a in c.parallel])
     v = names.index(sketch.vector)
     tile = tile.copy()
-    tile[v] = min(tile[v], MOST_VECTORS)
+    tile[v] = _vectors(space, int(np.prod(np.delete(tile, v))), int(extents[v]))
     tiles = -(-extents // np.where(np.arange(len(names)) == v, tile * lanes, tile))
     block = tiles.copy()
     block[v] = _tiles_of_a_task(space, v, int(tile[v]), int(tiles[v]))
@@ -92,14 +94,23 @@ def whole_rows(
         "group": np.ones_like(tile),
         "unroll": np.array([unroll]),
         "steps": np.array([ceil(rows / unroll)]),
+        "prefetch": np.array([2]),
     }
-    orders = {"group_order": [v, *others], "tile_order": [*others, v]}
+    orders = {"group_order": [v, *others], "tile_order": [v, *others]}
     return replace(sketch, chunked=True), wanted, orders
+
+
+def _vectors(space: "CpuSpace", rows: int, extent: int) -> int:
+    """Of a row, that are read in one go: as many as registers hold, few of them in vain."""
+    needed = ceil(extent / space.lanes)
+    most = min(MOST_VECTORS, needed, max(1, (space.target.vector_registers - 1) // (rows + 1)))
+    waste = {n: ceil(needed / n) * n / needed for n in range(1, most + 1)}
+    return max(n for n, w in waste.items() if w <= MOST_WASTE)
 
 
 def _rows_at_once(results: int) -> int:
     """The more results a row of the operand has, the more rows it takes to be worth their sums."""
-    return max(LEAST_ROWS, min(MOST_ROWS, 2 * results))
+    return max(LEAST_ROWS, min(MOST_ROWS, 2 * results**2))
 
 
 def _tiles_of_a_task(space: "CpuSpace", v: int, vectors: int, tiles: int) -> int:

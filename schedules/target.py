@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 Kind = Literal["cpu", "gpu", "tpu"]
+WAY_BYTES = 4096
+"""Addresses this far apart share a set of the first cache, on all processors of today."""
 LINE_BYTES = 64
 """Of a cache line, on every processor that we know."""
 

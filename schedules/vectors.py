@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 from hlotune.schedules.expr import Load
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import is_panelled
+from hlotune.schedules.target import WAY_BYTES
 
 SCATTER_CYCLES = 24.0
 """Of one vector whose lanes go to places apart; a gather takes about as long."""
-COPY_CYCLES = 1.2
-"""Of an element that is packed from places apart."""
+COPY_CYCLES, FAR_COPY = 1.2, 2
+"""Of an element that is packed from places apart, and how much longer it takes from places that
+share a set of the first cache, where no squares are turned in registers."""
 MASK_CYCLES = 0.05
 """Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
+FEW_LANES = 8
+"""Elements of an axis below which vectors along it waste most of what a processor has."""
 MOST_STRIDE, STRIDED_CYCLES = 4, 0.75
 """Strides up to which whole runs are loaded and picked from, and what that takes a unit of them."""
 GATHER_ROWS = 4
@@ -30,14 +34,23 @@ def vector_axes(c: Contraction) -> tuple[str, ...]:
     """Axes along which neighbours lie together in the result or in an operand.
 
     Where windows or strides run along all of them, also those along which operands can be packed
-    in panels.  Where there are none, the longest axis.
+    in panels; where all are so short that most lanes would idle, also those along which a copy
+    brings them together.  Where there are none, the longest axis.
     """
     own = [a for a in c.parallel if a.name not in c.apart] or c.parallel
     long = [a.name for a in own if a.extent > 1]
     near = [a for a in long if c.out_stride(a) == 1 or any(_step(c, x, a) == 1 for x in c.operands)]
     if not any(_is_plain(c, a) for a in near):
         near += [a for a in long if a not in near and any(_panelled(c, x, a) for x in c.operands)]
+    if all(c.core.extents[a] < FEW_LANES for a in near):
+        near += [a for a in long if a not in near and _can_be_brought_together(c, a)]
     return tuple(near) or (max(own, key=lambda a: a.extent).name,)
+
+
+def _can_be_brought_together(c: Contraction, axis: str) -> bool:
+    return c.core.extents[axis] >= FEW_LANES and any(
+        brings_together(c, x, axis) for x in c.operands if _step(c, x, axis) > 1
+    )
 
 
 def cycles(c: Contraction, lanes: int, axis: str) -> float:
@@ -53,9 +66,12 @@ def cycles(c: Contraction, lanes: int, axis: str) -> float:
         step = _step(c, x, axis)
         if step == 1:
             total += MASK_CYCLES * multiply_adds * (not _is_inside(c, axis))
-        elif step and _panelled(c, x, axis):
+        elif step and brings_together(c, x, axis):
             constant = c.compute.tensor(x.tensor).role == "constant"
-            total += 0 if constant else COPY_CYCLES * c.compute.tensor(x.tensor).elements
+            shares_sets = step * c.element_bytes(x) >= WAY_BYTES
+            far = FAR_COPY if shares_sets and not _panelled(c, x, axis) else 1
+            copied = 0 if constant else c.compute.tensor(x.tensor).elements
+            total += COPY_CYCLES * far * copied
         elif step:
             load = STRIDED_CYCLES * step if step <= MOST_STRIDE else SCATTER_CYCLES
             shared = GATHER_ROWS if any(not c.stride(x, a.name) for a in c.parallel) else 1
@@ -104,5 +120,7 @@ def _is_inside(c: Contraction, axis: str) -> bool:
 
 def _is_plain(c: Contraction, axis: str) -> bool:
     """Whether vectors along the axis need neither masks nor gathers, packed or not."""
-    apart = (x for x in c.operands if _step(c, x, axis) > 1)
-    return _is_inside(c, axis) and all(_panelled(c, x, axis) for x in apart)
+    apart = [x for x in c.operands if _step(c, x, axis) > 1]
+    steps = (e.coefficients.get(axis, 1) for x in apart for e in x.index)
+    panelled = all(_panelled(c, x, axis) for x in apart)
+    return _is_inside(c, axis) and panelled and set(steps) <= {1}

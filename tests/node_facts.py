@@ -88,7 +88,8 @@ def _loop(f: Facts, k: int, lanes: int) -> Node:
         f"is_{loop.kind}": 1, "parent": k,
         "is_reduction": loop.root in {r.name for r in f.c.reduce},
         "in_registers": k >= f.held, "clipped": bordered["clip"], "peeled": bordered["peel"],
-        "prefetch": bool(f.core.prefetch), "trips": log(times), "runs": log(f.runs(k)),
+        "prefetch": 2 if f.core.stream else bool(f.core.prefetch),
+        "trips": log(times), "runs": log(f.runs(k)),
         "flops": log(f.flops / f.runs(k)), "code": log(f.unrolled(k)),
         "lanes_used": f.lanes_used(lanes) if loop.kind == "vectorize" else 0,
     }  # fmt: skip

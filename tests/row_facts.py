@@ -65,7 +65,7 @@ def shape(f: Facts, lanes: int) -> Row:
         "innermost_trips": log(f.runs(inner) / f.runs(inner - 1) if inner else 1),
         "partial_sums": log(runs / tiles), "handed_over": f.core.scope == "register",
         "clipped": len(f.bordered("clip")), "peeled": len(f.bordered("peel")),
-        "prefetch": bool(f.core.prefetch),
+        "prefetch": 2 if f.core.stream else bool(f.core.prefetch),
     }  # fmt: skip
 
 

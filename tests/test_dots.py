@@ -31,6 +31,7 @@ from hlotune.schedules.loop_trees import nodes_of
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
+from hlotune.schedules.results import Preload
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, dots_space, space_of
@@ -49,6 +50,7 @@ KINDS = {
 }
 narrow = st.sampled_from(("bf16", "bf16->f32", "i8->i32"))
 seeds = st.integers(0, 2**32)
+LOADED = Preload("offset")
 on_dots = pytest.mark.skipif(
     not {"avx512bf16", "avx512vnni"} <= set(HOST.features), reason="needs dot instructions"
 )
@@ -140,7 +142,7 @@ def test_the_sums_are_of_what_lies_across_the_reduction_constant_or_not() -> Non
 
 
 def test_of_few_rows_and_many_weights_the_rows_are_summed_frozen_or_not() -> None:
-    """Sums of constants, too, are taken in each call."""
+    """Few sums are little work; those of constants are not, where they are read as they lie."""
     found = [grouping(product(2, 512, 64, "i8", frozen=f).compute) for f in (False, True)]
     assert [g.summed for g in found if g] == [0, 0]
 
@@ -297,6 +299,21 @@ def test_constants_are_packed_in_groups_when_the_program_is_loaded() -> None:
         found = space(case)
         nest = replay(case.compute, found.schedule(found.heuristic()), BOTH)
         assert nest.stage("a1.packed").scope == "load"
+
+
+@pytest.mark.parametrize("name", ["i8 37x45x32 mk,kn frozen", "i8 window 7 frozen"])
+def test_the_sums_of_constants_are_taken_when_these_are_packed(name: str) -> None:
+    case = CASES[name]
+    found = space(case)
+    schedule = found.schedule(found.heuristic())
+    nest = replay(case.compute, schedule, BOTH)
+    assert {s.stage.name for s in nest.stages if s.scope == "load"} == {"a1.packed", "offset"}
+    made = emit(nest)
+    ((argument, _, size),) = made.packed
+    sums = 4 * nest.compute.tensor("offset").elements
+    assert argument == "a1" and size > sums + nest.compute.tensor("a1").bytes
+    in_each_call = replace(schedule, steps=tuple(s for s in schedule.steps if s != LOADED))
+    assert made.scratch_bytes < emit(replay(case.compute, in_each_call, BOTH)).scratch_bytes
 
 
 def test_an_operand_is_put_into_groups_ahead_where_it_is_used_often() -> None:

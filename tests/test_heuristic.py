@@ -97,8 +97,11 @@ def test_the_first_candidate_depends_on_nothing_but_compute_and_target() -> None
     np.testing.assert_array_equal(spaces[0].heuristic(), spaces[1].heuristic())
 
 
-def test_no_shape_stands_in_the_formula() -> None:
-    tree = ast.parse((ROOT / "schedules" / "heuristic.py").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    "module", ["heuristic", "tiles", "reductions", "chunks", "streaming", "vectors"]
+)
+def test_no_shape_stands_in_the_formula(module: str) -> None:
+    tree = ast.parse((ROOT / "schedules" / f"{module}.py").read_text(encoding="utf-8"))
     constants = {
         n
         for s in tree.body

@@ -23,6 +23,15 @@ def test_windows_along_neighbours_bring_in_axes_that_can_be_packed() -> None:
     assert axes(planes(14, 14, 32, 64)) == ("i2", "i0")
 
 
+def test_where_most_lanes_would_idle_other_axes_are_brought_together() -> None:
+    """Along three features three lanes of a vector are in use; along the width of the image all."""
+    few, enough = conv(14, 14, 32, 3), conv(14, 14, 32, 8)
+    assert axes(few) == ("i2", "i0", "i1")
+    assert axes(enough) == ("i2",)
+    space = few.space(TARGET)
+    assert space.sketches[space.heuristic()[0]].vector in ("i0", "i1")
+
+
 def test_the_first_candidate_takes_the_axis_of_least_cycles() -> None:
     space = planes(28, 28, 64, 64).space(TARGET)
     first = space.sketches[space.heuristic()[0]]

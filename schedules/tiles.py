@@ -1,0 +1,135 @@
+"""The register tile of the first candidate: the one that wastes least.
+
+Of the work of all its copies, the share that is useful, times what the multiply-add units can do
+with it: a tile of few accumulators waits for its own results, one of few rows for loads, one that
+reads much in a step for the second cache.
+"""
+
+from math import gcd, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.expr import Load
+from hlotune.schedules.flops import points
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.split_reduction import LANE
+from hlotune.schedules.target import LINE_BYTES, WAY_BYTES
+from hlotune.schedules.vectors import neighbours, scatter_cycles
+
+if TYPE_CHECKING:
+    from hlotune.schedules.cpu import CpuSpace
+
+LATENCY_TIMES_UNITS = 8
+"""Independent multiply-adds that keep the units busy: latency 4, two units."""
+SECOND_CACHE_BYTES = 32
+"""What the second cache gives in a cycle, in which the units do two multiply-adds."""
+CROWDED = 2 / 3
+"""Share of a set's ways that the rows of one operand may take; the others stream through it."""
+BUSY_PORTS = 0.75
+"""Loads a multiply-add from which on they delay it: at 1 the ports have nothing to spare."""
+
+
+def best_tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
+    """Positions of the best register tile among those that fit."""
+    tiles = space.tiles[vector].astype(np.int64)
+    c = space.contraction
+    extents = np.array([a.extent for a in c.parallel])
+    column = [a.name for a in c.parallel].index(vector)
+    width = (tiles + 1) * np.where(np.arange(len(extents)) == column, space.lanes, 1)
+    useful = np.prod(extents / (-(-extents // width) * width), axis=1)
+    useful *= _on_padding(c, vector, tiles + 1)
+    across = tiles[:, column] + 1
+    total = np.prod(tiles + 1, axis=1)
+    busy = np.minimum(1, total / LATENCY_TIMES_UNITS)
+    ports = sum(_loads(c, x, tiles + 1) for x in c.operands) / total
+    loads = 1 + 0.03 * ports + 0.5 * np.maximum(0, ports - BUSY_PORTS)
+    # rows along one axis alone keep the loads of a tile near one another
+    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
+    score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
+    score /= _starved(space, vector, across, tiles + 1) * _scattered(space, vector, tiles + 1)
+    best: NDArray[np.int64] = tiles[int(np.argmax(score))]
+    return best
+
+
+def _on_padding(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Share of the taps that are not on padding.
+
+    Tiles of one row along a window leave such taps out, and so do those as long as its axis.
+    """
+    share = np.ones(len(tiles))
+    for k, a in enumerate(c.parallel):
+        for x in c.windows[a.name] if a.name != vector else ():
+            d = next(d for d, e in enumerate(x.index) if a.name in e.coefficients)
+            real, total = points(c.core, x, d, c.compute.tensor(x.tensor).shape[d])
+            partly = (tiles[:, k] > 1) & (tiles[:, k] < a.extent)
+            share = np.where(partly, share * real / total, share)
+    return share
+
+
+def _loads(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Loads of an operand for one step of a register tile: rows and vectors along which it varies.
+
+    What varies along all axes, as in depthwise convolutions, is loaded for each multiply-add.
+    """
+    varies = np.array([a.name in x.axes for a in c.parallel])
+    loads: NDArray[np.int64] = np.where(varies, tiles, 1).prod(axis=1)
+    return loads
+
+
+def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much rows of a tile that fall into the same sets of the first cache slow it down."""
+    c, target = space.contraction, space.target
+    ways = target.l1_bytes / WAY_BYTES
+    most = np.zeros(len(tiles))
+    # along the lanes of a split reduction, vectors of a row walk through memory like broadcasts
+    for x in (x for x in c.operands if not c.stride(x, vector) or vector == LANE):
+        for k, a in enumerate(c.parallel):
+            apart = gcd(c.stride(x, a.name) * c.element_bytes(x), WAY_BYTES)
+            if apart and a.name != vector:
+                most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
+    return np.where(most > CROWDED * ways, 1.25, 1.0)
+
+
+def _starved(
+    space: "CpuSpace", vector: str, across: NDArray[np.int64], tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How much longer a tile waits for vectors from the second cache than it multiplies.
+
+    Vectors that the whole reduction of a tile reads are too many for the first cache, and the next
+    tile reads them again.
+    """
+    c, vector_bytes = space.contraction, space.target.vector_bytes
+    steps = prod(a.extent for a in c.reduce)
+    vectors = across * sum(1 for x in c.operands if c.stride(x, vector))
+    again = vectors * vector_bytes * steps > space.target.l1_bytes
+    lines = sum(_lines(c, x, tiles) for x in c.operands if not c.stride(x, vector))
+    total = np.prod(tiles, axis=1)
+    waits = (vectors * vector_bytes + lines * LINE_BYTES) / SECOND_CACHE_BYTES / (total / 2)
+    return np.where(again, np.maximum(1.0, waits), 1.0)
+
+
+def _lines(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cache lines of an operand that a step of a tile reads and no other step does.
+
+    None where neighbours in the reduction share lines.
+    """
+    size = c.element_bytes(x)
+    along = [abs(c.stride(x, r.name)) * size for r in c.reduce if c.stride(x, r.name)]
+    found = np.ones(len(tiles), dtype=np.int64)
+    if not along or min(along) < LINE_BYTES:
+        return 0 * found
+    for k, a in enumerate(c.parallel):
+        step = abs(c.stride(x, a.name)) * size
+        found *= -(-tiles[:, k] * min(step, LINE_BYTES) // LINE_BYTES) if step else 1
+    return found
+
+
+def _scattered(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much longer a tile takes whose vectors lie across the result."""
+    c = space.contraction
+    if c.out_stride(vector) == 1:
+        return np.ones(len(tiles))
+    steps = prod(a.extent for a in c.reduce)
+    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / (steps / 2)
