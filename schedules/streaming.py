@@ -31,6 +31,8 @@ MOST_VECTORS = 8
 """Of a row that are read in one go."""
 MOST_WASTE = 1.05
 """Vectors of all tiles, as a multiple of those that a row has."""
+ASKED_RESULTS = 8
+"""Of a row from which on there is time to ask for the next rows; with fewer it is in the way."""
 UNROLLED = 4
 SUMS_SHARE = 0.25
 """Of the second cache, for the sums that wait."""
@@ -85,7 +87,8 @@ def whole_rows(
     if block[v] == tiles[v] and not c.apart:
         k = int(np.argmax(np.where(np.arange(len(tiles)) == v, 0, tiles)))
         block[k] = ceil(tiles[k] / space.target.threads)
-    rows = _rows_at_once(prod(extents.tolist()) // int(extents[v]))
+    results = prod(extents.tolist()) // int(extents[v])
+    rows = _rows_at_once(results)
     unroll = min(UNROLLED, c.reduce[0].extent)
     others = [k for k in range(len(names)) if k != v]
     wanted = {
@@ -94,7 +97,7 @@ def whole_rows(
         "group": np.ones_like(tile),
         "unroll": np.array([unroll]),
         "steps": np.array([ceil(rows / unroll)]),
-        "prefetch": np.array([2]),
+        "prefetch": np.array([2 if results >= ASKED_RESULTS else 0]),
     }
     orders = {"group_order": [v, *others], "tile_order": [v, *others]}
     return replace(sketch, chunked=True), wanted, orders
