@@ -45,6 +45,8 @@ class Path:
     """`(n,)`: 1 where the last stage reads the sums in registers, 0 where from memory."""
     prefetch: Ints
     """`(n,)`: 1 where the next panels of operands are asked for, 2 where what a loop reads next."""
+    asked_along: Ints
+    """`(n,)`: axis of that loop, or -1."""
     spacing: Ints
     """`(n,)`: elements left free behind each slice of the sums."""
 
@@ -82,6 +84,7 @@ def digest(path: Path) -> NDArray[np.uint64]:
         *path.panels.T,
         *path.borders.T,
         path.prefetch,
+        path.asked_along,
         path.handed_over,
         path.spacing,
     ):
@@ -112,8 +115,16 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         borders=as_bits(np.array([[a in roots for a in numbers] for roots in bordered]))[None],
         handed_over=np.array([int(core.scope == "register")]),
         prefetch=np.array([2 if core.stream else int(bool(core.prefetch))]),
+        asked_along=np.array([_asked_along(core, numbers)]),
         spacing=np.array([core.spacing]),
     )
+
+
+def _asked_along(core: StageNest, numbers: dict[str, int]) -> int:
+    if not core.stream:
+        return -1
+    (_, axis), *_ = core.stream
+    return numbers[core.loops[core.index(axis)].root]
 
 
 def as_bits(chosen: NDArray[np.bool_], first: int = 0) -> Ints:

@@ -226,6 +226,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         borders=np.stack([as_bits(p.clip, len(c.parallel)), as_bits(p.peel)], axis=1),
         handed_over=(~p.chunked).astype(np.int64),
         prefetch=p.prefetch,
+        asked_along=np.where(p.prefetch == 2, a + reduce_order[:, 0], -1),
         spacing=np.zeros(len(p.sketch), dtype=np.int64),
     )
 

@@ -224,6 +224,7 @@ class WinogradSpace:
             borders=np.zeros((count, 2), dtype=np.int64),
             handed_over=0 * one,
             prefetch=n.prefetch,
+            asked_along=np.where(n.prefetch == 2, 0, -1),  # the points
             spacing=n.spread * line_elements(self.compute),
         )
 
