@@ -4,7 +4,9 @@ F(m, 3) gives `A' (sum over channels of (G g G') * (B' d B)) A` of taps g and a 
 rounding on the way is of a sum of at most the same terms taken absolutely, and passes through what
 follows linearly: `|A'| (sum |G g G'| * (|B'| |d| |B|)) |A|` is what a unit of rounding is worth,
 and independent roundings grow with the root of their number, as the oracle has it for all sums.
-Cancellation between the points is what makes this larger than the sum of |g d|.
+Cancellation between the points is what makes this larger than the sum of |g d|.  Taps that are
+transformed in the type of the results round on their own: by units of `|G| |g| |G'|`, which may be
+far above what is left of them.
 """
 
 from collections.abc import Sequence
@@ -41,8 +43,11 @@ def amplified(c: "Convolution", m: int) -> Array | None:
     axes = _axes(c)
     if not axes or c.request.result.dtype not in ("f32", "f64"):
         return None
-    places = product(*([slice(None)] if d in axes else _ones(n) for d, n in enumerate(c.window)))
-    sums = np.sum([_sums(c, axes, m, place) for place in places], axis=0)
+    places = [*product(*([slice(None)] if d in axes else _ones(n) for d, n in enumerate(c.window)))]
+    sums, of_taps = (
+        np.sum([_sums(c, axes, m, place, apart) for place in places], axis=0)
+        for apart in (False, True)
+    )
     cut = [slice(None)] * len(c.spatial)
     for d in axes:
         low, high = c.spatial[d]
@@ -50,7 +55,8 @@ def amplified(c: "Convolution", m: int) -> Array | None:
     eps = PRECISIONS[c.request.result.dtype].eps
     alone = prod(n for d, n in enumerate(c.window) if d not in axes)
     roundings = c.channels * alone + 2 * len(axes) * inputs(m)
-    bound: Array = eps * sqrt(roundings) * sums[(slice(None), *cut)][None]
+    worth = sqrt(roundings) * sums + sqrt(len(axes)) * of_taps
+    bound: Array = eps * worth[(slice(None), *cut)][None]
     return bound
 
 
@@ -58,15 +64,20 @@ def _ones(count: int) -> list[slice]:
     return [slice(n, n + 1) for n in range(count)]
 
 
-def _sums(c: "Convolution", axes: Sequence[int], m: int, place: tuple[slice, ...]) -> Array:
+def _sums(
+    c: "Convolution", axes: Sequence[int], m: int, place: tuple[slice, ...], apart: bool
+) -> Array:
     """`|A'| (sum |G g G'| * (|B'| |d| |B|)) |A|` of whole tiles, (batch, spatial..., feature).
 
-    `place` is where in the window, one tap of each axis that is not among `axes`.
+    `place` is where in the window, one tap of each axis that is not among `axes`.  With `apart` the
+    taps are taken absolutely one by one, `|G| |g| |G'|`.
     """
     weights = c.weights().value.astype(np.float64)
     taps = weights.reshape(*c.window, *weights.shape[-2:])[place]
+    rows = _array(tap_matrix(m))
+    taps, rows = (np.abs(taps), np.abs(rows)) if apart else (taps, rows)
     for d in axes:
-        taps = _along(taps, d, _array(tap_matrix(m)))
+        taps = _along(taps, d, rows)
     image, input_rows = np.abs(_image(c, axes, m, place)), np.abs(_array(input_matrix(m)))
     for k, d in enumerate(axes):  # each moves its points in front of the other axes
         image = _tiles(image, d + 1 + k, m, input_rows)
