@@ -306,6 +306,7 @@ def test_the_page_has_a_place_for_every_table() -> None:
     text = (ROOT / page.PAGE).read_text(encoding="utf-8")
     assert set(page.names(text)) == {
         "algorithms",
+        "arguments",
         "bandwidth",
         "budgets",
         "models",
