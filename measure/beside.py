@@ -3,6 +3,9 @@
 The clock of a processor moves by several per cent within seconds, with its heat and with what its
 neighbours do.  A share of a peak that was measured minutes before says as much of that as of the
 kernel.
+
+It also moves with what runs: multiply-adds alone heat most, and what follows them at once is slower
+for some milliseconds.  So a turn lasts long enough for each to have the clock that it has by itself.
 """
 
 import time
@@ -17,9 +20,12 @@ from hlotune.codegen.dispatcher import bind, replacement
 from hlotune.codegen.loader import load
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.peaks import Loop, compute_text, peak_loops
-from hlotune.measure.timing import Clock, Subject
+from hlotune.measure.timing import Clock, Effort, Subject
 from hlotune.measure.xla import compiled, on_device
 from hlotune.schedules.target import Target
+
+TURNS = Effort(sample_s=0.01, most_calls=256)
+"""A turn of either; the median of its calls is the sample."""
 
 _RUN_S = 1e-3
 """Long beside the start of threads, short beside changes of the clock."""

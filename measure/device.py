@@ -9,7 +9,7 @@ from typing import Any
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
-from hlotune.measure.beside import peak
+from hlotune.measure.beside import TURNS, peak
 from hlotune.measure.channel import Message
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import GIVES_UP_S, NEVER_APART, Probe
@@ -137,7 +137,7 @@ def _beside(request: Message) -> Message:
     multiply_adds, work = peak(header["dtype"], target)
     samples, peak_s = interleaved(
         [subject, multiply_adds],
-        pairs=header["pairs"], limit_s=header["limit_s"], apart=_apart(target),
+        pairs=header["pairs"], limit_s=header["limit_s"], effort=TURNS, apart=_apart(target),
     )  # fmt: skip
     rates = [work / s for s in peak_s]
     return Message({"is": "beside", "samples_s": samples, "peak_flop_per_s": rates})
