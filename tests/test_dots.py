@@ -1,4 +1,4 @@
-"""Sums of products by the instructions that take neighbours of a reduction at once."""
+"""Sums of products by instructions that take neighbours of a reduction at once: the rewriting."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,36 +8,21 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from jax import lax
-from numpy.typing import NDArray
 
 from hlotune.codegen.build import build
-from hlotune.codegen.compile import assembly
 from hlotune.codegen.dots import dot
-from hlotune.codegen.emit import emit
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import literal
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dots import dots, grouping
 from hlotune.schedules.errors import BuildError, ScheduleError
-from hlotune.schedules.features import NAMES, features_of
 from hlotune.schedules.flops import executed_flops
-from hlotune.schedules.levels import levels_of
-from hlotune.schedules.loop_trees import nodes_of
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
-from hlotune.schedules.results import Preload
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, dots_space, space_of
-from hlotune.schedules.target import Target
 from tests.computes import NHWC, Case, whole
-from tests.contraction_cases import Drawn, contractions
+from tests.contraction_cases import Drawn
 from tests.test_contractions import is_right
 
 HOST = host_target()
@@ -48,12 +33,6 @@ KINDS = {
     "bf16": (ml_dtypes.bfloat16, np.float32),
     "i8": (np.int8, np.int32),
 }
-narrow = st.sampled_from(("bf16", "bf16->f32", "i8->i32"))
-seeds = st.integers(0, 2**32)
-LOADED = Preload("offset")
-on_dots = pytest.mark.skipif(
-    not {"avx512bf16", "avx512vnni"} <= set(HOST.features), reason="needs dot instructions"
-)
 
 
 def product(
@@ -106,12 +85,6 @@ CASES = {
         window(kind, channels=7, frozen=True),
     )
 }
-
-
-def space(case: Case, target: Target = BOTH) -> CpuSpace:
-    found = dots_space(case.compute, target)
-    assert found is not None, f"{case} has no dots"
-    return found
 
 
 # the rewriting --------------------------------------------------------------------------------
@@ -232,140 +205,3 @@ def test_a_dot_of_single_lanes_is_refused_in_words() -> None:
     a, b = (literal(1, kind, 1) for kind in ("ui8x4", "i8x4"))
     with pytest.raises(BuildError, match=r"vectors of 4, 8 or 16 lanes .* got 1 of ui8x4 and i8x4"):
         dot(f, a, b, literal(0, "i32", 1))
-
-
-# the space --------------------------------------------------------------------------------------
-
-
-def test_the_first_candidate_is_that_of_the_dots() -> None:
-    found = space_of(product(64, 64, 64, "bf16").compute, BOTH)
-    assert isinstance(found, AlgorithmsSpace)
-    algorithms = [found.schedule(c).algorithm for c in found.firsts()]
-    assert algorithms == ["dots", "direct"]
-    assert found.schedule(found.heuristic()).algorithm == "dots"
-    assert found.direct.algorithm == "direct"
-
-
-def nest_of(found: CpuSpace, case: Case, config: NDArray[np.int32]) -> LoopNest | None:
-    try:
-        return replay(case.compute, found.schedule(config), found.target)
-    except ScheduleError:
-        return None
-
-
-def binds(case: Case, found: CpuSpace, configs: Configs) -> None:
-    """Arrays say what nests built one by one say."""
-    nests = [nest_of(found, case, c) for c in configs]
-    np.testing.assert_array_equal(found.legal(configs), [n is not None for n in nests])
-    path, features, trees = found.path(configs), found.features(configs), found.nodes(configs)
-    c, target, lanes = found.contraction, found.target, found.lanes
-    for k, nest in enumerate(nests):
-        if nest is not None:
-            one = path_of(nest, c)
-            assert digest(one) == digest(path)[k]
-            row = features_of(c, target, lanes, one, found.work)[0]
-            np.testing.assert_allclose(row, features[k], atol=1e-5)
-            tree = nodes_of(levels_of(c, target, lanes, one, path.axis.shape[1]), found.work)
-            np.testing.assert_allclose(tree.values[0], trees.values[k], atol=1e-4)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_arrays_and_nests_agree(name: str) -> None:
-    found = space(CASES[name])
-    rng = np.random.default_rng(0)
-    counts = [len(found.sketches), *found.knobs.counts]
-    uniform = rng.integers(counts, size=(20, len(counts)), dtype=np.int32)
-    binds(CASES[name], found, np.concatenate([uniform, found.sample(8, rng)]))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_schedule_is_located(name: str) -> None:
-    found = space_of(CASES[name].compute, BOTH)
-    for config in found.firsts():
-        schedule = found.schedule(config)
-        again = found.locate(schedule)
-        assert again is not None and found.schedule(again) == schedule
-
-
-def test_groups_do_a_share_of_the_work_that_the_kernel_asks_for() -> None:
-    found = space(product(64, 64, 64, "bf16"))
-    row = found.features(found.heuristic()[None])[0]
-    assert row[NAMES.index("work")] == pytest.approx(-1)
-
-
-def test_constants_are_packed_in_groups_when_the_program_is_loaded() -> None:
-    for kind in KINDS:
-        case = product(37, 45, 32, kind, frozen=True)
-        found = space(case)
-        nest = replay(case.compute, found.schedule(found.heuristic()), BOTH)
-        assert nest.stage("a1.packed").scope == "load"
-
-
-@pytest.mark.parametrize("name", ["i8 37x45x32 mk,kn frozen", "i8 window 7 frozen"])
-def test_the_sums_of_constants_are_taken_when_these_are_packed(name: str) -> None:
-    case = CASES[name]
-    found = space(case)
-    schedule = found.schedule(found.heuristic())
-    nest = replay(case.compute, schedule, BOTH)
-    assert {s.stage.name for s in nest.stages if s.scope == "load"} == {"a1.packed", "offset"}
-    made = emit(nest)
-    ((argument, _, size),) = made.packed
-    sums = 4 * nest.compute.tensor("offset").elements
-    assert argument == "a1" and size > sums + nest.compute.tensor("a1").bytes
-    in_each_call = replace(schedule, steps=tuple(s for s in schedule.steps if s != LOADED))
-    assert made.scratch_bytes < emit(replay(case.compute, in_each_call, BOTH)).scratch_bytes
-
-
-def test_an_operand_is_put_into_groups_ahead_where_it_is_used_often() -> None:
-    def packed(m: int) -> str:
-        found = space(product(m, 64, 64, "bf16"))
-        return dict(found.sketches[int(found.heuristic()[0])].packs)["a1"]
-
-    assert (packed(2), packed(64)) == ("none", "call")
-
-
-# machine code -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("kind", "name"), [("bf16", "vdpbf16ps"), ("i8", "vpdpbusd")])
-def test_a_tile_is_made_of_the_instruction(kind: str, name: str) -> None:
-    case = product(64, 64, 64, kind, frozen=True)
-    found = space(case)
-    text = assembly(emit(replay(case.compute, found.schedule(found.heuristic()), BOTH)).text, BOTH)
-    assert text.count(name) >= 8
-    assert "vpmulld" not in text and "vfmadd" not in text
-
-
-@on_dots
-@pytest.mark.parametrize("name", CASES)
-def test_the_first_candidate_agrees_with_the_oracle(name: str) -> None:
-    """Extreme values, subnormal numbers and sums that wrap among its inputs."""
-    case = CASES[name]
-    found = space(case, HOST)
-    built = build(case.compute, found.schedule(found.heuristic()), HOST)
-    verdict = verify(case.kernel, built, thorough=True)
-    assert isinstance(verdict, Verdict), verdict
-
-
-def gives_its_numbers(drawn: Drawn, n: int, seed: int) -> None:
-    found = dots_space(drawn.case.compute, HOST)
-    assume(found is not None)
-    assert found is not None
-    for config in (found.heuristic(), *found.sample(n, np.random.default_rng(seed))):
-        schedule = found.schedule(config)
-        is_right(drawn, schedule, build(drawn.case.compute, schedule, HOST))
-
-
-@on_dots
-@settings(max_examples=8)
-@given(contractions(narrow), seeds)
-def test_any_sum_in_groups_gives_its_numbers(drawn: Drawn, seed: int) -> None:
-    gives_its_numbers(drawn, 3, seed)
-
-
-@on_dots
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(contractions(narrow), seeds)
-def test_many_schedules_of_sums_in_groups_give_their_numbers(drawn: Drawn, seed: int) -> None:
-    gives_its_numbers(drawn, 12, seed)

@@ -1,4 +1,4 @@
-"""The benchmark against peers: workers and turns with a made-up peer, layouts, libraries here."""
+"""The benchmark against peers: workers and turns with a made-up peer, environments, ours."""
 
 import io
 import json
@@ -13,17 +13,15 @@ import numpy as np
 import pytest
 
 from benchmarks.cases import source
-from benchmarks.jax_operations import computed, inputs_of
-from benchmarks.operations import Array, Convolution, Operation, Product
+from benchmarks.jax_operations import inputs_of
+from benchmarks.operations import Array, Product
 from benchmarks.peers import environments, rounds
 from benchmarks.peers.contestants import FOLDER, OURS, REQUIRED, Contestant, contestants
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.process import Refusal, Worker, environment
-from benchmarks.peers.pytorch import PyTorch
 from benchmarks.peers.records import record
 from benchmarks.peers.rounds import Effort, Entry, Turns, measured
-from benchmarks.peers.worker import Library, Session, Unsupported, answered, rest, timed
-from benchmarks.peers.xla import Xla
+from benchmarks.peers.worker import Session, Unsupported, answered, rest, timed
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import host_target, toolchain
@@ -35,20 +33,6 @@ from tests.tree import ROOT
 
 TOY = Product(m=6, k=5, n=4)
 QUICK = Effort(rounds=4, warm_s=1e-3, sample_s=2e-3, prepare_limit_s=20, turn_limit_s=20)
-FORWARD = Convolution(size=(7, 6), inputs=4, outputs=6, window=3, stride=2, padding=1)
-DILATED = replace(FORWARD, dilation=2, groups=2, padding=2)
-TRANSPOSED = replace(FORWARD, window=4, transposed=True)
-OPERATIONS: dict[str, Operation] = {
-    "product": TOY,
-    "batched": Product(batch=(3,), m=6, k=5, n=4),
-    "forward": FORWARD,
-    "dilated": DILATED,
-    "transposed": TRANSPOSED,
-    "input_gradient": replace(FORWARD, direction="input_gradient"),
-    "weight_gradient": replace(FORWARD, direction="weight_gradient"),
-    "conv1d": replace(FORWARD, size=(9,)),
-    "conv3d": replace(FORWARD, size=(5, 6, 7)),
-}
 
 
 def fake(manner: str, name: str = "") -> Contestant:
@@ -154,7 +138,7 @@ def test_a_contestant_without_its_environment_is_missing(apart: list[Worker]) ->
 
 def test_constants_are_left_out_where_an_operation_has_no_weights(apart: list[Worker]) -> None:
     workers = start(apart, "right")
-    batched = OPERATIONS["batched"]
+    batched = Product(batch=(3,), m=6, k=5, n=4)
     assert [e.form for e in rounds.entries(workers, batched)] == ["arguments"]
 
 
@@ -224,44 +208,6 @@ def test_whole_numbers_must_agree_to_the_last() -> None:
     results = {"xla": np.array([[1000]]), "peer": np.array([[1001]])}
     assert rounds.wrong(replace(TOY, element="int8"), results)
     assert not rounds.wrong(replace(TOY, element="bf16"), results)
-
-
-@pytest.mark.parametrize("channels", ["last", "first"])
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_pytorch_computes_the_same(name: str, channels: str) -> None:
-    """And with it the layouts that all the others take."""
-    operation = OPERATIONS[name]
-    if isinstance(operation, Convolution):
-        operation = replace(operation, channels=channels)  # type: ignore[arg-type]
-    elif channels == "first":
-        return
-    agrees(PyTorch(), operation, "eager")
-
-
-@pytest.mark.parametrize("form", ["arguments", "constants"])
-@pytest.mark.parametrize("element", ["f32", "bf16", "int8"])
-def test_xla_computes_the_same_in_both_forms(form: str, element: str) -> None:
-    agrees(Xla(), replace(TOY, element=element), form)  # type: ignore[arg-type]
-
-
-def agrees(library: Library, operation: Operation, form: str) -> None:
-    weights, x = inputs_of(operation)
-    made = library.prepare("toy", operation, form, weights, x)
-    made.call()
-    expected = np.asarray(computed(operation, weights, x))
-    assert not rounds.wrong(operation, {"jax": expected, "library": made.result()})
-
-
-def test_a_linear_layer_computes_the_same_product() -> None:
-    agrees(PyTorch(), TOY, "linear")
-    with pytest.raises(Unsupported, match="only products of floating numbers"):
-        PyTorch().prepare("toy", FORWARD, "linear", *inputs_of(FORWARD))
-
-
-def test_pytorch_says_what_it_has_not() -> None:
-    operation = replace(FORWARD, element="int8")
-    with pytest.raises(Unsupported, match="no convolution of bytes"):
-        PyTorch().prepare("toy", operation, "eager", *inputs_of(operation))
 
 
 CASE = "GMM2"

@@ -1,21 +1,19 @@
 """Sites: which operations stand together, how often they run, and what kernels take."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.hlo import mlir
-from hlotune.hlo.canonical import canonical, graph_of
-from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.graph import Literal
 from hlotune.hlo.program import Program, argument, load
-from hlotune.hlo.sites import Site, choose, sites
+from hlotune.hlo.sites import Site, sites
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -313,76 +311,3 @@ def test_kernels_that_differ_in_place_alone_are_one_kernel() -> None:
     found = [s for s in sites_of(f, f32(8, 8), f32(8, 8), f32(8, 8)) if "." not in s.name]
     assert len(found) == 2
     assert len({s.kernel for s in found}) == 1
-
-
-def disjoint(found: Iterable[Site]) -> bool:
-    places = [(s.path, op) for s in found for op in s.ops]
-    return len(places) == len(set(places))
-
-
-def test_choose_takes_what_saves_most_and_nothing_twice() -> None:
-    found = sites_of(layer, f32(64, 784), f32(784, 512), f32(512))
-    whole, bare = found
-    times = {whole.kernel.key: (2.0, 1.0), bare.kernel.key: (1.5, 1.0)}
-    assert choose(found, times) == (whole,)
-    assert choose(found, {bare.kernel.key: (1.5, 1.0)}) == (bare,)
-
-
-def test_choose_leaves_what_is_not_faster() -> None:
-    found = sites_of(layer, f32(64, 784), f32(784, 512), f32(512))
-    assert choose(found, {s.kernel.key: (1.0, 1.0) for s in found}) == ()
-    assert choose(found, {}) == ()
-
-
-MATRIX = TensorType((4, 4), "f32")
-DOT = (
-    ("lhs_batching_dimensions", ()),
-    ("lhs_contracting_dimensions", (1,)),
-    ("rhs_batching_dimensions", ()),
-    ("rhs_contracting_dimensions", (0,)),
-)
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    """Graphs of dots, elementwise operations and transposes on 4 x 4 matrices."""
-    ops: list[Op] = []
-    for i in range(draw(st.integers(1, 14))):
-        name = draw(st.sampled_from(("dot_general", "add", "tanh", "transpose")))
-        count = 1 if name in ("tanh", "transpose") else 2
-        operands = tuple(draw(st.integers(0, i + 1)) for _ in range(count))
-        attributes = {"dot_general": DOT, "transpose": (("permutation", (1, 0)),)}.get(name, ())
-        ops.append(Op(f"stablehlo.{name}", operands, (i + 2,), attributes))
-    used = {v for op in ops for v in op.operands}
-    results = draw(st.sets(st.integers(2, len(ops) + 1), max_size=3))
-    results |= {
-        op.results[0] for op in ops
-    } - used  # as in normal form, nothing is computed in vain
-    return Graph((MATRIX,) * (len(ops) + 2), (0, 1), tuple(ops), tuple(sorted(results)))
-
-
-def reaches(graph: Graph, start: frozenset[int], end: frozenset[int]) -> bool:
-    """Whether a way leads out of `start` and into `end` through other operations."""
-    tainted: set[int] = set()
-    for i, op in enumerate(graph.ops):
-        outside = any(v in tainted for v in op.operands)
-        if i in end and outside:
-            return True
-        inside = any(v in graph.ops[m].results for m in start for v in op.operands)
-        if i not in start and (outside or inside):
-            tainted |= set(op.results)
-    return False
-
-
-@given(graphs())
-def test_groups_are_convex_disjoint_and_kernels_are_programs(graph: Graph) -> None:
-    found = sites(Program("g", "g", b"", graph))
-    assert disjoint(s for s in found if "." not in s.name)
-    anchors = {i for i, op in enumerate(graph.ops) if op.name == "stablehlo.dot_general"}
-    assert {s.anchor for s in found} == anchors
-    for site in found:
-        assert not reaches(graph, site.ops, site.ops)
-        kernel = graph_of(site.kernel)
-        assert canonical(kernel) == site.kernel.text
-        assert tuple(graph.types[v] for v in site.arguments) == kernel.argument_types
-        assert tuple(graph.types[v] for v in site.results) == kernel.result_types != ()

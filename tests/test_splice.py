@@ -19,7 +19,7 @@ from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
 from hlotune.hlo.splice import splice
 from hlotune.schedules.errors import ProgramError
-from tests.test_sites import graphs
+from tests.test_sites_choice import graphs
 
 RNG = np.random.default_rng(0)
 WEIGHTS = (RNG.normal(size=(16, 16)) / 4).astype(np.float32)
@@ -121,7 +121,7 @@ def test_every_alternative_alone_leaves_the_results_alone(name: str) -> None:
 
 
 def evaluate(graph: Graph, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-    """Runs a graph of `test_sites.graphs` modulo 7, `tanh` adding one: numbers stay exact."""
+    """Runs a graph of `graphs` modulo 7, `tanh` adding one: numbers stay exact."""
     values = [x, y]
     for op in graph.ops:
         a, *rest = (values[v] for v in op.operands)

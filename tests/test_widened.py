@@ -20,7 +20,7 @@ from hlotune.schedules.widened import can_widen, widened
 from tests.computes import Case, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import is_right
-from tests.test_dots import binds
+from tests.test_dots_space import binds
 
 HOST, AVX512 = host_target(), TARGETS["znver4"]
 

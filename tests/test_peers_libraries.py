@@ -1,0 +1,67 @@
+"""Libraries among the peers compute what an operation says, in any layout, or refuse it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.jax_operations import computed, inputs_of
+from benchmarks.operations import Convolution, Operation, Product
+from benchmarks.peers import rounds
+from benchmarks.peers.pytorch import PyTorch
+from benchmarks.peers.worker import Library, Unsupported
+from benchmarks.peers.xla import Xla
+from tests.test_peers import TOY
+
+FORWARD = Convolution(size=(7, 6), inputs=4, outputs=6, window=3, stride=2, padding=1)
+DILATED = replace(FORWARD, dilation=2, groups=2, padding=2)
+TRANSPOSED = replace(FORWARD, window=4, transposed=True)
+OPERATIONS: dict[str, Operation] = {
+    "product": TOY,
+    "batched": Product(batch=(3,), m=6, k=5, n=4),
+    "forward": FORWARD,
+    "dilated": DILATED,
+    "transposed": TRANSPOSED,
+    "input_gradient": replace(FORWARD, direction="input_gradient"),
+    "weight_gradient": replace(FORWARD, direction="weight_gradient"),
+    "conv1d": replace(FORWARD, size=(9,)),
+    "conv3d": replace(FORWARD, size=(5, 6, 7)),
+}
+
+
+@pytest.mark.parametrize("channels", ["last", "first"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_pytorch_computes_the_same(name: str, channels: str) -> None:
+    """And with it the layouts that all the others take."""
+    operation = OPERATIONS[name]
+    if isinstance(operation, Convolution):
+        operation = replace(operation, channels=channels)  # type: ignore[arg-type]
+    elif channels == "first":
+        return
+    agrees(PyTorch(), operation, "eager")
+
+
+@pytest.mark.parametrize("form", ["arguments", "constants"])
+@pytest.mark.parametrize("element", ["f32", "bf16", "int8"])
+def test_xla_computes_the_same_in_both_forms(form: str, element: str) -> None:
+    agrees(Xla(), replace(TOY, element=element), form)  # type: ignore[arg-type]
+
+
+def agrees(library: Library, operation: Operation, form: str) -> None:
+    weights, x = inputs_of(operation)
+    made = library.prepare("toy", operation, form, weights, x)
+    made.call()
+    expected = np.asarray(computed(operation, weights, x))
+    assert not rounds.wrong(operation, {"jax": expected, "library": made.result()})
+
+
+def test_a_linear_layer_computes_the_same_product() -> None:
+    agrees(PyTorch(), TOY, "linear")
+    with pytest.raises(Unsupported, match="only products of floating numbers"):
+        PyTorch().prepare("toy", FORWARD, "linear", *inputs_of(FORWARD))
+
+
+def test_pytorch_says_what_it_has_not() -> None:
+    operation = replace(FORWARD, element="int8")
+    with pytest.raises(Unsupported, match="no convolution of bytes"):
+        PyTorch().prepare("toy", operation, "eager", *inputs_of(operation))

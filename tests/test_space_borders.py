@@ -1,0 +1,133 @@
+"""What the space of a contraction leaves out, and how far it reaches."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from hlotune.hlo import program
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules import cpu
+from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.expr import Affine, Apply, Load, map_loads
+from hlotune.schedules.paths import Path, digest, path_of
+from hlotune.schedules.replay import replay
+from hlotune.schedules.sketch import PACK_LEVELS, layout
+from hlotune.schedules.target import Target
+from tests.computes import Case, backwards, named, sized, tiled, whole
+from tests.test_space import AVX2, AVX512, binds_features, binds_legality, drawn, nest_of, space_of
+
+
+def test_an_operand_of_one_element_is_not_packed() -> None:
+    case = sized("f32[40,1]", "f32[1,1]")
+    assert case.compute.tensor("a1").shape == ()
+    space = case.space(AVX2)
+    assert [x.tensor for x in space.contraction.operands] == ["a0"]
+    binds_features(space, space.sample(10, np.random.default_rng(0)))
+
+
+def test_a_kernel_that_is_no_contraction_has_no_space() -> None:
+    compute = named("small conv").compute
+    alone = Compute(compute.tensors, compute.stages[1:])
+    with pytest.raises(UnsupportedKernel, match="expected one reduction read by a last stage"):
+        cpu.space_of(alone, AVX2)
+
+
+@pytest.mark.parametrize("source", ["argument", "constant"])
+def test_what_is_read_twice_has_no_packed_form_in_place_of_its_values(source: str) -> None:
+    w = whole(32, 32, seed=1)
+    if source == "constant":
+        case = Case("twice", lambda x: x @ jnp.asarray(w) + jnp.asarray(w), (whole(32, 32),))
+    else:
+        case = Case("once", lambda x, w: x @ w + w, (whole(32, 32), w))
+    space = case.space(AVX512)
+    assert {dict(s.packs)["a1"] for s in space.sketches} == set(PACK_LEVELS) - {"load"}
+    _, built = case.heuristic(host_target())
+    assert isinstance(verify(case.kernel, built), Verdict)
+
+
+def test_one_chunk_of_partial_sums_is_not_taken_for_sums_handed_over_in_registers() -> None:
+    case, space = named("small gemm"), space_of("small gemm")
+    registers, chunk = {"i0": 4, "i1": 2}, {"r0": 29}
+
+    def path(chunked: bool) -> Path:
+        schedule = tiled(case, AVX512, chunked=chunked, register=registers, steps=chunk)
+        return path_of(replay(case.compute, schedule, AVX512), space.contraction)
+
+    handed, stored = path(False), path(True)
+    assert handed.handed_over == 1 and stored.handed_over == 0
+    assert digest(handed) != digest(stored)
+    assert digest(handed) != digest(replace(handed, handed_over=stored.handed_over))
+
+
+def test_a_window_over_what_is_no_product_is_not_clipped() -> None:
+    compute = named("small conv").compute
+    contract, out = compute.stages
+    added = Apply("add", contract.loads, "f32")
+    space = cpu.space_of(
+        Compute(compute.tensors, (replace(contract, values=(added,)), out)), AVX512
+    )
+    assert not space.knobs.columns("clip") and space.knobs.columns("peel")
+    assert space_of("small conv").knobs.columns("clip")
+    binds_legality(space, drawn(space, 20, 0))
+
+
+def test_an_operand_that_is_read_backwards_has_no_panels() -> None:
+    space = cpu.space_of(backwards(named("small gemm").compute), AVX512)
+    binds_legality(space, drawn(space, 40, 0))
+    binds_features(space, space.sample(20, np.random.default_rng(0)))
+    load = space.contraction.operands[1]
+    assert layout(space.contraction, load.tensor, "i1", 16) == ((0, 1), (1, 1))
+
+
+def test_a_stage_ahead_of_the_contraction_beyond_the_scratch_of_a_call_is_refused() -> None:
+    a = Affine.axis
+    compute = sized("f32[8,8400]", "f32[8400,8192]").compute
+    contract, out = compute.stages
+    axes = (Axis("i0", 8400), Axis("i1", 8192))
+    store, value = Store("w", (a("i0"), a("i1"))), Load("a1", (a("i0"), a("i1")), "f32")
+    before = Stage("before", axes, (), (store,), (Apply("negate", (value,), "f32"),))
+    _, w = contract.loads
+    product = map_loads(contract.values[0], {w: replace(w, tensor="w")})
+    tensors = (*compute.tensors, Tensor("w", (8400, 8192), "f32", "temporary"))
+    large = Compute(tensors, (before, replace(contract, values=(product,)), out))
+    with pytest.raises(
+        UnsupportedKernel, match=r"at most 268435456 bytes, got before of 275251200"
+    ):
+        cpu.space_of(large, AVX512)
+
+
+LARGE = {
+    "columns": (((1,), (1,)), "f32[8,4096]", "f32[32000,4096]"),
+    "rows": (((1,), (0,)), "f32[16384,16384]", "f32[16384,16384]"),
+    "both": (((0,), (1,)), "f32[65536,2048]", "f32[50257,65536]"),
+    "one": (((1,), (1,)), "f32[1,131072]", "f32[65536,131072]"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+def test_whatever_is_proposed_for_a_large_shape_is_legal(name: str, target: Target) -> None:
+    (left, right), *types = LARGE[name]
+    numbers = ((left, right), ((), ()))
+    case = Case(
+        name, lambda x, w: lax.dot_general(x, w, numbers), tuple(map(program.argument, types))
+    )
+    space, rng = case.space(target), np.random.default_rng(0)
+    assert nest_of(space, space.heuristic()) is not None
+    configs = space.sample(30, rng)
+    assert space.legal(configs).all()
+    assert space.legal(space.neighbours(configs, rng)).all()
+
+
+def test_what_is_packed_when_a_program_is_loaded_may_be_larger_than_scratch() -> None:
+    compute = sized("f32[8,8400]", "f32[8400,8192]").compute
+    tensors = tuple(replace(t, role="constant") if t.name == "a1" else t for t in compute.tensors)
+    space = cpu.space_of(Compute(tensors, compute.stages), AVX512)
+    config = space.heuristic()
+    assert dict(space.sketches[config[0]].packs)["a1"] == "load"
+    assert space.legal(config[None])[0] and nest_of(space, config) is not None
