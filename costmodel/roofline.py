@@ -2,7 +2,8 @@
 
 It learns nothing, so it ranks from the first candidate on, and shows what learning is worth.
 The form is a roofline with one roof a cache level (Williams et al., CACM 2009), roofs added up; the
-figures are the features' own (`schedules/costs.py`).
+figures are the features' own (`schedules/costs.py`).  These share cycles among the threads by whole
+tasks; here the last word is that of the thread with the largest ones.
 """
 
 from pathlib import Path
@@ -15,7 +16,9 @@ from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.schedules.features import NAMES
 
-TIME = NAMES.index("cost_total")
+TIME, BALANCE, EVEN = (NAMES.index(name) for name in ("cost_total", "balance", "even"))
+LEAST = 2.0**-16
+"""Share below which none is told apart, as in the features."""
 
 
 class Roofline:
@@ -31,7 +34,10 @@ class Roofline:
         """Learns nothing."""
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
-        return np.negative(as_summaries(inputs)[:, TIME])
+        rows = as_summaries(inputs)
+        whole, even = (np.log2(np.clip(rows[:, k], LEAST, 1)) for k in (BALANCE, EVEN))
+        speed: NDArray[np.float32] = even - whole - rows[:, TIME]
+        return speed
 
     def save(self, path: Path) -> None:
         files.write(path, files.Header("roofline", files.features_key(self.reads)), {})

@@ -208,6 +208,16 @@ def test_the_roofline_ranks_by_the_estimate_among_the_features() -> None:
     assert Roofline().predict(rows).argsort().tolist() == [1, 0, 2]
 
 
+def test_the_roofline_waits_for_the_thread_with_the_largest_tasks() -> None:
+    """Of two threads with a task each, one of which is cut short to half of the other."""
+    rows = np.zeros((3, len(NAMES)), np.float32)
+    rows[:, NAMES.index("balance")] = 1.0, 1.0, 0.5
+    rows[:, NAMES.index("even")] = 1.0, 0.75, 0.5
+    speed = Roofline().predict(rows)
+    assert speed[0] - speed[1] == pytest.approx(np.log2(4 / 3), abs=1e-6)
+    assert speed[2] == speed[0]  # `cost_total` knows of the thread that has no task at all
+
+
 def test_learning_again_does_not_pile_up_trees(tmp_path: Path) -> None:
     model = Trees()
     sizes = []
