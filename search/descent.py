@@ -5,16 +5,12 @@ It ends every search.
 
 import numpy as np
 
-from hlotune.costmodel.model import CostModel, predictions
+from hlotune.costmodel.model import CostModel
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
+from hlotune.search.nearby import nearby
 from hlotune.search.random_search import batch_rng, filled, legal_rows
-
-CENTRES = 4
-"""Best configs whose neighbours are tried, the best one's first."""
-DRAWS = 256
-"""Neighbours drawn for each centre; enough to meet nearly all of them."""
 
 
 class Descent:
@@ -28,19 +24,9 @@ class Descent:
 
     def propose(self, n: int) -> Configs:
         rng = batch_rng(self._entropy, len(self.history))
-        centres = self.history.best(CENTRES)
-        # Half a batch around the best config, half of the rest around the next, and so on.
-        rows = [self._first]
-        for place, centre in enumerate(centres):
-            rows.append(self._around(centre, max(1, n >> (place + 1)), rng))
-        return filled(self._space, self.history, np.concatenate(rows), n, rng)
-
-    def _around(self, centre: Configs, n: int, rng: np.random.Generator) -> Configs:
-        """The n new neighbours of one config that the model likes best."""
-        drawn = self._space.neighbours(np.repeat(centre[None, :], DRAWS, axis=0), rng)
-        drawn = drawn[self.history.unseen(drawn)]
-        values = predictions(self._model, self._space, drawn)
-        return drawn[np.argsort(-values, kind="stable")[:n]]
+        near = nearby(self._space, self._model, self.history, n, rng)
+        rows = np.concatenate([self._first, near])
+        return filled(self._space, self.history, rows, n, rng)
 
     def observe(self, configs: Configs, times_s: Times) -> None:
         self.history.add(configs, times_s)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.costmodel.inputs import Features
 from hlotune.schedules.space import Configs
 from hlotune.search.history import row_hash
 
@@ -20,10 +21,14 @@ def best_distinct(configs: Configs, values: Scores) -> Configs:
     return configs[first[np.argsort(-values[first], kind="stable")]]
 
 
-def apart(configs: Configs, n: int) -> Configs:
-    """The first n rows that differ from each other in `APART` columns, then others in order."""
+def apart(configs: Configs, features: Features, n: int) -> Configs:
+    """The first n rows that differ from each other in `APART` columns, then others in order.
+
+    Rows of equal features count as near too: to the model they are one.
+    """
     if n <= 0:
         return configs[:0]
+    alike = row_hash(np.ascontiguousarray(features, np.float32).view(np.int32))
     near = np.zeros(len(configs), np.bool_)
     taken = np.zeros(len(configs), np.bool_)
     for row in range(len(configs)):
@@ -33,5 +38,6 @@ def apart(configs: Configs, n: int) -> Configs:
         if taken.sum() == n:
             break
         near |= np.count_nonzero(configs != configs[row], axis=1) < APART
+        near |= alike == alike[row]
     order = np.argsort(~taken, kind="stable")
     return configs[order[:n]]
