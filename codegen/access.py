@@ -198,7 +198,8 @@ def _straight(
 ) -> Value:
     """A scalar, or neighbouring elements in one vector."""
     condition, depth = _condition(f, place, x, index, checks)
-    index = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
+    if x.divisors:
+        index = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
     lanes = lane.lanes if lane else 1
     size = BYTES[place.dtype]
     if not condition:

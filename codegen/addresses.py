@@ -13,21 +13,23 @@ ZEROS = "@zeros"
 
 def elements(f: Function, place: Place, index: list[Affine]) -> Affine:
     """Elements between the start of a buffer and an element of it."""
-    total = Affine()
-    blocks = {d: b for d, b in place.layout if b > 1}
+    parts = list[tuple[Affine, int]]()
     for d, e in enumerate(index):
-        local = e + place.origin[d] * -1
-        block = blocks.get(d)
-        if block is None:
-            total = total + local * place.strides[d, 1]
-            continue
-        outer, inner = place.strides[d, block], place.strides[d, 1]
-        if f.multiple_of(local, block):
-            whole, rest = divmod(local.constant, block)
-            total = total + Affine(local.terms) * (outer // block) + (whole * outer + rest * inner)
-        else:
-            total = total + _blocked(f, local, block, outer, inner)
-    return total
+        parts += _along(f, place, d, e)
+    return Affine.weighted(parts)
+
+
+def _along(f: Function, place: Place, d: int, e: Affine) -> tuple[tuple[Affine, int], ...]:
+    """What a position along one dimension adds: affines, each times a factor."""
+    local, inner, block = e - place.origin[d], place.strides[d, 1], place.blocks.get(d)
+    if block is None:
+        return ((local, inner),)
+    outer = place.strides[d, block]
+    if not f.multiple_of(local, block):
+        return ((_blocked(f, local, block, outer, inner), 1),)
+    whole, rest = divmod(local.constant, block)
+    constant = Affine((), whole * outer + rest * inner)
+    return (Affine(local.terms), outer // block), (constant, 1)
 
 
 def _blocked(f: Function, local: Affine, block: int, outer: int, inner: int) -> Affine:
@@ -57,9 +59,9 @@ def lane_stride(
     f: Function, place: Place, index: list[Affine], steps: list[int], lane: Lane
 ) -> int:
     """Elements of memory between neighbouring lanes, which must lie in one block."""
-    blocks = {d: b for d, b in place.layout if b > 1}
+    blocks = place.blocks
     for d in (d for d, c in enumerate(steps) if c and d in blocks):
-        first = index[d] + place.origin[d] * -1
+        first = index[d] - place.origin[d]
         starts = f.multiple_of(first, lane.lanes) and first.constant % lane.lanes == 0
         if steps[d] != 1 or blocks[d] % lane.lanes or not starts:
             raise BuildError(
@@ -117,9 +119,9 @@ def _around_choice(
 ) -> tuple[Affine, Affine]:
     """Bytes of an offset to add before a pointer is chosen at a loop depth, and bytes for after."""
     before, after = Affine(), Affine()
-    for d in range(len(index)):
-        alone = [x if k == d else place.origin[k] for k, x in enumerate(index)]
-        part, checked = elements(f, place, alone) * BYTES[place.dtype], d in checks
+    for d, e in enumerate(index):
+        part = Affine.weighted(_along(f, place, d, e)) * BYTES[place.dtype]
+        checked = d in checks
         outer = {n: c for n, c in part.terms if checked or f.variables[n].depth <= depth or c < 0}
         inner = {n: c for n, c in part.terms if n not in outer}
         free = not checked and part.constant >= 0

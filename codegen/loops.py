@@ -54,6 +54,14 @@ class StageFunction:
         self.entered: list[Entered] = []
         self.run: transposing.Run | None = None
         """What the copy being written is turned along."""
+        self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in nest.stages}
+        self.written_out = {s.stage.name: written_out_from(s) for s in nest.stages}
+        """The first loop of each stage from which on all are unrolled or vectorized."""
+        self.attached = {
+            (s.stage.name, x.axis): nest.attached(s.stage.name, x.axis)
+            for s in nest.stages
+            for x in s.loops
+        }
         self.trips = {s.stage.name: s.trips(region(nest, s)) for s in nest.stages}
 
     def write(self) -> None:
@@ -130,7 +138,7 @@ class StageFunction:
         """The body of loop `k` of a stage; -1 is the stage itself."""
         name = s.loops[k].axis if k >= 0 else ""
         if k >= 0:
-            for inner in self.nest.attached(s.stage.name, name):
+            for inner in self.attached[s.stage.name, name]:
                 self._stage(inner, s, point)
         if s.accumulate == name:
             self.statements.accumulated(s, point, lambda: self._rest(s, k + 1, point))
@@ -143,7 +151,7 @@ class StageFunction:
             waiting = Waiting(s.stage.name)
             self.statements.together(waiting, lambda: self._rest(s, k, point))
             return
-        if (s.prefetch or s.stream) and k == written_out_from(s):
+        if (s.prefetch or s.stream) and k == self.written_out[s.stage.name]:
             self._prefetch(s)
         if k == len(s.loops):
             self._statement(s, point)
@@ -153,12 +161,12 @@ class StageFunction:
         loop, span = s.loops[k], point.spans[s.loops[k].root]
         if loop.kind == "unroll":
             for p in range(0, static_size(self.f, s, k, span), loop.step):
-                if loop.root in self._reduced(s):
+                if loop.root in self.reduced[s.stage.name]:
                     self.f.fence()
                 self._step(s, k, point, span.low + p)
         elif loop.kind == "vectorize":
             lane = Lane(loop.root, s.lanes, static_size(self.f, s, k, span))
-            self._inside(s, k, replace(point, lane=lane))
+            self._inside(s, k, Point(point.spans, lane, point.discharged))
         elif loop.border == "clip":
             self._clipped(s, k, point)
         else:
@@ -168,7 +176,7 @@ class StageFunction:
         """Whether what is written out from loop `k` on is to be stored in blocks of rows."""
         before = self.statements.waiting
         begun = before is not None and before.stage == s.stage.name
-        return not begun and k == written_out_from(s) and waits(s, k)
+        return not begun and k == self.written_out[s.stage.name] and waits(s, k)
 
     def _statement(self, s: StageNest, point: Point) -> None:
         if self.run is None:
@@ -185,9 +193,6 @@ class StageFunction:
         self._rest(s, len(s.loops) - 2, point)
         self.run = None
         return True
-
-    def _reduced(self, s: StageNest) -> set[str]:
-        return {a.name for a in s.stage.reduce}
 
     def _step(self, s: StageNest, k: int, point: Point, low: Affine) -> None:
         """One iteration of loop `k`, at a position."""

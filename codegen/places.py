@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 
 from hlotune.codegen.abi import ARGUMENTS, RESULTS, SCRATCH
@@ -26,7 +27,7 @@ NOWHERE_BYTES = 2 * LINE_BYTES
 """Room for a vector that nobody reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Place:
     """A tensor in memory: pointer, the index of its first element, layout."""
 
@@ -47,7 +48,12 @@ class Place:
     beside: int = 0
     """Dimensions at the end that take no memory: those of a load which must be real as well."""
 
-    @property
+    @cached_property
+    def blocks(self) -> dict[int, int]:
+        """Of the dimensions that lie in blocks."""
+        return {d: b for d, b in self.layout if b > 1}
+
+    @cached_property
     def checks(self) -> range:
         """Dimensions along which loads may lie outside."""
         return range(0 if self.checked else len(self.shape) - self.beside, len(self.shape))
@@ -123,18 +129,18 @@ class Places:
         """
         origin = {a.name: spans[a.name].low for a in s.stage.parallel}
         corner = tuple(origin.get(a or "", Affine()) for a in s.stage.stored_axes or ())
-        for x in s.stage.stores:
-            tensor = self.nest.compute.tensor(x.tensor)
+        for name in dict.fromkeys(x.tensor for x in s.stage.stores):
+            tensor = self.nest.compute.tensor(name)
             if s.scope == "register":
                 self[tensor.name] = Held(s.stage.name, origin, tensor.dtype)
             elif tensor.role == "result":
                 self[tensor.name] = self._result(s, tensor)
             else:
                 self[tensor.name] = self._temporary(s, tensor, corner)
-        for load in s.stage.loads:
-            maker = self.nest.producer(load.tensor)
-            if load.tensor not in self._places and (maker is None or maker.at is None):
-                self[load.tensor] = self._source(load.tensor)
+        for name in dict.fromkeys(x.tensor for x in s.stage.loads):
+            maker = self.nest.producer(name)
+            if name not in self._places and (maker is None or maker.at is None):
+                self[name] = self._source(name)
 
     def _argument(self, tensor: Tensor) -> Place:
         compute = self.nest.compute

@@ -1,7 +1,8 @@
 """Where a statement stands: the part of each axis that is left to it, and its lanes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 from hlotune.codegen.text import Function
 from hlotune.schedules.compute import Digit, Stage
@@ -26,7 +27,7 @@ class Lane:
     active: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Point:
     """Where a statement is executed: spans, lanes, and the checks that loops have made for it."""
 
@@ -34,7 +35,7 @@ class Point:
     lane: Lane | None = None
     discharged: frozenset[tuple[Load, int]] = frozenset()
 
-    @property
+    @cached_property
     def positions(self) -> dict[str, Affine]:
         return {root: span.low for root, span in self.spans.items()}
 
@@ -44,16 +45,19 @@ def moved(point: Point, root: str, low: Affine) -> Point:
 
 
 def resized(point: Point, root: str, low: Affine, size: int) -> Point:
-    return replace(point, spans={**point.spans, root: Span(low, size, point.spans[root].extent)})
+    spans = {**point.spans, root: Span(low, size, point.spans[root].extent)}
+    return Point(spans, point.lane, point.discharged)
 
 
 def with_digits(f: Function, stage: Stage, axis: str, point: Point) -> Point:
     """A point on an axis, with the positions of the axis's digits."""
     digits = [x for x in stage.digits if x.axis == axis]
+    if not digits:
+        return point
     low, spans = point.spans[axis].low, dict(point.spans)
     for k, digit in enumerate(digits):
         spans[digit.name] = Span(_digit(f, low, digit, is_first=k == 0), 1, None)
-    return replace(point, spans=spans)
+    return Point(spans, point.lane, point.discharged)
 
 
 def _digit(f: Function, low: Affine, digit: Digit, *, is_first: bool) -> Affine:

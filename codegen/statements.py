@@ -1,6 +1,7 @@
 """The statements of a stage: values, combined into registers or memory."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from hlotune.codegen.access import load, store
 from hlotune.codegen.dots import dot
@@ -9,7 +10,7 @@ from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, Span, known_size
 from hlotune.codegen.text import Function, Register
 from hlotune.codegen.turning import Waiting
-from hlotune.codegen.values import Value, convert, literal, splat, suffix
+from hlotune.codegen.values import HELD, Value, convert, literal, splat, suffix, vector
 from hlotune.schedules.compute import Combine, Store
 from hlotune.schedules.dtypes import BYTES, GROUPS, is_float, is_unsigned
 from hlotune.schedules.errors import BuildError
@@ -162,9 +163,10 @@ class Statements:
     def _value(self, expr: Expr, point: Point, lanes: int) -> Value:
         if isinstance(expr, Const):
             return literal(expr.value, expr.dtype, 1)
-        if id(expr) not in self.shared:
-            self.shared[id(expr)] = self._fresh(expr, point, lanes)
-        return self.shared[id(expr)]
+        value = self.shared.get(id(expr))
+        if value is None:
+            value = self.shared[id(expr)] = self._fresh(expr, point, lanes)
+        return value
 
     def _fresh(self, expr: Load | Apply, point: Point, lanes: int) -> Value:
         if isinstance(expr, Load):
@@ -198,7 +200,7 @@ class Statements:
 
     def _register(self, tensor: str, key: Key, dtype: str, lanes: int) -> Value:
         register = self.f.registers.get((tensor, key))
-        if register is None or register.type != Value("", dtype, lanes).type:
+        if register is None or register.type != vector(HELD[dtype], lanes):
             raise BuildError(
                 f"expected {tensor} at {key} in registers, as {lanes} lanes, got "
                 f"{register.type if register else 'nothing'}; unroll producer and consumer alike"
@@ -206,6 +208,7 @@ class Statements:
         return Value(register.value, dtype, lanes)
 
 
+@cache
 def identity(combine: Combine | None, dtype: str, lanes: int) -> Value:
     """The value that a combine leaves everything as it is with."""
     if combine in ("sum", "or", None):
@@ -239,7 +242,7 @@ def _key(place: Held, at: Mapping[str, Affine]) -> Key:
     """Offsets from the first element held; known while emitting, since tiles are unrolled."""
     result = []
     for axis, origin in place.origin.items():
-        offset = at[axis] + origin * -1
+        offset = at[axis] - origin
         if offset.terms:
             raise BuildError(
                 f"{place.stage}: expected a register's place known while emitting, got {offset} "

@@ -9,7 +9,7 @@ known.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.expr import Affine, Terms
 
 Lines = list["str | Lines"]
 
@@ -24,6 +24,19 @@ class Variable:
     """Least and largest value."""
     multiple: int = 1
     """A number that divides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands at the head of an open loop, for all of its body."""
+
+    lines: Lines
+    values: dict[str, str] = field(default_factory=dict)
+    """By instruction."""
+    integers: dict[Affine, str] = field(default_factory=dict)
+    """Operands that the body asked for before, though they may stand further out."""
+    pointers: dict[tuple[str, Terms, int], tuple[str, int]] = field(default_factory=dict)
+    """The same, by base, terms of the offset, and depth of the base."""
 
 
 @dataclass(slots=True)
@@ -61,7 +74,7 @@ class Function:
         """Values that may be used again in this block only."""
         self._body: Lines = []
         self._out = self._body
-        self._heads: list[tuple[Lines, dict[str, str]]] = []
+        self._heads: list[Head] = []
         self._open_head()
 
     # text -----------------------------------------------------------------------------------------
@@ -75,14 +88,15 @@ class Function:
 
     def op(self, text: str) -> str:
         result = self.name()
-        self.emit(f"{result} = {text}")
+        self._out.append(f"  {result} = {text}")
         return result
 
     def once(self, text: str) -> str:
         """The value of an instruction without side effects, written once in a block."""
-        if text not in self.local:
-            self.local[text] = self.op(text)
-        return self.local[text]
+        name = self.local.get(text)
+        if name is None:
+            name = self.local[text] = self.op(text)
+        return name
 
     def forget(self) -> None:
         """Ends the reuse of values in this block: what was loaded need not stay in registers."""
@@ -99,11 +113,12 @@ class Function:
 
     def hoisted(self, depth: int, text: str) -> str:
         """The value of an instruction whose operands are known at loop depth `depth`."""
-        lines, memo = self._heads[depth]
-        if text not in memo:
-            memo[text] = self.name()
-            lines.append(f"  {memo[text]} = {text}")
-        return memo[text]
+        head = self._heads[depth]
+        name = head.values.get(text)
+        if name is None:
+            name = head.values[text] = self.name()
+            head.lines.append(f"  {name} = {text}")
+        return name
 
     def intrinsic(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
         types = ", ".join(t for t, _ in arguments)
@@ -139,10 +154,19 @@ class Function:
         return Affine.axis(name)
 
     def bounds(self, value: Affine) -> tuple[int, int]:
-        return value.bounds({n: self.variables[n].range for n, _ in value.terms})
+        low = high = value.constant
+        for name, c in value.terms:
+            least, most = self.variables[name].range
+            if c < 0:
+                least, most = most, least
+            low, high = low + c * least, high + c * most
+        return low, high
 
     def depth_of(self, value: Affine) -> int:
-        return max((self.variables[n].depth for n, _ in value.terms), default=0)
+        depth = 0
+        for name, _ in value.terms:
+            depth = max(depth, self.variables[name].depth)
+        return depth
 
     def multiple_of(self, value: Affine, factor: int) -> bool:
         """Whether the variable part of a value is known to be a multiple of `factor`."""
@@ -150,6 +174,12 @@ class Function:
 
     def integer(self, value: Affine) -> str:
         """An i64 operand: a literal, or the SSA name of the sum."""
+        known = self._heads[-1].integers
+        if value not in known:
+            known[value] = self._sum(value)
+        return known[value]
+
+    def _sum(self, value: Affine) -> str:
         total, depth = "", 0
         for name, c in self._by_depth(value):
             depth, term = max(depth, self.variables[name].depth), self._term(name, c)
@@ -162,7 +192,12 @@ class Function:
 
     def pointer(self, base: str, offset: Affine, depth: int = 0) -> tuple[str, int]:
         """A base known at `depth` plus a byte offset, its constant left out: (pointer, depth)."""
-        pointer = base
+        known, key = self._heads[-1].pointers, (base, offset.terms, depth)
+        if key not in known:
+            known[key] = self._moved(base, offset, depth)
+        return known[key]
+
+    def _moved(self, pointer: str, offset: Affine, depth: int) -> tuple[str, int]:
         for name, c in self._by_depth(offset):
             depth, step = max(depth, self.variables[name].depth), self._term(name, c)
             pointer = self.hoisted(depth, f"getelementptr inbounds i8, ptr {pointer}, i64 {step}")
@@ -254,7 +289,7 @@ class Function:
     def _open_head(self) -> None:
         lines: Lines = []
         self._out.append(lines)
-        self._heads.append((lines, {}))
+        self._heads.append(Head(lines))
 
 
 def _flat(lines: Lines) -> Iterator[str]:

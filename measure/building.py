@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 
 from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.channel import Message
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_outcome, to_candidate, to_target
 from hlotune.measure.worker import Handler
+from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
 
 
@@ -17,12 +20,17 @@ def handlers() -> Mapping[str, Handler]:
     return {"build": _build}
 
 
+@lru_cache(maxsize=8)
+def _compute(kernel: Kernel) -> Compute:
+    return compute_of(graph_of(kernel))
+
+
 def _build(request: Message) -> Message:
     target = to_target(request.header["target"])
     try:
         candidate = to_candidate(request.header["candidate"])
         start = time.perf_counter()
-        built = build(compute_of(graph_of(candidate.kernel)), candidate.schedule, target)
+        built = build(_compute(candidate.kernel), candidate.schedule, target)
         seconds = time.perf_counter() - start
         return Message({"is": "built", "build_s": seconds}, built.to_bytes())
     except (ScheduleError, UnsupportedKernel) as error:

@@ -12,7 +12,14 @@ from math import prod
 from typing import Literal
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine, Expr, Load, distinct_operations, loads
+from hlotune.schedules.expr import (
+    Affine,
+    Expr,
+    Load,
+    Terms,
+    distinct_loads,
+    distinct_operations,
+)
 
 Role = Literal["argument", "constant", "result", "temporary"]
 Combine = Literal["sum", "max", "min", "prod", "and", "or"]
@@ -71,6 +78,16 @@ class Store:
     index: tuple[Affine, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """The index maps of several loads along one dimension."""
+
+    terms: frozenset[Terms]
+    least: int
+    """Of the constants."""
+    most: int
+
+
 @dataclass(frozen=True)
 class Stage:
     """`stores[k] = combine over reduce axes of values[k]`.
@@ -98,7 +115,7 @@ class Stage:
     @cached_property
     def loads(self) -> tuple[Load, ...]:
         """Distinct loads, in order of reading."""
-        return tuple(dict.fromkeys(x for v in self.values for x in loads(v)))
+        return distinct_loads(self.values)
 
     @cached_property
     def stored_axes(self) -> tuple[str | None, ...] | None:
@@ -113,6 +130,19 @@ class Stage:
             return None
         return tuple(e.terms[0][0] if e.terms else None for e in self.stores[0].index)
 
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """The tensors that it stores to."""
+        return frozenset(x.tensor for x in self.stores)
+
+    @cached_property
+    def maps(self) -> dict[str, tuple[Maps, ...]]:
+        """By tensor that it loads, the index maps of each dimension."""
+        found = dict[str, list[Load]]()
+        for x in self.loads:
+            found.setdefault(x.tensor, []).append(x)
+        return {name: _maps(xs) for name, xs in found.items()}
+
     @property
     def points(self) -> int:
         return prod(a.extent for a in self.axes)
@@ -124,15 +154,34 @@ class Stage:
         return (distinct_operations(self.values) + combines) * self.points
 
 
-@dataclass(frozen=True, slots=True)
+def _maps(found: list[Load]) -> tuple[Maps, ...]:
+    """Of loads of one tensor, dimension by dimension."""
+    result = []
+    for along in zip(*(x.index for x in found), strict=True):
+        constants = [e.constant for e in along]
+        terms = frozenset(e.terms for e in along)
+        result.append(Maps(terms, min(constants), max(constants)))
+    return tuple(result)
+
+
+@dataclass(frozen=True)
 class Compute:
     """Tensors: arguments as the kernel takes them, results, temporaries.  Stages in order."""
 
     tensors: tuple[Tensor, ...]
     stages: tuple[Stage, ...]
 
+    @cached_property
+    def rewritten(self) -> dict[str, "Compute"]:
+        """What algorithms made of it, by name: schedules of one kernel come by the hundred."""
+        return {}
+
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        return {t.name: t for t in reversed(self.tensors)}
+
     def tensor(self, name: str) -> Tensor:
-        return next(t for t in self.tensors if t.name == name)
+        return self._tensors[name]
 
     def stage(self, name: str) -> Stage:
         return next(s for s in self.stages if s.name == name)

@@ -7,17 +7,33 @@ from math import gcd
 
 from hlotune.schedules.dtypes import GROUPS
 
+Terms = tuple[tuple[str, int], ...]
+"""(axis, coefficient)."""
+
 
 @dataclass(frozen=True)
 class Affine:
     """`constant + sum(coefficient * axis)`; terms are sorted by axis and never zero."""
 
-    terms: tuple[tuple[str, int], ...] = ()
+    terms: Terms = ()
     constant: int = 0
 
     @staticmethod
     def of(terms: Mapping[str, int], constant: int = 0) -> "Affine":
-        return Affine(tuple(sorted((a, c) for a, c in terms.items() if c)), constant)
+        kept = [term for term in terms.items() if term[1]]
+        if len(kept) > 1:
+            kept.sort()
+        return Affine(tuple(kept), constant)
+
+    @staticmethod
+    def weighted(parts: Iterable[tuple["Affine", int]]) -> "Affine":
+        """The sum of affines, each times a factor."""
+        terms, constant = dict[str, int](), 0
+        for affine, factor in parts:
+            constant += affine.constant * factor
+            for axis, c in affine.terms:
+                terms[axis] = terms.get(axis, 0) + c * factor
+        return Affine.of(terms, constant)
 
     @staticmethod
     def axis(name: str, coefficient: int = 1) -> "Affine":
@@ -34,26 +50,35 @@ class Affine:
 
     def __add__(self, other: "Affine | int") -> "Affine":
         if isinstance(other, int):
-            return Affine(self.terms, self.constant + other)
+            return Affine(self.terms, self.constant + other) if other else self
         if not other.terms:
-            return Affine(self.terms, self.constant + other.constant)
-        terms = dict(self.terms)
-        for axis, c in other.terms:
-            terms[axis] = terms.get(axis, 0) + c
-        return Affine.of(terms, self.constant + other.constant)
+            return self + other.constant
+        if not self.terms:
+            return other + self.constant
+        return Affine.weighted(((self, 1), (other, 1)))
+
+    def __sub__(self, other: "Affine") -> "Affine":
+        if not other.terms:
+            return Affine(self.terms, self.constant - other.constant) if other.constant else self
+        if self.terms == other.terms:
+            return Affine((), self.constant - other.constant)
+        return self + other * -1
 
     def __mul__(self, factor: int) -> "Affine":
         if factor == 1:
             return self
-        terms = tuple((a, c * factor) for a, c in self.terms) if factor else ()
+        terms = tuple([(a, c * factor) for a, c in self.terms]) if factor else ()
         return Affine(terms, self.constant * factor)
 
     def substitute(self, axes: Mapping[str, "Affine"]) -> "Affine":
         """Puts an affine in the place of each named axis."""
-        result = Affine((), self.constant)
-        for axis, c in self.terms:
-            result = result + axes.get(axis, Affine(((axis, 1),))) * c
-        return result
+        if not self.terms:
+            return self
+        if len(self.terms) == 1:
+            axis, c = self.terms[0]
+            return axes[axis] * c + self.constant if axis in axes else self
+        parts = [(axes.get(axis) or Affine(((axis, 1),)), c) for axis, c in self.terms]
+        return Affine.weighted(parts) + self.constant
 
     def value(self, axes: Mapping[str, int]) -> int:
         return self.constant + sum(c * axes[a] for a, c in self.terms)
@@ -102,6 +127,14 @@ class Load:
     outside: float | int = 0
     beside: "Load | None" = None
     along: int | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Loads are looked up for each element that a kernel has written out."""
+        return hash((self.tensor, self.index, self.dtype, self.along))
 
     @cached_property
     def whole(self) -> "Load":
@@ -162,6 +195,25 @@ def loads(expr: Expr) -> Iterator[Load]:
     elif isinstance(expr, Apply):
         for arg in expr.args:
             yield from loads(arg)
+
+
+def distinct_loads(values: Iterable[Expr]) -> tuple[Load, ...]:
+    """Of several expressions, in order of reading; what they share is walked once."""
+    seen, found = set[int](), dict[Load, None]()
+
+    def walk(expr: Expr) -> None:
+        if id(expr) in seen:
+            return
+        seen.add(id(expr))
+        if isinstance(expr, Load):
+            found[expr] = None
+        elif isinstance(expr, Apply):
+            for arg in expr.args:
+                walk(arg)
+
+    for value in values:
+        walk(value)
+    return tuple(found)
 
 
 def map_loads(expr: Expr, change: Mapping[Load, Expr]) -> Expr:

@@ -131,9 +131,7 @@ class LoopNest:
         return tuple(s for s in self.stages if s.at == (name, axis))
 
     def producer(self, tensor: str) -> StageNest | None:
-        return next(
-            (s for s in self.stages if any(x.tensor == tensor for x in s.stage.stores)), None
-        )
+        return next((s for s in self.stages if tensor in s.stage.stored), None)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -185,13 +183,15 @@ def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, 
     `inside` is what the consumer walks of its own axes meanwhile.  Several loads may differ in the
     constants of their index maps, as `ComputeAt` requires.
     """
-    sizes, found = {a.name: 1 for a in producer.parallel}, reads(producer, consumer)
+    sizes = {a.name: 1 for a in producer.parallel}
+    found = [consumer.maps[t] for t in producer.stored if t in consumer.maps]
     for d, axis in enumerate(producer.stored_axes or ()):
-        if axis is None:
+        if axis is None or not found:
             continue
-        starts = [x.index[d].constant for x in found]
-        reach = [sum(abs(c) * (inside[a] - 1) for a, c in x.index[d].terms) for x in found]
-        sizes[axis] = 1 + max(reach, default=0) + max(starts, default=0) - min(starts, default=0)
+        terms = {t for maps in found for t in maps[d].terms}
+        reach = max(sum(abs(c) * (inside[a] - 1) for a, c in t) for t in terms)
+        starts = max(maps[d].most for maps in found) - min(maps[d].least for maps in found)
+        sizes[axis] = 1 + reach + starts
     return sizes
 
 
@@ -210,8 +210,7 @@ def encloses(nest: LoopNest, place: tuple[str, str], stage: StageNest) -> bool:
 
 def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
     """Loads of a consumer from what a producer stores."""
-    stored = {s.tensor for s in producer.stores}
-    return tuple(x for x in consumer.loads if x.tensor in stored)
+    return tuple(x for x in consumer.loads if x.tensor in producer.stored)
 
 
 def stored_shape(nest: LoopNest, stage: StageNest) -> tuple[int, ...]:

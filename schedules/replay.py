@@ -1,5 +1,7 @@
 """A schedule replayed: its steps applied in order, then the limits that hang on all of them."""
 
+from collections.abc import Callable
+
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.dots import DOTS, dots, grouping, has_instruction
 from hlotune.schedules.errors import ScheduleError
@@ -27,21 +29,28 @@ def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
 def unscheduled(compute: Compute, algorithm: str, target: Target) -> LoopNest:
     """The nest before any step.  Raises ScheduleError where the algorithm does not apply."""
     if algorithm == DOTS:
-        return initial(_dots(compute, target), target)
+        _check_instruction(compute, target)
+    if algorithm not in compute.rewritten:
+        compute.rewritten[algorithm] = _rewriting(algorithm)(compute)
+    return initial(compute.rewritten[algorithm], target)
+
+
+def _rewriting(algorithm: str) -> Callable[[Compute], Compute]:
+    if algorithm == DOTS:
+        return dots
     if algorithm == WIDENED:
-        return initial(widened(compute), target)
+        return widened
     rewriting = ALGORITHMS.get(algorithm) or named(algorithm)
     if rewriting is None:
         known = ", ".join((*ALGORITHMS, DOTS, WIDENED, "split_reduction(axis, parts, axis, lanes)"))
         raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
-    return initial(rewriting(compute), target)
+    return rewriting
 
 
-def _dots(compute: Compute, target: Target) -> Compute:
+def _check_instruction(compute: Compute, target: Target) -> None:
     found = grouping(compute)
     if found is not None and not has_instruction(target, found):
         raise ScheduleError(
             f"dots: expected a target with an instruction for groups of {found.instruction.group}, "
             f"got {target.name}: use `direct`"
         )
-    return dots(compute)
