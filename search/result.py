@@ -7,7 +7,7 @@ from statistics import median
 from hlotune.schedules.schedule import Schedule
 from hlotune.search.spending import Contest
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.finals import Final, Summary, Whole
+from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
 
@@ -79,18 +79,6 @@ class TuneResult:
         """The report of the run, from the database alone.  Raises DatabaseError if it is gone."""
         with Database(self.database, create=False) as database:
             return render(report(database, self.run))
-
-
-def summary(wall_s: float, waited_s: float, whole: Whole | None) -> Summary:
-    if whole is None:
-        return Summary(wall_s=wall_s, waited_s=waited_s)
-    return Summary(
-        wall_s=wall_s,
-        waited_s=waited_s,
-        whole=whole.paired,
-        error=whole.error,
-        default_error=whole.default_error,
-    )
 
 
 def kernel_result(

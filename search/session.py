@@ -11,21 +11,16 @@ import numpy as np
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
-from hlotune.schedules.errors import ProgramError, WrongResult
+from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULTS_SHARE, Limits, for_batches, needed_s
+from hlotune.search.closing import Closing, Verdict, finished_event, judged, summary
 from hlotune.search.descent import Descent
 from hlotune.search.finals import FEWEST_PAIRS, PAIRS, Referee, final
-from hlotune.search.progress import (
-    Finalising,
-    Finished,
-    KernelSkipped,
-    Progress,
-    Started,
-)
-from hlotune.search.result import TuneResult, kernel_result, summary
+from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started
+from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.searcher import Make
 from hlotune.search.spending import Contest, Spending
 from hlotune.search.taken_up import default_s, has_begun, own_trials
@@ -35,7 +30,6 @@ from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mi
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Whole
-from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
@@ -131,73 +125,19 @@ class Session:
         compared again.  Where none is to blame the run ends all the same, and the result says it.
         An interrupted run stays open and is not measured any further.
         """
-        wrong, wrong_anyway, whole = list[str](), "", None
-        try:
-            if result.won and not self.interrupted:
-                whole = self._whole(compare_whole, wrong)
-        except WrongResult as error:
-            wrong_anyway = str(error)
-        slower = self._left_if_slower(whole, [k.key for k in result.won])
-        wall_s, waited_s = self.wall_s, self.turns.waited_s
-        result = replace(
-            result,
-            kernels=tuple(
-                replace(k, won=k.won and k.key not in (*wrong, *slower)) for k in result.kernels
-            ),
-            wall_s=wall_s,
-            waited_s=waited_s,
-            interrupted=self.interrupted,
-            wrong=tuple(wrong),
-            wrong_anyway=wrong_anyway,
-        )
-        if not self.interrupted:
-            self.database.finish_run(self.run, summary(wall_s, waited_s, whole))
-        if whole and (paired := whole.paired):
-            result = replace(
-                result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high
+        verdict = Verdict()
+        if result.won and not self.interrupted:
+            closing = Closing(
+                database=self.database, run=self.run, numerics=self.numerics, under=self.under
             )
+            verdict = closing.verdict([k.key for k in result.won], compare_whole)
+            self.interrupted = verdict.interrupted
+        wall_s, waited_s = self.wall_s, self.turns.waited_s
+        if not self.interrupted:
+            self.database.finish_run(self.run, summary(wall_s, waited_s, verdict.whole))
+        result = judged(replace(result, wall_s=wall_s, waited_s=waited_s), verdict)
         self.progress(finished_event(result))
         return result
-
-    def _whole(self, compare_whole: Callable[[], Whole | None], wrong: list[str]) -> Whole | None:
-        """Compares until the program is right; the keys of what was taken back go into `wrong`.
-
-        It ends: each time at least one kernel goes back to its default.  Raises WrongResult where
-        there is none to take back.
-        """
-        try:
-            while True:
-                try:
-                    return compare_whole()
-                except WrongResult as error:
-                    wrong += self._withdraw(error)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            return None
-
-    def _withdraw(self, error: WrongResult) -> list[str]:
-        """Takes back the champions to blame, and bars them.  Raises the error where none is."""
-        taken = take_back_wrong(
-            self.database, error, run=self.run, numerics=self.numerics, **self.under
-        )
-        if not taken:
-            raise error
-        return taken
-
-    def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> list[str]:
-        """Leaves a program to the default compiler where its champions proved to slow it down.
-
-        Their trials stay known: the next run compares them again.
-        """
-        if whole is None or whole.paired is None or whole.paired.high >= 1:
-            return []
-        return [
-            key
-            for key in won
-            if take_back(
-                self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
-            )
-        ]
 
     def _contests(
         self, tasks: Sequence[Task], limits: Limits
@@ -345,16 +285,3 @@ class Session:
         if late or self.interrupted:
             return 0 if hopeless else FEWEST_PAIRS
         return FEWEST_PAIRS if hopeless else PAIRS
-
-
-def finished_event(result: TuneResult) -> Finished:
-    return Finished(
-        trials=result.trials,
-        won=len(result.won),
-        kernels=len(result.kernels),
-        speedup=result.speedup,
-        speedup_low=result.speedup_low,
-        speedup_high=result.speedup_high,
-        wall_s=result.wall_s,
-        waited_s=result.waited_s,
-    )

@@ -134,7 +134,7 @@ def finished(
     expected: Array,
     epilogue: list[str],
 ) -> Drawn:
-    """With an epilogue; with the operands in either order, or the weights as a constant."""
+    """With an epilogue, in one of the forms."""
     axis = draw(st.integers(0, max(0, expected.ndim - 1)))
     shape = [n if d == axis else 1 for d, n in enumerate(expected.shape)]
     bias = whole(*shape, seed=3).astype(expected.dtype)
@@ -157,18 +157,19 @@ def finished(
         r = next(values) if "residual" in epilogue else None
         return applied(jnp, function(x, w), b, r)
 
-    name = f"{name} {form} {epilogue}"
-    wanted = applied(np, expected, bias, residual)
+    case = in_form(form, f"{name} {form} {epilogue}", with_epilogue, (x, w, *used))
+    return Drawn(case, applied(np, expected, bias, residual))
+
+
+def in_form(form: str, name: str, function: Any, arguments: tuple[Array, ...]) -> Case:
+    """With the operands in either order, or the weights as a constant."""
+    x, w, *others = arguments
     if form == "frozen":
         constant = jax.device_get(w)
-        case = Case(
-            name, lambda x, *rest: with_epilogue(x, jnp.asarray(constant), *rest), (x, *used)
-        )
-    elif form == "swapped":
-        case = Case(name, lambda w, x, *rest: with_epilogue(x, w, *rest), (w, x, *used))
-    else:
-        case = Case(name, with_epilogue, (x, w, *used))
-    return Drawn(case, wanted)
+        return Case(name, lambda x, *rest: function(x, jnp.asarray(constant), *rest), (x, *others))
+    if form == "swapped":
+        return Case(name, lambda w, x, *rest: function(x, w, *rest), (w, x, *others))
+    return Case(name, function, arguments)
 
 
 def filled(kind: str, seed: int, *shape: int) -> Array:

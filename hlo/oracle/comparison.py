@@ -95,18 +95,23 @@ def compare(
         if not exact:
             same |= distance <= factor * bound
         units = np.where(same, 0.0, np.nan_to_num(distance / bound, nan=np.inf, posinf=np.inf))
-    if same.all():
-        return None
-    worst = np.unravel_index(np.argmax(np.where(same, -1.0, units)), actual.shape)
+    return None if same.all() else _mismatch(wide, got, same, units, reference.uncompared)
+
+
+def _mismatch(
+    expected: Float, got: Float, same: NDArray[np.bool_], units: Float, uncompared: float
+) -> Mismatch:
+    """`units`: how far off each element is, in bounds."""
+    worst = np.unravel_index(np.argmax(np.where(same, -1.0, units)), same.shape)
     index = tuple(map(int, worst))
     return Mismatch(
         index,
-        expected=float(wide[index]),
+        expected=float(expected[index]),
         got=float(got[index]),
         error=float(units[index]),
         wrong=int((~same).sum()),
-        elements=actual.size,
-        uncompared=reference.uncompared,
+        elements=same.size,
+        uncompared=uncompared,
     )
 
 

@@ -1,0 +1,122 @@
+"""The end of a run: the whole program beside the default, and what follows for its champions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from hlotune.measure.trial import Numerics
+from hlotune.schedules.errors import WrongResult
+from hlotune.search.progress import Finished
+from hlotune.search.result import TuneResult
+from hlotune.tuning_logs.database import Conditions, Database
+from hlotune.tuning_logs.finals import Summary, Whole
+from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What comparing the whole program came to."""
+
+    whole: Whole | None = None
+    """None where it was not compared, or not to the end."""
+    wrong: tuple[str, ...] = ()
+    """Keys of kernels whose champions were to blame for wrong results, and were taken back."""
+    slower: tuple[str, ...] = ()
+    """Keys of kernels that went back to their defaults, as the program is slower with them."""
+    wrong_anyway: str = ""
+    """What is wrong in the program without a champion to blame."""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """Takes back champions of a run where the whole program says so."""
+
+    database: Database
+    run: str
+    numerics: Numerics
+    under: Conditions
+
+    def verdict(self, won: Sequence[str], compare_whole: Callable[[], Whole | None]) -> Verdict:
+        """What becomes of the kernels `won`; Ctrl-C leaves it where it is."""
+        wrong: list[str] = []
+        try:
+            whole = self._compared(compare_whole, wrong)
+        except WrongResult as error:
+            return Verdict(wrong=tuple(wrong), wrong_anyway=str(error))
+        except KeyboardInterrupt:
+            return Verdict(wrong=tuple(wrong), interrupted=True)
+        return Verdict(whole=whole, wrong=tuple(wrong), slower=self._left_if_slower(whole, won))
+
+    def _compared(
+        self, compare_whole: Callable[[], Whole | None], wrong: list[str]
+    ) -> Whole | None:
+        """Compares until the program is right; the keys of what was taken back go into `wrong`.
+
+        Champions that are to blame are barred, and the rest is compared again.  It ends: each time
+        at least one kernel goes back to its default.  Raises WrongResult where none is to blame.
+        """
+        while True:
+            try:
+                return compare_whole()
+            except WrongResult as error:
+                taken = take_back_wrong(
+                    self.database, error, run=self.run, numerics=self.numerics, **self.under
+                )
+                if not taken:
+                    raise
+                wrong += taken
+
+    def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
+        """Leaves a program to the default compiler where its champions proved to slow it down.
+
+        Their trials stay known: the next run compares them again.
+        """
+        if whole is None or whole.paired is None or whole.paired.high >= 1:
+            return ()
+        return tuple(
+            key
+            for key in won
+            if take_back(
+                self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
+            )
+        )
+
+
+def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
+    """The result of the kernels, and what the whole program said of it."""
+    lost = {*verdict.wrong, *verdict.slower}
+    result = replace(
+        result,
+        kernels=tuple(replace(k, won=k.won and k.key not in lost) for k in result.kernels),
+        interrupted=result.interrupted or verdict.interrupted,
+        wrong=verdict.wrong,
+        wrong_anyway=verdict.wrong_anyway,
+    )
+    if verdict.whole is None or (paired := verdict.whole.paired) is None:
+        return result
+    return replace(result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high)
+
+
+def summary(wall_s: float, waited_s: float, whole: Whole | None) -> Summary:
+    if whole is None:
+        return Summary(wall_s=wall_s, waited_s=waited_s)
+    return Summary(
+        wall_s=wall_s,
+        waited_s=waited_s,
+        whole=whole.paired,
+        error=whole.error,
+        default_error=whole.default_error,
+    )
+
+
+def finished_event(result: TuneResult) -> Finished:
+    return Finished(
+        trials=result.trials,
+        won=len(result.won),
+        kernels=len(result.kernels),
+        speedup=result.speedup,
+        speedup_low=result.speedup_low,
+        speedup_high=result.speedup_high,
+        wall_s=result.wall_s,
+        waited_s=result.waited_s,
+    )
