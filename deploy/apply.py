@@ -1,7 +1,6 @@
 """A program with the tuned kernels that the database has for it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,6 +18,7 @@ from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision
 from hlotune.tuning_logs.finals import Paired
+from hlotune.tuning_logs.opening import chosen
 
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 
@@ -81,7 +81,7 @@ class TunedFunction:
 def apply(
     program: Program,
     *,
-    database: str | Path | Database,
+    database: Database | str | Path | None = None,
     numerics: Numerics = "standard",
     target: Target | None = None,
     cache: CacheMode = "model",
@@ -91,10 +91,12 @@ def apply(
     A kernel whose schedule cannot be used any more stays with the default; `explain()` says why.
 
     Args:
+        database: an open one, or the path of a file; defaults to HLOTUNE_DB, else a file in the
+            user's cache.
         cache: uses what was proved in this mode; `warm` is for a kernel that is called by itself.
 
     Raises:
-        DatabaseError: the database cannot be read.
+        DatabaseError: the database is not there, or cannot be read.
         TargetError: the target is another machine.
         ValueError: the program is not loaded, or there is no such setting.
     """
@@ -119,18 +121,14 @@ def gain_s(paired: Paired) -> float:
 
 
 def _decisions(
-    found: Sequence[Site], database: str | Path | Database, numerics: Numerics, under: Conditions
+    found: Sequence[Site],
+    database: Database | str | Path | None,
+    numerics: Numerics,
+    under: Conditions,
 ) -> dict[str, Decision]:
-    with _opened(database) as records:
+    with chosen(database, create=False) as records:
         keys = dict.fromkeys(site.kernel.key for site in found)
         return {key: decision(records, key, numerics=numerics, **under) for key in keys}
-
-
-def _opened(database: str | Path | Database) -> AbstractContextManager[Database]:
-    """A database of the caller's stays open."""
-    if isinstance(database, Database):
-        return nullcontext(database)
-    return Database(database, create=False)
 
 
 def _built(

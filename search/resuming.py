@@ -73,11 +73,10 @@ def resume(
             seed=before.seed,
             numerics=before.numerics,
             cache=cache,
+            target=target,
+            progress=progress or silent,
         )
-        return searched(
-            program, records, choices, target, progress or silent,
-            start_s - before.passed_s, before.run,
-        )  # fmt: skip
+        return searched(program, records, choices, start_s - before.passed_s, before.run)
 
 
 def require_same(program: ProgramIdentity, before: Interrupted, under: Conditions) -> None:

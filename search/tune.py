@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -27,6 +26,7 @@ from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
 from hlotune.search.whole import compare_whole
 from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.opening import chosen
 
 DEFAULT_BUDGET_S = 300.0
 SEEDS = 2**63
@@ -39,7 +39,7 @@ def tune(
     budget: str | float | None = None,
     budget_s: float | None = None,
     trials: int | None = None,
-    database: Database | str | Path,
+    database: Database | str | Path | None = None,
     searcher: str = "annealing",
     model: str = "trees",
     model_file: str | Path | None = None,
@@ -61,7 +61,8 @@ def tune(
             whole program against the oracle at the end is not in it: no figure goes without that.
             Nor is waiting for another tuner on the same machine.
         trials: for each kernel, in place of a budget.  Without either: five minutes.
-        database: an open one, or the path of a file, which is made if need be.
+        database: an open one, or the path of a file, which is made if need be; defaults to
+            HLOTUNE_DB, else a file in the user's cache.
         searcher, model: names of `SEARCHERS` and `MODELS`.
         model_file: what `tune model train` wrote; by default what comes with the package.
         seed: of all random choices: with the same observations, the same proposals.
@@ -89,11 +90,11 @@ def tune(
         seed=seed,
         numerics=numerics,
         cache=cache,
+        target=target or host_target(),
+        progress=progress or silent,
     )
-    with opened(database) as records:
-        return searched(
-            program, records, choices, target or host_target(), progress or silent, start_s
-        )
+    with chosen(database, create=True) as records:
+        return searched(program, records, choices, start_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,8 @@ class Choices:
     seed: int
     numerics: Numerics
     cache: CacheMode
+    target: Target
+    progress: Progress
 
     def __post_init__(self) -> None:
         require_one_of(SEARCHERS, self.searcher, "searcher")
@@ -125,47 +128,41 @@ class Choices:
             "budget_s": self.limits.seconds,
         }
 
-
-def opened(database: Database | str | Path) -> AbstractContextManager[Database]:
-    """A database of the caller's stays open."""
-    return nullcontext(database) if isinstance(database, Database) else Database(database)
+    @property
+    def whole_s(self) -> float:
+        """For timing the whole program at the end."""
+        return WHOLE_SHARE * (self.limits.seconds or DEFAULT_BUDGET_S)
 
 
 def searched(
     program: Program,
     records: Database,
     choices: Choices,
-    target: Target,
-    progress: Progress,
     start_s: float,
     interrupted: str | None = None,
 ) -> TuneResult:
     """One run, with worker processes of its own; `interrupted` is one to go on with."""
-    places = sites(program)
-    found, skipped = tasks(places, target, choices.numerics)
-    numerics, cache = choices.numerics, choices.cache
-    limit_s, turns = WHOLE_SHARE * (choices.limits.seconds or DEFAULT_BUDGET_S), Turns()
-    peaks = records.properties(target)
+    target, numerics, cache = choices.target, choices.numerics, choices.cache
+    found, skipped = tasks(places := sites(program), target, numerics)
+    known, turns = records.properties(target), Turns()
     with (
         ProcessBuilder(target, turns=turns) as builder,
-        ProcessRunner(target, numerics, cache, turns=turns, known=peaks) as runner,
+        ProcessRunner(target, numerics, cache, turns=turns, known=known) as runner,
     ):
-        run = interrupted or begun_run(
-            program, records, choices, target, runner.properties(), places, found
-        )
+        peaks = runner.properties()
         session = Session(
             database=records,
-            run=run,
+            run=interrupted or begun_run(program, records, choices, peaks, places, found),
             under=conditions(target, toolchain(), cache),
             target=target,
-            properties=runner.properties(),
+            properties=peaks,
             builder=builder,
             runner=runner,
             experience=Experience(choices.begun.model),
             make=SEARCHERS[choices.searcher],
             seed=choices.seed,
             numerics=numerics,
-            progress=progress,
+            progress=choices.progress,
             start_s=start_s,
             turns=turns,
             now=turns.clock_s,
@@ -173,7 +170,9 @@ def searched(
             resumed=interrupted is not None,
         )
         result = session.tuned(program.name, found, skipped, choices.limits)
-        whole = partial(compare_whole, program, records, numerics, target, cache, limit_s, turns)
+        whole = partial(
+            compare_whole, program, records, numerics, target, cache, choices.whole_s, turns
+        )
         return session.finished(result, whole)
 
 
@@ -181,7 +180,6 @@ def begun_run(
     program: Program,
     records: Database,
     choices: Choices,
-    target: Target,
     properties: Properties,
     places: Sequence[Site],
     found: Sequence[Task],
@@ -190,7 +188,7 @@ def begun_run(
     keys = {t.kernel.key for t in found}
     return records.start_run(
         program,
-        target,
+        choices.target,
         toolchain(),
         sites=[s for s in places if s.kernel.key in keys],
         properties=properties,

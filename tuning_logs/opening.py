@@ -1,15 +1,28 @@
-"""Reading records wherever they lie: in a database, or as JSON lines."""
+"""Opening records wherever they lie: in a database, or as JSON lines."""
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.location import database_path
 from hlotune.tuning_logs.records import import_records
 
 LINES = (".jsonl", ".jsonl.gz")
+
+
+def chosen(
+    database: Database | str | Path | None, *, create: bool
+) -> AbstractContextManager[Database]:
+    """The database that a caller names, or the one where nobody names any; an open one stays open.
+
+    Raises DatabaseError where the file cannot be opened, or is not there and is not to be made.
+    """
+    if isinstance(database, Database):
+        return nullcontext(database)
+    return Database(database_path(database), create=create)
 
 
 @contextmanager
