@@ -14,7 +14,7 @@ import numpy as np
 
 from hlotune.cli.printing import print_table
 from hlotune.measure.targets import toolchain
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.target import Properties, Target, titled
 
 FOLDER = Path("build")
 
@@ -35,6 +35,7 @@ def conditions(target: Target, properties: Properties) -> dict[str, Any]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": target.name,
+        "processor": target.isa,
         "fingerprint": target.fingerprint,
         "threads": target.threads,
         "peak_flop_per_s": dict(properties.flops_per_s),
@@ -82,10 +83,11 @@ def finite(value: Any) -> Any:
 
 
 def described(under: Mapping[str, Any]) -> str:
-    """Conditions in one line."""
+    """Conditions in one line; those of an older file do not tell LLVM's name of the processor."""
     tools, peak = under["toolchain"], under["peak_flop_per_s"]["f32"]
+    machine = titled(under["machine"], under.get("processor"))
     return (
-        f"{under['machine']}, {under['threads']} threads, measured f32 peak {peak / 1e9:.1f} "
+        f"{machine}, {under['threads']} threads, measured f32 peak {peak / 1e9:.1f} "
         f"GFLOP/s; jaxlib {tools['jaxlib']}, LLVM {tools['llvm']}, codegen {tools['codegen']}; "
         f"{under['started']}, load before {under['load_average']:.2f}"
     )

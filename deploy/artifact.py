@@ -127,7 +127,7 @@ def _manifest(tuned: TunedFunction) -> dict[str, Any]:
         "program": tuned.program.name,
         "key": tuned.program.key,
         "target": tuned.target.fingerprint,
-        "machine": tuned.target.name,
+        "machine": tuned.target.title,
         "numerics": tuned.numerics,
         "packed": sum(len(r.packed) for r in tuned.replacements),
         "arguments": _structure(tuned.program.in_tree, "arguments"),

@@ -198,7 +198,7 @@ class ProcessRunner:
                 reply = self._channel.request(Message(request), _LIMIT_S)
             if isinstance(reply, Failure):
                 raise ProgramError(
-                    f"expected the peaks of {self.target.name}, got a {reply.kind} "
+                    f"expected the peaks of {self.target.title}, got a {reply.kind} "
                     f"({reply.message}); check that the target is this machine"
                 )
             header = dict(reply.header)

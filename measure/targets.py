@@ -98,7 +98,7 @@ def require_host(fingerprint: str) -> Target:
             (t.name for t in TARGETS.values() if t.fingerprint == fingerprint), fingerprint
         )
         raise TargetError(
-            f"expected a target of this machine ({hosts[-1].name}, fingerprint "
+            f"expected a target of this machine ({hosts[-1].title}, fingerprint "
             f"{hosts[-1].fingerprint} with {hosts[-1].threads} threads), got {known}; "
             "measure on the machine that has it"
         )

@@ -32,6 +32,11 @@ class Target:
     l3_bytes: int
 
     @property
+    def title(self) -> str:
+        """For people."""
+        return titled(self.name, self.isa)
+
+    @property
     def fingerprint(self) -> str:
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -46,6 +51,11 @@ class Target:
     @property
     def vector_registers(self) -> int:
         return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
+
+
+def titled(name: str, isa: str | None) -> str:
+    """The vendor's name with LLVM's: one name of a vendor may mean several kinds of core."""
+    return f"{name} ({isa})" if isa and isa != name else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """The benchmarks' own arithmetic and texts; nothing is timed here."""
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import curves, models, operators, page, results, searchers
+from benchmarks import curves, models, operators, searchers
 from benchmarks.curves import Lengths, race_of
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
@@ -24,15 +23,6 @@ from hlotune.search.budget import YOUNG
 from hlotune.tuning_logs.database import Database
 from tests.recorded import PROPERTIES
 from tests.tree import ROOT
-
-CONDITIONS = {
-    "started": "2026-01-01T00:00:00+00:00",
-    "machine": "Test CPU",
-    "threads": 2,
-    "peak_flop_per_s": {"f32": 2e11},
-    "toolchain": {"jaxlib": "0", "llvm": "0", "codegen": "0"},
-    "load_average": 0.0,
-}
 
 
 @pytest.mark.parametrize(
@@ -260,69 +250,6 @@ def test_what_is_to_be_measured_now_begins_without_records(name: str) -> None:
 
 def test_what_failed_so_far_is_null_in_json() -> None:
     assert curves.as_json(curve(np.inf, 2, 3)) == (None, 2.0, 2.0)
-
-
-def test_a_table_is_kept_with_its_conditions_and_comes_into_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = results.Table(name="toy", columns=["a", ">b"], rows=[["x", "1"]], notes=["why"])
-    results.publish(table, CONDITIONS, [{"b_s": 1.0}])
-    assert "Test CPU, 2 threads" in capsys.readouterr().out
-    kept = json.loads((tmp_path / "build" / "toy.json").read_text())
-    text = page.filled("# T\n<!-- toy -->\nold\n<!-- /toy -->\nend\n", {"toy": kept})
-    assert "| a | b |\n| --- | ---: |\n| x | 1 |\n\n- why\n<!-- /toy -->\nend" in text
-    assert "old" not in text and "load before 0.00" in text
-
-
-def test_numbers_that_json_has_not_are_null(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = results.Table(name="toy", columns=["a"], rows=[])
-    results.publish(table, CONDITIONS, [{"high": float("inf"), "all": (1.0, float("nan"))}])
-    kept = json.loads((tmp_path / "build" / "toy.json").read_text())
-    assert kept["data"] == [{"high": None, "all": [1.0, None]}]
-
-
-def test_a_new_run_sets_the_table_of_an_earlier_one_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    again = {**CONDITIONS, "started": "2031-01-02T03:04:05+00:00"}
-    for under, rows in ((CONDITIONS, ["1"]), (again, ["2"]), (again, ["3"])):
-        results.publish(results.Table(name="toy", columns=["a"], rows=[rows]), under, [])
-    kept = sorted((tmp_path / "build").iterdir())
-    assert [json.loads(path.read_text())["rows"] for path in kept] == [[["1"]], [["3"]]]
-    assert kept[1].name == "toy.json"
-
-
-def test_what_was_not_measured_stays_in_the_page() -> None:
-    text = "<!-- toy -->\nnot yet measured\n<!-- /toy -->\n"
-    assert page.filled(text, {}) == text
-
-
-def test_the_page_has_a_place_for_every_table() -> None:
-    text = (ROOT / page.PAGE).read_text(encoding="utf-8")
-    assert set(page.names(text)) == {
-        "algorithms",
-        "arguments",
-        "bandwidth",
-        "budgets",
-        "models",
-        "operators",
-        "peers",
-        "products",
-        "rivals",
-        "search",
-        "search_strict",
-        "searchers",
-        "searches",
-        "shortfalls",
-        "tuner",
-        "types",
-        "waking",
-    }
 
 
 def of_searcher(name: str, *best_s: float) -> searchers.Search:

@@ -17,7 +17,7 @@ from hlotune.hlo.sites import sites
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.tuning_logs.database import Database
 from tests.recorded import default_trial, failed, measured
-from tests.test_benchmarks import CONDITIONS
+from tests.test_results_page import CONDITIONS
 
 CASE = "GMM2"
 

@@ -18,7 +18,7 @@ from benchmarks.peers.rounds import Outcome, Turns
 from benchmarks.peers.table import Peaks, Row, rows_of, table
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.errors import DatabaseError
-from tests.test_benchmarks import CONDITIONS
+from tests.test_results_page import CONDITIONS
 
 TARGET = TARGETS["znver4"]
 TUNED: dict[Weights, Status] = {"arguments": "tuned", "constants": "tuned"}

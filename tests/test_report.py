@@ -124,6 +124,14 @@ def test_a_program_is_reported_by_its_newest_run(database: Database) -> None:
     assert report(database, "mlp").run == newest
 
 
+def test_the_head_names_the_machine_with_its_kind_of_core(database: Database) -> None:
+    run = fill(database)
+    assert "on Test CPU (znver4), 2 threads" in render(report(database, run), color=False)
+    with database.writing() as sql:
+        sql.execute("update targets set identity = 'x'")
+    assert "on Test CPU, 2 threads" in render(report(database, run), color=False)
+
+
 def test_a_run_that_is_not_recorded_is_no_record(database: Database) -> None:
     with pytest.raises(NoRecord, match="expected a recorded run, got 'abc'"):
         report(database, "abc")

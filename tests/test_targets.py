@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,12 @@ def test_systems_other_than_linux_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(TargetError, match=r"expected Linux, got darwin: .* run hlotune there"):
         host_target()
+
+
+def test_two_kinds_of_core_under_one_name_of_the_vendor_are_told_apart() -> None:
+    older, newer = (replace(TARGETS["znver4"], name="EPYC", isa=x) for x in ("znver4", "znver5"))
+    assert (older.title, newer.title) == ("EPYC (znver4)", "EPYC (znver5)")
+    assert TARGETS["znver4"].title == "znver4"
 
 
 def test_the_host_is_known_by_its_fingerprint() -> None:

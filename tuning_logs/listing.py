@@ -8,7 +8,7 @@ from hlotune.schedules.errors import NoRecord
 from hlotune.schedules.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import TABLES
-from hlotune.tuning_logs.rows import Row
+from hlotune.tuning_logs.rows import Row, target_title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def failures(database: Database, run: str | None = None) -> tuple[FailureLine, .
 
 def runs(database: Database) -> tuple[RunLine, ...]:
     found = database.query(
-        """select runs.id, coalesce(programs.name, '') as program, targets.name as target,
+        """select runs.id, coalesce(programs.name, '') as program, targets.name as target, identity,
             started, finished,
             (select count(*) from trials where run = runs.id and schedule <> :default) as trials
         from runs join targets on targets.fingerprint = target
@@ -106,7 +106,17 @@ def runs(database: Database) -> tuple[RunLine, ...]:
         order by started desc, runs.id""",
         {"default": DEFAULT.to_json()},
     )
-    return tuple(RunLine(**row) for row in found)
+    return tuple(
+        RunLine(
+            id=row["id"],
+            program=row["program"],
+            target=target_title(row["target"], row["identity"]),
+            started=row["started"],
+            finished=row["finished"],
+            trials=row["trials"],
+        )
+        for row in found
+    )
 
 
 def find_kernel(database: Database, name: str) -> str:

@@ -96,7 +96,7 @@ def report(database: Database, name: str) -> Report:
     Raises NoRecord where there is none.
     """
     run = database.query(
-        """select runs.*, targets.name as device, properties, versions,
+        """select runs.*, targets.name as device, identity, properties, versions,
             programs.name as program_name, source
         from runs join targets on fingerprint = target join toolchains on toolchains.key = toolchain
         left join programs on programs.key = program where runs.id = :id""",
@@ -108,7 +108,7 @@ def report(database: Database, name: str) -> Report:
         run=run["id"],
         program=run["program_name"] or "",
         source=run["source"] or "",
-        target=run["device"],
+        target=rows.target_title(run["device"], run["identity"]),
         fingerprint=run["target"],
         toolchain=json.loads(run["versions"]),
         cache=run["cache"],
