@@ -12,11 +12,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from hlotune.measure.patience import Late, Patience
 from hlotune.measure.trial import Failure, FailureKind
 
 Header = Mapping[str, Any]
@@ -53,10 +53,6 @@ class Ended(Exception):
     """The other end of the channel is gone."""
 
 
-class Late(Exception):
-    """No answer came in time."""
-
-
 @dataclass
 class Channel:
     """Requests to a process: started on demand, killed when late, started anew when dead.
@@ -79,9 +75,9 @@ class Channel:
         try:
             self._started()
             ready = True
-            deadline = time.monotonic() + timeout_s
-            self._write(pack(message), deadline)
-            return self._read(deadline)
+            patience = Patience(timeout_s)
+            self._write(pack(message), patience)
+            return self._read(patience)
         except Late:
             self.close()
             if not ready:
@@ -131,13 +127,13 @@ class Channel:
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-        self._read(time.monotonic() + _START_S)
+        self._read(Patience(_START_S))
 
-    def _write(self, data: bytes, deadline: float) -> None:
+    def _write(self, data: bytes, patience: Patience) -> None:
         assert self._process is not None and self._process.stdin is not None
         view, end = memoryview(data), self._process.stdin.fileno()
         while view:
-            _wait(end, select.POLLOUT, deadline)
+            _wait(end, select.POLLOUT, patience)
             try:
                 view = view[os.write(end, view[: 1 << 20]) :]
             except BlockingIOError:
@@ -145,18 +141,18 @@ class Channel:
             except BrokenPipeError:
                 raise Ended from None
 
-    def _read(self, deadline: float) -> Message:
-        sizes = _SIZES.unpack(self._read_exactly(_SIZES.size, deadline))
+    def _read(self, patience: Patience) -> Message:
+        sizes = _SIZES.unpack(self._read_exactly(_SIZES.size, patience))
         if max(sizes) > _MOST_BYTES:
             raise ValueError(f"expected a frame of at most {_MOST_BYTES} bytes, got {sizes}")
-        header, blob = (self._read_exactly(n, deadline) for n in sizes)
+        header, blob = (self._read_exactly(n, patience) for n in sizes)
         return Message(json.loads(header), blob)
 
-    def _read_exactly(self, count: int, deadline: float) -> bytes:
+    def _read_exactly(self, count: int, patience: Patience) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         end, parts, missing = self._process.stdout.fileno(), list[bytes](), count
         while missing:
-            _wait(end, select.POLLIN, deadline)
+            _wait(end, select.POLLIN, patience)
             part = os.read(end, min(missing, 1 << 20))
             if not part:
                 raise Ended
@@ -186,12 +182,11 @@ class Channel:
         return Failure("crash", message)
 
 
-def _wait(end: int, event: int, deadline: float) -> None:
+def _wait(end: int, event: int, patience: Patience) -> None:
     """Until a stream is ready, or closed; unlike `select`, `poll` takes any number of file.
 
-    Raises Late at the deadline.
+    Raises Late.
     """
     poll = select.poll()
     poll.register(end, event)
-    if not poll.poll(1e3 * max(0.0, deadline - time.monotonic())):
-        raise Late
+    patience.wait(lambda seconds: poll.poll(1e3 * seconds))
