@@ -31,11 +31,7 @@ def targets(
         ("instruction set", f"{target.isa}, {target.triple}"),
         ("vectors", f"{target.vector_registers} of {target.vector_bytes} bytes"),
         ("cores, threads", f"{target.cores}, {target.threads}"),
-        ("L1, L2, L3", ", ".join(size(b, "B", 1024) for b in _caches(target))),
+        ("L1, L2, L3", ", ".join(size(b, "B", 1024) for b in target.caches_bytes)),
         ("toolchain", f"jaxlib {tools.jaxlib}, LLVM {tools.llvm}, codegen {tools.codegen}"),
     ]
     return print_table(["this machine", ""], rows)
-
-
-def _caches(target: Any) -> tuple[int, int, int]:
-    return target.l1_bytes, target.l2_bytes, target.l3_bytes

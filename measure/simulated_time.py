@@ -14,7 +14,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import code_statements
 from hlotune.schedules.nest import LoopNest, StageNest, region
-from hlotune.schedules.target import LINE_BYTES, Target
+from hlotune.schedules.target import LINE_BYTES
 
 CLOCK_HZ = 4e9
 PORTS = 2
@@ -157,7 +157,7 @@ def transfer_cycles(nest: LoopNest, s: StageNest, chain: list[Level]) -> float:
     return sum(
         sum(entering(axes, touched, chain, fitting(streams, size)) for axes, touched in streams)
         / rate
-        for size, rate in zip(caches(nest.target), BYTES_A_CYCLE, strict=True)
+        for size, rate in zip(nest.target.caches_bytes, BYTES_A_CYCLE, strict=True)
     )
 
 
@@ -171,10 +171,6 @@ def roots(stage: Stage, load: Load) -> tuple[str, ...]:
     """The stage's own axes on which it depends what is loaded."""
     of_digits = {x.name: x.axis for x in stage.digits}
     return tuple(dict.fromkeys(of_digits.get(a, a) for a in load.axes))
-
-
-def caches(target: Target) -> tuple[int, int, int]:
-    return target.l1_bytes, target.l2_bytes, target.l3_bytes
 
 
 def fitting(streams: list[Stream], cache_bytes: int) -> int:

@@ -149,8 +149,7 @@ class Costs:
 
     @cached_property
     def moved(self) -> dict[str, list[Floats]]:
-        t = self.v.target
-        sizes = {"l1": t.l1_bytes, "l2": t.l2_bytes, "l3": t.l3_bytes}
+        sizes = dict(zip(("l1", "l2", "l3"), self.v.target.caches_bytes, strict=True))
         return {cache: self.traffic(cache, size) for cache, size in sizes.items()}
 
     def cache(self, name: str) -> Floats:

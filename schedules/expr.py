@@ -151,6 +151,11 @@ class Load:
         """Axes on which it depends which element is loaded."""
         return tuple(dict.fromkeys(a for e in self.index for a, _ in e.terms))
 
+    def substitute(self, axes: Mapping[str, Affine]) -> "Load":
+        """Puts an affine in the place of each named axis, in the load beside it too."""
+        index = tuple(e.substitute(axes) for e in self.index)
+        return replace(self, index=index, beside=self.beside and self.beside.substitute(axes))
+
     def divisor(self, dimension: int) -> int:
         return self.divisors[dimension] if self.divisors else 1
 

@@ -125,9 +125,8 @@ def _put_level(v: Levels, into: Floats, level: Ints) -> None:
 
 
 def _put_footprint(v: Levels, into: Floats, footprint: Floats) -> None:
-    t = v.target
     _put(into, "footprint", _log(footprint))
-    for name, size in (("l1", t.l1_bytes), ("l2", t.l2_bytes), ("l3", t.l3_bytes)):
+    for name, size in zip(("l1", "l2", "l3"), v.target.caches_bytes, strict=True):
         _put(into, f"footprint_{name}", np.log2(footprint / np.float32(size)))
 
 

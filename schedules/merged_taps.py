@@ -7,7 +7,7 @@ together, in the image as in the weights, and a compute has one axis for both.
 from dataclasses import replace
 
 from hlotune.schedules.compute import Axis, Stage, Store
-from hlotune.schedules.expr import Affine, Load, loads, map_all_loads
+from hlotune.schedules.expr import Affine, loads, map_all_loads
 
 
 def apart(core: Stage, taps: int) -> Stage:
@@ -35,13 +35,8 @@ def _split(core: Stage, r: Axis, depth: int) -> Stage:
     tap = Axis(f"{r.name}t", r.extent // depth)
     place = {r.name: Affine.axis(tap.name, depth) + Affine.axis(r.name)}
     reduce = tuple(x for a in core.reduce for x in ((tap, Axis(r.name, depth)) if a == r else (a,)))
-    changes = {x: _placed(x, place) for x in core.loads}
+    changes = {x: x.substitute(place) for x in core.loads}
     stores = tuple(
         Store(s.tensor, tuple(e.substitute(place) for e in s.index)) for s in core.stores
     )
     return replace(core, reduce=reduce, stores=stores, values=map_all_loads(core.values, changes))
-
-
-def _placed(x: Load, place: dict[str, Affine]) -> Load:
-    beside = x.beside and _placed(x.beside, place)
-    return replace(x, index=tuple(e.substitute(place) for e in x.index), beside=beside)

@@ -72,7 +72,7 @@ class SplitReduction:
         """The reduction with an axis more for its parts, and one for its lanes."""
         places = {r.name: self._place(r) for r in core.reduce}
         steps = {r.name: ceil(r.extent / self.ways.get(r.name, 1)) for r in core.reduce}
-        moved = {x: _moved(x, places) for x in core.loads}
+        moved = {x: x.substitute(places) for x in core.loads}
         first = (Axis(PART, self.parts),) if self.parts > 1 else ()
         last = (Axis(LANE, self.lanes),) if self.lanes > 1 else ()
         return replace(
@@ -118,11 +118,6 @@ def _rewritten(compute: Compute, cut: Stage, out: Stage) -> Compute:
     tensors = tuple(Tensor(name, shape, dtype, "temporary") for name in (held, kept))
     core = replace(cut, stores=(Store(held, place),))
     return Compute((*compute.tensors, *tensors), (*compute.stages[:-2], core, keep, add, out))
-
-
-def _moved(x: Load, places: dict[str, Affine]) -> Load:
-    index = tuple(e.substitute(places) for e in x.index)
-    return replace(x, index=index, beside=x.beside and _moved(x.beside, places))
 
 
 def _is_contraction(core: Stage, out: Stage) -> bool:

@@ -49,6 +49,11 @@ class Target:
         return 32 if "avx" in self.features else 16
 
     @property
+    def caches_bytes(self) -> tuple[int, int, int]:
+        """The data caches that serve one core, the nearest first."""
+        return self.l1_bytes, self.l2_bytes, self.l3_bytes
+
+    @property
     def vector_registers(self) -> int:
         return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
 

@@ -254,7 +254,7 @@ def _out(w: Window, m: int, t: Axis, digits: tuple[Digit, ...], dtype: str) -> S
         at = _positions(w, m, ks)
         for x, expr in zip(w.out.stores, w.out.values, strict=True):
             stores.append(Store(x.tensor, tuple(e.substitute(at) for e in x.index)))
-            changes = {y: _load_at(y, at) for y in w.out.loads if y != acc} | {acc: value}
+            changes = {y: y.substitute(at) for y in w.out.loads if y != acc} | {acc: value}
             values.append(map_loads(expr, changes))
     return Stage(w.out.name, (t, w.feature), (), tuple(stores), tuple(values), digits=digits)
 
@@ -275,13 +275,7 @@ def _window_at(w: Window, taps: tuple[int, ...]) -> dict[str, Affine]:
 
 
 def _placed(expr: Expr, at: dict[str, Affine]) -> Expr:
-    return map_loads(expr, {x: _load_at(x, at) for x in loads(expr)})
-
-
-def _load_at(x: Load, at: dict[str, Affine]) -> Load:
-    return Load(
-        x.tensor, tuple(e.substitute(at) for e in x.index), x.dtype, x.divisors, x.outside
-    )  # fmt: skip
+    return map_loads(expr, {x: x.substitute(at) for x in loads(expr)})
 
 
 ALGORITHMS: dict[str, Callable[[Compute], Compute]] = {
