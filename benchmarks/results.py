@@ -1,7 +1,6 @@
 """Tables: printed, and kept under `build/` with the conditions that they were measured under."""
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hlotune.cli.printing import print_table
+from hlotune.cli.printing import finite, print_table
 from hlotune.measure.targets import toolchain
 from hlotune.schedules.target import Properties, Target, titled
 
@@ -71,15 +70,6 @@ def set_aside(path: Path, under: Mapping[str, Any]) -> None:
     if started != under["started"]:
         name = re.sub(r"[^0-9T]", "", started.partition("+")[0])
         path.replace(path.with_suffix(f".{name}.json"))
-
-
-def finite(value: Any) -> Any:
-    """The same with null for infinities and what is no number."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def described(under: Mapping[str, Any]) -> str:

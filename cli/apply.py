@@ -10,7 +10,7 @@ import typer
 from hlotune.cli.bench import blaming, print_accuracy
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
-from hlotune.cli.printing import print_json, size
+from hlotune.cli.printing import counted, print_json, size
 from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def print_written(written: Written, accuracy: "Sequence[Accuracy]") -> None:
     print_accuracy(accuracy)
     print(
         f"{written.file}: {size(written.bytes, 'B', 1024)}, {written.program} with "
-        f"{written.sites} sites replaced by {len(written.kernels)} kernels and "
+        f"{counted(written.sites, 'site')} replaced by "
+        f"{counted(len(written.kernels), 'kernel')} and "
         f"{size(written.packed_bytes, 'B', 1024)} of packed constants, for machines with the "
         f"fingerprint {written.target}"
     )

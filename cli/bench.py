@@ -9,7 +9,7 @@ import typer
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
-from hlotune.cli.printing import print_json, print_table
+from hlotune.cli.printing import counted, print_json, print_table
 from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
@@ -82,16 +82,17 @@ def print_result(result: "BenchResult") -> None:
     gain = ratio_text(ratio.median, ratio.low, ratio.high)
     replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
     print(
-        f"{result.program}: default {default}, tuned {tuned} a call, {len(replaced)} sites "
-        f"replaced by {len(set(replaced))} kernels\n"
+        f"{result.program}: default {default}, tuned {tuned} a call, "
+        f"{counted(len(replaced), 'site')} replaced by {counted(len(set(replaced)), 'kernel')}\n"
         f"speedup: {gain if replaced else 'none, the default runs on both sides'}, "
-        f"{len(result.default_s)} pairs of {result.calls_per_sample} calls"
+        f"{counted(len(result.default_s), 'pair')} of {counted(result.calls_per_sample, 'call')}"
     )
     print()
     columns = ["site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", "status"]
     recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
     print_table(columns, map(kernel_cells, recorded))
-    print(f"{len(result.kernels) - len(recorded)} more sites are alternatives, or have no record\n")
+    others = counted(len(result.kernels) - len(recorded), "more site")
+    print(f"{others}: alternatives, or without a record\n")
     print_accuracy(result.accuracy)
     if result.shortfalls:
         print()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hlotune.cli.options import Database, Json
-from hlotune.cli.printing import print_json, print_table, times
+from hlotune.cli.printing import counted, print_json, print_table, times
 from hlotune.tuning_logs.location import database_path
 
 EXAMPLE = "Example: tune db ls --database tuning.db"
@@ -84,8 +84,8 @@ def export(
         written = export_records(opened, file)
     if json:
         return print_json({"file": str(file), "records": written})
-    is_file = file.is_file()
-    return print(f"{written} records in {file}", file=sys.stdout if is_file else sys.stderr)
+    out = sys.stdout if file.is_file() else sys.stderr
+    return print(f"{counted(written, 'record')} in {file}", file=out)
 
 
 @app.command("import", epilog="Example: tune db import records.jsonl --database tuning.db")
@@ -97,21 +97,19 @@ def import_(
     """Reads records from JSON lines; what is known already stays, broken lines are counted."""
     from hlotune.schedules.errors import DatabaseError
     from hlotune.tuning_logs.database import Database as TuningDatabase
-    from hlotune.tuning_logs.records import import_records
+    from hlotune.tuning_logs.records import import_records, no_records
 
     if file.is_dir() or not file.exists():  # before a database is made for nothing
         raise DatabaseError(f"expected JSON lines at {file}, got no such file; check the path")
     with TuningDatabase(database_path(database)) as opened:
         taken = import_records(opened, file)
     if taken.broken and not taken.records:
-        raise DatabaseError(
-            f"expected JSON lines of records in {file}, got {taken.broken} lines that are none "
-            f"({taken.problems[0]}); give a file that `tune db export` wrote"
-        )
+        raise no_records(file, taken)
     if json:
         return print_json(asdict(taken))
     print(
-        f"{taken.records} records, {taken.added} of them new, {taken.broken} broken lines skipped"
+        f"{counted(taken.records, 'record')}, {taken.added} new, "
+        f"{counted(taken.broken, 'broken line')} skipped"
     )
     for problem in taken.problems:
         print(f"  {problem}")
@@ -155,7 +153,9 @@ def prune(
 
     with TuningDatabase(database_path(database), create=False) as opened:
         dropped = upkeep.prune(opened, keep=keep)
-    return print_json({"dropped_trials": dropped}) if json else print(f"{dropped} trials dropped")
+    if json:
+        return print_json({"dropped_trials": dropped})
+    return print(f"{counted(dropped, 'trial')} dropped")
 
 
 @app.command("check", epilog="Example: tune db check --database tuning.db")
@@ -169,6 +169,7 @@ def check(database: Database = None, json: Json = False) -> None:
     if json:
         print_json(asdict(found))
     else:
-        print("\n".join([*found.problems, f"{found.rows} rows, {len(found.problems)} problems"]))
+        counts = f"{counted(found.rows, 'row')}, {counted(len(found.problems), 'problem')}"
+        print("\n".join([*found.problems, counts]))
     if found.problems:
         raise typer.Exit(UNSOUND)

@@ -1,7 +1,5 @@
 """`tune model`: trains cost models on recorded trials, and says how good they are."""
 
-import json as json_text
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from hlotune.cli.options import Json
-from hlotune.cli.printing import print_json, print_table
+from hlotune.cli.printing import finite, print_json, print_table
 from hlotune.cli.run import Model
 from hlotune.schedules.files import whole
 from hlotune.tuning_logs.location import cache_directory, database_path
@@ -274,11 +272,6 @@ def _chart(lines: "Sequence[Judged]") -> str:
 
 
 def _as_json(line: "Judged") -> dict[str, Any]:
-    """Figures that are not defined, or infinite, are null."""
     data = asdict(line) | asdict(line.quality)
     del data["quality"]
-    finite = {
-        name: None if isinstance(x, float) and not math.isfinite(x) else x
-        for name, x in data.items()
-    }
-    return dict(json_text.loads(json_text.dumps(finite)))
+    return dict(finite(data))

@@ -1,6 +1,7 @@
 """What commands print: JSON or tables, numbers with units that suit their size."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,15 @@ PIPED_WIDTH = 200
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
     """Indented JSON; numbers that are not finite are an error, since JSON has none."""
     print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def finite(value: Any) -> Any:
+    """The same with null for infinities and what is no number: JSON has neither."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:

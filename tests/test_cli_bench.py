@@ -39,7 +39,14 @@ def headline(capsys: pytest.CaptureFixture[str], found: BenchResult) -> str:
 
 def test_a_proven_gain_is_told_with_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
     text = headline(capsys, result((2e-3,) * 8, (1e-3,) * 8))
-    assert text == "speedup: 2.00x (95 % interval 2.00 to 2.00), 8 pairs of 1 calls"
+    assert text == "speedup: 2.00x (95 % interval 2.00 to 2.00), 8 pairs of 1 call"
+
+
+def test_one_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(result((2e-3,) * 8, (1e-3,) * 8))
+    said = capsys.readouterr().out
+    assert "1 site replaced by 1 kernel\n" in said
+    assert "1 more site: alternatives, or without a record" in said
 
 
 def test_a_gain_inside_the_noise_is_not_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:

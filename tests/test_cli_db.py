@@ -110,7 +110,7 @@ def test_importing_a_file_without_one_record_is_refused(
     file.write_text("junk\n")
     arguments = ["db", "import", str(file), "--database", str(tmp_path / "new.db")]
     assert run_command(arguments) == 2
-    assert "got 1 lines that are none" in capsys.readouterr().err
+    assert "got none (broken lines: 1, line 1: " in capsys.readouterr().err
 
 
 def test_records_go_into_a_pipe_line_by_line_and_nothing_else(path: str) -> None:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.location import database_path
-from hlotune.tuning_logs.records import import_records
+from hlotune.tuning_logs.records import import_records, no_records
 
 LINES = (".jsonl", ".jsonl.gz")
 
@@ -38,8 +37,5 @@ def opened(path: Path) -> Iterator[Database]:
     with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "records.db") as database:
         taken = import_records(database, path)
         if not taken.records:
-            raise DatabaseError(
-                f"expected records in {path}, got {taken.broken} lines that are none; give a file "
-                "that `tune db export` wrote"
-            )
+            raise no_records(path, taken)
         yield database

@@ -56,6 +56,15 @@ class Imported:
     """Line number and reason of the first five that were skipped."""
 
 
+def no_records(path: str | Path, taken: Imported) -> DatabaseError:
+    """What to say of a file in which no line is a record."""
+    first = f", {taken.problems[0]}" if taken.problems else ""
+    return DatabaseError(
+        f"expected records in {path}, got none (broken lines: {taken.broken}{first}); give a file "
+        "that `tune db export` wrote"
+    )
+
+
 def export_records(database: Database, path: str | Path) -> int:
     """Writes all of a database, compressed if the name ends in `.gz`; returns the number of lines.
 
