@@ -21,6 +21,7 @@ POISON = 0xFF
 ALIGNMENT = 64
 _CANARY = 0xA5
 _PAGE = mmap.PAGESIZE
+_PROT_NONE = 0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
@@ -71,7 +72,7 @@ def guarded(size: int, placement: Placement) -> Guarded:
     everything = np.frombuffer(region, dtype=np.uint8)
     first = int(everything.ctypes.data)
     for page in (first, first + _PAGE + length):
-        if _LIBC.mprotect(page, _PAGE, mmap.PROT_READ & 0):
+        if _LIBC.mprotect(page, _PAGE, _PROT_NONE):
             code = ctypes.get_errno()
             raise OSError(code, f"expected mprotect to close a guard page, got error {code}")
     memory = everything[_PAGE : _PAGE + length]

@@ -103,10 +103,7 @@ class References:
         tries = list[Case]()
         for scale in _TRIED.get(kind, _SCALES):
             case = self._evaluated(kind, seed, scale, outputs)
-            suits = (
-                case.is_exact if kind == "integers" else kind != "few" or case.alike <= _MOST_ALIKE
-            )
-            if case.uncompared <= MOST_UNCOMPARED and suits:
+            if case.uncompared <= MOST_UNCOMPARED and case.suits:
                 return case
             tries.append(case)
         if kind == "few":

@@ -73,6 +73,8 @@ def verify(
 ) -> Verdict | Failure:
     """Holds what a kernel makes of two input sets, with `thorough` of five, against the oracle.
 
+    Of one more where an algorithm does more than reorder sums, and a lost term may hide in them.
+
     Args:
         numerics: the setting under which the kernel is to be right.
         thorough: for winners: more sets, extreme values, one thread, shuffled tasks, guards at
