@@ -5,7 +5,8 @@ neighbours do.  A share of a peak that was measured minutes before says as much 
 kernel.
 
 It also moves with what runs: multiply-adds alone heat most, and what follows them at once is slower
-for some milliseconds.  So a turn lasts long enough for each to have the clock that it has by itself.
+for some milliseconds.  So a turn lasts long enough for each to have the clock that it has by
+itself.
 """
 
 import time
