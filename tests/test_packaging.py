@@ -18,6 +18,11 @@ def test_a_room_is_a_relative_link_to_the_top_level(room: str) -> None:
     assert str((ROOT / "hlotune" / room).readlink()) == f"../{room}"
 
 
+def test_what_an_editable_installation_puts_into_the_path_holds_the_package_alone() -> None:
+    assert [f for f in files() if f.parts[0] == "src"] == [Path("src/hlotune")]
+    assert str((ROOT / "src" / "hlotune").readlink()) == "../hlotune"
+
+
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(tmp_path: Path) -> None:
     built = wheel(tmp_path)
     packed = {n for n in zipfile.ZipFile(built).namelist() if ".dist-info/" not in n}
