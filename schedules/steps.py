@@ -2,7 +2,8 @@
 
 It raises ScheduleError where the step does not apply.  Each docstring shows the nest before ->
 after.  A step looks only at what it changes; limits that hang on several steps at once (registers,
-scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`.
+scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`, `Narrow` in `narrowing.py`, and
+steps about what a stage stores are in `results.py`.
 """
 
 from dataclasses import dataclass, replace
