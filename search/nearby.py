@@ -30,4 +30,5 @@ def nearby(
     order = np.lexsort((-predictions(model, space, drawn), around))
     place = np.arange(len(order)) - np.searchsorted(around[order], around[order])
     wanted = np.maximum(1, n >> (around[order] + 1))
-    return drawn[order[place < wanted]][:n]
+    chosen: Configs = drawn[order[place < wanted]][:n]
+    return chosen
