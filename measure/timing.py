@@ -77,15 +77,31 @@ def always_apart() -> bool:
     return True
 
 
+class Steady:
+    """Samples with each thread on a core of its own; any samples where that cannot be had.
+
+    There is a look before and after each; between two that follow at once, one is both.
+    """
+
+    def __init__(self, apart: Apart) -> None:
+        self._apart = apart
+        self._is_apart = False
+        """Whether the sample before ended so."""
+
+    def sample(self, clock: Clock) -> float:
+        seconds = inf
+        for _ in range(_TRIES):
+            found = self._is_apart or settled(self._apart)
+            seconds = clock()
+            self._is_apart = found and self._apart()
+            if not found or self._is_apart:
+                break
+        return seconds
+
+
 def steady(sample: Clock, apart: Apart) -> float:
-    """A sample with each thread on a core of its own; any sample where that cannot be had."""
-    seconds = inf
-    for _ in range(_TRIES):
-        found = settled(apart)
-        seconds = sample()
-        if not found or apart():
-            break
-    return seconds
+    """One sample with each thread on a core of its own; any one where that cannot be had."""
+    return Steady(apart).sample(sample)
 
 
 def settled(apart: Apart, limit_s: float | None = None) -> bool:
@@ -114,8 +130,10 @@ def sampled(
     subject.empty()
     calls = calls_a_sample(min(warm_s, subject.call()), effort)
 
+    looks = Steady(apart)
+
     def sample() -> float:
-        return steady(lambda: one_sample(subject, calls, clock), apart)
+        return looks.sample(lambda: one_sample(subject, calls, clock))
 
     samples = [sample()]
     limit_s = inf if best_s is None else effort.hopeless * best_s + _NOISE_S
@@ -152,8 +170,10 @@ def interleaved(
         subject.empty()
     calls = [calls_a_sample(subject.call(), effort) for subject in subjects]
 
+    looks = Steady(apart)
+
     def sample(i: int) -> float:
-        return steady(lambda: one_sample(subjects[i], calls[i], clock), apart)
+        return looks.sample(lambda: one_sample(subjects[i], calls[i], clock))
 
     rounds: list[dict[int, float]] = []
     while len(rounds) < pairs:

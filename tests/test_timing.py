@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import cycle
+from itertools import count, cycle
 
 import pytest
 
@@ -11,6 +11,7 @@ from hlotune.measure.comparison import Ratio, interval_rank, ratio
 from hlotune.measure.timing import (
     RESOLUTION_S,
     Effort,
+    Steady,
     Subject,
     calls_a_sample,
     interleaved,
@@ -77,6 +78,19 @@ def test_samples_and_rounds_are_all_taken_apart() -> None:
     subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
     rounds = interleaved([subject], pairs=1, limit_s=9, apart=answers(True, False, True))
     assert rounds == ((1.0,),)
+
+
+def test_a_look_between_two_samples_is_the_last_of_one_and_the_first_of_the_other() -> None:
+    number = count()
+    subject, effort = Subject(clock(1.0), clock(0.0)), Effort(least_samples=4, most_samples=4)
+    assert len(sampled(subject, effort=effort, apart=lambda: next(number) >= 0)) == 4
+    assert next(number) == 1 + 4
+
+
+def test_after_threads_came_together_the_next_sample_waits_again() -> None:
+    looks = Steady(answers(True, False, False, True, True, True))
+    assert looks.sample(clock(2.0, 1.0)) == 1.0
+    assert looks.sample(clock(3.0)) == 3.0
 
 
 def test_a_kernel_never_takes_less_than_the_resolution() -> None:
