@@ -108,9 +108,14 @@ class Bench:
         types = self.graph.argument_types
         return [t for i, t in enumerate(types) if i not in self.constants]
 
-    def candidate(self, built: Built, place: str = "candidate") -> Subject:
-        """A built kernel.  Subjects that are timed in turns need places of their own."""
-        loaded = load(built)
+    def candidate(
+        self, built: Built, place: str = "candidate", loaded: Loaded | None = None
+    ) -> Subject:
+        """A built kernel, `loaded` where it is linked already.
+
+        Subjects that are timed in turns need places of their own.
+        """
+        loaded = loaded or load(built)
         scratch = size_class(built.scratch_bytes)
         form = scratch, tuple(sorted((p.argument, p.bytes) for p in built.packed))
         key, program = self._program(form)

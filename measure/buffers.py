@@ -22,6 +22,8 @@ ALIGNMENT = 64
 _CANARY = 0xA5
 _PAGE = mmap.PAGESIZE
 _PROT_NONE = 0
+MOST_KEPT_BYTES = 64 << 20
+"""Of one buffer; a larger one gets memory of its own."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
@@ -67,21 +69,74 @@ def guarded(size: int, placement: Placement) -> Guarded:
 
     Raises OSError where the system gives no memory, or does not protect it.
     """
-    length = max(1, -(-size // _PAGE)) * _PAGE
-    region = mmap.mmap(-1, length + 2 * _PAGE)
-    everything = np.frombuffer(region, dtype=np.uint8)
-    first = int(everything.ctypes.data)
-    for page in (first, first + _PAGE + length):
-        if _LIBC.mprotect(page, _PAGE, _PROT_NONE):
-            code = ctypes.get_errno()
-            raise OSError(code, f"expected mprotect to close a guard page, got error {code}")
-    memory = everything[_PAGE : _PAGE + length]
-    start = length - size if placement == "behind" else 0
-    memory[:start] = _CANARY
-    memory[start + size :] = _CANARY
-    buffer = Guarded(memory, start, size)
-    buffer.fill()
-    return buffer
+    return _Region(size).buffer(size, placement)
+
+
+class Pages:
+    """Buffers as `guarded` makes them, in memory that is kept: a fresh page costs a fault.
+
+    Those made since the last `release` stand apart; what was made before it must not be used.
+    """
+
+    def __init__(self) -> None:
+        self._regions: list[_Region] = []
+        self._given = 0
+
+    def release(self) -> None:
+        self._given = 0
+
+    def guarded(self, size: int, placement: Placement) -> Guarded:
+        if size > MOST_KEPT_BYTES:
+            return guarded(size, placement)
+        self._given += 1
+        if self._given > len(self._regions):
+            self._regions.append(_Region(size))
+        elif not self._regions[self._given - 1].holds(size):
+            self._regions[self._given - 1] = _Region(size)
+        return self._regions[self._given - 1].buffer(size, placement)
+
+
+class _Region:
+    """Pages behind one without access, and in front of another, wherever a buffer puts that."""
+
+    def __init__(self, size: int) -> None:
+        self._most = _whole_pages(size)
+        self._everything = np.frombuffer(mmap.mmap(-1, self._most + 2 * _PAGE), dtype=np.uint8)
+        self._first = int(self._everything.ctypes.data)
+        _protect(self._first, _PROT_NONE)
+        self._closed: int | None = None
+
+    def holds(self, size: int) -> bool:
+        return _whole_pages(size) <= self._most
+
+    def buffer(self, size: int, placement: Placement) -> Guarded:
+        length = _whole_pages(size)
+        self._close(self._first + _PAGE + length)
+        memory = self._everything[_PAGE : _PAGE + length]
+        start = length - size if placement == "behind" else 0
+        memory[:start] = _CANARY
+        memory[start + size :] = _CANARY
+        buffer = Guarded(memory, start, size)
+        buffer.fill()
+        return buffer
+
+    def _close(self, page: int) -> None:
+        if self._closed == page:
+            return
+        if self._closed is not None:
+            _protect(self._closed, mmap.PROT_READ | mmap.PROT_WRITE)
+        _protect(page, _PROT_NONE)
+        self._closed = page
+
+
+def _protect(page: int, access: int) -> None:
+    if _LIBC.mprotect(page, _PAGE, access):
+        code = ctypes.get_errno()
+        raise OSError(code, f"expected mprotect to open or close a guard page, got error {code}")
+
+
+def _whole_pages(size: int) -> int:
+    return max(1, -(-size // _PAGE)) * _PAGE
 
 
 def rounded(size: int) -> int:

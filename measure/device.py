@@ -7,9 +7,11 @@ from functools import cache, lru_cache, wraps
 from typing import Any
 
 from hlotune.codegen.built import Built
+from hlotune.codegen.loader import Loaded, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
 from hlotune.measure.beside import TURNS, peak
+from hlotune.measure.buffers import Pages
 from hlotune.measure.channel import Message
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import GIVES_UP_S, NEVER_APART, Probe
@@ -17,9 +19,10 @@ from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled, settled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
-from hlotune.measure.verify import verify
+from hlotune.measure.verify import Verdict, verify
 from hlotune.measure.wire import from_outcome, to_target
 from hlotune.measure.worker import Handler
+from hlotune.schedules.errors import BuildError
 from hlotune.schedules.target import Target
 
 Json = Mapping[str, Any]
@@ -61,28 +64,42 @@ def _properties(request: Message) -> Message:
 def _verify(request: Message) -> Message:
     header = request.header
     _settled(header)
-    kernel, built = Kernel(header["kernel"]), Built.from_bytes(request.blob)
-    verdict = verify(
-        kernel,
-        built,
-        numerics=header["numerics"],
-        thorough=header["thorough"],
-        references=_references(kernel),
-    )
+    built = Built.from_bytes(request.blob)
+    verdict = _verdict(header, built, None, thorough=header["thorough"])
     if isinstance(verdict, Failure):
         return Message(from_outcome(verdict))
     return Message({"is": "verdict", **asdict(verdict)})
+
+
+def _verdict(
+    header: Json, built: Built, loaded: Loaded | None, *, thorough: bool
+) -> Verdict | Failure:
+    kernel = Kernel(header["kernel"])
+    return verify(
+        kernel,
+        built,
+        numerics=header["numerics"],
+        thorough=thorough,
+        references=_references(kernel),
+        loaded=loaded,
+        pages=_pages(),
+    )
 
 
 def _measure(request: Message) -> Message:
     """Verifies, then times."""
     header = request.header
     target = _settled(header)
-    checked = _verify(Message({**header, "thorough": False}, request.blob))
-    if checked.header["is"] == "failure":
-        return checked
+    built = Built.from_bytes(request.blob)
+    try:
+        loaded = load(built)
+    except BuildError as error:
+        return Message(from_outcome(Failure("build", str(error))))
+    verdict = _verdict(header, built, loaded, thorough=False)
+    if isinstance(verdict, Failure):
+        return Message(from_outcome(verdict))
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
-    subject = bench.candidate(Built.from_bytes(request.blob))
+    subject = bench.candidate(built, loaded=loaded)
     effort = Effort(**header["effort"])
     found = Measurement(
         samples_s=sampled(
@@ -94,9 +111,9 @@ def _measure(request: Message) -> Message:
         ),
         clock=header["clock"],
         cache=header["cache"],
-        numerics=checked.header["numerics"],
-        error=checked.header["error"],
-        relative_error=checked.header["relative_error"],
+        numerics=verdict.numerics,
+        error=verdict.error,
+        relative_error=verdict.relative_error,
     )
     return Message(from_outcome(found))
 
@@ -186,6 +203,11 @@ def _probe(target: Target) -> Probe:
 @lru_cache(maxsize=2)
 def _bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench:
     return Bench(kernel, target, cache)
+
+
+@cache
+def _pages() -> Pages:
+    return Pages()
 
 
 @lru_cache(maxsize=4)

@@ -1,29 +1,33 @@
 """The packed forms of a kernel's constants, as its own entries make them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.codegen.loader import Host, Loaded
-from hlotune.measure.buffers import Placement, guarded
+from hlotune.measure.buffers import Guarded, Placement, guarded
 from hlotune.measure.inputs import Array
 from hlotune.schedules.errors import WrongResult
 
 
 def prepack(
-    loaded: Loaded, values: Sequence[Array], host: Host, placement: Placement = "before"
+    loaded: Loaded,
+    values: Sequence[Array],
+    host: Host,
+    placement: Placement = "before",
+    buffer: Callable[[int, Placement], Guarded] = guarded,
 ) -> dict[int, NDArray[np.uint8]]:
-    """Position of a constant argument -> bytes of its packed form.
+    """Position of a constant argument -> bytes of its packed form, in memory that `buffer` gives.
 
     Raises WrongResult where an entry fails or writes outside of what it was given.
     """
     packed: dict[int, NDArray[np.uint8]] = {}
     for form in loaded.built.packed:
         array = values[form.argument]
-        source = guarded(array.nbytes, placement)
+        source = buffer(array.nbytes, placement)
         source.data[...] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        target = guarded(form.bytes, placement)
+        target = buffer(form.bytes, placement)
         status = loaded.call(form.entry, [source.address], [target.address], 0, host)
         if status or not (source.intact and target.intact):
             raise WrongResult(

@@ -1,14 +1,17 @@
 """What a kernel should give: inputs with the oracle's answers, made once for all candidates."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Oracle, Reference
+from hlotune.hlo.oracle.bounded import quantum
 from hlotune.measure.inputs import Array, InputKind, draw
 from hlotune.schedules.errors import UnsupportedKernel
 
@@ -37,15 +40,41 @@ class Expected:
     result: int
     box: tuple[slice, ...]
     reference: Reference
+    shape: tuple[int, ...]
+    """Of the whole result."""
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """Boxes of one result, one behind the other, that are compared alike."""
+
+    result: int
+    places: NDArray[np.intp]
+    """Of their elements in the result as one row."""
+    reference: Reference
+    step: NDArray[np.float64]
+    """For each element the grid that the exact values of its box lie on; 0 where it is fine."""
+
+    def of(self, results: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+        return results[self.result].reshape(-1)[self.places]
+
+
+@dataclass(frozen=True)
 class Case:
     """One input set with the oracle's answers."""
 
     kind: InputKind
     values: tuple[Array, ...]
     expected: tuple[Expected, ...]
+
+    @cached_property
+    def together(self) -> tuple[Together, ...]:
+        """All that is expected, in as few parts as there are results and ways to compare."""
+        alike = dict[tuple[int, bool, bool], list[Expected]]()
+        for e in self.expected:
+            kind = e.result, e.reference.exact, e.reference.bound is None
+            alike.setdefault(kind, []).append(e)
+        return tuple(map(_together, alike.values()))
 
     @property
     def is_exact(self) -> bool:
@@ -75,6 +104,26 @@ class Case:
         values = [e.reference.value.astype(np.float32).reshape(-1) for e in self.expected]
         counts = np.unique(np.concatenate(values), return_counts=True)[1]
         return float(np.sort(counts)[-2:].sum() / max(1, counts.sum()))
+
+
+def _together(boxes: list[Expected]) -> Together:
+    values = [e.reference.value.reshape(-1) for e in boxes]
+    bounds = [np.reshape(e.reference.bound, -1) for e in boxes if e.reference.bound is not None]
+    steps = [np.full(v.size, quantum(v) or 0.0) for v in values]
+    first = boxes[0]
+    reference = Reference(
+        np.concatenate(values), np.concatenate(bounds) if bounds else None, first.reference.exact
+    )
+    places = np.concatenate([_places(e.box, e.shape) for e in boxes])
+    return Together(first.result, places, reference, np.concatenate(steps))
+
+
+def _places(box: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
+    """Where the elements of a box lie in the row of all elements."""
+    places = np.zeros((), np.intp)
+    for part, extent in zip(box, shape, strict=True):
+        places = places[..., None] * extent + np.arange(part.start, part.stop)
+    return places.reshape(-1)
 
 
 class References:
@@ -125,5 +174,6 @@ class References:
         for result in range(len(self.graph.results)):
             for box in oracle.regions_to_check(result, rng, MOST_ELEMENTS):
                 place = tuple(slice(low, high) for low, high in box)
-                expected.append(Expected(result, place, oracle.region(result, box)))
+                shape = self.graph.result_types[result].shape
+                expected.append(Expected(result, place, oracle.region(result, box), shape))
         return Case(kind, values, tuple(expected))

@@ -18,7 +18,7 @@ from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
 from hlotune.hlo.oracle.bounded import quantum
-from hlotune.measure.buffers import Guarded, Placement, guarded, rounded
+from hlotune.measure.buffers import Guarded, Pages, Placement, rounded
 from hlotune.measure.inputs import InputKind
 from hlotune.measure.prepacking import prepack
 from hlotune.measure.references import Case, References
@@ -39,6 +39,8 @@ IS_LOOSE = (
     "rounding more: allow fast numerics, or search without it"
 )
 _SHUFFLE_SEED = 20_240_229
+_ROUNDING = 1e-9
+"""Relative; far above what quotients and products are off by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ def verify(
     numerics: Numerics = "standard",
     thorough: bool = False,
     references: References | None = None,
+    loaded: Loaded | None = None,
+    pages: Pages | None = None,
 ) -> Verdict | Failure:
     """Holds what a kernel makes of two input sets, with `thorough` of five, against the oracle.
 
@@ -80,19 +84,21 @@ def verify(
         thorough: for winners: more sets, extreme values, one thread, shuffled tasks, guards at
             both ends.
         references: those of the kernel, when they are at hand.
+        loaded: the built kernel, when it is linked into this process.
+        pages: memory for buffers, which lose what they hold.
     """
-    references = references or References(kernel)
+    references, pages = references or References(kernel), pages or Pages()
     if refusal := _refusal(built.algorithm, numerics):
         return Failure("wrong_result", refusal)
     outputs = OUTPUTS.get(built.algorithm, 0)
     worst = relative = 0.0
     try:
-        loaded = load(built)
+        loaded = loaded or load(built)
         for round_ in _rounds(built.threads, thorough, few=_may_hide(references, outputs)):
             case = references.case(round_.kind, round_.seed)
             if outputs and not case.is_exact:
                 case = references.case(round_.kind, round_.seed, outputs)
-            results = _results(loaded, case, references.graph, round_)
+            results = _results(loaded, case, references.graph, round_, pages)
             factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
             worst = max(worst, _error(case, results, factor, reorders=not outputs))
             if round_.kind == "normal":
@@ -139,13 +145,19 @@ def _rounds(threads: int, thorough: bool, *, few: bool) -> Iterator[_Round]:
         yield _Round("integers", 3, "behind", every)
 
 
-def _results(loaded: Loaded, case: Case, graph: Graph, round_: _Round) -> list[NDArray[np.generic]]:
-    """What all hosts give.  Raises WrongResult where they differ, or a buffer is damaged."""
-    contents = _contents(loaded, case, round_.placement)
-    arguments = [_copied(c, round_.placement) for c in contents]
+def _results(
+    loaded: Loaded, case: Case, graph: Graph, round_: _Round, pages: Pages
+) -> list[NDArray[np.generic]]:
+    """What all hosts give.  Raises WrongResult where they differ, or a buffer is damaged.
+
+    They lie in buffers of the pages, which lose what they held before.
+    """
+    pages.release()
+    contents = _contents(loaded, case, round_.placement, pages)
+    arguments = [_copied(c, round_.placement, pages) for c in contents]
     first: list[Guarded] | None = None
     for host in round_.hosts:
-        outputs = _called(loaded, arguments, graph, round_.placement, host)
+        outputs = _called(loaded, arguments, graph, round_.placement, host, pages)
         if first is None:
             first = outputs
         elif any(not np.array_equal(a.data, b.data) for a, b in zip(first, outputs, strict=True)):
@@ -162,28 +174,35 @@ def _results(loaded: Loaded, case: Case, graph: Graph, round_: _Round) -> list[N
     return [o.array(t.shape, numpy_dtype(t.dtype)) for o, t in zip(first, types, strict=True)]
 
 
-def _contents(loaded: Loaded, case: Case, placement: Placement) -> list[NDArray[np.uint8]]:
+def _contents(
+    loaded: Loaded, case: Case, placement: Placement, pages: Pages
+) -> list[NDArray[np.uint8]]:
     """The bytes of the arguments; of a packed one, its packed form."""
-    packed = prepack(loaded, case.values, serial(), placement)
+    packed = prepack(loaded, case.values, serial(), placement, pages.guarded)
     plain = [np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in case.values]
     return [packed.get(position, data) for position, data in enumerate(plain)]
 
 
-def _copied(content: NDArray[np.uint8], placement: Placement) -> Guarded:
-    buffer = guarded(content.size, placement)
+def _copied(content: NDArray[np.uint8], placement: Placement, pages: Pages) -> Guarded:
+    buffer = pages.guarded(content.size, placement)
     buffer.data[...] = content
     return buffer
 
 
 def _called(
-    loaded: Loaded, arguments: Sequence[Guarded], graph: Graph, placement: Placement, host: Host
+    loaded: Loaded,
+    arguments: Sequence[Guarded],
+    graph: Graph,
+    placement: Placement,
+    host: Host,
+    pages: Pages,
 ) -> list[Guarded]:
     """The results of one call.
 
     Raises WrongResult for a bad status, a write beside a buffer, or an element left unwritten.
     """
-    outputs = [guarded(t.bytes, placement) for t in graph.result_types]
-    scratch = guarded(rounded(loaded.built.scratch_bytes), placement)
+    outputs = [pages.guarded(t.bytes, placement) for t in graph.result_types]
+    scratch = pages.guarded(rounded(loaded.built.scratch_bytes), placement)
     status = loaded.call(
         KERNEL, [a.address for a in arguments], [o.address for o in outputs], scratch.address, host
     )
@@ -216,18 +235,38 @@ def _check_written(output: Guarded, number: int, element_bytes: int) -> None:
 def _error(
     case: Case, results: Sequence[NDArray[np.generic]], factor: float, *, reorders: bool
 ) -> float:
-    """Largest deviation in units of the oracle's bound.
+    """Largest deviation in units of the oracle's bound; see `_check_boxes` for what it demands."""
+    worst = 0.0
+    for together in case.together:
+        reference, actual = together.reference, together.of(results)
+        if reference.exact and not reorders:
+            actual = _to_grid(actual, reference.value, together.step)
+        off = compare(reference, actual, factor=0.0, exact=False)
+        error = 0.0 if off is None else off.error
+        worst = max(worst, error)
+        agrees = error < factor * (1 - _ROUNDING)
+        if reference.exact:
+            agrees = compare(reference, actual, factor=factor, exact=True) is None
+        if not agrees:
+            _check_boxes(case, results, factor, reorders=reorders)
+    return worst
+
+
+def _check_boxes(
+    case: Case, results: Sequence[NDArray[np.generic]], factor: float, *, reorders: bool
+) -> None:
+    """Holds one box after the other against the oracle.
 
     Where sums are exact their order does not matter, so the exact bits are owed by what only
     `reorders` them, and by what rounds on the way a result that could be no other exact value.
     Raises WrongResult where a deviation is over `factor`.
     """
-    worst = 0.0
     for expected in case.expected:
         actual = results[expected.result][expected.box]
         exact = expected.reference.exact
         if exact and not reorders:
-            actual = _to_grid(actual, expected.reference.value)
+            value = expected.reference.value
+            actual = _to_grid(actual, value, quantum(value) or 0.0)
         wrong = compare(expected.reference, actual, factor=factor, exact=exact)
         if wrong is not None:
             start = tuple(s.start for s in expected.box)
@@ -236,33 +275,31 @@ def _error(
                 f"result {expected.result}, {case.kind} inputs, {demanded} demanded, "
                 f"in the box that starts at {start}: {wrong}"
             )
-        off = compare(expected.reference, actual, factor=0.0, exact=False)
-        worst = max(worst, 0.0 if off is None else off.error)
-    return worst
 
 
 def _relative_error(case: Case, results: Sequence[NDArray[np.generic]]) -> float:
     """The worst of all results; 0 for a result of no size, and of what is no floating number."""
     off, largest = dict[int, float](), dict[int, float]()
-    for expected in case.expected:
-        actual, value = results[expected.result][expected.box], expected.reference.value
+    for together in case.together:
+        actual, value = together.of(results), together.reference.value
         if not np.issubdtype(value.dtype, np.floating):
             continue
         wide = actual.astype(np.float64)
         known = np.isfinite(value) & np.isfinite(wide)
-        if expected.reference.bound is not None:
-            known &= np.isfinite(expected.reference.bound)
-        n = expected.result
+        if together.reference.bound is not None:
+            known &= np.isfinite(together.reference.bound)
+        n = together.result
         off[n] = max(off.get(n, 0.0), float(np.abs(wide[known] - value[known]).max(initial=0.0)))
         largest[n] = max(largest.get(n, 0.0), float(np.abs(value[known]).max(initial=0.0)))
     return max((off[n] / size for n, size in largest.items() if size), default=0.0)
 
 
-def _to_grid(actual: NDArray[np.generic], exact: NDArray[np.float64]) -> NDArray[np.generic]:
+def _to_grid(
+    actual: NDArray[np.generic], exact: NDArray[np.float64], step: float | NDArray[np.float64]
+) -> NDArray[np.generic]:
     """Results with what deviates by less than a quarter of the grid of exact values put on it.
 
     A lost or doubled term is a whole step of the grid, so it cannot hide.
     """
-    step = quantum(exact) or 0.0
     nearest = np.abs(actual.astype(np.float64) - exact) < step / 4
     return np.where(nearest, exact, actual).astype(actual.dtype)

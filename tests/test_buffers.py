@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from hlotune.measure.buffers import POISON, Placement, guarded, rounded
+from hlotune.measure.buffers import POISON, Pages, Placement, guarded, rounded
 
 
 @pytest.mark.parametrize("placement", ["before", "behind"])
@@ -65,3 +65,50 @@ def test_the_guard_page_ends_the_process(placement: Placement, offset: int, act:
         f"b = guarded(5000, {placement!r}); {touch[act].format(offset)}"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode < 0
+
+
+def test_kept_pages_are_given_again_as_fresh_ones() -> None:
+    pages = Pages()
+    first, second = pages.guarded(5000, "behind"), pages.guarded(64, "behind")
+    assert first.address != second.address
+    first.memory[...] = 7  # the data, and what is beside it
+    pages.release()
+    again = pages.guarded(4992, "before")
+    assert again.memory.ctypes.data == first.memory.ctypes.data
+    assert (again.data == POISON).all()
+    assert again.intact
+    assert again.address % 64 == 0
+
+
+def test_what_does_not_fit_into_kept_pages_gets_others() -> None:
+    pages = Pages()
+    pages.guarded(64, "before")
+    pages.release()
+    large = pages.guarded(100_000, "before")
+    large.fill(1)
+    assert (large.data.size, large.intact) == (100_000, True)
+
+
+@pytest.mark.parametrize(("placement", "offset"), [("behind", 5000), ("before", 8192)])
+def test_the_guard_page_moves_with_the_end_of_what_is_kept(
+    placement: Placement, offset: int
+) -> None:
+    program = (
+        "import ctypes; from hlotune.measure.buffers import Pages;"
+        "p = Pages(); p.guarded(50_000, 'before').fill(1); p.release();"
+        f"b = p.guarded(5000, {placement!r}); b.fill(2); print(b.intact, flush=True);"
+        f"ctypes.string_at(b.address + {offset}, 1)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert done.stdout == b"True\n"
+    assert done.returncode < 0
+
+
+def test_memory_that_was_closed_for_a_small_buffer_is_open_for_a_large_one() -> None:
+    pages = Pages()
+    for size in (50_000, 5000, 50_000, 9000, 20_000):
+        pages.release()
+        buffer = pages.guarded(size, "behind")
+        buffer.fill(3)
+        assert (buffer.data == 3).all()
+        assert buffer.intact
