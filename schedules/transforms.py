@@ -7,7 +7,7 @@ The points are 0 and pairs +-p, so that even and odd parts are shared between th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -40,6 +40,20 @@ class WindowAxis:
     """Inputs from one tap to the next."""
     holes: int
     """Inputs that count as one; all but the first of them are zeros."""
+
+    @property
+    def phases(self) -> int:
+        """Taps that a step of the positions passes, where the window is three steps long; else 1.
+
+        Six taps of stride two are three taps of stride one, over pairs of inputs as channels.
+        """
+        phases, rest = divmod(self.taps, TAPS)
+        return phases if not rest and self.stride == phases * self.spread else 1
+
+    @property
+    def by_steps(self) -> "WindowAxis":
+        """The axis with its phases as channels."""
+        return self if self.phases == 1 else replace(self, taps=TAPS, spread=self.stride)
 
 
 def transformed(axes: Sequence[WindowAxis]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ far above what is left of them.
 
 from collections.abc import Sequence
 from itertools import product
-from math import ceil, prod, sqrt
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from hlotune.hlo.oracle.contraction import Convolution
 
 Array = NDArray[np.float64]
+Place = tuple[slice, ...]
+"""Taps of each axis of a window."""
 
 
 def amplified(c: "Convolution", m: int) -> Array | None:
@@ -40,10 +42,9 @@ def amplified(c: "Convolution", m: int) -> Array | None:
 
     None where it can take none.
     """
-    axes = _axes(c)
+    axes, places = _axes(c)
     if not axes or c.request.result.dtype not in ("f32", "f64"):
         return None
-    places = [*product(*([slice(None)] if d in axes else _ones(n) for d, n in enumerate(c.window)))]
     sums, of_taps = (
         np.sum([_sums(c, axes, m, place, apart) for place in places], axis=0)
         for apart in (False, True)
@@ -53,24 +54,17 @@ def amplified(c: "Convolution", m: int) -> Array | None:
         low, high = c.spatial[d]
         cut[d] = slice(low % m, low % m + high - low)
     eps = PRECISIONS[c.request.result.dtype].eps
-    alone = prod(n for d, n in enumerate(c.window) if d not in axes)
-    roundings = c.channels * alone + 2 * len(axes) * inputs(m)
+    roundings = c.channels * len(places) + 2 * len(axes) * inputs(m)
     worth = sqrt(roundings) * sums + sqrt(len(axes)) * of_taps
     bound: Array = eps * worth[(slice(None), *cut)][None]
     return bound
 
 
-def _ones(count: int) -> list[slice]:
-    return [slice(n, n + 1) for n in range(count)]
-
-
-def _sums(
-    c: "Convolution", axes: Sequence[int], m: int, place: tuple[slice, ...], apart: bool
-) -> Array:
+def _sums(c: "Convolution", axes: Sequence[int], m: int, place: Place, apart: bool) -> Array:
     """`|A'| (sum |G g G'| * (|B'| |d| |B|)) |A|` of whole tiles, (batch, spatial..., feature).
 
-    `place` is where in the window, one tap of each axis that is not among `axes`.  With `apart` the
-    taps are taken absolutely one by one, `|G| |g| |G'|`.
+    `place` is where in the window: three taps of each of `axes`, one of each other.  With `apart`
+    the taps are taken absolutely one by one, `|G| |g| |G'|`.
     """
     weights = c.weights().value.astype(np.float64)
     taps = weights.reshape(*c.window, *weights.shape[-2:])[place]
@@ -88,18 +82,23 @@ def _sums(
     return sums
 
 
-def _axes(c: "Convolution") -> tuple[int, ...]:
-    """Spatial axes along which tiles are computed."""
+def _axes(c: "Convolution") -> tuple[tuple[int, ...], list[Place]]:
+    """Spatial axes along which tiles are computed, and the parts of the window that are summed."""
     if c.feature_groups * c.batch_groups > 1:
-        return ()
+        return (), []
     strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
     holes, shape = c.request.ints("lhs_dilation"), c.request.result.shape
     positions = [shape[d] for d in c.outputs[1:-1]]
     facts = zip(c.window, positions, strides, spread, holes, strict=True)
-    return transformed([WindowAxis(*fact) for fact in facts])
+    window = [WindowAxis(*fact) for fact in facts]
+    taken = transformed(window)
+    phases = [1] * len(window) if taken else [a.phases for a in window]
+    axes = taken or transformed([a.by_steps for a in window])
+    counts = [phases[d] if d in axes else a.taps for d, a in enumerate(window)]
+    return axes, [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
 
 
-def _image(c: "Convolution", axes: Sequence[int], m: int, at: tuple[slice, ...]) -> Array:
+def _image(c: "Convolution", axes: Sequence[int], m: int, at: Place) -> Array:
     """(batch, spatial..., channels): all inputs of the box's tiles, zeros beyond the image."""
     strides, padding = c.request.ints("window_strides"), c.request.pairs("padding")
     spread = c.request.ints("rhs_dilation")
@@ -109,8 +108,7 @@ def _image(c: "Convolution", axes: Sequence[int], m: int, at: tuple[slice, ...])
     places = []
     for d, (low, high) in enumerate(c.spatial):
         first, last = (low // m * m, ceil(high / m) * m + TAPS - 1) if d in axes else (low, high)
-        tap = 0 if d in axes else at[d].start * spread[d]
-        place = np.arange(first, last) * strides[d] - padding[d][0] + tap
+        place = np.arange(first, last) * strides[d] - padding[d][0] + at[d].start * spread[d]
         inside = place[(place >= 0) & (place < shape[c.inputs[d + 1]])]
         box[c.inputs[d + 1]] = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
         places.append(place)

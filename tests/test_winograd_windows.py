@@ -1,0 +1,98 @@
+"""Which windows Winograd's algorithm takes: the compute and the oracle must say the same."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+
+from hlotune.codegen.build import build
+from hlotune.measure.references import References
+from hlotune.measure.targets import host_target
+from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.spaces import winograd_spaces
+from hlotune.schedules.winograd import window
+from tests.computes import Case, whole
+
+LAYOUTS = ("N{}C {}IO", "NC{} OI{}", "C{}N I{}O", "{}NC {}OI")
+
+
+def strided(
+    *axes: tuple[int, int, int, int, int, int], channels: int = 3, features: int = 8,
+    layout: str = LAYOUTS[0],
+) -> Case:  # fmt: skip
+    """A convolution; of each axis extent, taps, stride, spread, padding before and behind."""
+    letters = "DHW"[-len(axes) :]
+    data, taps = (s.format(letters) for s in layout.split())
+    extents = dict(zip(letters, (a[0] for a in axes), strict=True))
+    window = dict(zip(letters, (a[1] for a in axes), strict=True))
+    x = whole(*({"N": 1, "C": channels, **extents}[c] for c in data))
+    w = whole(*({"I": channels, "O": features, **window}[c] for c in taps), seed=1)
+
+    def function(x: Any, w: Any) -> Any:
+        strides, spread, pads = ([*z] for z in zip(*((a[2], a[3], a[4:]) for a in axes)))  # noqa: B905
+        return lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=spread, dimension_numbers=(data, taps, data)
+        )
+
+    return Case(f"{layout} {axes} {channels}->{features}", function, (x, w))
+
+
+@st.composite
+def any_windows(draw: st.DrawFn) -> Case:
+    """Most have three taps, or three steps of their positions."""
+    axes = []
+    for _ in range(draw(st.integers(1, 3))):
+        stride, spread = draw(st.integers(1, 3)), draw(st.sampled_from((1, 1, 2)))
+        taps = draw(st.sampled_from((1, 3, 3 * stride, 3 * stride, 4, 6)))
+        before, behind = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+        covered = (taps - 1) * spread + 1
+        axes.append((covered + draw(st.integers(0, 7)), taps, stride, spread, before, behind))
+    return strided(
+        *axes,
+        channels=draw(st.sampled_from((1, 2, 4))),
+        features=draw(st.sampled_from((1, 4, 5))),
+        layout=draw(st.sampled_from(LAYOUTS)),
+    )
+
+
+def is_known(case: Case, m: int) -> bool:
+    """Whether the oracle has a wider bound for F(m, 3)."""
+    references = References(case.kernel)
+    plain, wide = (references.case("normal", 0, k).expected[0].reference.bound for k in (0, m))
+    assert plain is not None and wide is not None
+    return bool((wide > plain).any())
+
+
+@given(any_windows())
+def test_the_bound_of_every_window_that_is_taken_is_known(case: Case) -> None:
+    if window(case.compute) is not None:
+        assert is_known(case, 4)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+@pytest.mark.parametrize(
+    "axes",
+    (
+        ((26, 6, 2, 1, 0, 0),),
+        ((26, 6, 2, 1, 1, 2),),
+        ((31, 9, 3, 1, 1, 0),),
+        ((14, 6, 2, 1, 0, 0), (9, 3, 1, 1, 1, 1)),
+        ((14, 6, 2, 1, 2, 2), (15, 6, 2, 1, 0, 1)),
+        ((29, 6, 4, 2, 0, 0),),
+    ),
+    ids=str,
+)
+def test_windows_of_three_steps_are_taken_and_their_results_right(
+    axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str
+) -> None:
+    """Six taps of stride two are three taps over pairs of inputs."""
+    case, target = strided(*axes, channels=16, layout=layout), host_target()
+    spaces = winograd_spaces(case.compute, target)
+    assert spaces and is_known(case, 4)
+    for space in spaces:
+        built = build(case.compute, space.schedule(space.heuristic()), target)
+        found = verify(case.kernel, built, thorough=True)
+        assert isinstance(found, Verdict), found
+        assert found.error < 1
