@@ -49,6 +49,8 @@ class Path:
     """`(n,)`: axis of that loop, or -1."""
     spacing: Ints
     """`(n,)`: elements left free behind each slice of the sums."""
+    beyond: Ints
+    """`(n,)`: elements by which the loops inside a part pass its end, which trips do not tell."""
 
 
 def sizes_inside(path: Path, extents: Ints) -> Ints:
@@ -87,6 +89,7 @@ def digest(path: Path) -> NDArray[np.uint64]:
         path.asked_along,
         path.handed_over,
         path.spacing,
+        path.beyond,
     ):
         value = (value ^ (extra + 7).astype(np.uint64)) * prime
     return value
@@ -117,6 +120,7 @@ def path_of(nest: LoopNest, c: Contraction) -> Path:
         prefetch=np.array([2 if core.stream else int(bool(core.prefetch))]),
         asked_along=np.array([_asked_along(core, numbers)]),
         spacing=np.array([core.spacing]),
+        beyond=np.array([0]),
     )
 
 

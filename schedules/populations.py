@@ -228,6 +228,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         prefetch=p.prefetch,
         asked_along=np.where(p.prefetch == 2, a + reduce_order[:, 0], -1),
         spacing=np.zeros(len(p.sketch), dtype=np.int64),
+        beyond=np.zeros(len(p.sketch), dtype=np.int64),
     )
 
 

@@ -4,7 +4,7 @@ Features, trees and digests are those of the products, a matrix product a point,
 packed: the tiles inside a task, the weights ahead.  The limits are those of `limits.py`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
@@ -21,22 +21,13 @@ from hlotune.schedules.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest, path_of
+from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.steps import (
-    ComputeAt,
-    Prefetch,
-    Preload,
-    Split,
-    Spread,
-    Step,
-    Stream,
-)
 from hlotune.schedules.target import LINE_BYTES, Target
-from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
+from hlotune.schedules.winograd import PRODUCTS, TILE, WEIGHTS, winograd
+from hlotune.schedules.winograd_nests import numbers_of
 from hlotune.schedules.winograd_sketch import (
     WHEN,
     WinogradSketch,
@@ -226,6 +217,7 @@ class WinogradSpace:
             prefetch=n.prefetch,
             asked_along=np.where(n.prefetch == 2, 0, -1),  # the points
             spacing=n.spread * line_elements(self.compute),
+            beyond=-n.tiles % np.minimum(n.rows, n.tiles),
         )
 
     def digest(self, configs: Configs) -> NDArray[np.uint64]:
@@ -313,7 +305,7 @@ class WinogradSpace:
     def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
         """The config with this schedule, or the nearest; None where no sketch fits."""
         names = {s.algorithm for s in self.sketches}
-        found = _numbers(schedule.steps, self.compute)
+        found = numbers_of(schedule.steps, self.compute)
         if schedule.algorithm not in names or len(found) < len(self.counts):
             return None
         config = self.heuristic().copy()
@@ -322,40 +314,3 @@ class WinogradSpace:
         for n, (knob, value) in enumerate(zip(self.knobs, found[1:], strict=True)):
             config[1 + n] = int(np.argmin(np.abs(np.array(knob.values) - int(value))))
         return config if bool(self.legal(config[None])[0]) else None
-
-
-def _numbers(steps: tuple[Step, ...], compute: Compute) -> list[int | str]:
-    """When the weights are transformed, and what the splits say; shorter where steps are others."""
-    out = compute.stages[-1].name
-    names = {(s.stage, s.axis): s.factors for s in steps if isinstance(s, Split)}
-    wide = next((f for (stage, a), f in names.items() if stage == out and a != TILE), ())
-    inner = [f for (stage, a), f in names.items() if stage == PRODUCTS and a.startswith("r")]
-    block, rows = names.get((out, TILE), ()), names.get((PRODUCTS, TILE), ())
-    if len(wide) != 3 or not (inner and block and rows):
-        return []
-    inside = any(isinstance(s, ComputeAt) and s.stage == WEIGHTS for s in steps)
-    when = "load" if any(isinstance(s, Preload) for s in steps) else "task" if inside else "call"
-    asked = [s for s in steps if isinstance(s, Prefetch | Stream)]
-    prefetch = (1 if isinstance(asked[0], Prefetch) else 2) if asked else 0
-    depth = inner[0][0] if len(inner[0]) > 1 else 1
-    spread = int(any(isinstance(s, Spread) and s.stage == PRODUCTS for s in steps))
-    numbers = [block[0], rows[0], wide[1], wide[0], inner[0][-1], prefetch, depth, spread]
-    return [when, *numbers]
-
-
-def winograd_path(nest: LoopNest, c: Contraction) -> Path:
-    """The path of one nest, as arrays of one row: what its tiles and weights are, are packs."""
-    tiles, weights = nest.stage(TILES), nest.stage(WEIGHTS)
-    path = path_of(nest, c)
-    assert tiles.at is not None
-    inside = nest.stage(tiles.at[0]).index(tiles.at[1])
-    place = LOAD_LEVEL if weights.scope == "load" else CALL_LEVEL
-    if weights.at is not None:
-        core = nest.stage(weights.at[0])
-        place = int(path.split_from[0]) + core.index(weights.at[1])
-    panel = max(block for _, block in weights.layout)
-    return replace(
-        path,
-        packs=np.array([[inside, place]], dtype=np.int64),
-        panels=np.array([[1, panel]], dtype=np.int64),
-    )

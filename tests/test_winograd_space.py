@@ -1,5 +1,7 @@
 """The spaces of Winograd's algorithms, alone and beside the direct one."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,8 @@ from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
 from hlotune.schedules.target import Target
-from hlotune.schedules.winograd_space import WinogradSpace, winograd_path
+from hlotune.schedules.winograd_nests import winograd_path
+from hlotune.schedules.winograd_space import WinogradSpace
 from tests.computes import Case, conv, gemm, named
 from tests.winograd_cases import windowed, windows
 
@@ -161,9 +164,11 @@ def first_when(space: WinogradSpace) -> str:
     return whens(space)[int(space.heuristic()[0])]
 
 
-def with_knob(space: WinogradSpace, name: str, value: int) -> NDArray[np.int32]:
-    """The first candidate with another value of one knob."""
-    config = space.heuristic().copy()
+def with_knob(
+    space: WinogradSpace, name: str, value: int, start: NDArray[np.int32] | None = None
+) -> NDArray[np.int32]:
+    """A config, the first candidate unless it is given, with another value of one knob."""
+    config = (space.heuristic() if start is None else start).copy()
     column = [k.kind for k in space.knobs].index(name)
     config[1 + column] = space.knobs[column].values.index(value)
     return config
@@ -208,6 +213,26 @@ def test_points_lie_a_line_apart_or_not_and_nests_are_told_apart() -> None:
     assert [n and n.stage("products").spacing for n in nests] == [0, 16]
     assert [n and n.stage("tiles").spacing for n in nests] == [0, 16]
     assert len(set(space.digest(np.stack([near, apart])))) == 2
+
+
+def test_blocks_of_other_sizes_are_other_nests_though_they_take_as_many_steps() -> None:
+    """25 of 49 tiles in rows of 6 are four of these and one; 27 are four of these and three."""
+    space = spaces("C6")[1]
+    tiled = with_knob(space, "register", 6)
+    blocks = np.stack([with_knob(space, "block", n, tiled) for n in (25, 27)])
+    trips = space.path(blocks).trips
+    assert (trips[0] == trips[1]).all()
+    assert len({str(nest_of(space, c)) for c in blocks}) == len(set(space.digest(blocks))) == 2
+
+
+def test_equal_digests_are_equal_nests() -> None:
+    """But for the steps of loops that do not iterate."""
+    for name in ("small", "frozen"):
+        space = spaces(name)[1]
+        configs, nests = space.sample(40, np.random.default_rng(0)), dict[int, str]()
+        for key, config in zip(space.digest(configs).tolist(), configs, strict=True):
+            nest = re.sub(r" x1 step \d+", " x1", str(nest_of(space, config)))
+            assert nests.setdefault(key, nest) == nest
 
 
 # all algorithms together --------------------------------------------------------------------------
