@@ -5,13 +5,13 @@ needed next, as many rows are loaded as vectors have lanes, and turned in regist
 an element's vector in the place of a gather.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hlotune.codegen.access import read_run, store
+from hlotune.codegen.access import load, read_run, store
 from hlotune.codegen.places import Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size, moved, resized
 from hlotune.codegen.text import Function
-from hlotune.codegen.values import HELD, STORED, Value, vector
+from hlotune.codegen.values import HELD, STORED, Value, splat, vector
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.nest import LoopNest, StageNest
 
@@ -25,14 +25,16 @@ class Run:
     root: str
     """The innermost of them."""
     length: int
+    is_checked: bool = False
+    """Whether some of its rows may lie outside of the source."""
 
 
 def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Point) -> Run | None:
     """The run that a copy is turned along; None where it is no such copy."""
     x, root = _source(s), s.vector_root
-    if x is None or root is None or not s.layout or not _is_inside(nest, f, x, point):
+    if x is None or root is None or not s.layout or x.divisors:
         return None
-    place = places[x.tensor]
+    place, outside = places[x.tensor], _outside(nest, f, x, point)
     if not isinstance(place, Place) or place.layout or place.dtype != x.dtype:
         return None
     if HELD[x.dtype] != STORED[x.dtype]:
@@ -40,17 +42,25 @@ def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Poi
     steps = {a: c * place.strides[d, 1] for d, e in enumerate(x.index) for a, c in e.terms}
     if s.lanes < 4 or s.lanes & (s.lanes - 1) or steps.get(root, 0) <= 1:
         return None
-    first, length = len(s.loops) - 2, 1
-    while first and _joins(f, s, s.loops[first - 1].root, point, steps, length):
+    first, length, longest = len(s.loops) - 2, 1, 1 if outside else len(s.loops)
+    while first > max(0, len(s.loops) - 2 - longest) and _joins(
+        f, s, s.loops[first - 1].root, point, steps, length
+    ):
         first -= 1
         length *= known_size(f, point.spans[s.loops[first].root]) or 1
     if first == len(s.loops) - 2 or length < s.lanes:
         return None
-    return Run(first, s.loops[len(s.loops) - 3].root, length)
+    last = s.loops[len(s.loops) - 3].root
+    if any(d not in place.checks or last in x.index[d].coefficients for d in outside):
+        return None
+    return Run(first, last, length, bool(outside))
 
 
-def _is_inside(nest: LoopNest, f: Function, x: Load, point: Point) -> bool:
-    """Whether all that is read is real: the region of a copy may reach over the end of a tensor."""
+def _outside(nest: LoopNest, f: Function, x: Load, point: Point) -> list[int]:
+    """Dimensions in which some of what is read may not be real.
+
+    The region of a copy may also reach over the end of a tensor.
+    """
     ranges = {}
     for a, span in point.spans.items():
         low, high = f.bounds(span.low)
@@ -58,8 +68,7 @@ def _is_inside(nest: LoopNest, f: Function, x: Load, point: Point) -> bool:
         ranges[a] = low, last if span.extent is None else min(last, span.extent - 1)
     bounds = [e.bounds(ranges) for e in x.index]
     shape = nest.compute.tensor(x.tensor).shape
-    inside = all(low >= 0 and high < n for (low, high), n in zip(bounds, shape, strict=True))
-    return inside and all(x.divisor(d) == 1 for d in range(len(shape)))
+    return [d for d, (low, high) in enumerate(bounds) if low < 0 or high >= shape[d]]
 
 
 def _joins(
@@ -87,7 +96,7 @@ def copy(f: Function, places: Places, s: StageNest, point: Point, run: Run) -> N
     start = point.spans[run.root].low
 
     def square(at: Affine, columns: int) -> None:
-        _square(f, places, s, moved(point, run.root, start + at), run.root, columns)
+        _square(f, places, s, moved(point, run.root, start + at), run, columns)
 
     if whole > s.lanes:
         last = (0, whole - s.lanes)
@@ -99,7 +108,7 @@ def copy(f: Function, places: Places, s: StageNest, point: Point, run: Run) -> N
 
 
 def _square(
-    f: Function, places: Places, s: StageNest, point: Point, root: str, columns: int
+    f: Function, places: Places, s: StageNest, point: Point, run: Run, columns: int
 ) -> None:
     lane, x, store_ = point.lane, _source(s), s.stage.stores[0]
     assert lane is not None, "a copy has lanes"
@@ -107,11 +116,16 @@ def _square(
     source, target = places[x.tensor], places[store_.tensor]
     assert isinstance(source, Place), "a source lies in memory"
     assert isinstance(target, Place), "a copy lies in memory"
-    across = Lane(root, lane.lanes, columns)
+    root, across = run.root, Lane(run.root, lane.lanes, columns)
     rows = []
     for k in range(lane.active):
-        at = moved(point, lane.root, point.spans[lane.root].low + k).positions
-        rows.append(read_run(f, source, [e.substitute(at) for e in x.index], across).name)
+        at = moved(point, lane.root, point.spans[lane.root].low + k)
+        index = [e.substitute(at.positions) for e in x.index]
+        if run.is_checked:
+            row = splat(f, load(f, source, x, replace(at, lane=across)), lane.lanes)
+        else:
+            row = read_run(f, source, index, across)
+        rows.append(row.name)
     kind = vector(HELD[x.dtype], lane.lanes)
     rows += ["zeroinitializer"] * (lane.lanes - lane.active)
     for k, name in enumerate(turned(f, rows, kind, lane.lanes)[:columns]):

@@ -13,7 +13,7 @@ from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import Sketch
-from tests.computes import Case, planes, whole
+from tests.computes import Case, conv, planes, whole
 
 AVX512 = TARGETS["znver4"]
 
@@ -54,6 +54,23 @@ def test_a_region_that_reaches_over_the_end_of_its_tensor_is_not_read_beyond() -
         config[1 + place] = space.knobs.knobs[place].values.index(trips)
     assert space.legal(config[None])[0]
     is_right(case, space.schedule(config))
+
+
+@pytest.mark.parametrize("level", ["call", "task", "block"])
+@pytest.mark.parametrize(("width", "channels"), [(20, 16), (9, 20), (33, 40)])
+def test_an_image_that_is_copied_with_its_padding_is_turned_too(
+    width: int, channels: int, level: str
+) -> None:
+    """With so few features vectors go along the width; rows of a square are places there."""
+    case = conv(6, width, channels, 3)
+    space = case.space(AVX512)
+    config = space.heuristic().copy()
+    config[0] = space.sketches.index(Sketch("i1", False, (("a0", level), ("a1", "none"))))
+    assert space.legal(config[None])[0]
+    is_right(case, space.schedule(config))
+    text = emit(replay(case.compute, space.schedule(config), AVX512)).text
+    assert "shufflevector <16 x float>" in text
+    assert "gather" not in text
 
 
 def test_rows_as_long_as_a_vector_are_turned_and_not_gathered() -> None:
