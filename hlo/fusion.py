@@ -26,7 +26,8 @@ ELEMENTWISE = frozenset({
     "stablehlo.sign", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.subtract", "stablehlo.tanh",
     "stablehlo.xor",
 })  # fmt: skip
-TRANSPOSE = "stablehlo.transpose"
+TURNS = frozenset({"stablehlo.reverse", "stablehlo.transpose"})
+"""Another order of what an operand holds: to a kernel no work, but other strides."""
 SMALL_ELEMENTS = 4096
 """Vectors up to this size, or an eighth of the anchor's result, are computed in every kernel."""
 
@@ -173,18 +174,20 @@ def _grow_up(region: Region, group: Group, owned: set[int]) -> frozenset[int]:
 def _may_stand_before(region: Region, op: Op, shape: tuple[int, ...]) -> bool:
     """Whether a kernel may read what an operation reads in place of its result of `shape`.
 
-    A transpose is no work then, but another order of strides; of an input every kernel has its own.
+    Of what turns an input every kernel has its own.
     """
-    turns = op.name == TRANSPOSE and not _turns_input(region, op)
+    turns = op.name in TURNS and not _turns_input(region, op)
     return turns or _is_elementwise(region, op, shape)
 
 
 def _turns_input(region: Region, op: Op) -> bool:
-    """Whether an operation is a transpose of an argument or a constant."""
-    if op.name != TRANSPOSE:
+    """Whether an operation turns an argument or a constant, perhaps one that was turned before."""
+    if op.name not in TURNS:
         return False
     producer = region.producer(op.operands[0])
-    return producer is None or producer.name == "stablehlo.constant"
+    return (
+        producer is None or producer.name == "stablehlo.constant" or _turns_input(region, producer)
+    )
 
 
 def is_cloned_constant(op: Op) -> bool:
@@ -221,16 +224,19 @@ def clones(region: Region, group: Group, taken: frozenset[int]) -> frozenset[int
 
 
 def _constant_operands(region: Region, anchor: int) -> frozenset[int]:
-    """An anchor reads tensors; of what computes them small constants and transposes of inputs are
-    cloned."""
+    """Of what computes the tensors of an anchor small constants and turned inputs are cloned."""
     found: set[int] = set()
-    for value in region.graph.ops[anchor].operands:
-        index = region.producers.get(value)
-        if index is None:
+    waiting = list(region.graph.ops[anchor].operands)
+    while waiting:
+        index = region.producers.get(waiting.pop())
+        op = None if index is None else region.graph.ops[index]
+        if index is None or op is None:
             continue
-        op = region.graph.ops[index]
-        if is_cloned_constant(op) or _turns_input(region, op):
+        if is_cloned_constant(op):
             found.add(index)
+        elif _turns_input(region, op):
+            found.add(index)
+            waiting.extend(op.operands)
     return frozenset(found)
 
 

@@ -134,7 +134,9 @@ def finished(
     expected: Array,
     epilogue: list[str],
 ) -> Drawn:
-    """With an epilogue, in one of the forms."""
+    """With an epilogue, in one of the forms; operands may lie backwards along any dimensions."""
+    back = [draw(backwards(operand.ndim)) for operand in (x, w)]
+    x, w = (np.flip(operand, tuple(along)) for operand, along in zip((x, w), back, strict=True))
     axis = draw(st.integers(0, max(0, expected.ndim - 1)))
     shape = [n if d == axis else 1 for d, n in enumerate(expected.shape)]
     bias = whole(*shape, seed=3).astype(expected.dtype)
@@ -155,9 +157,10 @@ def finished(
         values = iter(rest)
         b = next(values) if "bias" in epilogue else None
         r = next(values) if "residual" in epilogue else None
+        x, w = (jnp.flip(v, a) if a else v for v, a in zip((x, w), back, strict=True))
         return applied(jnp, function(x, w), b, r)
 
-    case = in_form(form, f"{name} {form} {epilogue}", with_epilogue, (x, w, *used))
+    case = in_form(form, f"{name} {form} {epilogue} back {back}", with_epilogue, (x, w, *used))
     return Drawn(case, applied(np, expected, bias, residual))
 
 
@@ -170,6 +173,12 @@ def in_form(form: str, name: str, function: Any, arguments: tuple[Array, ...]) -
     if form == "swapped":
         return Case(name, lambda w, x, *rest: function(x, w, *rest), (w, x, *others))
     return Case(name, function, arguments)
+
+
+def backwards(rank: int) -> st.SearchStrategy[list[int]]:
+    """Dimensions along which an operand is turned round; none most of the time."""
+    some = st.lists(st.integers(0, max(0, rank - 1)), max_size=rank, unique=True)
+    return st.one_of(st.just([]), st.just([]), some) if rank else st.just([])
 
 
 def filled(kind: str, seed: int, *shape: int) -> Array:

@@ -106,6 +106,21 @@ def test_frozen_weights_are_marked_and_turned_by_the_kernel() -> None:
     assert site.ops == {site.anchor}
 
 
+def test_reversed_windows_are_read_backwards() -> None:
+    """As gradients with respect to the input have them, whatever turns them besides."""
+
+    def gradient(x: jax.Array, w: jax.Array) -> Any:
+        return convolve(x, jnp.swapaxes(jnp.flip(w, (0, 1)), 2, 3))
+
+    site = first(gradient, IMAGE, WINDOW)
+    assert operations(site) == ["reverse", "transpose", "convolution"]
+    assert site.ops == {site.anchor}
+    w = jnp.asarray(np.arange(9 * 16, dtype=np.float32).reshape(3, 3, 4, 4))
+    frozen = first(lambda x: gradient(x, w), f32(1, 8, 8, 4))
+    assert operations(frozen) == ["reverse", "transpose", "convolution"]
+    assert [i for i, _ in frozen.constants] == [1]
+
+
 def test_a_transpose_of_what_was_computed_goes_along_when_nothing_else_uses_it() -> None:
     def f(x: jax.Array, w: jax.Array) -> Any:
         return jnp.cumsum(x, axis=0).T @ w
