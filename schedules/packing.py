@@ -76,8 +76,10 @@ class Pack:
             once = sum(other == d for other, _ in blocks) == 1
             before = self.layout.index((d, block)) < self.layout.index((d, 1))
             _require(once and before, f"the blocks of dimension {d} must stand once, before it")
-            _require(len(load.index[d].terms) == 1, f"dimension {d} is a window: no blocks")
-            _require(load.index[d].terms[0][1] > 0, f"dimension {d} is read backwards: no blocks")
+            steps = [n // load.index[d].unit for _, n in load.index[d].terms]
+            inside = [n for n in steps if n % block]
+            _require(len(inside) == 1, f"dimension {d} is a window: no blocks")
+            _require(min(steps) > 0, f"dimension {d} is read backwards: no blocks")
             _require(block % self.lanes == 0, f"blocks of {block} are no whole vectors")
 
     def _check_place(self, nest: LoopNest) -> None:

@@ -16,7 +16,7 @@ from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path, as_bits
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import PACK_LEVELS, layout, prefetched, streamed
+from hlotune.schedules.sketch import PACK_LEVELS, digit, panelled_dimension, prefetched, streamed
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
 
@@ -70,6 +70,8 @@ class Tables:
     """By sketch and outermost reduce axis: whether it has rows to ask for."""
     blocked: Ints
     """By operand and vectorized axis: dimension of which a pack has blocks, or -1."""
+    digits: Ints
+    """By operand and vectorized axis: what the blocks must divide, or 0."""
     free: Ints
     """By set of packed operands (as bits) and axis: the first and the last position at which none
     of the other operands is read outside its tensor."""
@@ -79,7 +81,8 @@ def tables_of(space: "CpuSpace") -> Tables:
     c, sketches = space.contraction, space.sketches
     names, tensors = [a.name for a in c.parallel], [x.tensor for x in c.operands]
     packs = [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in sketches]
-    blocked = [[_blocked(c, t, v) for v in names] for t in tensors]
+    blocked = [[panelled_dimension(c, t, v) for v in names] for t in tensors]
+    digits = [[digit(c, x, v) or 0 for v in names] for x in c.operands]
     free = [[_free(c, space.target, v, packed) for v in names] for packed in _subsets(tensors)]
     return Tables(
         vector=np.array([names.index(s.vector) for s in sketches]),
@@ -88,13 +91,9 @@ def tables_of(space: "CpuSpace") -> Tables:
         prefetched=np.array([bool(prefetched(c, s)) for s in sketches]),
         streamed=np.array([[bool(streamed(c, s, r.name)) for r in c.reduce] for s in sketches]),
         blocked=np.array(blocked, dtype=np.int64).reshape(len(tensors), len(names)),
+        digits=np.array(digits, dtype=np.int64).reshape(len(tensors), len(names)),
         free=np.array(free, dtype=np.int64),
     )
-
-
-def _blocked(c: Contraction, tensor: str, vector: str) -> int:
-    dimension, block = layout(c, tensor, vector, 2)[0]
-    return dimension if block > 1 else -1
 
 
 def _subsets(tensors: list[str]) -> list[frozenset[str]]:
@@ -256,7 +255,8 @@ def _panels(space: "CpuSpace", p: Population) -> Ints:
     """Block of each pack: whole vectors where a plain dimension of the operand runs along them."""
     wide = np.take_along_axis(p.register, p.vector[:, None], 1) * space.lanes
     blocked = space.tables.blocked.T[p.vector] >= 0
-    return np.where(blocked & (p.packs > 0), wide, 1)
+    panels = np.gcd(wide, space.tables.digits.T[p.vector])
+    return np.where(blocked & (p.packs > 0), panels, 1)
 
 
 def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ and in a chunked sketch the chunks r.0 stand between groups and tiles, with part
 """
 
 from dataclasses import dataclass, field
+from math import gcd
 
 from hlotune.schedules.compute import Stage
 from hlotune.schedules.expr import Load
@@ -166,19 +167,45 @@ def _packs(c: Contraction, sketch: Sketch, t: Tiling, lanes: int) -> list[Step]:
 
 
 def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
-    """Panels of whole vectors where an operand varies along the vector, else its own order."""
+    """Panels of whole vectors where an operand varies along the vector, else its own order.
+
+    Where the vector's axis is the last digit of a dimension, as features of groups are, panels are
+    parts of a digit, of at most `block` elements.
+    """
     load = next(x for x in c.operands if x.tensor == tensor)
     along = [d for d, e in enumerate(load.index) if vector in e.coefficients]
     rest = [d for d in range(len(load.index)) if d not in along]
-    index = load.index[along[0]].coefficients if along else {}
-    if len(along) == 1 and len(index) == 1 and index[vector] > 0:
-        return ((along[0], block), *((d, 1) for d in rest), (along[0], 1))
+    whole = digit(c, load, vector)
+    if whole is not None:
+        return ((along[0], gcd(block, whole)), *((d, 1) for d in rest), (along[0], 1))
     return tuple((d, 1) for d in rest + along)
+
+
+def digit(c: Contraction, x: Load, vector: str) -> int | None:
+    """What panels of an operand must divide: 0 where they may be of any size.
+
+    None where it cannot lie in panels: it does not vary along the vector, or does in windows.
+    """
+    found = [e for e in x.index if vector in e.coefficients]
+    if len(found) != 1 or found[0].coefficients[vector] <= 0:
+        return None
+    steps = [n for a, n in found[0].terms if a != vector]
+    if not steps:
+        return 0
+    whole, line = gcd(*steps), LINE_BYTES // c.element_bytes(x)
+    apart = min(steps) >= c.core.extents[vector] and found[0].coefficients[vector] == 1
+    return whole if apart and whole % line == 0 else None
+
+
+def panelled_dimension(c: Contraction, tensor: str, vector: str) -> int:
+    """Of an operand packed for vectors along an axis the dimension that is in panels, or -1."""
+    dimension, block = layout(c, tensor, vector, 2)[0]
+    return dimension if block > 1 else -1
 
 
 def is_panelled(c: Contraction, tensor: str, vector: str) -> bool:
     """Whether an operand packed for vectors along an axis lies in panels of whole vectors."""
-    return max(block for _, block in layout(c, tensor, vector, 2)) > 1
+    return panelled_dimension(c, tensor, vector) >= 0
 
 
 def _borders(c: Contraction, sketch: Sketch, t: Tiling) -> list[Step]:

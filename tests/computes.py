@@ -191,17 +191,21 @@ def conv(
     return Case(name, function, (x, w, bias))
 
 
-def planes(height: int, width: int, channels: int, features: int, *, dilation: int = 1) -> Case:
+def planes(
+    height: int, width: int, channels: int, features: int, *, dilation: int = 1, groups: int = 1
+) -> Case:
     """One image NCHW with weights OIHW of 3x3; dilated, a transposed convolution."""
-    x, w = whole(1, channels, height, width), whole(features, channels, 3, 3, seed=1)
+    x, w = whole(1, channels, height, width), whole(features, channels // groups, 3, 3, seed=1)
     spec = "NCHW", "OIHW", "NCHW"
 
     def function(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(
-            x, w, (1, 1), [(1, dilation)] * 2, (dilation,) * 2, dimension_numbers=spec
-        )
+            x, w, (1, 1), [(1, dilation)] * 2, (dilation,) * 2, dimension_numbers=spec,
+            feature_group_count=groups,
+        )  # fmt: skip
 
-    return Case(f"planes {height}x{width}x{channels}->{features} d{dilation}", function, (x, w))
+    name = f"planes {height}x{width}x{channels}->{features} d{dilation} g{groups}"
+    return Case(name, function, (x, w))
 
 
 def sized(*types: str) -> Case:
@@ -230,11 +234,12 @@ def named(name: str) -> Case:
         "small depthwise": lambda: depthwise(9, 8, 21),
         "planes": lambda: planes(9, 11, 5, 19),
         "transposed planes": lambda: planes(5, 6, 7, 18, dilation=2),
+        "grouped planes": lambda: planes(6, 5, 8, 96, groups=2),
     }[name]()
 
 
 REAL = ("C2", "C6", "C9", "gemm", "depthwise", "batched")
 SMALL = (
     "small gemm", "small frozen gemm", "small conv", "strided conv", "small depthwise", "planes",
-    "transposed planes",
+    "transposed planes", "grouped planes",
 )  # fmt: skip

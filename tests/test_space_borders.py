@@ -18,7 +18,7 @@ from hlotune.schedules.paths import Path, digest, path_of
 from hlotune.schedules.replay import replay
 from hlotune.schedules.sketch import PACK_LEVELS, layout
 from hlotune.schedules.target import Target
-from tests.computes import Case, backwards, named, sized, tiled, whole
+from tests.computes import Case, backwards, named, planes, sized, tiled, whole
 from tests.test_space import AVX2, AVX512, binds_features, binds_legality, drawn, nest_of, space_of
 
 
@@ -82,6 +82,18 @@ def test_an_operand_that_is_read_backwards_has_no_panels() -> None:
     binds_features(space, space.sample(20, np.random.default_rng(0)))
     load = space.contraction.operands[1]
     assert layout(space.contraction, load.tensor, "i1", 16) == ((0, 1), (1, 1))
+
+
+def test_weights_of_groups_lie_in_panels_of_whole_vectors_of_one_group() -> None:
+    """48 features of a group are three vectors: tiles of two read panels of one."""
+    space = space_of("grouped planes")
+    features = [a.name for a in space.contraction.parallel if a.extent == 48]
+    assert set(features) < {s.vector for s in space.sketches}
+    vector, weights = features[0], space.contraction.operands[1].tensor
+    panels = {n: layout(space.contraction, weights, vector, 16 * n)[0] for n in (1, 2, 3, 4)}
+    assert panels == {1: (0, 16), 2: (0, 16), 3: (0, 48), 4: (0, 16)}
+    uneven = planes(6, 5, 8, 40, groups=2).space(AVX512).contraction
+    assert {block for _, block in layout(uneven, weights, uneven.parallel[1].name, 16)} == {1}
 
 
 def test_a_stage_ahead_of_the_contraction_beyond_the_scratch_of_a_call_is_refused() -> None:
