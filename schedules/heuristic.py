@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.chunks import in_chunks, in_short_chunks, is_far, lies_across
 from hlotune.schedules.expr import Load
+from hlotune.schedules.pages import lies_in_pages, page_by_page
 from hlotune.schedules.populations import population, sizes
 from hlotune.schedules.reductions import left_out, lying_order, written_out
 from hlotune.schedules.roles import Contraction
@@ -91,6 +92,8 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "group", _groups(space, config))
     if lies_across(space, config):
         return in_short_chunks(space, config)
+    if lies_in_pages(space, config):
+        return page_by_page(space, config)
     return in_chunks(space, config) if is_far(space, config) else config
 
 

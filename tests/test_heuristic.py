@@ -195,6 +195,20 @@ def test_what_the_second_cache_holds_is_not_cut_into_chunks() -> None:
     assert not space.sketches[space.heuristic()[0]].chunked
 
 
+def test_rows_that_lie_pages_apart_are_read_a_page_at_a_time() -> None:
+    """All features go over a page of each of 64 rows; of rows that the cache holds over its own."""
+    space = sized("f32[64,64]", "f32[64,50176]").space(TARGETS["znver4"])
+    t = space.tiling(space.heuristic())
+    page_bytes = t.block["i1"] * t.register["i1"] * 64
+    assert 2048 < page_bytes <= 4096
+    assert t.block["i0"] * t.register["i0"] == 64
+    assert t.tile_order == ("i0", "i1")
+    tasks = -(-50176 // (16 * t.register["i1"] * t.block["i1"] * t.group["i1"]))
+    assert tasks == 2
+    near = sized("f32[64,64]", "f32[64,1024]").space(TARGETS["znver4"])
+    assert set(near.tiling(near.heuristic()).block.values()) == {1}
+
+
 def test_borders_are_checked_in_no_tile_inside() -> None:
     """Lines are clipped, which takes the check of all rows; rows of a line are peeled."""
     space = conv(28, 28, 32, 64).space(TARGETS["znver4"])
