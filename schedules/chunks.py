@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import has_rows
+from hlotune.schedules.target import Target
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -46,11 +48,20 @@ def is_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
     rest = [a for a in t.group if a != sketch.vector]
     step_bytes = t.register[sketch.vector] * space.target.vector_bytes
     steps = prod(a.extent for a in c.reduce if a.name in again[0].axes)
-    waits = step_bytes / THIRD_CACHE_BYTES > prod(t.register.values()) / 2
+    tile = np.array([t.register[a.name] for a in c.parallel])
+    waits = waits_for_far(c, space.target, sketch.vector, tile)
     far = step_bytes * steps > FAR_SHARE * space.target.l2_bytes
     return (
         waits and far and t.group_order[0] == sketch.vector and prod(t.group[a] for a in rest) > 1
     )
+
+
+def waits_for_far(c: Contraction, target: Target, vector: str, tile: NDArray[np.int64]) -> bool:
+    """Whether a step of a tile reads vectors from behind the second cache for longer than it
+    multiplies; `tile` has rows and vectors by axis."""
+    across = int(tile[[a.name for a in c.parallel].index(vector)])
+    cycles = int(np.prod(tile)) / target.multiply_adds
+    return across * target.vector_bytes / THIRD_CACHE_BYTES > cycles
 
 
 def lies_across(space: "CpuSpace", config: NDArray[np.int32]) -> bool:

@@ -15,11 +15,10 @@ from hlotune.schedules.levels import Floats, Levels
 from hlotune.schedules.paths import CALL_LEVEL, NOT_PACKED
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import SHARED_ELEMENTS
+from hlotune.schedules.target import LATENCY
 
 UNITS = 2
 """Multiply-adds, and as many loads, that a core begins in a cycle."""
-LATENCY = 4
-"""Cycles until a sum can be added to."""
 CACHE_SHARE = 0.7
 """Of a cache, that a nest can count on."""
 BYTES_A_CYCLE = {"l1": 128.0, "l2": 64.0, "l3": 24.0}

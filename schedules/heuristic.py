@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.chunks import in_chunks, in_short_chunks, is_far, lies_across
+from hlotune.schedules.chunks import (
+    in_chunks,
+    in_short_chunks,
+    is_far,
+    lies_across,
+    waits_for_far,
+)
 from hlotune.schedules.expr import Load
 from hlotune.schedules.pages import lies_in_pages, page_by_page
 from hlotune.schedules.populations import population, sizes
@@ -125,7 +131,9 @@ def _sketch(space: "CpuSpace") -> Sketch:
     """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
     vectors = dict.fromkeys(s.vector for s in space.sketches)
-    vector = min(vectors, key=lambda v: (cycles(c, space.lanes, v), c.out_stride(v)))
+    target = space.target
+    vector = min(vectors, key=lambda v: (cycles(c, space.lanes, v, target), c.out_stride(v)))
+    waits = waits_for_far(c, target, vector, best_tile(space, vector) + 1)
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
@@ -133,7 +141,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
         level = "call" if apart or _repays_changing(c, x) else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
-        elif stride == 1 and _repays_packing(c, x, space.target):
+        elif stride == 1 and waits and _repays_packing(c, x, target):
             level = "task"
         packs.append((x.tensor, level))
     return Sketch(vector, False, tuple(packs))

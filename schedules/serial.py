@@ -5,7 +5,7 @@ more (`python -m benchmarks.waking`).  So the smallest kernels run serially by f
 those up to some tens of microseconds it is a knob.
 """
 
-from hlotune.schedules.costs import UNITS, WAKE_CYCLES
+from hlotune.schedules.costs import WAKE_CYCLES
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import Target
@@ -22,7 +22,7 @@ def serial_cycles(c: Contraction, target: Target) -> float:
     """Of one thread at best: multiply-adds in full vectors, or operands and results read once."""
     lanes = max(1, target.vector_bytes // BYTES[c.dtype])
     moved = sum(t.bytes for t in c.compute.tensors if t.role != "temporary")
-    return max(c.core.points / (lanes * UNITS), moved / NEAR_BYTES)
+    return max(c.core.points / (lanes * target.multiply_adds), moved / NEAR_BYTES)
 
 
 def runs_alone(c: Contraction, target: Target) -> bool:

@@ -10,6 +10,12 @@ WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
 LINE_BYTES = 64
 """Of a cache line, on every processor that we know."""
+MULTIPLY_ADDS = 2
+"""Of full vectors, that a core begins in a cycle."""
+HALVES = ("znver4",)
+"""Cores that take a vector of 64 bytes in two halves, by their makers' optimization guides."""
+LATENCY = 4
+"""Cycles until a sum can be added to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,17 @@ class Target:
     @property
     def vector_registers(self) -> int:
         return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of full vectors, that a core begins in a cycle; documented, not measured."""
+        halves = self.isa in HALVES and self.vector_bytes == 64
+        return MULTIPLY_ADDS // 2 if halves else MULTIPLY_ADDS
+
+    @property
+    def chains(self) -> int:
+        """Independent multiply-adds that keep the units busy."""
+        return LATENCY * self.multiply_adds
 
 
 def titled(name: str, isa: str | None) -> str:

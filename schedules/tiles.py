@@ -21,10 +21,8 @@ from hlotune.schedules.vectors import neighbours, scatter_cycles
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
-LATENCY_TIMES_UNITS = 8
-"""Independent multiply-adds that keep the units busy: latency 4, two units."""
 SECOND_CACHE_BYTES = 32
-"""What the second cache gives in a cycle, in which the units do two multiply-adds."""
+"""What the second cache gives in a cycle."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 BUSY_PORTS = 0.75
@@ -42,7 +40,7 @@ def best_tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     useful *= _on_padding(c, vector, tiles + 1)
     across = tiles[:, column] + 1
     total = np.prod(tiles + 1, axis=1)
-    busy = np.minimum(1, total / LATENCY_TIMES_UNITS)
+    busy = np.minimum(1, total / space.target.chains)
     ports = sum(_loads(c, x, tiles + 1) for x in c.operands) / total
     loads = 1 + 0.03 * ports + 0.5 * np.maximum(0, ports - BUSY_PORTS)
     # rows along one axis alone keep the loads of a tile near one another
@@ -105,8 +103,8 @@ def _starved(
     vectors = across * sum(1 for x in c.operands if c.stride(x, vector))
     again = vectors * vector_bytes * steps > space.target.l1_bytes
     lines = sum(_lines(c, x, tiles) for x in c.operands if not c.stride(x, vector))
-    total = np.prod(tiles, axis=1)
-    waits = (vectors * vector_bytes + lines * LINE_BYTES) / SECOND_CACHE_BYTES / (total / 2)
+    cycles = np.prod(tiles, axis=1) / space.target.multiply_adds
+    waits = (vectors * vector_bytes + lines * LINE_BYTES) / SECOND_CACHE_BYTES / cycles
     return np.where(again, np.maximum(1.0, waits), 1.0)
 
 
@@ -131,5 +129,5 @@ def _scattered(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDAr
     c = space.contraction
     if c.out_stride(vector) == 1:
         return np.ones(len(tiles))
-    steps = prod(a.extent for a in c.reduce)
-    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / (steps / 2)
+    cycles = prod(a.extent for a in c.reduce) / space.target.multiply_adds
+    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / cycles

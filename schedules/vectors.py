@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.expr import Load
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import is_panelled
-from hlotune.schedules.target import WAY_BYTES
+from hlotune.schedules.target import WAY_BYTES, Target
 
 SCATTER_CYCLES = 24.0
 """Of one vector whose lanes go to places apart; a gather takes about as long."""
@@ -53,12 +53,12 @@ def _can_be_brought_together(c: Contraction, axis: str) -> bool:
     )
 
 
-def cycles(c: Contraction, lanes: int, axis: str) -> float:
+def cycles(c: Contraction, lanes: int, axis: str, target: Target) -> float:
     """Estimated cycles of a thread for the whole contraction with vectors along an axis."""
     extent = c.core.extents[axis]
     multiply_adds = c.core.points / extent * ceil(extent / lanes)
     results = multiply_adds / (c.core.points / c.out.points)
-    total = 0.5 * multiply_adds
+    total = multiply_adds / target.multiply_adds
     if c.out_stride(axis) != 1:
         whole = np.array([[a.extent for a in c.parallel]])
         total += float(scatter_cycles(neighbours(c, axis, whole), lanes)[0]) * results

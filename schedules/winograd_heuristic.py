@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 CACHED_SHARE = 0.8
 """Of the second cache, for what a block works on."""
-LATENCY_TIMES_UNITS = 8
-"""Independent multiply-adds that keep the units busy: latency 4, two units."""
 FEWEST_ROWS = 4
 """Tiles of a block below which threads share features instead."""
 SPREAD = 1
@@ -137,7 +135,7 @@ def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
         """Of equal ones the most even: the last rows of a block are no small tile of their own."""
         useful = features / (ceil(features / across) * across)
         copies = [min(rows, block - at) * across for at in range(0, block, rows)]
-        busy = sum(n * min(1, n / LATENCY_TIMES_UNITS) for n in copies) / sum(copies)
+        busy = sum(n * min(1, n / space.target.chains) for n in copies) / sum(copies)
         loads = 1 + 0.1 * (block + len(copies) * across) / (block * across)
         far = 1 + 0.08 * log2(max(1, slice_bytes * across / l1_bytes))
         return round(useful * busy / loads / far, 6), across, -max(copies)

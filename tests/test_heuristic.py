@@ -130,7 +130,7 @@ def tasks_of(case: Case, target: Target) -> int:
     return int(np.prod([n for loop, n in pairs if loop.kind == "parallel"]))
 
 
-@pytest.mark.parametrize(("size", "tasks"), [(16, 1), (48, 1), (256, 2)])
+@pytest.mark.parametrize(("size", "tasks"), [(16, 1), (40, 1), (256, 2)])
 def test_a_thread_is_woken_where_it_saves_more_than_that_takes(size: int, tasks: int) -> None:
     assert tasks_of(gemm(size, size, size), TARGETS["znver4"]) == tasks
 
@@ -157,6 +157,14 @@ def test_what_comes_from_memory_is_read_by_rows_that_lie_together(
     around = out.loops[: 1 + [x.axis for x in out.loops].index(core.at[1])]
     assert 4 * min(x.step for x in around if x.root == columns) >= 4096
     assert tasks_of(case, target) >= target.threads
+
+
+def test_weights_are_packed_by_tasks_where_multiplying_would_wait_for_them() -> None:
+    """Of 2 KB a row: one multiply-add a cycle leaves time to read them in place."""
+    case, slow = conv(7, 7, 512, 512), TARGETS["znver4"]
+    for target, level in ((slow, "none"), (replace(slow, isa="znver5"), "task")):
+        space = case.space(target)
+        assert dict(space.sketches[space.heuristic()[0]].packs)["a1"] == level
 
 
 def test_operands_that_stay_in_a_cache_are_read_by_register_tiles() -> None:

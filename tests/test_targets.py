@@ -65,6 +65,14 @@ def test_named_targets_differ_in_their_vectors() -> None:
     }
 
 
+def test_a_core_that_takes_vectors_in_halves_begins_one_multiply_add_a_cycle() -> None:
+    halves, whole = TARGETS["znver4"], replace(TARGETS["znver4"], isa="znver5")
+    assert (halves.multiply_adds, halves.chains) == (1, 4)
+    assert (whole.multiply_adds, whole.chains) == (2, 8)
+    shorter = replace(halves, features=TARGETS["x86-64-v3"].features)
+    assert shorter.multiply_adds == 2
+
+
 def test_the_toolchain_names_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_onednn=false")
     found = toolchain()

@@ -36,7 +36,7 @@ def test_the_first_candidate_takes_the_axis_of_least_cycles() -> None:
     space = planes(28, 28, 64, 64).space(TARGET)
     first = space.sketches[space.heuristic()[0]]
     c = space.contraction
-    costs = {v: cycles(c, space.lanes, v) for v in axes(planes(28, 28, 64, 64))}
+    costs = {v: cycles(c, space.lanes, v, TARGET) for v in axes(planes(28, 28, 64, 64))}
     assert first.vector == min(costs, key=lambda v: costs[v]) == "i0"
 
 
