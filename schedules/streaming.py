@@ -27,12 +27,15 @@ REPAYS_PACKING = 16
 """Operations on a byte of an operand from which on copying it first is little work."""
 LEAST_ROWS, MOST_ROWS = 8, 64
 """Of the operand that are read side by side."""
-MOST_VECTORS = 8
+ASKED_SHARE = 0.25
+"""Of the second cache, for the rows that are asked for while as many others are used."""
+ASKED_RESULTS = 2
+"""Of a row from which on there is time to ask for the next rows, whichever cache has them; with one
+there is only where they come from memory."""
+LEAST_VECTORS, MOST_VECTORS = 3, 8
 """Of a row that are read in one go."""
 MOST_WASTE = 1.05
 """Vectors of all tiles, as a multiple of those that a row has."""
-ASKED_RESULTS = 8
-"""Of a row from which on there is time to ask for the next rows; with fewer it is in the way."""
 UNROLLED = 4
 SUMS_SHARE = 0.25
 """Of the second cache, for the sums that wait."""
@@ -44,12 +47,19 @@ Wanted = dict[str, NDArray[np.int64]]
 def streams(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:
     """Whether an operand that is read in vectors, where it lies, comes from memory in pieces, or
     again for each row of tiles; `tile` has rows and vectors by axis."""
-    c = space.contraction
-    packed = {tensor for tensor, level in sketch.packs if level != "none"}
-    plain = [x for x in c.operands if x.tensor not in packed and c.stride(x, sketch.vector) == 1]
-    return len(c.reduce) == 1 and any(
-        _comes_in_pieces(space, x) or _comes_again(space, sketch, tile) for x in plain
-    )
+    if len(space.contraction.reduce) != 1 or not _plain(space, sketch):
+        return False
+    return _in_pieces(space, sketch) or _comes_again(space, sketch, tile)
+
+
+def _plain(space: "CpuSpace", sketch: Sketch) -> list[Load]:
+    """Operands that are read in vectors where they lie."""
+    c, packed = space.contraction, {t for t, level in sketch.packs if level != "none"}
+    return [x for x in c.operands if x.tensor not in packed and c.stride(x, sketch.vector) == 1]
+
+
+def _in_pieces(space: "CpuSpace", sketch: Sketch) -> bool:
+    return any(_comes_in_pieces(space, x) for x in _plain(space, sketch))
 
 
 def _comes_in_pieces(space: "CpuSpace", x: Load) -> bool:
@@ -78,7 +88,7 @@ def whole_rows(
     c, lanes = space.contraction, space.lanes
     names, extents = [a.name for a in c.parallel], np.array([a.extent for a in c.parallel])
     v = names.index(sketch.vector)
-    tile = tile.copy()
+    tile = _shared_rows(space, v, tile) if _in_pieces(space, sketch) else tile.copy()
     tile[v] = _vectors(space, int(np.prod(np.delete(tile, v))), int(extents[v]))
     tiles = -(-extents // np.where(np.arange(len(names)) == v, tile * lanes, tile))
     block = tiles.copy()
@@ -87,8 +97,11 @@ def whole_rows(
     if block[v] == tiles[v] and not c.apart:
         k = int(np.argmax(np.where(np.arange(len(tiles)) == v, 0, tiles)))
         block[k] = ceil(tiles[k] / space.target.threads)
+    row_bytes = int(block[v] * tile[v]) * space.target.vector_bytes
     results = prod(extents.tolist()) // int(extents[v])
-    rows = _rows_at_once(results)
+    rows = _rows_at_once(space, results, row_bytes)
+    passes = max(c.compute.tensor(x.tensor).bytes for x in _plain(space, sketch))
+    asked = results >= ASKED_RESULTS or passes > space.target.l3_bytes
     unroll = min(UNROLLED, c.reduce[0].extent)
     others = [k for k in range(len(names)) if k != v]
     wanted = {
@@ -97,10 +110,24 @@ def whole_rows(
         "group": np.ones_like(tile),
         "unroll": np.array([unroll]),
         "steps": np.array([ceil(rows / unroll)]),
-        "prefetch": np.array([2 if results >= ASKED_RESULTS else 0]),
+        "prefetch": np.array([2 if asked else 0]),
     }
     orders = {"group_order": [v, *others], "tile_order": [v, *others]}
     return replace(sketch, chunked=True), wanted, orders
+
+
+def _shared_rows(space: "CpuSpace", v: int, tile: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The tile with as many rows as leave registers for a few vectors, in equal shares: each row
+    more is one reading of the operand less."""
+    c = space.contraction
+    long = [k for k, a in enumerate(c.parallel) if k != v and a.extent > 1]
+    wanted = np.where(np.arange(len(tile)) == v, tile, 1)
+    if len(long) != 1 or c.parallel[long[0]].name in c.apart:
+        return tile.copy()
+    extent = c.parallel[long[0]].extent
+    most = max(1, (space.target.vector_registers - 1) // LEAST_VECTORS - 1)
+    wanted[long[0]] = ceil(extent / ceil(extent / most))
+    return wanted
 
 
 def _vectors(space: "CpuSpace", rows: int, extent: int) -> int:
@@ -111,9 +138,10 @@ def _vectors(space: "CpuSpace", rows: int, extent: int) -> int:
     return max(n for n, w in waste.items() if w <= MOST_WASTE)
 
 
-def _rows_at_once(results: int) -> int:
+def _rows_at_once(space: "CpuSpace", results: int, row_bytes: int) -> int:
     """The more results a row of the operand has, the more rows it takes to be worth their sums."""
-    return max(LEAST_ROWS, min(MOST_ROWS, 2 * results**2))
+    room = int(ASKED_SHARE * space.target.l2_bytes / row_bytes)
+    return max(LEAST_ROWS, min(MOST_ROWS, room, 2 * results**2))
 
 
 def _tiles_of_a_task(space: "CpuSpace", v: int, vectors: int, tiles: int) -> int:

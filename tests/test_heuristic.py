@@ -14,6 +14,7 @@ from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.replay import replay
+from hlotune.schedules.sketch import Tiling
 from hlotune.schedules.target import Target
 from tests.computes import REAL, Case, batched, conv, depthwise, gemm, named, sized, whole
 from tests.tree import ROOT
@@ -157,6 +158,27 @@ def test_what_comes_from_memory_is_read_by_rows_that_lie_together(
     around = out.loops[: 1 + [x.axis for x in out.loops].index(core.at[1])]
     assert 4 * min(x.step for x in around if x.root == columns) >= 4096
     assert tasks_of(case, target) >= target.threads
+
+
+def tiling_of(case: Case, target: Target) -> Tiling:
+    space = case.space(target)
+    return space.tiling(space.heuristic())
+
+
+def test_few_rows_of_results_share_what_is_read_and_more_of_them_in_equal_parts() -> None:
+    tiles = [tiling_of(gemm(m, 4096, 4096), TARGETS["znver4"]).register for m in (4, 8, 12, 16)]
+    assert [(t["i0"], t["i1"]) for t in tiles] == [(4, 6), (8, 3), (6, 4), (8, 3)]
+
+
+def test_the_next_rows_are_asked_for_while_there_is_time_and_room() -> None:
+    target = TARGETS["znver4"]
+    assert tiling_of(gemm(2, 1024, 1024), target).prefetch == 2
+    assert tiling_of(gemm(1, 1024, 1024), target).prefetch == 0
+    assert tiling_of(gemm(1, 4096, 4096), target).prefetch == 2
+    wide = tiling_of(gemm(16, 8192, 4096), target)
+    rows = wide.steps["r0"] * wide.unroll["r0"]
+    row_bytes = wide.block["i1"] * wide.register["i1"] * target.vector_bytes
+    assert rows * row_bytes <= target.l2_bytes // 2
 
 
 def test_weights_are_packed_by_tasks_where_multiplying_would_wait_for_them() -> None:
