@@ -44,7 +44,7 @@ class Digit:
     extent: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tensor:
     """A row-major array.
 
@@ -64,7 +64,7 @@ class Tensor:
     def bytes(self) -> int:
         return self.elements * BYTES[self.dtype]
 
-    @property
+    @cached_property
     def strides(self) -> tuple[int, ...]:
         """Elements between neighbours along each dimension."""
         return tuple(prod(self.shape[d + 1 :]) for d in range(len(self.shape)))
@@ -147,7 +147,7 @@ class Stage:
     def points(self) -> int:
         return prod(a.extent for a in self.axes)
 
-    @property
+    @cached_property
     def flops(self) -> int:
         """Arithmetic operations, padding and inserted zeros included; a combine counts as one."""
         combines = len(self.values) if self.combine else 0

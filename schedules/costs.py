@@ -7,7 +7,7 @@ The reuse of caches follows the idea of AutoTVM's curve features (arXiv:1805.081
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class Work:
     """Operations of all other stages, `(n,)` or for all; not what runs as a program is loaded."""
 
 
+@lru_cache(maxsize=64)
 def plain_work(c: Contraction) -> Work:
     """Of a kernel that is computed as it is stated."""
     others = (s.flops for s in c.compute.stages if s is not c.core)

@@ -6,6 +6,7 @@ the index maps, never from knobs, so that equal nests have equal rows.  Most are
 that one model serves all kernels and machines.  docs/features.md says what each column means.
 """
 
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -59,7 +60,8 @@ def features_of(
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path)
     costs = Costs(v, work or plain_work(c))
-    columns = _kernel(v) | _tile(v, costs) | _shape(v, costs) | _edges(v, costs) | _memory(v)
+    columns = _kernel(c, target, lanes) | _tile(v, costs) | _shape(v, costs)
+    columns |= _edges(v, costs) | _memory(v)
     columns |= {f"cost_{name}": _log(x) for name, x in costs.parts.items()}
     for k in range(len(v.operands)):
         columns |= {f"operand{k}_{name}": x for name, x in _operand(v, costs, k).items()}
@@ -74,19 +76,21 @@ def _log(x: Floats | np.floating[Any] | float) -> Floats:
     return np.log2(np.maximum(np.asarray(x, dtype=np.float32), np.float32(2.0**-16)))
 
 
-def _kernel(v: Levels) -> Columns:
+@lru_cache(maxsize=64)
+def _kernel(c: Contraction, t: Target, lanes: int) -> Columns:
     """What all configs of a kernel on a target have in common."""
-    c, t, parallel = v.c, v.target, len(v.c.parallel)
+    extents = np.array([a.extent for a in (*c.parallel, *c.reduce)], dtype=np.float32)
+    flops, parallel = np.float32(2 * np.prod(extents.astype(np.float64))), len(c.parallel)
     moved = sum(x.bytes for x in c.compute.tensors if x.role != "temporary")
     arithmetic = sum(s.flops for s in c.compute.stages)
-    results = float(v.extents[:parallel].prod())
+    results = float(extents[:parallel].prod())
     return {
-        "flops": float(_log(v.flops)), "results": float(_log(results)),
-        "reduction": float(_log(float(v.extents[parallel:].prod()))),
-        "intensity": float(_log(v.flops / moved)),
+        "flops": float(_log(flops)), "results": float(_log(results)),
+        "reduction": float(_log(float(extents[parallel:].prod()))),
+        "intensity": float(_log(flops / moved)),
         "real_work": flops_of(c.compute) / arithmetic,
         "epilogue_flops": c.out.flops / max(1, c.out.points),
-        "element_bytes": BYTES[c.dtype], "is_float": is_float(c.dtype), "lanes": v.lanes,
+        "element_bytes": BYTES[c.dtype], "is_float": is_float(c.dtype), "lanes": lanes,
         "registers": t.vector_registers, "threads": t.threads,
         "l1_bytes": float(_log(t.l1_bytes)), "l2_bytes": float(_log(t.l2_bytes)),
         "l3_bytes": float(_log(t.l3_bytes)),

@@ -1,6 +1,7 @@
 """Arithmetic of the mathematics: what falls on padding and on inserted zeros is left out."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -75,26 +76,32 @@ def real_flops(compute: Compute, stage: Stage) -> int:
 
 def _of_tiles(compute: Compute, stage: Stage) -> int:
     """Each operation at those tiles where a result that needs it is inside of its tensor."""
-    tiles, users = dict[bytes, NDArray[np.bool_]](), defaultdict[int, set[bytes]](set)
-    for store, value in zip(stage.stores, stage.values, strict=True):
-        inside = _inside(compute, stage, store)
-        tiles[inside.tobytes()] = inside
-        for operation in operations([value]):
-            users[id(operation)].add(inside.tobytes())
-    counts = Counter(map(frozenset, users.values()))
-    needed = (n * np.any([tiles[x] for x in found], axis=0).sum() for found, n in counts.items())
-    return int(sum(needed)) * stage.points // prod(d.extent for d in stage.digits)
-
-
-def _inside(compute: Compute, stage: Stage, store: Store) -> NDArray[np.bool_]:
-    """By the digits of a tile's number: whether what is stored there is an element."""
+    tiles, values = dict[bytes, NDArray[np.bool_]](), defaultdict[bytes, list[Expr]](list)
     extents = [d.extent for d in stage.digits]
     places = dict(zip((d.name for d in stage.digits), np.indices(extents), strict=True))
-    result = np.ones(extents, dtype=np.bool_)
+    for store, value in zip(stage.stores, stage.values, strict=True):
+        inside = np.broadcast_to(_inside(compute, store, places), extents)
+        key = inside.tobytes()
+        tiles[key] = inside
+        values[key].append(value)
+    users = defaultdict[int, set[bytes]](set)
+    for key, alike in values.items():
+        for operation in operations(alike):
+            users[id(operation)].add(key)
+    counts = Counter(map(frozenset, users.values()))
+    needed = (n * np.any([tiles[x] for x in found], axis=0).sum() for found, n in counts.items())
+    return int(sum(needed)) * stage.points // prod(extents)
+
+
+def _inside(
+    compute: Compute, store: Store, places: Mapping[str, NDArray[np.int64]]
+) -> NDArray[np.bool_]:
+    """By the digits of a tile's number, at their places: whether what is stored is an element."""
+    result = np.ones((), dtype=np.bool_)
     for index, extent in zip(store.index, compute.tensor(store.tensor).shape, strict=True):
         if places.keys() & index.coefficients.keys():
             at = index.constant + sum(c * places[a] for a, c in index.terms if a in places)
-            result &= (at >= 0) & (at < extent)
+            result = result & (at >= 0) & (at < extent)
     return result
 
 

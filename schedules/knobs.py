@@ -47,7 +47,14 @@ class Knobs:
 
     def columns(self, kind: str) -> list[int]:
         """Positions among the knobs, in the order of the axes."""
-        return [n for n, k in enumerate(self.knobs) if k.kind == kind]
+        return list(self._columns.get(kind, ()))
+
+    @cached_property
+    def _columns(self) -> dict[str, list[int]]:
+        found = dict[str, list[int]]()
+        for n, k in enumerate(self.knobs):
+            found.setdefault(k.kind, []).append(n)
+        return found
 
     def values(self, kind: str, positions: NDArray[np.int32]) -> NDArray[np.int64]:
         """`(n, axes of that kind)`: what the knobs of one kind stand at.
@@ -57,7 +64,7 @@ class Knobs:
         columns = self.columns(kind)
         result = np.empty((len(positions), len(columns)), dtype=np.int64)
         for n, column in enumerate(columns):
-            result[:, n] = np.asarray(self.knobs[column].values)[positions[:, column]]
+            result[:, n] = self._table[column, positions[:, column]]
         return result
 
     def put(self, config: NDArray[np.int32], kind: str, values: NDArray[np.int64]) -> None:

@@ -14,11 +14,11 @@ from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contraction:
     """A reduction (`core`) whose results one last stage (`out`) reads point by point.
 
-    Other stages come before.
+    Other stages come before.  Equal to itself alone: what hangs on it is kept by it.
     """
 
     compute: Compute

@@ -134,10 +134,20 @@ class WinogradSpace:
         fits = rows * vectors + vectors + 1 <= self.target.vector_registers
         return (np.stack([rows[fits], vectors[fits]], axis=1) - 1).astype(np.int32)
 
+    @cached_property
+    def _values(self) -> tuple[Ints, ...]:
+        """Of each knob."""
+        return tuple(np.array(k.values) for k in self.knobs)
+
+    @cached_property
+    def _whens(self) -> Ints:
+        """By sketch, position in WHEN."""
+        return np.array([WHEN.index(s.when) for s in self.sketches])
+
     def numbers(self, configs: Configs) -> Numbers:
         _, tiles, _ = self.sizes
-        when = np.array([WHEN.index(s.when) for s in self.sketches])
-        values = [np.asarray(k.values)[configs[:, 1 + n]] for n, k in enumerate(self.knobs)]
+        when = self._whens
+        values = [of[configs[:, 1 + n]] for n, of in enumerate(self._values)]
         block = np.minimum(values[0], tiles)
         last = self.contraction.reduce[-1].extent
         unroll, inside = np.minimum(values[4], last), when[configs[:, 0]] == IN_TASK
@@ -233,7 +243,12 @@ class WinogradSpace:
         blocks = -(-self.sizes[1] // n.tiles)  # each computes the weights anew
         runs = np.where(n.when == IN_TASK, blocks, n.when == WHEN.index("call"))
         beside = sum(self._beside.values()) + (runs - 1) * weights
-        return Work(2.0 * contraction(self.original).core.points, beside)
+        return Work(self._flops, beside)
+
+    @cached_property
+    def _flops(self) -> float:
+        """Of the sums of the convolution."""
+        return 2.0 * contraction(self.original).core.points
 
     @cached_property
     def _beside(self) -> dict[str, float]:
@@ -258,7 +273,9 @@ class WinogradSpace:
             drawn[:, 2:4] = self._tiles(missing, rng)
             kept.append(drawn[self.legal(drawn)])
         found = np.concatenate(kept)[:n]
-        return np.concatenate([found, np.tile(self.heuristic(), (n - len(found), 1))])
+        if len(found) < n:
+            found = np.concatenate([found, np.tile(self.heuristic(), (n - len(found), 1))])
+        return found
 
     def _tiles(self, n: int, rng: np.random.Generator) -> NDArray[np.int32]:
         tiles = self.register_tiles
