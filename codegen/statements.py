@@ -161,23 +161,24 @@ class Statements:
         return dot(self.f, splat(self.f, a, lanes), splat(self.f, b, lanes), old)
 
     def _value(self, expr: Expr, point: Point, lanes: int) -> Value:
-        if isinstance(expr, Const):
-            return literal(expr.value, expr.dtype, 1)
         value = self.shared.get(id(expr))
         if value is None:
             value = self.shared[id(expr)] = self._fresh(expr, point, lanes)
         return value
 
-    def _fresh(self, expr: Load | Apply, point: Point, lanes: int) -> Value:
+    def _fresh(self, expr: Expr, point: Point, lanes: int) -> Value:
+        if isinstance(expr, Const):
+            return literal(expr.value, expr.dtype, 1)
         if isinstance(expr, Load):
             return self._loaded(expr, point, lanes)
-        args = tuple(self._value(a, point, lanes) for a in expr.args)
+        args = [self._value(a, point, lanes) for a in expr.args]
         if expr.op == "convert":
             known_zero = args[0].known == 0
             return literal(0, expr.dtype, 1) if known_zero else convert(self.f, args[0], expr.dtype)
         # what a dot takes is spread over the lanes as it is loaded
-        wide = lanes if expr.dtype in GROUPS else max(a.lanes for a in args)
-        return apply(self.f, expr.op, tuple(splat(self.f, a, wide) for a in args), expr.dtype)
+        wide = lanes if expr.dtype in GROUPS else max([a.lanes for a in args])
+        args = [a if a.lanes == wide else splat(self.f, a, wide) for a in args]
+        return apply(self.f, expr.op, tuple(args), expr.dtype)
 
     def _loaded(self, x: Load, point: Point, lanes: int) -> Value:
         place = self.places[x.tensor]

@@ -6,7 +6,8 @@ width.  A value has one lane or as many as the vectors of its stage.
 
 import struct
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from math import copysign
 from pathlib import Path
 
 from hlotune.codegen.text import Function
@@ -36,6 +37,7 @@ class Value:
         return vector(HELD[self.dtype], self.lanes)
 
 
+@cache
 def vector(element: str, lanes: int) -> str:
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
@@ -47,6 +49,12 @@ def suffix(element: str, lanes: int) -> str:
 
 
 def literal(number: float | int | bool, dtype: str, lanes: int) -> Value:
+    return _literal(number, dtype, lanes, copysign(1.0, number))
+
+
+@lru_cache(maxsize=4096)
+def _literal(number: float | int | bool, dtype: str, lanes: int, sign: float) -> Value:
+    """`sign` tells zeros apart, which are equal."""
     element = HELD[dtype]
     if is_float(dtype):
         rounded = (

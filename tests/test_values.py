@@ -255,3 +255,9 @@ def test_an_operation_without_code_is_refused() -> None:
     for dtype in ("f32", "i32"):
         with pytest.raises(UnsupportedKernel, match=rf"no code for digamma on {dtype} yet"):
             apply(f, "digamma", (literal(1, dtype, 1),), dtype)
+
+
+def test_zeros_of_both_signs_are_literals_of_their_own() -> None:
+    positive, negative = literal(0.0, "f32", 1), literal(-0.0, "f32", 1)
+    assert (positive.name, negative.name) == ("0x0000000000000000", "0x8000000000000000")
+    assert literal(-0.0, "f32", 4).name != literal(0.0, "f32", 4).name
