@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from hlotune.costmodel.effort import held_out
 from hlotune.costmodel.inputs import Features, Inputs, taken
@@ -300,3 +301,10 @@ def test_metrics_without_information_are_at_chance_level() -> None:
     assert pairwise_accuracy(flat, SCORES) == 0.5
     assert spearman(SCORES, flat) == kendall(SCORES, flat) == 0
     assert recall_at(3, np.array([]), np.array([])) == 0
+
+
+def test_ranks_are_correlated_as_scipy_does_ties_and_all() -> None:
+    rng = np.random.default_rng(0)
+    for digits in (1, 8):
+        a, b = np.round(rng.standard_normal((2, 50)), digits)
+        assert spearman(a, b) == pytest.approx(float(stats.spearmanr(a, b)[0]), abs=1e-12)
