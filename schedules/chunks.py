@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import has_rows
+from hlotune.schedules.sketch import Sketch, has_rows, is_panelled
 from hlotune.schedules.target import Target
 
 if TYPE_CHECKING:
@@ -64,6 +64,31 @@ def waits_for_far(c: Contraction, target: Target, vector: str, tile: NDArray[np.
     return across * target.vector_bytes / THIRD_CACHE_BYTES > cycles
 
 
+def is_packed_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+    """Whether a call packs more than the second cache holds, of which each task reads its own part.
+
+    The copy would go out to the third cache and come back; by chunks it stays near.
+    """
+    c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
+    shared = all(
+        t.register[a.name] * t.block[a.name] * t.group[a.name] >= a.extent
+        for a in c.parallel
+        if a.name != sketch.vector and not _tells_panels_apart(c, a.name, sketch)
+    )
+    return shared and any(
+        level == "call"
+        and is_panelled(c, tensor, sketch.vector)
+        and c.compute.tensor(tensor).bytes > space.target.l2_bytes
+        for tensor, level in sketch.packs
+    )
+
+
+def _tells_panels_apart(c: Contraction, axis: str, sketch: Sketch) -> bool:
+    """Whether an axis walks the dimension that is in panels, as groups do."""
+    panelled = (x for x in c.operands if is_panelled(c, x.tensor, sketch.vector))
+    return any({axis, sketch.vector} <= {*e.coefficients} for x in panelled for e in x.index)
+
+
 def lies_across(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
     """Whether tiles share the lines of an operand, and all lines are more than the second cache."""
     c, sketch = space.contraction, space.sketches[int(config[0])]
@@ -99,19 +124,36 @@ def _short_steps(space: "CpuSpace", unroll: dict[str, int]) -> NDArray[np.int64]
 
 
 def in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The same tiles as one block a panel, and the reduction in chunks that the cache holds."""
+    """The same tiles as one block a panel, and the reduction in chunks that the cache holds.
+
+    What a call would pack for all tasks is packed by chunks where these share nothing of it.
+    """
     t, sketch = space.tiling(config), space.sketches[int(config[0])]
     names = [a.name for a in space.contraction.parallel]
-    rows = [a != sketch.vector for a in names]
+    near = {"call": "chunk"} if is_packed_far(space, config) else {}
+    apart = {a for a in names if near and _tells_panels_apart(space.contraction, a, sketch)}
+    rows = [a not in {sketch.vector, *apart} for a in names]
     tiles = np.array([t.group[a] for a in names])
     chunked = config.copy()
-    chunked[0] = space.sketches.index(replace(sketch, chunked=True))
+    packs = tuple((x, near.get(level, level)) for x, level in sketch.packs)
+    chunked[0] = space.sketches.index(replace(sketch, chunked=True, packs=packs))
     space.knobs.put(chunked, "block", np.where(rows, tiles, 1))
     space.knobs.put(chunked, "group", np.where(rows, 1, tiles))
     order = [[r.name for r in space.contraction.reduce].index(r) for r in t.reduce_order]
     vectors = t.register[sketch.vector]
-    space.knobs.put(chunked, "steps", _steps(space, order, t.unroll, vectors))
+    steps = _steps(space, order, t.unroll, vectors)
+    if near:  # copies of parts of other sizes are made element by element
+        trips = [-(-r.extent // t.unroll[r.name]) for r in space.contraction.reduce]
+        steps = np.array([_divisor(n, most) for n, most in zip(trips, steps, strict=True)])
+        if np.prod(steps) * prod(t.unroll.values()) < LEAST_STEPS:
+            return config
+    space.knobs.put(chunked, "steps", steps)
     return chunked if space.legal(chunked[None])[0] else config
+
+
+def _divisor(trips: int, most: int) -> int:
+    """The largest number of steps up to `most` that leaves no rest."""
+    return next(n for n in range(int(most), 0, -1) if trips % n == 0)
 
 
 def _steps(

@@ -19,6 +19,7 @@ from hlotune.schedules.chunks import (
     in_chunks,
     in_short_chunks,
     is_far,
+    is_packed_far,
     lies_across,
     waits_for_far,
 )
@@ -100,7 +101,8 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
         return in_short_chunks(space, config)
     if lies_in_pages(space, config):
         return page_by_page(space, config)
-    return in_chunks(space, config) if is_far(space, config) else config
+    far = is_far(space, config) or is_packed_far(space, config)
+    return in_chunks(space, config) if far else config
 
 
 def _streamed(

@@ -16,7 +16,18 @@ from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.replay import replay
 from hlotune.schedules.sketch import Tiling
 from hlotune.schedules.target import Target
-from tests.computes import REAL, Case, batched, conv, depthwise, gemm, named, sized, whole
+from tests.computes import (
+    REAL,
+    Case,
+    batched,
+    conv,
+    depthwise,
+    gemm,
+    named,
+    planes,
+    sized,
+    whole,
+)
 from tests.tree import ROOT
 
 SHAPES = 200
@@ -223,6 +234,19 @@ def test_what_would_be_read_from_far_for_each_tile_is_read_in_chunks() -> None:
 def test_what_the_second_cache_holds_is_not_cut_into_chunks() -> None:
     space = conv(5, 5, 40, 128).space(host_target())
     assert not space.sketches[space.heuristic()[0]].chunked
+
+
+def test_what_a_call_would_pack_beyond_the_second_cache_is_packed_by_chunks() -> None:
+    """Where tasks share the features alone: each packs its own, and reads them at once."""
+    large, small = (planes(7, 7, n, n).space(TARGETS["znver4"]) for n in (512, 64))
+    sketches = [s.sketches[int(s.heuristic()[0])] for s in (large, small)]
+    assert [s.chunked for s in sketches] == [True, False]
+    assert [dict(s.packs)["a1"] for s in sketches] == ["chunk", "call"]
+    t = large.tiling(large.heuristic())
+    assert t.block["i1"] * t.register["i1"] >= 7 and t.block[sketches[0].vector] == 1
+    assert 512 % t.steps["r2"] == 0
+    prime = planes(7, 7, 509, 512).space(TARGETS["znver4"])
+    assert not prime.sketches[int(prime.heuristic()[0])].chunked
 
 
 def test_rows_that_lie_pages_apart_are_read_a_page_at_a_time() -> None:
