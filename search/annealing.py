@@ -6,21 +6,28 @@ reheated only as far as they still differ; no score is dropped for its sign; a g
 when the model ranks worse than chance.
 """
 
+from math import ceil
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.space import Configs, Space
+from hlotune.search.budget import BATCH
 from hlotune.search.crossing import crossed
 from hlotune.search.guided import Guided
 from hlotune.search.history import row_hash
 from hlotune.search.memory import Arrays
-from hlotune.search.picking import Scores
+from hlotune.search.picking import SHORTLIST, Scores
 from hlotune.search.random_search import legal_rows
 
 CHAINS = 2048
 STEPS = 10
-"""Moves of every chain for one proposal: with the chains' own scores 22,528 configs."""
+"""Moves of every chain for the largest batch: with the chains' own scores 22,528 configs.
+
+Smaller batches are as much smaller steps of one walk, for chains live on; `LEAST_STEPS` at least.
+"""
+LEAST_STEPS = 3
 HOT = 0.2
 """Temperature of the first step, in standard deviations of the chains' scores; it falls to zero."""
 RESTARTED = 1 / 8
@@ -50,11 +57,12 @@ class Annealing(Guided):
         """By all chains, which move."""
         configs, values = self._start(rng)
         met_configs, met_values = [configs], [values]
-        for step in range(self._steps):
+        steps = self._steps_for(n)
+        for step in range(steps):
             join_best(configs, values)
             moved = self._moved(configs, values, rng)
             moved_values = self._score(moved)
-            heat = HOT * float(np.std(values)) * (1 - step / self._steps)
+            heat = HOT * float(np.std(values)) * (1 - step / steps)
             accepted = metropolis(moved_values - values, heat, rng)
             configs = np.where(accepted[:, None], moved, configs)
             values = np.where(accepted, moved_values, values)
@@ -62,6 +70,11 @@ class Annealing(Guided):
             met_values.append(moved_values)
         self._chains = configs
         return self._new(met_configs, met_values, n)
+
+    def _steps_for(self, n: int) -> int:
+        """Of a shortlist of n configs."""
+        share = n / (SHORTLIST * BATCH)
+        return min(self._steps, max(LEAST_STEPS, ceil(self._steps * share)))
 
     def _moved(self, configs: Configs, values: Scores, rng: np.random.Generator) -> Configs:
         """A neighbour of most chains; of some, a child with a chain among the better half."""
