@@ -2,7 +2,7 @@
 
 from hlotune.codegen.spans import Point, end_of, known_size
 from hlotune.codegen.text import Function
-from hlotune.schedules.borders import guarded
+from hlotune.schedules.borders import forwards, guarded
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.nest import LoopNest, StageNest
 
@@ -22,11 +22,12 @@ def clipped_range(
     discharged = set[tuple[Load, int]]()
     for x in s.stage.loads:
         for d in guarded(nest.compute, s.stage, x):
-            c = x.index[d].coefficients.get(root, 0)
-            if c <= 0 or x.divisor(d) > 1:
+            if root not in x.index[d].coefficients or x.divisor(d) > 1:
                 continue
-            rest, below, above = _rest(f, x.index[d], root, point)
             extent = nest.compute.tensor(x.tensor).shape[d]
+            index = forwards(x.index[d], root, extent)
+            c = index.coefficients[root]
+            rest, below, above = _rest(f, index, root, point)
             first = f.integer(rest * -1 + (c - 1 - above))
             last = f.integer(rest * -1 + (extent - 1 - below + c))
             low = f.larger(low, f.op(f"udiv i64 {f.larger(first, '0')}, {c}"))

@@ -24,13 +24,21 @@ def guarded(compute: Compute, stage: Stage, load: Load) -> tuple[int, ...]:
 
 
 def windows_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]:
-    """Loads whose window runs forwards along an axis, out of their tensors."""
+    """Loads whose window runs along an axis, forwards or backwards, out of their tensors."""
     return tuple(
         x
         for x in stage.loads
         for d in guarded(compute, stage, x)
-        if x.divisor(d) == 1 and x.index[d].coefficients.get(root, 0) > 0
+        if x.divisor(d) == 1 and root in x.index[d].coefficients
     )
+
+
+def forwards(index: Affine, root: str, extent: int) -> Affine:
+    """An index that grows along an axis: where it falls, its mirror image in the dimension.
+
+    Both lie inside at the same points.
+    """
+    return index if index.coefficients[root] > 0 else index * -1 + (extent - 1)
 
 
 def is_zero_outside(stage: Stage, load: Load) -> bool:
@@ -54,14 +62,12 @@ def interior(compute: Compute, stage: Stage, root: str, size: int) -> tuple[int,
     ranges = index_ranges(stage)
     for load in stage.loads:
         for d in guarded(compute, stage, load):
-            c = load.index[d].coefficients.get(root, 0)
-            if c <= 0 or load.divisor(d) > 1:
+            if root not in load.index[d].coefficients or load.divisor(d) > 1:
                 continue
-            rest = Affine.of(
-                {a: k for a, k in load.index[d].terms if a != root}, load.index[d].constant
-            )
-            least, most = rest.bounds(ranges)
             extent = compute.tensor(load.tensor).shape[d]
+            index = forwards(load.index[d], root, extent)
+            c = index.coefficients[root]
+            least, most = (index - Affine.axis(root, c)).bounds(ranges)
             low = max(low, ceil(-least / c))
             high = min(high, (extent - 1 - most) // c - (size - 1))
     return low, high

@@ -2,15 +2,19 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.hlo import program
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules import cpu
+from hlotune.schedules.borders import interior
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Apply, Load, map_loads
@@ -82,6 +86,48 @@ def test_an_operand_that_is_read_backwards_has_no_panels() -> None:
     binds_features(space, space.sample(20, np.random.default_rng(0)))
     load = space.contraction.operands[1]
     assert layout(space.contraction, load.tensor, "i1", 16) == ((0, 1), (1, 1))
+
+
+@pytest.mark.parametrize("back", [(), (0,), (0, 1)])
+def test_phases_of_windows_are_cut_off_backwards_as_forwards(back: tuple[int, ...]) -> None:
+    def function(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(
+            x, lax.rev(w, back), (1, 1), [(2, 1)] * 2, lhs_dilation=(2, 2),
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )  # fmt: skip
+
+    case = Case(f"back {back}", function, (whole(1, 5, 6, 3), whole(3, 3, 3, 20, seed=1)))
+    space = case.space(AVX512)
+    windows = space.contraction.windows
+    assert len(windows["r0"]) == len(windows["r1"]) == 2  # the image and the window itself
+    binds_legality(space, drawn(space, 20, 0))
+    binds_features(space, space.sample(20, np.random.default_rng(0)))
+
+
+@given(
+    terms=st.lists(st.integers(-3, 3), min_size=2, max_size=2),
+    constant=st.integers(-6, 9), extent=st.integers(1, 8), size=st.integers(1, 3),
+)  # fmt: skip
+def test_what_lies_inside_is_found_in_both_directions(
+    terms: list[int], constant: int, extent: int, size: int
+) -> None:
+    p, r = Axis("p", 7), Axis("r", 3)
+    load = Load("x", (Affine.of({"p": terms[0], "r": terms[1]}, constant),), "f32")
+    stage = Stage("s", (p,), (r,), (Store("y", (Affine.axis("p"),)),), (load,), "sum")
+    compute = Compute((Tensor("x", (extent,), "f32", "argument"),), (stage,))
+    low, high = interior(compute, stage, "p", size)
+
+    def is_inside(first: int) -> bool:
+        places = (
+            load.index[0].value({"p": a, "r": b})
+            for a in range(first, first + size)
+            for b in range(r.extent)
+        )
+        return all(0 <= x < extent for x in places)
+
+    if terms[0]:  # where an index does not vary, no position is better than another
+        starts = range(p.extent - size + 1)
+        assert [k for k in starts if low <= k <= high] == [k for k in starts if is_inside(k)]
 
 
 def test_weights_of_groups_lie_in_panels_of_whole_vectors_of_one_group() -> None:
