@@ -59,6 +59,7 @@ def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     checks = _checks(f, place, x, index, steps, point)
     if checks is None:
         return literal(x.outside, x.dtype, 1)
+    steps = _decisive(place, steps, checks)
     if point.lane is None or point.lane.lanes == 1 or not any(steps):
         return _straight(f, place, x, index, checks, None)
     across = [d for d, c in enumerate(steps) if c]
@@ -191,6 +192,15 @@ def _checks(
         if not inside and (x, d) not in point.discharged:
             result.append(d)
     return result
+
+
+def _decisive(place: Place, steps: list[int], checks: list[int]) -> list[int]:
+    """Steps of the lanes, without those beside a load that decide nothing.
+
+    Such a dimension takes no memory, and where it needs no check all lanes are real.
+    """
+    own = len(steps) - place.beside
+    return [c if d < own or d in checks else 0 for d, c in enumerate(steps)]
 
 
 def _straight(

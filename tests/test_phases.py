@@ -1,5 +1,6 @@
 """Transposed convolutions in phases: the same numbers, and no operation on an inserted zero."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,22 +12,25 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
+from hlotune.codegen.emit import emit
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import load as load_built
 from hlotune.hlo.phases import phases
 from hlotune.hlo.program import load
 from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.hlo.to_compute import compute_of
-from hlotune.measure.targets import host_target
+from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.flops import flops_of
+from hlotune.schedules.replay import replay
 from hlotune.schedules.spaces import space_of
 from tests.computes import Array, Case, call, whole
 from tests.interpreter import interpret
 
 NHWC = ("NHWC", "HWIO", "NHWC")
 NCHW = ("NCHW", "OIHW", "NCHW")
+AVX512 = TARGETS["znver4"]
 
 
 def transposed(
@@ -140,17 +144,26 @@ AHEAD: dict[str, Callable[[Any], Any]] = {
 """What is computed of the image ahead; all are 0 at 0."""
 
 
-def infinite(spec: Any = NHWC, window: int = 3, ahead: Callable[[Any], Any] = lambda x: x) -> Case:
-    """Weights that are not zero, and an image with an infinite and an undefined element."""
-    x, w = whole(1, 6, 6, 4), 1 + abs(whole(window, window, 4, 20, seed=1))
+def infinite(
+    spec: Any = NHWC, window: int = 3, ahead: Callable[[Any], Any] = lambda x: x,
+    *, channels: int = 4, back: bool = False,
+) -> Case:  # fmt: skip
+    """Weights that are not zero, and an image with an infinite and an undefined element.
+
+    The window may be read backwards, as a gradient reads it.
+    """
+    x, w = whole(1, 6, 6, channels), 1 + abs(whole(window, window, channels, 20, seed=1))
     x[0, 1, 2, 3], x[0, 4, 4, 0] = np.inf, np.nan
     if spec == NCHW:
         x, w = x.transpose(0, 3, 1, 2).copy(), w.transpose(3, 2, 0, 1).copy()
 
+    taps = spec[1].index("H"), spec[1].index("W")
+
     def function(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(
-            ahead(x), w, (1, 1), [(1, 2)] * 2, lhs_dilation=(2, 2), dimension_numbers=spec
-        )
+            ahead(x), lax.rev(w, taps) if back else w, (1, 1), [(1, 2)] * 2,
+            lhs_dilation=(2, 2), dimension_numbers=spec,
+        )  # fmt: skip
 
     return Case(f"infinite {spec[0]} {window}", function, (x, w))
 
@@ -223,10 +236,12 @@ def line() -> Case:
     [
         (infinite(NHWC), "direct"),
         (infinite(NCHW), "direct"),
+        (infinite(NHWC, back=True), "direct"),
+        (infinite(NCHW, back=True), "direct"),
         (infinite(ahead=AHEAD["relu"]), "direct"),
         (line(), "split_reduction"),
     ],
-    ids=["NHWC", "NCHW", "relu", "line"],
+    ids=["NHWC", "NCHW", "NHWC back", "NCHW back", "relu", "line"],
 )
 def test_no_schedule_multiplies_what_is_infinite_beyond_the_window(
     case: Case, algorithm: str
@@ -242,6 +257,36 @@ def test_no_schedule_multiplies_what_is_infinite_beyond_the_window(
         loaded = load_built(build(case.compute, schedule, target))
         (got,) = call(loaded, case, serial())
         np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, err_msg=str(schedule))
+
+
+def innermost(text: str) -> list[str]:
+    """The bodies of loops that multiply, and have no loop inside."""
+    blocks = re.split(r"^(\w+):$", text, flags=re.MULTILINE)
+    named = zip(blocks[1::2], blocks[2::2], strict=True)
+    return [b for n, b in named if f"label %{n}," in b and "fmuladd" in b]
+
+
+def bodies(spec: Any, back: bool) -> list[str]:
+    """Of the first candidate, with so many channels that they have a loop."""
+    compute = infinite(spec, channels=64, back=back).compute
+    space = space_of(compute, AVX512)
+    found = innermost(emit(replay(compute, space.schedule(space.heuristic()), AVX512)).text)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["", "back"])
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_lanes_along_features_share_an_element_of_the_image(spec: Any, back: bool) -> None:
+    """Though the window, which has features, decides about it."""
+    assert not any("gather" in body for body in bodies(spec, back))
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["", "back"])
+def test_what_is_real_is_decided_ahead_of_the_channels(back: bool) -> None:
+    for body in bodies(NHWC, back):
+        assert "select" not in body
+        assert body.count("icmp") == 1  # the loop's own
 
 
 def two_sums() -> Compute:
