@@ -25,7 +25,7 @@ CHAINS = 2048
 STEPS = 10
 """Moves of every chain for the largest batch: with the chains' own scores 22,528 configs.
 
-Smaller batches are as much smaller steps of one walk, for chains live on; `LEAST_STEPS` at least.
+Smaller batches are as much smaller parts of a walk, for chains live on: `LEAST_STEPS` at least.
 """
 LEAST_STEPS = 3
 HOT = 0.2
@@ -72,8 +72,8 @@ class Annealing(Guided):
         return self._new(met_configs, met_values, n)
 
     def _steps_for(self, n: int) -> int:
-        """Of a shortlist of n configs."""
-        share = n / (SHORTLIST * BATCH)
+        """Of a shortlist of n configs; chains that begin go all of them."""
+        share = n / (SHORTLIST * BATCH) if len(self._chains) else 1
         return min(self._steps, max(LEAST_STEPS, ceil(self._steps * share)))
 
     def _moved(self, configs: Configs, values: Scores, rng: np.random.Generator) -> Configs:

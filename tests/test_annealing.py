@@ -177,6 +177,21 @@ def test_first_configs_that_were_not_measured_are_proposed_even_when_times_are_k
     np.testing.assert_array_equal(annealing.propose(16)[:3], first)
 
 
+def test_a_small_batch_is_as_much_smaller_a_part_of_the_walk() -> None:
+    asked = []
+    for n in (64, 32, 16, 8):
+        space = ToySpace((12,) * 8, seed=3)
+        model = TrueModel(space)
+        annealing = started(space, model, chains=4096, steps=12)
+        annealing.propose(n)
+        first, model.asked = model.asked, 0
+        annealing.propose(n)
+        asked.append(model.asked)
+        assert first > 12 * 4096
+    moves = -np.diff(asked)
+    assert moves == pytest.approx([6 * 4096, 3 * 4096, 0], abs=2048)
+
+
 class Folded(ToySpace):
     """The last knob does not change the nest."""
 
