@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections import Counter
 from functools import cache
 from itertools import islice
@@ -40,10 +41,19 @@ def test_it_is_no_larger_than_thirty_megabytes() -> None:
 
 
 def test_it_has_many_trials_of_every_kernel_of_the_dataset_and_of_no_other() -> None:
-    texts = {operator(n, TARGETS["znver4"], source).task.kernel.text for n in KERNELS}
+    texts = {recorded(operator(n, TARGETS["znver4"], source).task.kernel.text) for n in KERNELS}
     found = Counter(t["kernel"]["text"] for t in trials() if t["schedule"] != DEFAULT_JSON)
     assert found.keys() == texts
     assert min(found.values()) >= LEAST
+
+
+def recorded(text: str) -> str:
+    """The kernel as it was when it was recorded: its program reversed the weights outside of it."""
+    reverse = re.search(r'  %0 = "stablehlo.reverse"\((%arg\d)\).*\n', text)
+    if reverse is None:
+        return text
+    rest = text.replace(reverse[0], "").replace("%0", reverse[1])
+    return re.sub(r"%(\d+)", lambda name: f"%{int(name[1]) - 1}", rest)
 
 
 def test_its_schedules_parse_and_differ_within_a_kernel_and_toolchain() -> None:
