@@ -6,20 +6,12 @@ import numpy as np
 
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
-from hlotune.search.elsewhere import elsewhere
 from hlotune.search.guard import EPSILON, judged, random_share
 from hlotune.search.history import History, Times
 from hlotune.search.memory import Arrays, packed, unpacked
-from hlotune.search.nearby import nearby
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
 
-NEAR = 1 / 2
-"""Share of what the model chooses that are neighbours of the best measured configs.  Elsewhere the
-model's favourites are those that it overrates most.
-"""
-FAR = 1 / 4
-"""The same of the model's favourites in other sketches, by turns."""
 RANKED = 1024
 """Rows that are looked through at a time for new nests."""
 
@@ -44,14 +36,8 @@ class Guided(ABC):
         first = self._first[self.history.unseen(self._first)][:n]
         chosen = n - len(first) - int(np.ceil(random_share(self.epsilon, self.history) * n))
         if chosen > 0 and self._model.knows:
-            about = self._space, self._model, self.history
-            near = nearby(*about, round(NEAR * chosen), rng)
-            far = elsewhere(*about, round(FAR * chosen), rng)
-            met = self._best_met(SHORTLIST * n, rng)
-            best = apart(met, self._space.features(met), chosen)
-            rest = chosen - len(near) - len(far)
-            picked = np.concatenate([best[:rest], near, far, best[rest:]])
-            first = np.concatenate([first, picked[self.history.unseen(picked)][:chosen]])
+            best = self._best_met(SHORTLIST * n, rng)
+            first = np.concatenate([first, apart(best, self._space.features(best), chosen)])
         return filled(self._space, self.history, first, n, rng)
 
     def observe(self, configs: Configs, times_s: Times) -> None:
