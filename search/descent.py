@@ -5,12 +5,16 @@ It ends every search.
 
 import numpy as np
 
-from hlotune.costmodel.model import CostModel
+from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
-from hlotune.search.nearby import nearby
 from hlotune.search.random_search import batch_rng, filled, legal_rows
+
+CENTRES = 4
+"""Best configs whose neighbours are looked at."""
+DRAWS = 256
+"""Neighbours drawn for each centre; enough to meet nearly all of them."""
 
 
 class Descent:
@@ -36,3 +40,25 @@ class Descent:
 
     def restore(self, state: bytes) -> None:
         self.history = History.of(self._space, unpacked(state))
+
+
+def nearby(
+    space: Space, model: CostModel, history: History, n: int, rng: np.random.Generator
+) -> Configs:
+    """Up to n new configs: half of n around the best config, half of the rest around the next, and
+    so on.
+    """
+    centres = history.best(CENTRES)
+    if n <= 0 or not len(centres):
+        return history.configs[:0]
+    drawn = space.neighbours(np.repeat(centres, DRAWS, axis=0), rng)
+    around = np.repeat(np.arange(len(centres)), DRAWS)
+    new = history.unseen(drawn)
+    drawn, around = drawn[new], around[new]
+    if not len(drawn):
+        return drawn
+    order = np.lexsort((-predictions(model, space, drawn), around))
+    place = np.arange(len(order)) - np.searchsorted(around[order], around[order])
+    wanted = np.maximum(1, n >> (around[order] + 1))
+    chosen: Configs = drawn[order[place < wanted]][:n]
+    return chosen

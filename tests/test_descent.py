@@ -1,10 +1,10 @@
-"""Neighbours of the best measured configs, as coordinate descent tries them."""
+"""Coordinate descent tries neighbours of the best measured configs."""
 
 import numpy as np
 
 from hlotune.schedules.space import Configs
+from hlotune.search.descent import CENTRES, nearby
 from hlotune.search.history import History
-from hlotune.search.nearby import CENTRES, nearby
 from tests.toy import ToySpace, TrueModel
 
 EXTENTS = (9,) * 6
