@@ -15,6 +15,7 @@ from hlotune.schedules.errors import NoRecord, ScheduleError, UnsupportedKernel
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.replay import replay, unscheduled
 from hlotune.schedules.schedule import XLA, Schedule
+from hlotune.schedules.space import Space
 from hlotune.search.tasks import EVERY, SPACES
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision
@@ -65,14 +66,14 @@ def inspect(
             f"kernel {kernel.key[:8]}: expected a schedule of ours that ran on this machine, found "
             "none; `tune run` finds them"
         )
-    compute = supported(kernel)
+    compute, space = supported(kernel)
     shown = compute if best else None
     schedule = best.candidate.schedule if best else Schedule(XLA, ())
     return Shown(
         key=kernel.key,
         family=kernel.family,
         text=kernel.text,
-        space_size=SPACES["cpu"](compute, host_target()).size if compute else None,
+        space_size=space.size if space else None,
         decision=decided.reason,
         applied_schedule=decided.schedule.to_json(),
         fastest=timed(fastest(trials)),
@@ -84,14 +85,13 @@ def inspect(
     )
 
 
-def supported(kernel: Kernel) -> Compute | None:
-    """Its compute where there is a space for it on this machine."""
+def supported(kernel: Kernel) -> tuple[Compute, Space] | tuple[None, None]:
+    """Its compute and its space, where there is a space for it on this machine."""
     try:
         compute = compute_of(graph_of(kernel))
-        SPACES["cpu"](compute, host_target())
+        return compute, SPACES["cpu"](compute, host_target())
     except UnsupportedKernel:
-        return None
-    return compute
+        return None, None
 
 
 def usable(trials: Sequence[Trial]) -> list[Trial]:

@@ -10,10 +10,11 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.channel import Message
 from hlotune.measure.trial import Failure
-from hlotune.measure.wire import from_outcome, to_candidate, to_target
+from hlotune.measure.wire import from_outcome, to_candidate
 from hlotune.measure.worker import Handler
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
+from hlotune.schedules.target import Target
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -26,7 +27,7 @@ def _compute(kernel: Kernel) -> Compute:
 
 
 def _build(request: Message) -> Message:
-    target = to_target(request.header["target"])
+    target = Target.of(request.header["target"])
     try:
         candidate = to_candidate(request.header["candidate"])
         start = time.perf_counter()

@@ -20,7 +20,7 @@ from hlotune.measure.targets import host_target
 from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled, settled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import Verdict, verify
-from hlotune.measure.wire import from_outcome, to_target
+from hlotune.measure.wire import from_outcome
 from hlotune.measure.worker import Handler
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.target import Target
@@ -179,7 +179,7 @@ def _candidates(bench: Bench, sizes: list[int], blob: bytes) -> list[Subject]:
 
 def _settled(header: Json) -> Target:
     """The request's target.  Binds the process to its processors before threads start."""
-    target = to_target(header["target"])
+    target = Target.of(header["target"])
     _bind_to_processors(target.threads)
     return target
 

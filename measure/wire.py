@@ -23,10 +23,6 @@ def from_target(target: Target) -> Json:
     return asdict(target)
 
 
-def to_target(data: Json) -> Target:
-    return Target(**{**data, "features": tuple(data["features"])})
-
-
 def from_outcome(outcome: Outcome) -> Json:
     kind = "failure" if isinstance(outcome, Failure) else "measurement"
     return {"is": kind, **asdict(outcome)}

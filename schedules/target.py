@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 Kind = Literal["cpu", "gpu", "tpu"]
 WAY_BYTES = 4096
@@ -36,6 +37,11 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> Self:
+        """From its fields as JSON has them.  Raises KeyError or TypeError where they are others."""
+        return cls(**{**identity, "features": tuple(identity["features"])})
 
     @property
     def title(self) -> str:

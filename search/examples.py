@@ -32,7 +32,6 @@ from hlotune.schedules.steps import Pack, Parallel, Spread, Step
 from hlotune.schedules.target import Target
 from hlotune.search.history import Times, scores
 from hlotune.search.tasks import EVERY, SPACES
-from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
 
@@ -81,7 +80,7 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
     )
     for group in groups:
         trials = _trials(database, group)
-        target = rows.target_of(json.loads(group["identity"]))
+        target = Target.of(json.loads(group["identity"]))
         found = _cached(Kernel(group["text"]), group["label"] or "", target, trials, folder)
         if found is not None and len(found.times_s) >= FEWEST:
             yield found

@@ -25,10 +25,10 @@ from hlotune.measure.probe import NEVER_APART, say_never_apart
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
-from hlotune.measure.wire import from_outcome, from_target, to_outcome, to_target
+from hlotune.measure.wire import from_outcome, from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Properties
+from hlotune.schedules.target import Properties, Target
 from tests.recorded import PROPERTIES
 from tests.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
 
@@ -189,7 +189,7 @@ def test_outcomes_survive_the_wire(outcome: Outcome) -> None:
 
 def test_targets_survive_the_wire() -> None:
     target = host_target()
-    assert to_target(json.loads(json.dumps(from_target(target)))) == target
+    assert Target.of(json.loads(json.dumps(from_target(target)))) == target
 
 
 def test_a_right_kernel_is_timed(runner: ProcessRunner) -> None:

@@ -22,7 +22,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Clock, FailureKind, Numerics
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.files import whole
-from hlotune.schedules.target import Properties
+from hlotune.schedules.target import Properties, Target
 from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.merge import CHUNK, absorb
@@ -260,7 +260,7 @@ def _parent_rows(record: dict[str, Any]) -> tuple[RowsOf, Row]:
 def _place_rows(record: dict[str, Any]) -> tuple[RowsOf, Row]:
     measured = record["target"]["properties"]
     properties = None if measured is None else Properties(**measured)
-    target = rows.target_row(rows.target_of(record["target"]["identity"]), properties)
+    target = rows.target_row(Target.of(record["target"]["identity"]), properties)
     toolchain = rows.toolchain_row(rows.toolchain_of(record["toolchain"]))
     keys = {"target": target["fingerprint"], "toolchain": toolchain["key"]}
     return [("targets", target), ("toolchains", toolchain)], keys

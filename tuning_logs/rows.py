@@ -63,14 +63,9 @@ def target_row(target: targets.Target, properties: targets.Properties | None = N
 def target_title(name: str, identity: str) -> str:
     """For people, from a row of `targets`; the name alone where its identity cannot be read."""
     try:
-        return target_of(json.loads(identity)).title
+        return targets.Target.of(json.loads(identity)).title
     except (KeyError, TypeError, ValueError):
         return name
-
-
-def target_of(identity: Mapping[str, Any]) -> targets.Target:
-    """Raises TypeError where a field is missing or unknown."""
-    return targets.Target(**{**identity, "features": tuple(identity["features"])})
 
 
 def properties_of(text: str | None) -> targets.Properties | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.schedules.errors import DatabaseError
+from hlotune.schedules.target import Target
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.connection import errors_in_words
 from hlotune.tuning_logs.database import Database
@@ -103,7 +104,7 @@ def _check_kernel(row: Row) -> None:
 
 
 def _check_target(row: Row) -> None:
-    identity = rows.target_of(json.loads(row["identity"]))
+    identity = Target.of(json.loads(row["identity"]))
     _same("fingerprint of the identity", identity.fingerprint, row["fingerprint"])
 
 
