@@ -28,7 +28,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import load
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.comparison import Comparison, ratio
+from hlotune.measure.comparison import Comparison, Ratio, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import (
@@ -60,7 +60,7 @@ class Alone:
     """What is used, without the default's turns in between, which take caches from it."""
 
     time_s: float
-    share: float | None
+    share: Ratio | None
     """Of the multiply-add peak of the same milliseconds; None without such a peak."""
 
 
@@ -273,6 +273,11 @@ def first_speedup(begun: Comparison) -> float:
     return ratio(begun.default.samples_s, first.samples_s).median
 
 
+def percent(share: Ratio) -> str:
+    """With its interval of 95 %."""
+    return f"{share.median:.0%} ({share.low * 100:.0f} to {share.high * 100:.0f})"
+
+
 def table(lines: Sequence[Line], peaks: Mapping[str, float]) -> Table:
     """`peaks`: operations a second by the type of the operands."""
     columns = [
@@ -313,7 +318,7 @@ def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
         f"{rate / 1e9:.1f}",
         f"{rate / peak:.0%}" if peak else "-",
         milliseconds(t.alone.time_s),
-        f"{t.alone.share:.0%}" if t.alone.share else "-",
+        percent(t.alone.share) if t.alone.share else "-",
         f"{t.first:.2f}" if t.first else "failed",
         f"{line.trials}{known}",
         f"{line.tuning_s:.0f}",

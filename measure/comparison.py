@@ -18,7 +18,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Time of the default over time of a candidate: above 1 the candidate is faster."""
+    """Time of the default over time of a candidate: above 1 the candidate is faster.
+
+    Or of another reference, such as the time that the same work takes at the machine's peak.
+    """
 
     median: float
     low: float
@@ -49,10 +52,9 @@ class BesidePeak:
     def time_s(self) -> float:
         return median(self.samples_s)
 
-    def share(self, flops: int) -> float:
-        """What a kernel of so many operations reaches of the peak: the median of the rounds."""
-        pairs = zip(self.samples_s, self.peak_flop_per_s, strict=True)
-        return median(flops / (seconds * peak) for seconds, peak in pairs)
+    def share(self, flops: int) -> Ratio:
+        """What a kernel of so many operations reaches of the peak of the same rounds."""
+        return ratio([flops / peak for peak in self.peak_flop_per_s], self.samples_s)
 
 
 def ratio(

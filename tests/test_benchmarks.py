@@ -51,7 +51,7 @@ def line(won: bool, speedup: float) -> operators.Line:
             speedup=speedup,
             low=speedup,
             high=speedup,
-            alone=operators.Alone(0.5e-3, 0.97),
+            alone=operators.Alone(0.5e-3, Ratio(0.97, 0.95, 0.99)),
             first=speedup / 2,
         )
         for cache in operators.MODES
@@ -76,7 +76,7 @@ def line(won: bool, speedup: float) -> operators.Line:
 def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
     table = operators.table([line(True, 4.0), line(False, 1.0)], peaks={"f32": 2e11})
     assert table.rows[0][4:6] == ["4.00", "4.00 to 4.00"]
-    assert table.rows[0][6:11] == ["100.0", "50%", "0.5", "97%", "2.00"]
+    assert table.rows[0][6:11] == ["100.0", "50%", "0.5", "97% (95 to 99)", "2.00"]
     assert table.rows[2][4:6] == ["1.00", "-"]
     assert table.rows[2][-1] == "kept xla, not won"
     assert "won 1 of 2 kernels" in table.notes[0]

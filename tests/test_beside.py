@@ -27,12 +27,12 @@ def test_the_peak_beside_a_kernel_is_the_peak_of_the_machine(runner: ProcessRunn
 
 def test_a_kernel_of_few_operations_has_a_small_share(runner: ProcessRunner) -> None:
     beside = runner.beside_peak(kernel(), tiny_dot(), "f32", pairs=6, cache="warm")
-    assert 0 < beside.share(2 * 4 * DEPTH * COLUMNS) < 0.05
+    assert 0 < beside.share(2 * 4 * DEPTH * COLUMNS).median < 0.05
 
 
 def test_a_share_is_of_the_peak_of_the_same_round() -> None:
     slow_and_fast = BesidePeak((2e-3, 1e-3, 1e-3), (1e11, 2e11, 2e11))
-    assert slow_and_fast.share(10**8) == pytest.approx(0.5)
+    assert slow_and_fast.share(10**8).median == pytest.approx(0.5)
     assert slow_and_fast.time_s == 1e-3
 
 
