@@ -12,8 +12,15 @@ from hlotune.measure.timing import steady
 
 
 def probe(monkeypatch: pytest.MonkeyPatch, *looks: tuple[float, float]) -> Probe:
-    """A probe whose looks take these microseconds: one thread alone, and all together."""
-    runs = (us * 1e-6 for alone, both in looks for us in (alone, alone, 90.0, both, both))
+    """A probe whose looks take these microseconds: one thread alone, and all together.
+
+    The first run of all threads wakes them; there is a third where the second is slow as well.
+    """
+    runs = (
+        us * 1e-6
+        for alone, both in looks
+        for us in (alone, alone, 90.0, both, *([both] if both > 1.25 * alone else []))
+    )
     monkeypatch.setattr(Probe, "_run_s", lambda _, __: next(runs))
     return Probe(host_target(2))
 
@@ -60,6 +67,15 @@ class Machine:
     def sample(self) -> float:
         self.now_s += 1e-3
         return 1e-3
+
+
+def test_a_look_at_threads_that_are_awake_and_apart_is_three_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(monkeypatch)
+    machine.together, looks = False, Probe(host_target(2))
+    assert looks.apart()
+    assert machine.runs == 3
 
 
 def test_threads_that_never_come_apart_cost_a_run_little(
