@@ -60,10 +60,15 @@ class Effort:
     """Calls a sample."""
     hopeless: float = 3.0
     """A candidate whose first sample is so many times the best gets no other."""
+    promising: float = 1.1
+    """One of whose least samples none is below so many times the best gets no more of them."""
 
 
 DEFAULT_EFFORT = Effort()
 
+
+_CLEARLY = 10
+"""A first call so many times longer than a sample is one of a long kernel, however cold it was."""
 
 _SETTLING_S = 0.3
 """Longest wait for the threads to come apart; the host needs less than a tenth of a second."""
@@ -128,15 +133,20 @@ def sampled(
     start = time.perf_counter()
     warm_s = subject.call()
     subject.empty()
-    calls = calls_a_sample(min(warm_s, subject.call()), effort)
+    if warm_s < _CLEARLY * effort.sample_s:
+        warm_s = min(warm_s, subject.call())
+    calls = calls_a_sample(warm_s, effort)
 
     looks = Steady(apart)
 
     def sample() -> float:
         return looks.sample(lambda: one_sample(subject, calls, clock))
 
+    def near(times: float) -> float:
+        return inf if best_s is None else times * best_s + _NOISE_S
+
     samples = [sample()]
-    limit_s = inf if best_s is None else effort.hopeless * best_s + _NOISE_S
+    limit_s, promising_s = near(effort.hopeless), near(effort.promising)
     if limit_s < samples[0] < _CHEAP_S:
         samples.append(sample())
     if min(samples) > limit_s:
@@ -144,7 +154,8 @@ def sampled(
     while len(samples) < effort.most_samples:
         spent = time.perf_counter() - start
         enough = effort.least_samples if spent < 8 * effort.budget_s else 3
-        if spent > effort.budget_s and len(samples) >= enough:
+        is_late = spent > effort.budget_s or min(samples) > promising_s
+        if is_late and len(samples) >= enough:
             break
         samples.append(sample())
     return tuple(samples)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, cycle
 
 import pytest
@@ -71,11 +72,12 @@ def test_where_threads_never_come_apart_the_first_sample_counts(
 
 
 def test_samples_and_rounds_are_all_taken_apart() -> None:
-    times = (1.0, 1.0, 2.0, 1.0)  # two warm calls, then the sample that is not steady
+    times = (1.0, 2.0, 1.0)  # a warm call, then the sample that is not steady
     subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
     one = Effort(least_samples=1, most_samples=1)
     assert sampled(subject, effort=one, apart=answers(True, False, True)) == (1.0,)
     subject = Subject(clock(*times, *[1.0] * 99), clock(0.0))
+    subject.call()  # rounds have two warm calls
     rounds = interleaved([subject], pairs=1, limit_s=9, apart=answers(True, False, True))
     assert rounds == ((1.0,),)
 
@@ -108,17 +110,35 @@ def test_a_hopeless_candidate_gets_one_sample() -> None:
 
 
 def test_a_hiccup_of_a_short_kernel_gets_a_second_look() -> None:
-    times = iter([1e-3, 1e-3, 1e-3, *[1e-4] * 400])
+    times = iter([1e-3, 1e-3, *[1e-4] * 400])  # the warm call, and the first sample
     subject = Subject(lambda: next(times), clock(0.0))
     assert len(sampled(subject, best_s=1e-4)) > 2
 
 
-def test_a_candidate_near_the_best_gets_all_samples() -> None:
+@pytest.mark.parametrize(
+    ("best_s", "samples"), [(None, "most"), (0.95, "most"), (0.8, "least"), (0.5, "least")]
+)
+def test_a_candidate_near_the_best_gets_all_samples_and_others_few(
+    best_s: float | None, samples: str
+) -> None:
     effort = Effort(budget_s=100.0)
-    assert (
-        len(sampled(Subject(clock(1.0), clock(0.0)), best_s=0.5, effort=effort))
-        == effort.most_samples
-    )
+    found = sampled(Subject(clock(1.0), clock(0.0)), best_s=best_s, effort=effort)
+    assert len(found) == {"most": effort.most_samples, "least": effort.least_samples}[samples]
+
+
+def test_one_sample_that_is_near_the_best_asks_for_all() -> None:
+    times = iter([1.0, 1.0, 1.0, 0.85, *[1.0] * 99])
+    effort = Effort(budget_s=100.0)
+    found = sampled(Subject(lambda: next(times), clock(0.0)), best_s=0.8, effort=effort)
+    assert len(found) == effort.most_samples
+
+
+def test_a_short_kernel_has_two_warm_calls_and_a_long_one_has_one() -> None:
+    one = Effort(least_samples=1, most_samples=1)
+    for first_s, calls in (1e-3, 2), (1e-5, 2 + one.most_calls):
+        times = [first_s, *[1e-6] * 99]
+        sampled(Subject(partial(times.pop, 0), clock(0.0)), effort=one)
+        assert 100 - len(times) == calls
 
 
 def test_sampling_stops_when_the_budget_is_spent() -> None:
