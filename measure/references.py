@@ -44,7 +44,7 @@ class Expected:
     """Of the whole result."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Together:
     """Boxes of one result, one behind the other, that are compared alike."""
 
@@ -57,6 +57,18 @@ class Together:
 
     def of(self, results: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
         return results[self.result].reshape(-1)[self.places]
+
+    @cached_property
+    def finite(self) -> NDArray[np.bool_]:
+        """The elements whose value and bound are numbers."""
+        bound = self.reference.bound
+        known: NDArray[np.bool_] = np.isfinite(self.reference.value)
+        return known if bound is None else known & np.isfinite(bound)
+
+    @cached_property
+    def largest(self) -> float:
+        """Of the values that are numbers."""
+        return float(np.abs(self.reference.value[self.finite]).max(initial=0.0))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hlotune.codegen.hosts import serial, shuffled, threaded
 from hlotune.codegen.loader import KERNEL, Host, Loaded, load
 from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.oracle import compare
+from hlotune.hlo.oracle import Reference, compare
 from hlotune.hlo.oracle.bounded import quantum
 from hlotune.measure.buffers import Guarded, Pages, Placement, rounded
 from hlotune.measure.inputs import InputKind
@@ -241,8 +241,9 @@ def _error(
         reference, actual = together.reference, together.of(results)
         if reference.exact and not reorders:
             actual = _to_grid(actual, reference.value, together.step)
-        off = compare(reference, actual, factor=0.0, exact=False)
-        error = 0.0 if off is None else off.error
+        if np.array_equal(actual, reference.value):
+            continue
+        error = _units(reference, actual)
         worst = max(worst, error)
         agrees = error < factor * (1 - _ROUNDING)
         if reference.exact:
@@ -250,6 +251,18 @@ def _error(
         if not agrees:
             _check_boxes(case, results, factor, reorders=reorders)
     return worst
+
+
+def _units(reference: Reference, actual: NDArray[np.generic]) -> float:
+    """The largest deviation in bounds, as `compare` finds it: what is not finite is for that."""
+    if reference.bound is not None and actual.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            distance = np.abs(np.subtract(actual, reference.value))
+            worst = float(np.divide(distance, reference.bound, out=distance).max(initial=0.0))
+        if np.isfinite(worst):
+            return worst
+    off = compare(reference, actual, factor=0.0, exact=False)
+    return 0.0 if off is None else off.error
 
 
 def _check_boxes(
@@ -284,13 +297,10 @@ def _relative_error(case: Case, results: Sequence[NDArray[np.generic]]) -> float
         actual, value = together.of(results), together.reference.value
         if not np.issubdtype(value.dtype, np.floating):
             continue
-        wide = actual.astype(np.float64)
-        known = np.isfinite(value) & np.isfinite(wide)
-        if together.reference.bound is not None:
-            known &= np.isfinite(together.reference.bound)
-        n = together.result
-        off[n] = max(off.get(n, 0.0), float(np.abs(wide[known] - value[known]).max(initial=0.0)))
-        largest[n] = max(largest.get(n, 0.0), float(np.abs(value[known]).max(initial=0.0)))
+        n, known = together.result, together.finite
+        distance = np.abs(actual.astype(np.float64)[known] - value[known])
+        off[n] = max(off.get(n, 0.0), float(distance[np.isfinite(distance)].max(initial=0.0)))
+        largest[n] = max(largest.get(n, 0.0), together.largest)
     return max((off[n] / size for n, size in largest.items() if size), default=0.0)
 
 
