@@ -5,7 +5,6 @@ Where a figure is not defined, it is that of chance.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Values = NDArray[np.float32] | NDArray[np.float64]
 
@@ -36,6 +35,8 @@ def mean_spearman(scores: Values, predictions: Values, groups: NDArray[np.int32]
 
 def kendall(scores: Values, predictions: Values) -> float:
     """Kendall's tau-b in -1 .. 1."""
+    from scipy import stats  # loaded by those who ask for it: it takes half a second
+
     if _flat(scores) or _flat(predictions):
         return 0.0
     return float(stats.kendalltau(scores, predictions)[0])
