@@ -15,21 +15,41 @@ FEWEST_KERNELS = 5
 FEWEST_ROWS = 40
 
 
-def held_out(groups: NDArray[np.int32], effort: Effort) -> NDArray[np.bool_]:
-    """`(n,)`: the rows that decide when to stop, and that are not learned from until then.
+Rows = NDArray[np.bool_]
+"""`(n,)`: which rows are meant."""
+
+
+def held_out(groups: NDArray[np.int32], effort: Effort) -> Rows:
+    """The rows that decide when to stop, and that are not learned from until then.
 
     Offline they are whole kernels, for the model is meant for kernels it has not seen.  Between
     batches it is meant for the very kernels that it learns from, so they are single rows.  None
     where there are too few to hold out any.
     """
-    kernels, number = np.unique(groups, return_inverse=True)
-    if effort == "offline" and len(kernels) >= FEWEST_KERNELS:
-        turns = number
-    elif len(groups) >= FEWEST_ROWS:
-        turns = np.arange(len(groups))
-    else:
-        return np.zeros(len(groups), np.bool_)
-    held: NDArray[np.bool_] = turns % ONE_IN == ONE_IN - 1
+    if _by_kernel(groups, effort):
+        return _in_turn(_numbers(groups), ONE_IN - 1)
+    if len(groups) >= FEWEST_ROWS:
+        return _in_turn(np.arange(len(groups)), ONE_IN - 1)
+    return np.zeros(len(groups), np.bool_)
+
+
+def held_out_in_turn(groups: NDArray[np.int32], effort: Effort) -> list[Rows]:
+    """Offline each kernel once, since a fifth of them tells too little; else as above."""
+    if _by_kernel(groups, effort):
+        return [_in_turn(_numbers(groups), turn) for turn in range(ONE_IN)]
+    return [held_out(groups, effort)]
+
+
+def _by_kernel(groups: NDArray[np.int32], effort: Effort) -> bool:
+    return effort == "offline" and len(np.unique(groups)) >= FEWEST_KERNELS
+
+
+def _numbers(groups: NDArray[np.int32]) -> NDArray[np.intp]:
+    return np.unique(groups, return_inverse=True)[1]
+
+
+def _in_turn(numbers: NDArray[np.intp], turn: int) -> Rows:
+    held: Rows = numbers % ONE_IN == turn
     return held
 
 

@@ -22,7 +22,7 @@ from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features import FEATURES_VERSION
 from hlotune.schedules.files import whole
 
-FORMAT = 1
+FORMAT = 2
 Arrays = Mapping[str, NDArray[Any]]
 
 

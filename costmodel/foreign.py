@@ -13,7 +13,8 @@ from hlotune.schedules.files import whole
 def write_foreign(source: Path, out: Path) -> None:
     """Trees as xgboost's JSON, which names the features; other models as `.npz` of plain arrays.
 
-    Features of another version than this one's have no names.
+    Features of another version than this one's have no names.  To what trees say a share of the
+    roofline's log2 of speed is to be added (`roofline.log_speed`): their attribute `start`.
 
     Raises ModelError where the source is no model, OSError where the file cannot be written.
     """
@@ -29,6 +30,7 @@ def write_foreign(source: Path, out: Path) -> None:
     names = columns("summary")
     if header.features == features_key("summary") and booster.num_features() == len(names):
         booster.feature_names = list(names)
+    booster.set_attr(start=str(arrays.get("start", 0.0)))
     text = json.loads(bytes(booster.save_raw("json")))
     with whole(out) as part:
         part.write_text(json.dumps(text, sort_keys=True), encoding="utf-8")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort
-from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
+from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries
 from hlotune.schedules.features import NAMES
 
 TIME, BALANCE, EVEN = (NAMES.index(name) for name in ("cost_total", "balance", "even"))
@@ -34,13 +34,17 @@ class Roofline:
         """Learns nothing."""
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
-        rows = as_summaries(inputs)
-        whole, even = (np.log2(np.clip(rows[:, k], LEAST, 1)) for k in (BALANCE, EVEN))
-        speed: NDArray[np.float32] = even - whole - rows[:, TIME]
-        return speed
+        return log_speed(as_summaries(inputs))
 
     def save(self, path: Path) -> None:
         files.write(path, files.Header("roofline", files.features_key(self.reads)), {})
 
     def load(self, path: Path) -> None:
         files.arrays_of(path, "roofline", self.reads)
+
+
+def log_speed(rows: Features) -> NDArray[np.float32]:
+    """log2 of the speed of each row, up to a constant of its kernel."""
+    whole, even = (np.log2(np.clip(rows[:, k], LEAST, 1)) for k in (BALANCE, EVEN))
+    speed: NDArray[np.float32] = even - whole - rows[:, TIME]
+    return speed

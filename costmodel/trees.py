@@ -1,4 +1,8 @@
-"""Boosted trees: xgboost, on pairs, on the logarithm of time, or on both."""
+"""Boosted trees: xgboost, on pairs, on the logarithm of time, or on both.
+
+They do not begin at nothing, but part of the way to what a roofline says (`roofline.py`).  Where
+they have seen nothing like a kernel, they say what it says.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,10 +14,11 @@ import xgboost
 from numpy.typing import NDArray
 
 from hlotune.costmodel import files
-from hlotune.costmodel.effort import Effort, held_out, log_scores
+from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
 from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.pairs import both_gradients
+from hlotune.costmodel.roofline import log_speed
 
 Scores = NDArray[np.float32]
 Groups = NDArray[np.int32]
@@ -27,7 +32,8 @@ class Growth:
     rounds: int
     """At most."""
     patience: int
-    """Rounds without a better ranking of what is held out, after which no more are grown."""
+    """Rounds without a better ranking of what is held out, after which no more are grown.  As many
+    as there are at most where several parts are held out in turn, whose mean decides."""
     blind: int
     """Rounds where nothing is held out."""
     rows: int
@@ -44,13 +50,15 @@ GROWTH: dict[Effort, Growth] = {
     # A fit stays under 0.3 s, whatever is known.
     "batch": Growth(80, 8, 20, rows=2500, depth=5, eta=0.2, min_child_weight=0.1, columns=1.0),
     "offline": Growth(
-        300, 40, 150, rows=10**6, depth=6, eta=0.07, min_child_weight=0.3, columns=0.35
+        300, 300, 150, rows=10**6, depth=6, eta=0.07, min_child_weight=0.3, columns=0.35
     ),
 }
 
 THREADS = 1
 """A second one saves less than a quarter, and spins for seconds where others use the cores."""
 BINS = 64
+START = 0.5
+"""Share of the roofline's logarithm of speed at which trees begin; docs/models.md has others."""
 
 OBJECTIVES: dict[Objective, dict[str, Any]] = {
     "rank": {
@@ -76,6 +84,7 @@ class Trees:
 
     def __init__(self, effort: Effort = "batch", objective: Objective = "both") -> None:
         self._effort, self._objective, self._growth = effort, objective, GROWTH[effort]
+        self._start = START
         self._base: Any = None
         self._booster: Any = None
 
@@ -90,34 +99,49 @@ class Trees:
         if not _ranks_anything(*rows[1:]):
             return
         with xgboost.config_context(nthread=THREADS):
-            base = self._base if self._base is not None and _is_sound(self._base, *rows) else None
-            self._booster = self._grown(base, *rows)
+            sound = self._base is not None and self._is_sound(*rows)
+            self._booster = self._grown(self._base if sound else None, *rows)
 
     def _grown(self, base: Any, inputs: Features, scores: Scores, groups: Groups) -> Any:
-        held = held_out(groups, self._effort)
+        curves = [
+            self._curve(base, inputs, scores, groups, held)
+            for held in held_out_in_turn(groups, self._effort)
+            if held.any() and _ranks_anything(scores[held], groups[held])
+        ]
         rounds = self._growth.blind
-        if held.any() and _ranks_anything(scores[held], groups[held]):
-            kept = inputs[~held], scores[~held], groups[~held]
-            judge = xgboost.DMatrix(inputs[held], scores[held], qid=groups[held], nthread=THREADS)
-            booster = self._train(base, *kept, self._growth.rounds, judge)
-            before = 0 if base is None else int(base.num_boosted_rounds())
-            rounds = max(1, int(booster.best_iteration) + 1 - before)
+        if curves:
+            least = min(map(len, curves))
+            rounds = 1 + int(np.argmax(np.mean([c[:least] for c in curves], axis=0)))
         return self._train(base, inputs, scores, groups, rounds)
 
-    def _train(
-        self,
-        base: Any,
-        inputs: Features,
-        scores: Scores,
-        groups: Groups,
-        rounds: int,
-        judge: Any = None,
-    ) -> Any:
-        ranks = self._objective == "rank"
-        labels = scores if ranks else log_scores(scores)
-        matrix = xgboost.QuantileDMatrix(inputs, labels, qid=groups, max_bin=BINS, nthread=THREADS)
+    def _curve(
+        self, base: Any, inputs: Features, scores: Scores, groups: Groups, held: Rows
+    ) -> list[float]:
+        """How well the held-out rows are ranked, after each round of learning the others."""
+        judge = xgboost.DMatrix(
+            inputs[held], scores[held], qid=groups[held], nthread=THREADS,
+            base_margin=self._start * log_speed(inputs[held]),
+        )  # fmt: skip
         stop = xgboost.callback.EarlyStopping(
             rounds=self._growth.patience, metric_name="rank", maximize=True
+        )
+        curves: dict[str, dict[str, list[float]]] = {}
+        self._train(
+            base, inputs[~held], scores[~held], groups[~held], self._growth.rounds,
+            evals=[(judge, "held_out")], custom_metric=_rank, callbacks=[stop],
+            evals_result=curves,
+        )  # fmt: skip
+        return curves["held_out"]["rank"]
+
+    def _train(
+        self, base: Any, inputs: Features, scores: Scores, groups: Groups, rounds: int, **judge: Any
+    ) -> Any:
+        """`judge`: what xgboost is to say of held-out rows meanwhile."""
+        ranks = self._objective == "rank"
+        labels = scores if ranks else log_scores(scores)
+        start = _centred(self._start * log_speed(inputs), groups)
+        matrix = xgboost.QuantileDMatrix(
+            inputs, labels, qid=groups, base_margin=start, max_bin=BINS, nthread=THREADS
         )
         return xgboost.train(
             self._parameters(),
@@ -125,10 +149,8 @@ class Trees:
             num_boost_round=rounds,
             xgb_model=base,
             obj=both_gradients(labels, groups) if self._objective == "both" else None,
-            evals=[(judge, "held_out")] if judge else [],
-            custom_metric=_rank if judge else None,
-            callbacks=[stop] if judge else [],
             verbose_eval=False,
+            **judge,
         )
 
     def _parameters(self) -> dict[str, Any]:
@@ -150,7 +172,7 @@ class Trees:
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         if self._booster is None:
             return np.zeros(count(inputs), np.float32)
-        return _margins(self._booster, as_summaries(inputs))
+        return self._margins(self._booster, as_summaries(inputs))
 
     def save(self, path: Path) -> None:
         if self._booster is None:
@@ -159,22 +181,32 @@ class Trees:
             )
         header = files.Header(NAMES[self._objective], files.features_key(self.reads))
         raw = np.frombuffer(bytes(self._booster.save_raw("ubj")), np.uint8)
-        files.write(path, header, {"booster": raw})
+        files.write(path, header, {"booster": raw, "start": np.array(self._start)})
 
     def load(self, path: Path) -> None:
         arrays = files.arrays_of(path, NAMES[self._objective], self.reads)
         booster = xgboost.Booster({"nthread": THREADS})
         booster.load_model(bytearray(arrays["booster"].tobytes()))
         self._base = self._booster = booster
+        self._start = float(arrays.get("start", 0.0))  # files of before had none
+
+    def _is_sound(self, inputs: Features, scores: Scores, groups: Groups) -> bool:
+        """Whether the loaded model ranks rows it has not learned better than chance, kernel by
+        kernel."""
+        return _correlation(scores, self._margins(self._base, inputs), _ends(groups)) > 0
+
+    def _margins(self, booster: Any, inputs: Features) -> NDArray[np.float32]:
+        grown = booster.inplace_predict(inputs, predict_type="margin")
+        margins: NDArray[np.float32] = np.asarray(grown, np.float32)
+        return margins + np.float32(self._start) * log_speed(inputs)
 
 
-def _margins(booster: Any, inputs: Features) -> NDArray[np.float32]:
-    return np.asarray(booster.inplace_predict(inputs, predict_type="margin"), np.float32)
-
-
-def _is_sound(base: Any, inputs: Features, scores: Scores, groups: Groups) -> bool:
-    """Whether a model ranks rows it was not fitted to better than chance, kernel by kernel."""
-    return _correlation(scores, _margins(base, inputs), _ends(groups)) > 0
+def _centred(start: Scores, groups: Groups) -> Scores:
+    """About the mean of each kernel: a roofline is in no unit that scores are in."""
+    number = np.unique(groups, return_inverse=True)[1]
+    means = np.bincount(number, start) / np.bincount(number)
+    centred: Scores = start - means[number].astype(np.float32)
+    return centred
 
 
 def _ranks_anything(scores: Scores, groups: Groups) -> bool:

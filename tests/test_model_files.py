@@ -14,6 +14,8 @@ from hlotune.costmodel.files import Header, Training, header_of
 from hlotune.costmodel.foreign import write_foreign
 from hlotune.costmodel.inputs import columns
 from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.roofline import log_speed
+from hlotune.costmodel.trees import START, Trees
 from hlotune.schedules.errors import ModelError
 
 SEEN = Training(trials=640, kernels=("a", "b"), families=("f",), seed=3)
@@ -118,6 +120,21 @@ def test_exported_trees_name_features_of_their_own_version(
     write_foreign(tmp_path / "m", tmp_path / "m.json")
     learner = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))["learner"]
     assert learner["feature_names"] == (list(columns("summary")) if named else [])
+    assert float(learner["attributes"]["start"]) == float(arrays["start"])
+
+
+def test_trees_of_a_file_without_a_start_began_at_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, len(columns("summary")))).astype(np.float32)
+    model = Trees()
+    model.fit(rows, rng.random(200).astype(np.float32), np.zeros(200, np.int32))
+    model.save(tmp_path / "m")
+    header, arrays = files.read_file(tmp_path / "m")
+    files.write(tmp_path / "old", header, {"booster": arrays["booster"]})
+    old = Trees()
+    old.load(tmp_path / "old")
+    begun = START * log_speed(rows)
+    np.testing.assert_allclose(old.predict(rows) + begun, model.predict(rows), atol=1e-5)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -128,7 +145,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     header = dataclasses.replace(Header("trees", "1-x"), format=files.FORMAT + 1)
     files.write(tmp_path / "m", header, {})
-    with pytest.raises(ModelError, match="expected a model file of format 1 or older, got 2"):
+    with pytest.raises(ModelError, match="expected a model file of format 2 or older, got 3"):
         header_of(tmp_path / "m")
 
 

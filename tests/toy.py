@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
+from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import ROOT_PARENT, Nodes
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
@@ -73,7 +74,10 @@ class ToySpace:
         return np.array([0, *(factor - 1 for factor in step.factors)], np.int32)
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        return configs[:, 1:].astype(np.float32)
+        """Knobs, in columns that are no costs."""
+        rows = np.zeros((len(configs), len(NAMES)), np.float32)
+        rows[:, : len(self.extents)] = configs[:, 1:]
+        return rows
 
     def nodes(self, configs: Configs) -> Nodes:
         """A root with a leaf a knob."""
