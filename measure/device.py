@@ -15,7 +15,7 @@ from hlotune.measure.buffers import Pages
 from hlotune.measure.channel import Message
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import GIVES_UP_S, NEVER_APART, Probe
-from hlotune.measure.references import References
+from hlotune.measure.references import Shelf
 from hlotune.measure.targets import host_target
 from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled, settled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
@@ -80,7 +80,7 @@ def _verdict(
         built,
         numerics=header["numerics"],
         thorough=thorough,
-        references=_references(kernel),
+        references=_shelf().of(kernel),
         loaded=loaded,
         pages=_pages(),
     )
@@ -210,6 +210,6 @@ def _pages() -> Pages:
     return Pages()
 
 
-@lru_cache(maxsize=4)
-def _references(kernel: Kernel) -> References:
-    return References(kernel)
+@cache
+def _shelf() -> Shelf:
+    return Shelf()

@@ -24,6 +24,12 @@ MOST_UNCOMPARED = 0.01
 LEAST_COMPARED = 0.1
 """A set of which less can be compared proves nothing.  Masks may leave infinities at any scale."""
 
+ANSWERS = 6
+"""Arrays as large as the oracle's values that a case has: values, bounds, places and steps."""
+
+MOST_BYTES = 1 << 29
+"""Of the cases that are kept of kernels seen before; the last kernel's are, however large."""
+
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
 _TRIED: dict[InputKind, tuple[float, ...]] = {
     "integers": (4.0, 1.0),
@@ -89,6 +95,12 @@ class Case:
         return tuple(map(_together, alike.values()))
 
     @property
+    def bytes(self) -> int:
+        """Of its inputs, and about of the answers: each is kept by its box, and together."""
+        answers = sum(e.reference.value.nbytes for e in self.expected)
+        return sum(v.nbytes for v in self.values) + ANSWERS * answers
+
+    @property
     def is_exact(self) -> bool:
         """Whether every right order of the sums gives these very bits."""
         return all(e.reference.exact for e in self.expected)
@@ -149,6 +161,10 @@ class References:
     def graph(self) -> Graph:
         return graph_of(self.kernel)
 
+    @property
+    def bytes(self) -> int:
+        return sum(case.bytes for case in self._cases.values())
+
     def case(self, kind: InputKind, seed: int = 0, outputs: int = 0) -> Case:
         """One input set; with `outputs` for Winograd's F(outputs, 3).
 
@@ -189,3 +205,22 @@ class References:
                 shape = self.graph.result_types[result].shape
                 expected.append(Expected(result, place, oracle.region(result, box), shape))
         return Case(kind, values, tuple(expected))
+
+
+class Shelf:
+    """References of kernels, the last ones used, as many as there is room for.
+
+    A run looks at all its kernels, and at the end at their champions: what the oracle said before
+    holds then too.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._all: dict[Kernel, References] = {}
+        """The last used at the end."""
+
+    def of(self, kernel: Kernel) -> References:
+        self._all[kernel] = self._all.pop(kernel, References(kernel))
+        while len(self._all) > 1 and sum(r.bytes for r in self._all.values()) > self._most_bytes:
+            self._all.pop(next(iter(self._all)))
+        return self._all[kernel]
