@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,23 +17,25 @@ class Turns:
     """The turns of one run, and how long it waited for them."""
 
     waited_s: float = 0.0
+    now: Callable[[], float] = time.monotonic
+    """Seconds since some moment."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        with alone() as waited_s:
+        with alone(self.now) as waited_s:
             self.waited_s += waited_s
             yield
 
     def clock_s(self) -> float:
         """Seconds since some moment, on a clock that stood still while the run waited."""
-        return time.monotonic() - self.waited_s
+        return self.now() - self.waited_s
 
 
 @contextmanager
-def alone() -> Iterator[float]:
+def alone(clock_s: Callable[[], float] = time.monotonic) -> Iterator[float]:
     """Waits until no other tuner of this user builds or measures, and keeps them waiting.
 
-    Gives the seconds that it waited.
+    Gives the seconds that it waited, by `clock_s`.
     The system releases the lock when the process ends, however it ends.  Not to be nested.  Where
     the temporary folder takes no files, there is no lock.
     """
@@ -43,7 +45,7 @@ def alone() -> Iterator[float]:
         yield 0.0
         return
     try:
-        yield _acquire(lock)
+        yield _acquire(lock, clock_s)
     finally:
         os.close(lock)
 
@@ -52,15 +54,15 @@ def lock_path() -> Path:
     return Path(tempfile.gettempdir()) / f"hlotune-{os.getuid()}.lock"
 
 
-def _acquire(lock: int) -> float:
+def _acquire(lock: int, clock_s: Callable[[], float]) -> float:
     """The seconds that it took: none where nobody had the lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         _say_once()
-        start_s = time.monotonic()
+        start_s = clock_s()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return time.monotonic() - start_s
+        return clock_s() - start_s
     return 0.0
 
 
