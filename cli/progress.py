@@ -72,7 +72,8 @@ def line(event: Event) -> str:
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {counted(event.kernels, 'kernel')} won{whole}"
             took = took_text(event.wall_s, event.waited_s)
-            return f"{counted(event.trials, 'trial')} in {took}: {won}"
+            over = f"\n{event.overrun}" if event.overrun else ""
+            return f"{counted(event.trials, 'trial')} in {took}: {won}{over}"
 
 
 def whole_text(event: Finished) -> str:

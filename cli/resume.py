@@ -8,6 +8,7 @@ import typer
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json
 from hlotune.cli.run import end
+from hlotune.measure.pulse import beating
 from hlotune.tuning_logs.location import database_path
 
 EXAMPLE = "Example: tune resume 5f0c --database tuning.db"
@@ -37,14 +38,18 @@ def resume(
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     path = database_path(database)
-    with TuningDatabase(path, create=False) as opened:
-        before = interrupted(opened, run)
-    loaded = load_program(before.source, arg)
-    from hlotune.cli.progress import watching
-    from hlotune.cli.report import print_report
-    from hlotune.search.resuming import resume as go_on
+    with beating() as pulse:
+        with TuningDatabase(path, create=False) as opened:
+            before = interrupted(opened, run)
+        loaded = load_program(before.source, arg)
+        from hlotune.cli.progress import watching
+        from hlotune.cli.report import print_report
+        from hlotune.search.resuming import resume as go_on
 
-    with watching(quiet=json) as progress:
-        result = go_on(loaded, before.run, database=path, model_file=model_file, progress=progress)
+        with watching(quiet=json) as progress:
+            result = go_on(
+                    loaded, before.run, database=path, model_file=model_file, progress=progress,
+                    pulse=pulse,
+                )  # fmt: skip
     print_report(path, result.run, json=json)
     end(result, before.budget_s, model_file, arg or ())

@@ -17,6 +17,7 @@ from hlotune.cli.options import (
     Program,
     seconds,
 )
+from hlotune.measure.pulse import beating
 from hlotune.schedules.errors import NoRecord, WrongResult
 from hlotune.tuning_logs.location import database_path
 
@@ -40,7 +41,8 @@ Budget = Annotated[
     typer.Option(
         metavar="TIME",
         parser=seconds,
-        help="Time for all kernels together, as in 90s, 5m, 1h.  [default: 5m]",
+        help="Time for all of the command, its comparisons and checks too, as in 90s, 5m, 1h.  "
+        "[default: 5m]",
         show_default=False,
     ),
 ]
@@ -85,25 +87,27 @@ def run(
     check(budget, trials, target)
 
     path = database_path(database)
-    loaded = load_program(program, arg)
-    # After loading: what is wrong with a program shall not wait for xgboost and torch.
-    from hlotune.cli.progress import watching
-    from hlotune.cli.report import print_report
-    from hlotune.search.tune import tune
+    with beating() as pulse:
+        loaded = load_program(program, arg)
+        # After loading: what is wrong with a program shall not wait for xgboost and torch.
+        from hlotune.cli.progress import watching
+        from hlotune.cli.report import print_report
+        from hlotune.search.tune import tune
 
-    with watching(quiet=json) as progress:
-        result = tune(
-            loaded,
-            budget_s=budget,
-            trials=trials,
-            database=path,
-            searcher=searcher,
-            model=model,
-            model_file=model_file,
-            seed=seed,
-            numerics=numerics,
-            progress=progress,
-        )
+        with watching(quiet=json) as progress:
+            result = tune(
+                loaded,
+                budget_s=budget,
+                trials=trials,
+                database=path,
+                searcher=searcher,
+                model=model,
+                model_file=model_file,
+                seed=seed,
+                numerics=numerics,
+                progress=progress,
+                pulse=pulse,
+            )
     print_report(path, result.run, json=json)
     end(result, budget, model_file, arg or ())
 

@@ -6,7 +6,7 @@ fresh pages for arrays up to 32 MiB; larger ones cost page faults in every call 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
@@ -115,6 +115,44 @@ def _kernel_json(e: Explanation) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Prepared:
+    """A program with all that comparing needs of it whatever becomes of its kernels."""
+
+    program: Program
+    default: Function
+    inputs: Inputs
+    """Those that both sides are timed on."""
+    judges: tuple[Judge, ...]
+    compile_s: float
+    """What the default's first call took: XLA compiles it then."""
+    call_s: float
+    """Of the default, once."""
+
+
+def prepared(program: Program, *, oracle_limit_s: float = ORACLE_S, seed: int = 0) -> Prepared:
+    """The default, compiled, its inputs, and what the oracle says of them.
+
+    `oracle_limit_s` limits the oracle: what it has not reached by then is held against the default
+    alone, and the verdict says so.
+    """
+    start_s = time.perf_counter()
+    default = jitted(program)
+    inputs, random = sets = tame_inputs(program, default, seed)
+    compiled_s = time.perf_counter()
+    for x in called(program, default, random.values):
+        x.block_until_ready()
+    called_s = time.perf_counter()
+    return Prepared(
+        program=program,
+        default=default,
+        inputs=inputs,
+        judges=tuple(Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets),
+        compile_s=compiled_s - start_s,
+        call_s=called_s - compiled_s,
+    )
+
+
 def bench(
     program: Program,
     tuned: TunedFunction,
@@ -127,33 +165,47 @@ def bench(
 ) -> BenchResult:
     """Times default and tuned in turns, after both have been held against the oracle.
 
-    `limit_s` limits the timing, `oracle_limit_s` the oracle: what it has not reached by then is
-    held against the default alone, and the verdict says so.  Where the kernels are built for fewer
-    threads than there are processors, both sides run on so many processors.  Waiting for another
+    `limit_s` limits the timing, `oracle_limit_s` the oracle, as in `prepared`.  Waiting for another
     tuner, which `turns` adds up, is not in the limit.
 
     Raises:
         TargetError: the system does not let a process choose its processors.
         WrongResult: the tuned program is wrong; the message names the sites to blame.
     """
-    default = jitted(program)
-    inputs, random = tame_inputs(program, default, seed)
-    accuracy = checked(program, tuned, default, [inputs, random], oracle_limit_s)
-    timer = Timer(program, inputs, tuned.target, limit_s, turns or Turns())
-    calls, default_s, tuned_s = timer.paired(default, tuned, pairs)
+    ready = prepared(program, oracle_limit_s=oracle_limit_s, seed=seed)
+    return compared(ready, tuned, pairs=pairs, limit_s=limit_s, turns=turns)
+
+
+def compared(
+    ready: Prepared,
+    tuned: TunedFunction,
+    *,
+    pairs: int = 30,
+    limit_s: float = 60.0,
+    turns: Turns | None = None,
+) -> BenchResult:
+    """As `bench`, of a program that is prepared.
+
+    Where the kernels are built for fewer threads than there are processors, both sides run on so
+    many processors.
+    """
+    program = ready.program
+    accuracy = judged(tuned, ready.judges)
+    timer = Timer(program, ready.inputs, tuned.target, limit_s, turns or Turns())
+    calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs)
     result = BenchResult(
         program=program.name,
         default_s=default_s,
         tuned_s=tuned_s,
         calls_per_sample=calls,
         accuracy=accuracy,
-        drawn_arguments=inputs.drawn,
+        drawn_arguments=ready.inputs.drawn,
         kernels=tuned.explain(),
         packed_bytes=tuned.packed_bytes,
     )
     if result.gained_s >= SHORTFALL * result.promised_s:
         return result
-    return replace(result, shortfalls=_shortfalls(result, tuned, default, timer))
+    return replace(result, shortfalls=_shortfalls(result, tuned, ready.default, timer))
 
 
 def checked_whole(
@@ -181,9 +233,14 @@ def checked(
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.
     """
+    each = (Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets)
+    return judged(tuned, each)
+
+
+def judged(tuned: TunedFunction, judges: Iterable[Judge]) -> tuple[Accuracy, ...]:
+    """What one judge after the other says; raises WrongResult as `checked` does."""
     found: list[Accuracy] = []
-    for inputs in sets:
-        judge = Judge.of(program, default, inputs, oracle_limit_s / len(sets))
+    for judge in judges:
         verdicts = judge.judge(tuned, tuned.numerics)
         wrong = next((v for v in verdicts if v.wrong), None)
         if wrong:

@@ -19,6 +19,8 @@ GROWTH = 8
 """A batch is at most this part of what was measured of the kernel before."""
 SMALLEST = 8
 """Below this a batch is not worth its fixed costs, except for the last trials of a kernel."""
+FIRST = 2
+"""The smallest first batch: what formulas propose is most of the gain, and costs no proposals."""
 AHEAD = 64
 """Trials that a promise is about."""
 HOPE = 0.1
@@ -31,12 +33,10 @@ UNKNOWN_TRIAL_S = 0.25
 """Assumed cost of a trial before the first batch: high, so that a short budget is not overdrawn."""
 DEFAULTS_SHARE = 0.4
 """Share of a budget in seconds after which no further default is timed."""
-FINALS_SHARE = 0.15
-"""Share of a budget in seconds that is kept for finals, at most."""
-FINAL_S = 2.0
-"""Expected time of the final of a kernel: building, thorough verification, timing in turns."""
 WHOLE_SHARE = 0.03
-"""Share of a budget for timing the whole program at the end."""
+"""Share of a budget that is kept for timing the whole program at the end, at most."""
+ORACLE_SHARE = 0.2
+"""Share of a budget that the oracle has for the whole program, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,15 @@ def next_batch(
     limits: Limits,
     elapsed_s: float,
     exhausted: frozenset[int] = frozenset(),
+    final_s: float = 0.0,
 ) -> Choice | None:
     """The batch to measure now, or None when the budget is used up or nothing is worth it.
 
     Args:
         elapsed_s: seconds since the first batch was chosen; read only where seconds are limited.
         exhausted: kernels whose space has nothing new to offer.
+        final_s: what the final of a kernel takes that has had no batch; those of others are not in
+            the limits.
     """
     ready = [k for k in range(len(items)) if k not in exhausted and trials_left(k, spent, limits)]
     begun = {s.item for s in spent}
@@ -99,7 +102,7 @@ def next_batch(
         if not ready:
             return None
         chosen = max(ready, key=lambda k: (promise(k, items, spent, limits), -k))
-    size = batch_size(chosen, len(fresh), spent, limits, elapsed_s)
+    size = batch_size(chosen, len(fresh), spent, limits, elapsed_s, final_s)
     return Choice(chosen, size) if size else None
 
 
@@ -136,21 +139,27 @@ def finish_trials(limits: Limits) -> int:
 
 
 def batch_size(
-    item: int, fresh: int, spent: Sequence[Spent], limits: Limits, elapsed_s: float
+    item: int,
+    fresh: int,
+    spent: Sequence[Spent],
+    limits: Limits,
+    elapsed_s: float,
+    final_s: float = 0.0,
 ) -> int:
     """A full batch where there is room; 0 where there is none for the smallest.
 
-    While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left.
+    While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left,
+    from which its final is to be paid.
     """
     size = full_batch(item, spent, limits)
     if limits.seconds is None:
         return size
-    share_s = (limits.seconds - elapsed_s) / max(1, fresh)
-    affordable = int(share_s / trial_s(item, spent))
-    smallest = min(SMALLEST, size)
+    left_s, final_s = limits.seconds - elapsed_s, final_s if fresh else 0.0
+    affordable = int((left_s / max(1, fresh) - final_s) / trial_s(item, spent))
+    smallest = min(FIRST if fresh else SMALLEST, size)
     if affordable < smallest and fresh > 1:
         # Too many kernels for the seconds: the costliest get the smallest batch, others none.
-        affordable = int((limits.seconds - elapsed_s) / trial_s(item, spent))
+        affordable = int((left_s - final_s) / trial_s(item, spent))
         size = min(size, smallest)
     return min(size, affordable) if affordable >= smallest else 0
 
@@ -225,19 +234,17 @@ def promise(item: int, items: Sequence[Item], spent: Sequence[Spent], limits: Li
     return saved_s / (AHEAD * cost)
 
 
-def for_batches(limits: Limits, kernels: int, passed_s: float) -> Limits:
-    """What is left for batches after preparing, which took `passed_s`, and without the finals."""
+def less(limits: Limits, seconds: float) -> Limits:
+    """What is left for batches where so many seconds have passed, or are put by."""
     if limits.seconds is None:
         return limits
-    finals_s = FINAL_S * (1 + kernels) + WHOLE_SHARE * limits.seconds
-    reserved_s = min(finals_s, FINALS_SHARE * limits.seconds)
-    return Limits(seconds=max(0.0, limits.seconds - reserved_s - passed_s))
+    return Limits(seconds=max(0.0, limits.seconds - seconds))
 
 
-def needed_s(kernels: int, passed_s: float) -> int:
-    """A budget in which each kernel has its smallest batch, after preparing for `passed_s`."""
+def needed_s(kernels: int, passed_s: float, closing_s: float) -> int:
+    """A budget in which each kernel has a batch, after preparing for `passed_s`."""
     batches_s = kernels * SMALLEST * UNKNOWN_TRIAL_S
-    return ceil(passed_s + batches_s / (1 - FINALS_SHARE - DEFAULTS_SHARE))
+    return ceil(max(passed_s / DEFAULTS_SHARE, passed_s + batches_s + closing_s))
 
 
 def finishing(item: int, spent: Sequence[Spent], limits: Limits, elapsed_s: float) -> bool:

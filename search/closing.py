@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import WrongResult
@@ -25,6 +26,26 @@ class Verdict:
     wrong_anyway: str = ""
     """What is wrong in the program without a champion to blame."""
     interrupted: bool = False
+
+
+class Comparing(Protocol):
+    """The whole program beside the default."""
+
+    def prepare(self, oracle_limit_s: float) -> None:
+        """What can be done before there are champions; else it is done when it is compared."""
+        ...
+
+    def due_s(self, building_s: float, timing_s: float) -> float:
+        """What comparing is expected to take, where building all its kernels takes `building_s`,
+        and timing `timing_s` at most."""
+        ...
+
+    def compare(self, limit_s: float) -> Whole | None:
+        """Timed for so many seconds at most; None where nothing was replaced.
+
+        Raises WrongResult.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +118,13 @@ def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
     return replace(result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high)
 
 
-def summary(wall_s: float, waited_s: float, whole: Whole | None) -> Summary:
+def summary(wall_s: float, waited_s: float, overrun: str, whole: Whole | None) -> Summary:
     if whole is None:
-        return Summary(wall_s=wall_s, waited_s=waited_s)
+        return Summary(wall_s=wall_s, waited_s=waited_s, overrun=overrun)
     return Summary(
         wall_s=wall_s,
         waited_s=waited_s,
+        overrun=overrun,
         whole=whole.paired,
         error=whole.error,
         default_error=whole.default_error,
@@ -119,4 +141,5 @@ def finished_event(result: TuneResult) -> Finished:
         speedup_high=result.speedup_high,
         wall_s=result.wall_s,
         waited_s=result.waited_s,
+        overrun=result.overrun,
     )

@@ -79,6 +79,8 @@ class Finished:
     wall_s: float
     waited_s: float = 0.0
     """The part of it that passed while another tuner was at work."""
+    overrun: str = ""
+    """By how much the run missed its budget, and where; nothing where it kept it."""
 
 
 Event = Started | KernelStarted | KernelSkipped | Batch | Finalising | Finished

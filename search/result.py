@@ -55,6 +55,8 @@ class TuneResult:
     wall_s: float
     waited_s: float = 0.0
     """The part of it that passed while another tuner was at work; in no budget."""
+    overrun: str = ""
+    """By how much the run missed its budget, and where; nothing where it kept it."""
     speedup: float | None = None
     """Whole program, default / tuned; None where it was not measured."""
     speedup_low: float | None = None

@@ -1,13 +1,13 @@
 """Runs that were interrupted, as the database knows them: what is needed to go on."""
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.program import Program
+from hlotune.measure.pulse import Pulse, beating
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.search.budget import Limits
@@ -45,6 +45,7 @@ def resume(
     database: str | Path,
     model_file: str | Path | None = None,
     progress: Progress | None = None,
+    pulse: Pulse | None = None,
 ) -> TuneResult:
     """Goes on with an interrupted run of this program on this machine.
 
@@ -52,16 +53,16 @@ def resume(
     same times it makes the choices of a run that never stopped, as long as no other run records in
     the database meanwhile.
 
-    `run` is its id, or the beginning of it; `model_file` is the one that it began with, if any.
+    `run` is its id, or the beginning of it; `model_file` is the one that it began with, if any;
+    `pulse` is as in `tune`.
 
     Raises:
         NoRecord: there is no such run.
         DatabaseError: it has finished, or program, machine, versions or model are others by now.
         ModelError: the file holds no such model.
     """
-    start_s = time.monotonic()
     target = host_target()
-    with Database(database, create=False) as records:
+    with beating(pulse) as pulse, Database(database, create=False) as records:
         before = interrupted(records, run)
         cache = before.under["cache"]
         require_same(program, before, conditions(target, toolchain(), cache))
@@ -76,7 +77,7 @@ def resume(
             target=target,
             progress=progress or silent,
         )
-        return searched(program, records, choices, start_s - before.passed_s, before.run)
+        return searched(program, records, choices, pulse, before.run, before.passed_s)
 
 
 def require_same(program: ProgramIdentity, before: Interrupted, under: Conditions) -> None:

@@ -15,11 +15,12 @@ from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties, Target
-from hlotune.search.budget import DEFAULTS_SHARE, Limits, for_batches, needed_s
-from hlotune.search.closing import Closing, Verdict, finished_event, judged, summary
+from hlotune.search.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
+from hlotune.search.closing import Closing, Comparing, Verdict, finished_event, judged, summary
 from hlotune.search.descent import Descent
-from hlotune.search.finals import FEWEST_PAIRS, PAIRS, Referee, final
+from hlotune.search.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started
+from hlotune.search.reserve import Reserve
 from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.searcher import Make
 from hlotune.search.spending import Contest, Spending
@@ -31,9 +32,8 @@ from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Whole
 
-HOPELESS = 1.25
-"""A champion so many times slower than the default by the search's own times gets few pairs."""
-
+KEPT = 1.05
+"""A budget is missed by a run that takes more than so many times its seconds."""
 SEEDS = 8
 """Schedules of the kernel itself or its family, from elsewhere, that are measured first."""
 NO_TIME = "the budget has no time for it"
@@ -64,6 +64,8 @@ class Session:
     seed: int
     numerics: Numerics
     progress: Progress
+    limits: Limits
+    whole: Comparing
     start_s: float
     """Of `now`, when the run was asked for."""
     model_words: str = ""
@@ -75,6 +77,9 @@ class Session:
     resumed: bool = False
     """Whether the run was interrupted before, and goes on with what is left of its budget."""
     interrupted: bool = False
+    _closed_from_s: float = 0.0
+    """On the clock of the run: when its last batch had ended."""
+    _reserve: Reserve | None = None
     _kin: dict[str, list[Kin]] = field(default_factory=dict)
 
     @property
@@ -86,22 +91,25 @@ class Session:
     def wall_s(self) -> float:
         return self.passed_s + self.turns.waited_s
 
-    def tuned(
-        self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped], limits: Limits
-    ) -> TuneResult:
+    def tuned(self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped]) -> TuneResult:
         """Searches and compares; the whole program is not measured yet."""
         for skip in skipped:
             self.progress(KernelSkipped(label=skip.label, reason=skip.reason))
-        contests, failed = self._contests(tasks, limits)
+        contests, failed = self._contests(tasks)
+        self._prepare_whole(contests)
         spent_s = sum(entry.wall_s for c in contests for entry in c.tuner.account)
         prepared_s = self.passed_s - spent_s
-        left = for_batches(limits, len(contests), prepared_s)
-        spending = Spending(contests, left, self.progress, self.properties, self.now)
+        self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
+        spending = Spending(
+            contests, less(self.limits, prepared_s), self.progress, self.properties, self.now,
+            reserve.due,
+        )  # fmt: skip
         starved = False
         if not self.interrupted:
             spending.run()
             self.interrupted, starved = spending.interrupted, spending.is_starved
-        finals = self._finals(contests, limits)
+        self._closed_from_s = self.passed_s
+        finals = self._finals(contests, reserve)
         return TuneResult(
             program_name=name,
             database=self.database.path,
@@ -114,11 +122,11 @@ class Session:
             known_trials=sum(c.known_trials for c in contests),
             wall_s=self.wall_s,
             interrupted=self.interrupted,
-            needed_s=needed_s(len(contests), prepared_s) if starved else None,
+            needed_s=needed_s(len(contests), prepared_s, reserve.all_s) if starved else None,
             skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
         )
 
-    def finished(self, result: TuneResult, compare_whole: Callable[[], Whole | None]) -> TuneResult:
+    def finished(self, result: TuneResult) -> TuneResult:
         """Compares the whole program where anything was won, and closes the run.
 
         Champions that are to blame for wrong results of the program are taken back, and the rest is
@@ -130,18 +138,43 @@ class Session:
             closing = Closing(
                 database=self.database, run=self.run, numerics=self.numerics, under=self.under
             )
-            verdict = closing.verdict([k.key for k in result.won], compare_whole)
+            verdict = closing.verdict([k.key for k in result.won], self._compared)
             self.interrupted = verdict.interrupted
-        wall_s, waited_s = self.wall_s, self.turns.waited_s
+        wall_s, waited_s, overrun = self.wall_s, self.turns.waited_s, self.overrun
         if not self.interrupted:
-            self.database.finish_run(self.run, summary(wall_s, waited_s, verdict.whole))
-        result = judged(replace(result, wall_s=wall_s, waited_s=waited_s), verdict)
+            self.database.finish_run(self.run, summary(wall_s, waited_s, overrun, verdict.whole))
+        result = replace(result, wall_s=wall_s, waited_s=waited_s, overrun=overrun)
+        result = judged(result, verdict)
         self.progress(finished_event(result))
         return result
 
-    def _contests(
-        self, tasks: Sequence[Task], limits: Limits
-    ) -> tuple[list[Contest], list[Skipped]]:
+    @property
+    def overrun(self) -> str:
+        """By how much and where the budget was missed; nothing where it was kept."""
+        budget_s, passed_s = self.limits.seconds, self.passed_s
+        if budget_s is None or passed_s <= KEPT * budget_s:
+            return ""
+        took_s = passed_s - self._closed_from_s
+        return (
+            f"{passed_s - budget_s:.1f} s over the budget of {budget_s:g} s: comparing champions "
+            f"and the program with the default took {took_s:.1f} s, after batches that ended at "
+            f"{self._closed_from_s:.1f} s"
+        )
+
+    def _compared(self) -> Whole | None:
+        assert self._reserve is not None, "a run is closed after it has tuned"
+        return self.whole.compare(self._reserve.timing_s(self.passed_s))
+
+    def _prepare_whole(self, contests: Sequence[Contest]) -> None:
+        """Before the batches, so that what is left for them is known, unless trials are limited."""
+        if self.limits.seconds is None or not contests or self.interrupted:
+            return
+        try:
+            self.whole.prepare(ORACLE_SHARE * self.limits.seconds)
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], list[Skipped]]:
         """Times the defaults, of most arithmetic first, as long as the budget has time for it.
 
         Those that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
@@ -157,7 +190,7 @@ class Session:
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
                 key = tasks[n].kernel.key
                 before_s = default_s(self.database, self.run, key) if self.resumed else None
-                late = self.passed_s > DEFAULTS_SHARE * (limits.seconds or inf)
+                late = self.passed_s > DEFAULTS_SHARE * (self.limits.seconds or inf)
                 if late and contests and before_s is None:
                     contest: Contest | Skipped = Skipped(tasks[n].label, NO_TIME)
                 else:
@@ -192,22 +225,23 @@ class Session:
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
     ) -> Contest | Skipped:
         """`before_s`: the default's time in a run that goes on, which holds for all of it."""
-        default_time_s = before_s
+        default_time_s, timing_s = before_s, None
         if default_time_s is None:
+            start_s = self.passed_s
             try:
                 default = self.runner.default(task.kernel)
             except ProgramError as error:
                 return Skipped(task.label, str(error))
             trial = Trial(Candidate(task.kernel, DEFAULT), default)
             self.database.add(self.run, task.kernel, [trial], batch=0)
-            default_time_s = default.time_s
+            default_time_s, timing_s = default.time_s, self.passed_s - start_s
         checkpoint = self.database.checkpoint(self.run, task.kernel.key)
         begun = self.resumed and has_begun(self.database, self.run, task.kernel.key)
         tuner = self._tuner(group, task, begun=begun)
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
         known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
-        return Contest(task, tuner, default_time_s, known)
+        return Contest(task, tuner, default_time_s, known, timing_s)
 
     def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
         """`begun`: the kernel had its first batch in this run, and what others lend was in it."""
@@ -244,7 +278,7 @@ class Session:
         borrowed = lent(self.database, of, space, self.under, self.run)
         return np.array([*space.firsts(), *located, *borrowed], np.int32)
 
-    def _finals(self, contests: Sequence[Contest], limits: Limits) -> list[Final | None]:
+    def _finals(self, contests: Sequence[Contest], reserve: Reserve) -> list[Final | None]:
         """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""
         decided: list[Final | None] = [None] * len(contests)
         ready = [n for n, c in enumerate(contests) if c.tuner.champions(1)]
@@ -254,10 +288,14 @@ class Session:
             contest = contests[n]
             return contest.task.weight * (contest.default_s - contest.tuner.best_s)
 
+        order = sorted(ready, key=gain_s, reverse=True)
         try:
-            for n in sorted(ready, key=gain_s, reverse=True):
-                if pairs := self._pairs(contests[n], limits):
+            for n in order:
+                waiting = [contests[k] for k in order[order.index(n) :]]
+                start_s = self.passed_s
+                if pairs := reserve.pairs(waiting, start_s, hurried=self.interrupted):
                     decided[n] = self._final(contests[n], pairs)
+                    reserve.learn(contests[n], pairs, self.passed_s - start_s)
                 if found := decided[n]:
                     self.database.record_final(self.run, contests[n].task.kernel, found)
         except KeyboardInterrupt:
@@ -277,11 +315,3 @@ class Session:
         key = contest.task.kernel.key
         found = decision(self.database, key, numerics=self.numerics, **self.under)
         return found.schedule if found.schedule != DEFAULT else None
-
-    def _pairs(self, contest: Contest, limits: Limits) -> int:
-        """Of samples in the final; 0 for a champion without hope when there is no time for it."""
-        late = limits.seconds is not None and self.passed_s > limits.seconds
-        hopeless = contest.tuner.best_s > HOPELESS * contest.default_s
-        if late or self.interrupted:
-            return 0 if hopeless else FEWEST_PAIRS
-        return FEWEST_PAIRS if hopeless else PAIRS

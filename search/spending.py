@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 
 from hlotune.schedules.target import Properties
-from hlotune.search.budget import Choice, Item, Limits, Spent, finishing, next_batch
+from hlotune.search.budget import Choice, Item, Limits, Spent, finishing, less, next_batch
+from hlotune.search.closing_costs import Due
 from hlotune.search.progress import Batch, KernelStarted, Progress
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import KernelTuner, Step
@@ -20,6 +21,8 @@ class Contest:
     tuner: KernelTuner
     default_s: float
     known_trials: int
+    timing_s: float | None = None
+    """What timing the default took on the wall; None where the run had done that before."""
 
     @property
     def item(self) -> Item:
@@ -36,12 +39,16 @@ class Spending:
     properties: Properties | None = None
     """For the share of the peak in what is told."""
     now: Callable[[], float] = time.monotonic
+    due: Callable[[], Due] = lambda: Due(0.0, 0.0)
+    """What closing the run would take now; asked before each batch where seconds are limited."""
     spent: list[Spent] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     """Of each batch in `spent`."""
     exhausted: frozenset[int] = frozenset()
     """Kernels whose space has nothing new to offer."""
     interrupted: bool = False
+    _batches: Limits = field(init=False)
+    """The limits without what is put by for closing."""
 
     def __post_init__(self) -> None:
         """Takes over what a run that goes on had spent before, in its order."""
@@ -50,6 +57,7 @@ class Spending:
             for item, contest in enumerate(self.contests)
             for entry in contest.tuner.account
         )
+        self._batches = self.limits
         self.spent += [Spent(k, e.trials, e.wall_s, e.best_s) for _, k, e in before]
         self.failures += [e.failures for _, _, e in before]
 
@@ -64,12 +72,9 @@ class Spending:
 
         Ctrl-C ends it at once: the batch in flight is lost.
         """
-        items = [c.item for c in self.contests]
         start_s = self.now() - sum(s.wall_s for s in self.spent)
         try:
-            while choice := next_batch(
-                items, self.spent, self.limits, self.now() - start_s, self.exhausted
-            ):
+            while (choice := self._choice(self.now() - start_s)) is not None:
                 step = self._batch(choice, self.now() - start_s)
                 if step is None:
                     self.exhausted |= {choice.item}
@@ -77,6 +82,15 @@ class Spending:
                     self._tell(choice.item, step, self.now() - start_s)
         except KeyboardInterrupt:
             self.interrupted = True
+
+    def _choice(self, elapsed_s: float) -> Choice | None:
+        items, final_s = [c.item for c in self.contests], 0.0
+        if self.limits.seconds is not None:
+            due = self.due()
+            self._batches, final_s = less(self.limits, due.certain_s), due.final_s
+        return next_batch(
+            items, self.spent, self._batches, elapsed_s, self.exhausted, final_s=final_s
+        )
 
     def trials(self, item: int | None = None) -> int:
         """Trials of one kernel, or of all."""
@@ -100,8 +114,9 @@ class Spending:
                     known_trials=contest.known_trials,
                 )
             )
-        last = finishing(choice.item, self.spent, self.limits, elapsed_s)
-        step = contest.tuner.step(choice.trials, finishing=last)
+        last = finishing(choice.item, self.spent, self._batches, elapsed_s)
+        limit_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
+        step = contest.tuner.step(choice.trials, finishing=last, limit_s=limit_s)
         if step is not None:
             self.spent.append(Spent(choice.item, len(step.trials), step.wall_s, step.best_s))
             self.failures.append(step.failures)
@@ -113,7 +128,7 @@ class Spending:
         rate = contest.task.flops / best_s if best_s else None
         peaks = self.properties.flops_per_s if self.properties else {}
         peak = peaks.get(contest.task.dtype)
-        limit_s = self.limits.seconds
+        limit_s = self._batches.seconds
         self.progress(
             Batch(
                 key=contest.task.kernel.key,

@@ -1,9 +1,7 @@
 """Tuning a whole program: `hlotune.tune`."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral
 from pathlib import Path
 
@@ -12,19 +10,20 @@ from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.pulse import Pulse, beating
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode, Numerics, require_one_of, require_settings
 from hlotune.schedules.target import Properties, Target
-from hlotune.search.budget import WHOLE_SHARE, Limits, seconds
+from hlotune.search.budget import Limits, seconds
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
-from hlotune.search.whole import compare_whole
+from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.opening import chosen
 
@@ -48,6 +47,7 @@ def tune(
     cache: CacheMode = "model",
     progress: Progress | None = None,
     target: Target | None = None,
+    pulse: Pulse | None = None,
 ) -> TuneResult:
     """Searches for faster schedules of a program's kernels, measures them, and records everything.
 
@@ -57,9 +57,11 @@ def tune(
     is wrong in the program at the end stands in the result, in `wrong` and `wrong_anyway`.
 
     Args:
-        budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  Holding the
-            whole program against the oracle at the end is not in it: no figure goes without that.
-            Nor is waiting for another tuner on the same machine.
+        budget: wall-clock, `"2m"` or seconds; `budget_s` is the same as a number.  All of this call
+            is in it, the comparisons and checks at the end too, for which as much is put by as they
+            are seen to need; in a budget that is too short for them they are made all the same, and
+            the result says how long it took.  Waiting for another tuner on the same machine is not
+            in it, nor is the time for which this process is suspended.
         trials: for each kernel, in place of a budget.  Without either: five minutes.
         database: an open one, or the path of a file, which is made if need be; defaults to
             HLOTUNE_DB, else a file in the user's cache.
@@ -71,6 +73,7 @@ def tune(
             it.  `apply` uses what was found in the mode that it is told.
         progress: is called with each event of `progress.py`.
         target: defaults to this machine.
+        pulse: beats already, and began when the budget did; by default with this call.
 
     Raises:
         ValueError: a name or a seed is unknown, the limits contradict each other, or the program
@@ -79,22 +82,22 @@ def tune(
         ModelError: the file holds no such model, or one of other features.
         DatabaseError: the database cannot be opened, read or written.
     """
-    start_s = time.monotonic()
     require_loaded(program)
     require_one_of(MODELS, model, "model")
-    choices = Choices(
-        limits=limits_of(budget, budget_s, trials),
-        searcher=searcher,
-        model=model,
-        begun=start(model, Path(model_file) if model_file else None),
-        seed=seed,
-        numerics=numerics,
-        cache=cache,
-        target=target or host_target(),
-        progress=progress or silent,
-    )
-    with chosen(database, create=True) as records:
-        return searched(program, records, choices, start_s)
+    with beating(pulse) as pulse:
+        choices = Choices(
+            limits=limits_of(budget, budget_s, trials),
+            searcher=searcher,
+            model=model,
+            begun=start(model, Path(model_file) if model_file else None),
+            seed=seed,
+            numerics=numerics,
+            cache=cache,
+            target=target or host_target(),
+            progress=progress or silent,
+        )
+        with chosen(database, create=True) as records:
+            return searched(program, records, choices, pulse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,23 +131,22 @@ class Choices:
             "budget_s": self.limits.seconds,
         }
 
-    @property
-    def whole_s(self) -> float:
-        """For timing the whole program at the end."""
-        return WHOLE_SHARE * (self.limits.seconds or DEFAULT_BUDGET_S)
-
 
 def searched(
     program: Program,
     records: Database,
     choices: Choices,
-    start_s: float,
+    pulse: Pulse,
     interrupted: str | None = None,
+    before_s: float = 0.0,
 ) -> TuneResult:
-    """One run, with worker processes of its own; `interrupted` is one to go on with."""
+    """One run, with worker processes of its own.
+
+    `interrupted` is one to go on with, which took `before_s`.  The pulse began with the budget.
+    """
     target, numerics, cache = choices.target, choices.numerics, choices.cache
     found, skipped = tasks(places := sites(program), target, numerics)
-    known, turns = records.properties(target), Turns()
+    known, turns = records.properties(target), Turns(now=pulse.clock_s)
     with (
         ProcessBuilder(target, turns=turns) as builder,
         ProcessRunner(target, numerics, cache, turns=turns, known=known) as runner,
@@ -163,17 +165,15 @@ def searched(
             seed=choices.seed,
             numerics=numerics,
             progress=choices.progress,
-            start_s=start_s,
+            limits=choices.limits,
+            whole=WholeProgram(program, records, numerics, target, cache, turns),
+            start_s=pulse.start_s - before_s,
             turns=turns,
             now=turns.clock_s,
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )
-        result = session.tuned(program.name, found, skipped, choices.limits)
-        whole = partial(
-            compare_whole, program, records, numerics, target, cache, choices.whole_s, turns
-        )
-        return session.finished(result, whole)
+        return session.finished(session.tuned(program.name, found, skipped))
 
 
 def begun_run(

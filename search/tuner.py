@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -104,6 +105,18 @@ class Step:
     wall_s: float
 
 
+@dataclass
+class Took:
+    """Seconds on the wall that the first batch of this process took."""
+
+    build_s: float | None = None
+    """Building a candidate, where several are built at once."""
+    trials_s: list[float] = field(default_factory=list)
+    """Verifying and timing each candidate."""
+    goes_on: bool = True
+    """Whether that batch has not ended."""
+
+
 class KernelTuner:
     """Tunes one kernel; several share an experience, and with it the model.
 
@@ -142,6 +155,7 @@ class KernelTuner:
         self._mishaps: set[Schedule] = set()
         """On which the device failed in this run."""
         self._batches = 0
+        self.took = Took()
         self.account: tuple[Entry, ...] = ()
         """Of all batches of the run, also before it was taken up again."""
 
@@ -204,15 +218,18 @@ class KernelTuner:
         self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
         self._failed |= {t.candidate.schedule for t in trials}
 
-    def step(self, n: int = 64, *, finishing: bool = False) -> Step | None:
-        """One batch of up to n candidates; None where the space has nothing new to offer."""
+    def step(self, n: int = 64, *, finishing: bool = False, limit_s: float = inf) -> Step | None:
+        """One batch of up to n candidates; None where the space has nothing new to offer.
+
+        No further candidate is measured after `limit_s` seconds, but always one.
+        """
         start_s = self._clock()
         self.experience.learn()
         searcher = self._finisher if finishing else self._searcher
         configs = searcher.propose(n)
         if not len(configs):
             return None
-        trials = self._measured(configs)
+        trials = self._measured(configs, start_s + limit_s)
         configs = configs[: len(trials)]
         times = self._times(trials)
         predicted = predictions(self.experience.model, self._space, configs)
@@ -226,14 +243,15 @@ class KernelTuner:
         self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
         return Step(tuple(trials), failures, self.best_s, correlation, entry.wall_s)
 
-    def _measured(self, configs: Configs) -> list[Trial]:
-        """Trials of the candidates in their order; fewer of them where several hang."""
+    def _measured(self, configs: Configs, end_s: float) -> list[Trial]:
+        """Trials of the candidates in their order; fewer where several hang, or time is up."""
         candidates = [Candidate(self.kernel, self._space.schedule(c)) for c in configs]
         trials: list[Trial] = []
         for trial in self._one_by_one(candidates):
             trials.append(trial)
-            if is_hanging(trials):
+            if is_hanging(trials) or self._clock() >= end_s:
                 break
+        self.took.goes_on = False
         if [t.candidate for t in trials] != candidates[: len(trials)]:
             raise RuntimeError(
                 "expected a trial of each candidate in order, got others; the runner mixes them up"
@@ -245,10 +263,16 @@ class KernelTuner:
         limit_s = LIMIT_S if np.isfinite(self.best_s) else None
         for start in range(0, len(candidates), CHUNK):
             chunk = candidates[start : start + CHUNK]
-            for one in zip(chunk, self._builder.build(chunk), strict=True):
-                yield from self._runner.measure(
-                    self.kernel, [one], cache=self._cache, limit_s=limit_s
-                )
+            before_s = self._clock()
+            builts = self._builder.build(chunk)
+            if self.took.build_s is None:
+                self.took.build_s = (self._clock() - before_s) / len(chunk)
+            for one in zip(chunk, builts, strict=True):
+                before_s = self._clock()
+                found = self._runner.measure(self.kernel, [one], cache=self._cache, limit_s=limit_s)
+                if self.took.goes_on:
+                    self.took.trials_s.append(self._clock() - before_s)
+                yield from found
 
     def _take(self, trials: Sequence[Trial]) -> None:
         self._usable += [t for t in trials if self._is_usable(t)]

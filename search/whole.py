@@ -1,11 +1,12 @@
 """The whole program with its winners, checked and timed against the default."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import apply
-from hlotune.deploy.bench import BenchResult, bench
+from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.hlo.program import Program
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import CacheMode, Numerics
@@ -13,30 +14,60 @@ from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Paired, Whole
 
+PAIRS = 30
+"""Most samples of both sides."""
 
-def compare_whole(
-    program: Program,
-    database: Database,
-    numerics: Numerics,
-    target: Target,
-    cache: CacheMode,
-    limit_s: float,
-    turns: Turns | None = None,
-) -> Whole | None:
-    """Times both in turns, for `limit_s` at most; None where nothing was replaced.
 
-    Raises WrongResult where the tuned program is wrong; it names the sites and kernels to blame.
-    """
-    tuned = apply(program, database=database, numerics=numerics, target=target, cache=cache)
-    if not tuned.replacements:
-        return None
-    found = bench(program, tuned, limit_s=limit_s, turns=turns)
-    worst = worst_of(found.accuracy)
-    return Whole(
-        paired=_paired(found),
-        error=worst.tuned_error if worst else None,
-        default_error=worst.default_error if worst else None,
-    )
+@dataclass
+class WholeProgram:
+    """Prepares what does not depend on kernels, then compares, as often as it takes."""
+
+    program: Program
+    database: Database
+    numerics: Numerics
+    target: Target
+    cache: CacheMode
+    turns: Turns = field(default_factory=Turns)
+    _ready: Prepared | None = field(default=None, init=False)
+
+    def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
+        """Compiles and calls the default, and asks the oracle, for so many seconds at most."""
+        self._ready = prepared(self.program, oracle_limit_s=oracle_limit_s)
+
+    def due_s(self, building_s: float, timing_s: float) -> float:
+        """What comparing is expected to take, where building all its kernels takes `building_s`.
+
+        Of both sides a warm call and a check; and timing them, for `timing_s` at most.
+        """
+        if self._ready is None:
+            return 0.0
+        calls_s = min(timing_s, 2 * PAIRS * self._ready.call_s)
+        return building_s + self._ready.compile_s + 10 * self._ready.call_s + calls_s
+
+    def compare(self, limit_s: float) -> Whole | None:
+        """Times both in turns, for `limit_s` at most; None where nothing was replaced.
+
+        Raises WrongResult where the tuned program is wrong; it names the sites to blame.
+        """
+        tuned = apply(
+            self.program,
+            database=self.database,
+            numerics=self.numerics,
+            target=self.target,
+            cache=self.cache,
+        )
+        if not tuned.replacements:
+            return None
+        if self._ready is None:
+            self.prepare()
+        assert self._ready is not None
+        found = compared(self._ready, tuned, pairs=PAIRS, limit_s=limit_s, turns=self.turns)
+        worst = worst_of(found.accuracy)
+        return Whole(
+            paired=_paired(found),
+            error=worst.tuned_error if worst else None,
+            default_error=worst.default_error if worst else None,
+        )
 
 
 def worst_of(accuracy: Sequence[Accuracy]) -> Accuracy | None:

@@ -140,6 +140,34 @@ class FakeDevice:
         return float(space.times_s(space.locate(candidate.schedule)[None])[0])
 
 
+@dataclass
+class FakeProgram:
+    """The whole program, to be compared by a function; preparing and comparing take so long."""
+
+    compared: Callable[[], Whole | None] = lambda: WHOLE
+    device: FakeDevice | SimulatedDevice | None = None
+    preparing_s: float = 0.0
+    comparing_s: float = 0.0
+    """But for the seconds of `timing_s`, which a limit may cut."""
+    timing_s: float = 0.0
+    oracle_limits_s: list[float] = field(default_factory=list)
+
+    def prepare(self, oracle_limit_s: float) -> None:
+        self.oracle_limits_s.append(oracle_limit_s)
+        self._take(self.preparing_s)
+
+    def due_s(self, building_s: float, timing_s: float) -> float:
+        return self.comparing_s + min(timing_s, self.timing_s)
+
+    def compare(self, limit_s: float) -> Whole | None:
+        self._take(self.comparing_s + min(limit_s, self.timing_s))
+        return self.compared()
+
+    def _take(self, seconds: float) -> None:
+        if self.device is not None:
+            self.device.elapsed_s += seconds
+
+
 def run(
     database: Database,
     tasks: Sequence[Task],
@@ -152,6 +180,7 @@ def run(
     compare_whole: Callable[[], Whole | None] = lambda: WHOLE,
     resume: str | None = None,
     turns: Turns | None = None,
+    whole: FakeProgram | None = None,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted."""
     device, limits = device or FakeDevice(tasks), limits or Limits(trials=96)
@@ -169,13 +198,14 @@ def run(
         seed=seed,
         numerics="standard",
         progress=([] if events is None else events).append,
+        limits=limits,
+        whole=whole or FakeProgram(compare_whole),
         start_s=device.now() - before_s,
         now=device.now,
         turns=turns or Turns(),
         resumed=resume is not None,
     )
-    result = session.tuned("toy", tasks, skipped, limits)
-    return session.finished(result, compare_whole)
+    return session.finished(session.tuned("toy", tasks, skipped))
 
 
 def started(database: Database, tasks: Sequence[Task], limits: Limits, seed: int) -> str:

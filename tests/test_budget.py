@@ -4,6 +4,7 @@ import pytest
 
 from hlotune.search.budget import (
     BATCH,
+    FIRST,
     SMALLEST,
     YOUNG,
     Choice,
@@ -12,7 +13,7 @@ from hlotune.search.budget import (
     Spent,
     best_s,
     finishing,
-    for_batches,
+    less,
     needed_s,
     next_batch,
     promise,
@@ -168,7 +169,7 @@ def test_a_short_budget_gives_every_kernel_a_smaller_first_batch() -> None:
 
 def test_with_too_many_kernels_the_costliest_get_the_smallest_batch() -> None:
     items = tuple(Item(1e-3 * (k + 1), 1) for k in range(50))
-    assert next_batch(items, (), Limits(seconds=20), 0) == Choice(49, SMALLEST)
+    assert next_batch(items, (), Limits(seconds=20), 0) == Choice(49, FIRST)
 
 
 def test_the_last_batch_shrinks_to_what_is_left_and_then_nothing_is_chosen() -> None:
@@ -206,18 +207,31 @@ def test_choices_replay() -> None:
     assert replayed == choices
 
 
-def test_finals_have_their_time_and_never_more_than_their_share() -> None:
-    assert for_batches(Limits(seconds=600), 1, passed_s=5).seconds == pytest.approx(573)
-    assert for_batches(Limits(seconds=100), 50, passed_s=5).seconds == pytest.approx(80)
-    assert for_batches(Limits(seconds=1), 1, passed_s=5).seconds == 0
-    assert for_batches(Limits(trials=9), 1, passed_s=5) == Limits(trials=9)
+def test_what_has_passed_or_is_put_by_is_not_for_batches() -> None:
+    assert less(Limits(seconds=600), 27.0) == Limits(seconds=573)
+    assert less(Limits(seconds=1), 5.0) == Limits(seconds=0)
+    assert less(Limits(trials=9), 5.0) == Limits(trials=9)
+
+
+def test_a_first_batch_leaves_time_for_the_final_that_follows_from_it() -> None:
+    """12 s, three kernels, a quarter of a second assumed for a trial."""
+    assert next_batch(ITEMS, (), Limits(seconds=12), 0, final_s=1.0) == Choice(1, 12)
+    assert next_batch(ITEMS, (), Limits(seconds=12), 0, final_s=3.0) == Choice(1, 4)
+    assert next_batch(ITEMS, (), Limits(seconds=12), 0, final_s=5.0) == Choice(1, FIRST)
+    assert next_batch(ITEMS, (), Limits(seconds=12), 0, final_s=11.6) is None
+
+
+def test_what_has_had_its_batch_has_its_final_put_by_already() -> None:
+    begun = spent(0, 1e-3) + spent(1, 1e-3) + spent(2, 1e-3)
+    limits = Limits(seconds=21)
+    assert next_batch(ITEMS, begun, limits, 19.0, final_s=10.0) == Choice(1, 16)
 
 
 def test_a_budget_that_is_said_to_suffice_does() -> None:
-    limits = Limits(seconds=needed_s(3, passed_s=5))
-    assert limits.seconds == 19
-    left = for_batches(limits, 3, passed_s=5)
-    assert next_batch(ITEMS, (), left, 0) == Choice(1, 14)
+    limits = Limits(seconds=needed_s(3, passed_s=5, closing_s=9))
+    assert limits.seconds == 20
+    left = less(limits, 5)
+    assert next_batch(ITEMS, (), left, 0, final_s=3.0) == Choice(1, SMALLEST)
 
 
 def test_the_last_tenth_is_for_finishing() -> None:

@@ -91,5 +91,15 @@ def test_a_short_budget_has_a_share_of_the_speed_of_a_long_one() -> None:
         share=0.8, low=0.79, high=0.81,
     )  # fmt: skip
     assert budgets.table([line], 90, 600).rows == [
-        ["toy.py:model", "0", "4", "1.25", "1", "0.800", "0.790 to 0.810", "400, 3000", "90, 599"]
+        [
+            "toy.py:model",
+            "0",
+            "4",
+            "1.25",
+            "1",
+            "0.800",
+            "0.790 to 0.810",
+            "400, 3000",
+            "100%, 100%",
+        ]
     ]

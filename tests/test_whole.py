@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from hlotune.deploy import accuracy
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.search.whole import compare_whole
+from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database
 from tests.applied import DIRECT, PARAMETERS, final, mlp, normal
 
@@ -24,7 +25,37 @@ def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
         database.record_final(run, site.kernel, final(DIRECT))
-        compared = compare_whole(program, database, "standard", host_target(), "warm", 0.2)
+        compared = WholeProgram(program, database, "standard", host_target(), "warm").compare(0.2)
         assert compared is not None
         assert compared.error is not None and compared.error < 1e-5
-        assert compare_whole(program, database, "standard", host_target(), "model", 0.2) is None
+        other = WholeProgram(program, database, "standard", host_target(), "model")
+        assert other.compare(0.2) is None
+
+
+def test_what_is_prepared_is_not_done_again_when_it_is_compared(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        whole = WholeProgram(program, database, "standard", host_target(), "warm")
+        assert whole.due_s(building_s=1.0, timing_s=1.0) == 0.0
+        whole.prepare(60.0)
+        assert 1.0 < whole.due_s(building_s=1.0, timing_s=0.0) < whole.due_s(1.0, timing_s=1.0)
+        monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
+        assert whole.compare(0.2) is not None
+
+
+def test_an_oracle_without_time_leaves_the_program_to_be_held_against_the_default(
+    program: Program, tmp_path: Path
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        whole = WholeProgram(program, database, "standard", host_target(), "warm")
+        whole.prepare(0.0)
+        compared = whole.compare(0.2)
+    assert compared is not None and compared.error is not None
+    assert compared.default_error is None

@@ -73,7 +73,7 @@ def _head(report: Report) -> Text:
         f"cache {report.cache}, numerics {report.numerics}\n"
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
         f"{report.trials} trials, {took}\n"
-        f"{versions}\n"
+        f"{versions}\n" + (f"{report.overrun}\n" if report.overrun else "")
     )
 
 

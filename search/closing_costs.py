@@ -1,0 +1,65 @@
+"""What the final of a kernel will take, from what the kernel took before: pure formulas."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+UNKNOWN_FINAL_S = 3.0
+"""Expected time of a final before any kernel has been built and verified."""
+SETS = 1.5
+"""Sets of inputs that champions alone are verified with, for each one of a trial."""
+SAMPLES = 20
+"""Pairs that take as long as compiling and timing the default: most of a sample is what puts the
+caches into their state, and is alike for all kernels."""
+ALONE = 2.0
+"""Building one kernel by itself, beside what it takes where two are built at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds on the wall that one kernel took; None of what was not done in this run."""
+
+    default_s: float | None = None
+    """Compiling and timing the default."""
+    build_s: float | None = None
+    """A candidate, where several are built at once."""
+    first_s: float | None = None
+    """Verifying and timing the first candidate, for which the oracle was asked."""
+    slowest_s: float = 0.0
+    """Of the others in the first batch: algorithms that do more than reorder sums need answers of
+    their own."""
+    entrants: int = 3
+    """Champions that are built, verified and timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is due when the batches end."""
+
+    certain_s: float
+    """Finals of the kernels that have champions, and the whole program."""
+    final_s: float
+    """One more final, for a kernel that gets its first batch now."""
+
+
+def final_s(costs: Costs, pairs: int) -> float | None:
+    """Of one kernel, with so many pairs; None where it had no batch in this run."""
+    if costs.build_s is None or costs.first_s is None:
+        return None
+    verifying_s = SETS * costs.first_s + costs.slowest_s
+    # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
+    default_s = costs.first_s if costs.default_s is None else costs.default_s
+    return costs.entrants * costs.build_s + verifying_s + default_s * (1 + pairs / SAMPLES)
+
+
+def building_s(costs: Sequence[Costs]) -> float:
+    """Building one candidate of each kernel, one after the other."""
+    known = [c.build_s for c in costs if c.build_s is not None]
+    return ALONE * len(costs) * mean(known) if known else 0.0
+
+
+def finals_s(costs: Sequence[Costs], pairs: int) -> list[float]:
+    """Of each kernel; of those that had no batch what the others take in the mean."""
+    known = [final_s(c, pairs) for c in costs]
+    usual_s = mean([s for s in known if s is not None] or [UNKNOWN_FINAL_S])
+    return [usual_s if s is None else s for s in known]

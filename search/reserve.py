@@ -1,0 +1,105 @@
+"""The seconds of a budget that are put by for closing a run, as the run measures what it needs.
+
+Closing is all that comes after the last batch: champions are built, verified thoroughly and
+compared with their defaults; then the whole program is put together, checked and timed.  While
+batches run, so much is put by as it takes to compare them all; how many pairs a final really has
+is decided by what is left when its turn comes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from hlotune.search.budget import WHOLE_SHARE
+from hlotune.search.closing import Comparing
+from hlotune.search.closing_costs import Costs, Due, building_s, finals_s
+from hlotune.search.finals import CHAMPIONS, FEWEST_PAIRS, PAIRS
+from hlotune.search.spending import Contest
+
+HOPELESS = 1.25
+"""A champion so many times slower than the default by the search's own times gets few pairs."""
+UNLIMITED_S = 9.0
+"""For timing the whole program where no seconds are limited."""
+PUT_BY_PAIRS = 21
+"""Of each final, for which time is put by: enough for a verdict, and what finals take is known only
+roughly.  Where it is less there are more."""
+OUTSIDE_S = 1.0
+"""What comes after the run: workers end, the report is printed, the interpreter ends."""
+
+
+@dataclass
+class Reserve:
+    """Of one run; `budget_s` is None where trials are limited: then there is time for all."""
+
+    contests: Sequence[Contest]
+    budget_s: float | None
+    whole: Comparing
+    _expected_s: float = 0.0
+    """Of the finals that are through, and what they took."""
+    _took_s: float = 0.0
+
+    def due(self) -> Due:
+        """What is due if the batches ended now."""
+        each = finals_s([costs(c) for c in self.contests], PUT_BY_PAIRS)
+        ready = [has_champion(c) for c in self.contests]
+        certain_s = sum(s for s, known in zip(each, ready, strict=True) if known)
+        waiting = [s for s, known in zip(each, ready, strict=True) if not known]
+        timing_s = WHOLE_SHARE * (self.budget_s or 0.0)
+        return Due(certain_s + self.whole_s(timing_s), max(waiting, default=0.0))
+
+    @property
+    def all_s(self) -> float:
+        """What is due with a champion of each kernel."""
+        each = finals_s([costs(c) for c in self.contests], PUT_BY_PAIRS)
+        return sum(each) + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0))
+
+    def whole_s(self, timing_s: float) -> float:
+        """Of the whole program, with champions wherever there are any, and what comes after."""
+        building = building_s([costs(c) for c in self.contests if has_champion(c)])
+        return self.whole.due_s(building, timing_s) + OUTSIDE_S
+
+    def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
+        """Of samples in the final of the first of those that wait for theirs.
+
+        As many as let all of them end in time; 0 for a champion without hope when there is no time
+        for it.  `hurried`: there is none, whatever the budget says.
+        """
+        contest = waiting[0]
+        hopeless = contest.tuner.best_s > HOPELESS * contest.default_s
+        left_s = 0.0 if hurried else inf if self.budget_s is None else self.budget_s - passed_s
+        if hopeless:
+            return FEWEST_PAIRS if left_s > 0 else 0
+        if self.budget_s is None or hurried:
+            return FEWEST_PAIRS if hurried else PAIRS
+        of = [costs(c) for c in waiting]
+        left_s -= self.whole_s(WHOLE_SHARE * self.budget_s)
+        pace = self._took_s / self._expected_s if self._expected_s else 1.0
+        fits = (n for n in range(PAIRS, FEWEST_PAIRS, -1) if pace * sum(finals_s(of, n)) <= left_s)
+        return next(fits, FEWEST_PAIRS)
+
+    def learn(self, contest: Contest, pairs: int, took_s: float) -> None:
+        """What a final took: the others are expected to be as much longer or shorter."""
+        self._expected_s += finals_s([costs(contest)], pairs)[0]
+        self._took_s += took_s
+
+    def timing_s(self, passed_s: float) -> float:
+        """For timing the whole program: what is left."""
+        if self.budget_s is None:
+            return UNLIMITED_S
+        return max(0.0, self.budget_s - passed_s - self.whole_s(0.0))
+
+
+def costs(contest: Contest) -> Costs:
+    took = contest.tuner.took
+    first, others = took.trials_s[:1], took.trials_s[1:]
+    return Costs(
+        default_s=contest.timing_s,
+        build_s=took.build_s,
+        first_s=first[0] if first else None,
+        slowest_s=max(others, default=0.0),
+        entrants=max(1, min(CHAMPIONS, len(took.trials_s))),
+    )
+
+
+def has_champion(contest: Contest) -> bool:
+    return isfinite(contest.tuner.best_s)

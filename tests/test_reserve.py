@@ -1,0 +1,164 @@
+"""Seconds that are put by for closing a run: measured, kept, and said where they were too few."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.comparison import Comparison
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.search.budget import Limits
+from hlotune.search.closing_costs import UNKNOWN_FINAL_S, Costs, building_s, final_s, finals_s
+from hlotune.search.finals import FEWEST_PAIRS, PAIRS
+from hlotune.search.progress import Event, Finished
+from hlotune.search.tasks import Task
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.render import render
+from hlotune.tuning_logs.report import report
+from tests.sessions import FakeDevice, FakeProgram, run, task
+
+SLOW = {f"conv{n}": 1.0 for n in range(18)}
+"""Seconds of the defaults: every champion has hope."""
+COSTS = Costs(default_s=0.4, build_s=0.1, first_s=0.6, slowest_s=0.5)
+
+
+@dataclass
+class Device(FakeDevice):
+    """Takes the time of a real one: XLA compiles, the oracle answers, and all of it once more in
+    the final of a kernel."""
+
+    oracle_s: float = 1.0
+    compile_s: float = 0.4
+    slower: float = 1.0
+    """How much longer finals take than what came before lets expect."""
+    pairs: list[int] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        self.elapsed_s += 0.4 * len(candidates)
+        return super().build(candidates)
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        if kernel.key not in self._seen:
+            self._seen.add(kernel.key)
+            self.elapsed_s += self.oracle_s
+        return super().measure(kernel, objects, cache=cache, limit_s=limit_s)
+
+    def default(self, kernel: Kernel) -> Measurement:
+        self.elapsed_s += self.compile_s
+        return super().default(kernel)
+
+    def compare(
+        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+    ) -> Comparison:
+        self.pairs.append(pairs)
+        self.elapsed_s += self.slower * (1.4 * self.oracle_s + 0.025 * pairs)
+        return super().compare(kernel, objects, pairs=pairs)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as opened:
+        yield opened
+
+
+def several(count: int) -> tuple[Task, ...]:
+    return tuple(task(f"conv{n}", n) for n in range(count))
+
+
+@pytest.mark.parametrize(("kernels", "budget_s"), [(3, 60.0), (8, 60.0), (8, 120.0), (18, 120.0)])
+def test_a_budget_is_kept_with_all_that_closes_a_run(
+    kernels: int, budget_s: float, database: Database
+) -> None:
+    tasks = several(kernels)
+    device = Device(tasks, SLOW)
+    whole = FakeProgram(device=device, preparing_s=6.0, comparing_s=3.0, timing_s=2.0)
+    result = run(database, tasks, device, limits=Limits(seconds=budget_s), whole=whole)
+    assert 0.85 * budget_s < device.now() <= 1.05 * budget_s
+    assert not result.overrun
+    assert len(device.pairs) == kernels
+    assert FEWEST_PAIRS < min(device.pairs) <= max(device.pairs) <= PAIRS
+    assert whole.oracle_limits_s == [0.2 * budget_s]
+
+
+def test_finals_that_take_longer_than_expected_have_fewer_pairs(database: Database) -> None:
+    tasks = several(8)
+    device = Device(tasks, SLOW, slower=1.4)
+    result = run(database, tasks, device, limits=Limits(seconds=120.0))
+    assert device.now() <= 1.05 * 120.0
+    assert not result.overrun
+    assert device.pairs[0] > device.pairs[-1] >= FEWEST_PAIRS
+
+
+def test_a_run_that_misses_its_budget_says_by_how_much_and_where(database: Database) -> None:
+    tasks, events = several(8), list[Event]()
+    device = Device(tasks, SLOW, slower=4.0)
+    result = run(database, tasks, device, limits=Limits(seconds=120.0), events=events)
+    assert len(device.pairs) == 8  # nothing is left out
+    over_s = device.now() - 120.0
+    assert over_s > 6.0
+    assert result.overrun.startswith(
+        f"{over_s:.1f} s over the budget of 120 s: comparing champions"
+    )
+    assert [e.overrun for e in events if isinstance(e, Finished)] == [result.overrun]
+    assert result.overrun in render(report(database, result.run), color=False).replace("\n", " ")
+
+
+def test_where_trials_are_limited_nothing_is_prepared_and_nothing_is_over(
+    database: Database,
+) -> None:
+    tasks = several(2)
+    whole = FakeProgram()
+    result = run(database, tasks, Device(tasks, SLOW), limits=Limits(trials=16), whole=whole)
+    assert (whole.oracle_limits_s, result.overrun) == ([], "")
+
+
+def test_a_batch_ends_where_only_the_time_for_closing_is_left(database: Database) -> None:
+    """Trials become twenty times as long at second 40."""
+
+    class Slowing(Device):
+        def measure(
+            self,
+            kernel: Kernel,
+            objects: Sequence[tuple[Candidate, Built | Failure]],
+            *,
+            cache: CacheMode = "model",
+            limit_s: float | None = None,
+        ) -> list[Trial]:
+            self.elapsed_s += 1.0 if self.elapsed_s > 40.0 else 0.0
+            return super().measure(kernel, objects, cache=cache, limit_s=limit_s)
+
+    tasks = several(3)
+    device = Slowing(tasks, SLOW)
+    run(database, tasks, device, limits=Limits(seconds=60.0))
+    assert device.now() <= 1.05 * 60.0
+
+
+def test_a_final_is_expected_to_take_what_its_parts_took() -> None:
+    assert final_s(COSTS, 0) == pytest.approx(3 * 0.1 + 1.5 * 0.6 + 0.5 + 0.4)
+    assert final_s(COSTS, 30) == pytest.approx(2.1 + 1.5 * 0.4)
+    assert final_s(replace(COSTS, entrants=1), 0) == pytest.approx(1.9)
+    assert final_s(Costs(default_s=0.4), 30) is None
+
+
+def test_kernels_without_a_batch_take_what_others_take() -> None:
+    assert finals_s([Costs(), Costs()], 9) == [UNKNOWN_FINAL_S] * 2
+    known = final_s(COSTS, 9)
+    assert known is not None
+    assert finals_s([COSTS, Costs(default_s=0.2)], 9) == pytest.approx([known, known])
+    assert building_s([COSTS, Costs()]) == pytest.approx(0.4)
+    assert building_s([Costs()]) == 0.0
+
+
+def test_a_run_that_goes_on_expects_the_default_to_take_what_the_oracle_took() -> None:
+    assert final_s(replace(COSTS, default_s=None), 0) == pytest.approx(2.1 - 0.4 + 0.6)
