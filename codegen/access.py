@@ -7,15 +7,13 @@ Where every position is known while emitting, a load outside its tensor is a con
 nothing.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
-from hlotune.codegen.addresses import (
-    chosen_pointer,
-    lane_steps,
-    lane_stride,
-    pointer_to,
-    quotient,
-)
+from hlotune.codegen.addresses import chosen_pointer, lane_stride, pointer_to, quotient
+from hlotune.codegen.expressions import OUTSIDE
+from hlotune.codegen.forms import Constants, Form, constants_of, form_of
 from hlotune.codegen.places import Place
 from hlotune.codegen.scattered import (
     gather,
@@ -41,56 +39,112 @@ from hlotune.codegen.values import (
     to_memory,
     vector,
 )
+from hlotune.schedules.compute import Store
 from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.expr import Affine, Load
 
+Discharged = frozenset[tuple[Load, int]]
 MOST_STRIDE = 4
 """Elements between neighbouring lanes up to which whole runs are loaded instead of gathered."""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A load that is about to be written."""
+
+    lanes: int
+    """Of what it gives: one where that does not vary along the vector, or OUTSIDE."""
+    read: Callable[[], Value]
+    """Writes it."""
+
+
+At = Mapping[str, int]
+"""Constants of positions, by root."""
+Source = Callable[[At], Found]
+"""A load at positions that differ in constants only, which it takes."""
+
+
 def load(f: Function, place: Place, x: Load, point: Point) -> Value:
     """The value of a load: one lane where it does not vary along the vector, else all."""
+    return source(f, place, x, point)(point.constants).read()
+
+
+def source(f: Function, place: Place, x: Load, point: Point) -> Source:
     if x.along is not None:
         return _group(f, place, x, x.along, point)
     if x.dtype != place.dtype:
         return _widened(f, place, x, point)
-    index = [e.substitute(point.positions) for e in x.index]
-    steps = lane_steps(x.index, point.lane)
-    checks = _checks(f, place, x, index, steps, point)
+    return partial(_found, f, x, form_of(f, place, x, point), point.discharged)
+
+
+def _found(f: Function, x: Load, form: Form, discharged: Discharged, at: At) -> Found:
+    constants = constants_of(x.index, at)
+    checks = form.outside(constants)
+    if checks and discharged:
+        checks = [d for d in checks if (x, d) not in discharged]
     if checks is None:
-        return literal(x.outside, x.dtype, 1)
-    steps = _decisive(place, steps, checks)
-    if point.lane is None or point.lane.lanes == 1 or not any(steps):
+        return Found(OUTSIDE, partial(literal, x.outside, x.dtype, 1))
+    if not checks and form.is_run(constants):
+        return Found(form.lanes, partial(_plain, f, form, constants))
+    steps = _decisive(form.place, form.steps, checks)
+    lane = form.lane if form.lane and form.lane.lanes > 1 and any(steps) else None
+    read = partial(_checked, f, form.place, x, form.where(constants), steps, checks, lane)
+    return Found(lane.lanes if lane else 1, read)
+
+
+def _plain(f: Function, form: Form, constants: Constants) -> Value:
+    return _read(f, form.place, form.pointer(constants), form.lane if form.lanes > 1 else None)
+
+
+def _checked(
+    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], checks: list[int],
+    lane: Lane | None,
+) -> Value:  # fmt: skip
+    """A load that may be outside along some dimensions, or whose lanes are not neighbours."""
+    if lane is None:
         return _straight(f, place, x, index, checks, None)
     across = [d for d, c in enumerate(steps) if c]
     whole = all(x.divisor(d) == 1 for d in across)
-    stride = lane_stride(f, place, index, steps, point.lane) if whole else 0
+    stride = lane_stride(f, place, index, steps, lane) if whole else 0
     if stride == 1 and not any(d in checks for d in across):
-        return _straight(f, place, x, index, checks, point.lane)
+        return _straight(f, place, x, index, checks, lane)
     if x.outside != 0 or any(x.divisor(d) > 1 for d in checks):
-        return gather(f, place, x, index, steps, point.lane)
+        return gather(f, place, x, index, steps, lane)
     elements = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
     if stride == 1:
-        return _masked_run(f, place, elements, steps, checks, point.lane)
+        return _masked_run(f, place, elements, steps, checks, lane)
     if 0 < abs(stride) <= MOST_STRIDE and _is_run(place, across):
-        return _strided(f, place, elements, steps, checks, point.lane)
-    return gather(f, place, x, index, steps, point.lane)
+        return _strided(f, place, elements, steps, checks, lane)
+    return gather(f, place, x, index, steps, lane)
 
 
-def _group(f: Function, place: Place, x: Load, along: int, point: Point) -> Value:
+def _group(f: Function, place: Place, x: Load, along: int, point: Point) -> Source:
     """Neighbours along a dimension as one element, the first of them lowest."""
     width = GROUPS[x.dtype][1]
     bits = replace(place, dtype=f"ui{32 // width}")
     parts = []
     for k in range(width):
         index = (*x.index[:along], x.index[along] + k, *x.index[along + 1 :])
-        parts.append(load(f, bits, Load(x.tensor, index, bits.dtype, x.divisors), point))
-    return grouped(f, parts, x.dtype)
+        parts.append(source(f, bits, Load(x.tensor, index, bits.dtype, x.divisors), point))
+
+    def found(at: At) -> Found:
+        here = [part(at) for part in parts]
+        lanes = max(1, *(p.lanes for p in here))
+        return Found(lanes, lambda: grouped(f, [p.read() for p in here], x.dtype))
+
+    return found
 
 
-def _widened(f: Function, place: Place, x: Load, point: Point) -> Value:
-    value = load(f, place, replace(x, dtype=place.dtype), point)
-    return literal(0, x.dtype, 1) if value.known == 0 else convert(f, value, x.dtype)
+def _widened(f: Function, place: Place, x: Load, point: Point) -> Source:
+    narrow = source(f, place, replace(x, dtype=place.dtype), point)
+
+    def found(at: At) -> Found:
+        here = narrow(at)
+        if here.lanes == OUTSIDE and x.outside == 0:
+            return Found(OUTSIDE, partial(literal, 0, x.dtype, 1))
+        return Found(max(1, here.lanes), lambda: convert(f, here.read(), x.dtype))
+
+    return found
 
 
 def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Value:
@@ -113,24 +167,26 @@ def _is_run(place: Place, across: list[int]) -> bool:
     return len(across) == 1 and not blocked and place.strides[across[0], 1] == 1
 
 
-def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, point: Point) -> None:
+def store(f: Function, place: Place, x: Store, value: Value, point: Point) -> None:
     """Stores one element, or those lanes of a vector that are in use."""
-    where, lane = [e.substitute(point.positions) for e in index], point.lane
-    if not _exists(f, place, where):
+    put(f, form_of(f, place, x, point), constants_of(x.index, point.constants), value)
+
+
+def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
+    """The same, of an access of a form."""
+    if form.place.nowhere and not _exists(f, form.place, form.where(constants)):
         return
+    lane = form.lane
     if lane is None or lane.lanes == 1:
-        pointer = _kept_pointer(f, place, where)
+        pointer = _kept_pointer(f, form, constants)
         _write(f, to_memory(f, value), value.dtype, value.lanes, pointer)
         return
     value = splat(f, value, lane.lanes)
-    name, steps = to_memory(f, value), lane_steps(index, lane)
-    if lane_stride(f, place, where, steps, lane) != 1:
-        indices = lane_indices(f, where, steps, (1,) * len(where), lane)
-        pointers = lane_pointers(f, place, indices, lane)
-        mask = lanes_that(f, _inside_result(f, place, where), lane)
-        masked_store(f, "scatter", name, pointers, lane, value.dtype, mask)
+    name = to_memory(f, value)
+    if form.lanes != lane.lanes or not form.is_run(constants):
+        _scatter(f, form, form.where(constants), name, value.dtype, lane)
         return
-    pointer = _kept_pointer(f, place, where)
+    pointer = _kept_pointer(f, form, constants)
     if lane.active == lane.lanes:
         _write(f, name, value.dtype, lane.lanes, pointer)
     elif lane.active == 1:
@@ -141,10 +197,22 @@ def store(f: Function, place: Place, index: tuple[Affine, ...], value: Value, po
         masked_store(f, "store", name, pointer, lane, value.dtype, lanes_in_use(lane))
 
 
+def _scatter(
+    f: Function, form: Form, where: list[Affine], name: str, dtype: str, lane: Lane
+) -> None:
+    """Raises BuildError where the lanes leave a block."""
+    place = form.place
+    lane_stride(f, place, where, form.steps, lane)
+    indices = lane_indices(f, where, form.steps, (1,) * len(where), lane)
+    pointers = lane_pointers(f, place, indices, lane)
+    mask = lanes_that(f, _inside_result(f, place, where) if place.nowhere else "", lane)
+    masked_store(f, "scatter", name, pointers, lane, dtype, mask)
+
+
 def _exists(f: Function, place: Place, where: list[Affine]) -> bool:
     """Whether a store may lie inside at all."""
     ranges = [(f.bounds(e), n) for e, n in zip(where, place.shape, strict=True)]
-    return not place.nowhere or all(high >= 0 and low < n for (low, high), n in ranges)
+    return all(high >= 0 and low < n for (low, high), n in ranges)
 
 
 def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:
@@ -152,7 +220,7 @@ def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:
     condition, depth = "", 0
     for e, extent in zip(where, place.shape, strict=True):
         low, high = f.bounds(e)
-        if not place.nowhere or (low >= 0 and high < extent):
+        if low >= 0 and high < extent:
             continue
         at = f.depth_of(e)
         inside = f.hoisted(at, f"icmp ult i64 {f.integer(e)}, {extent}")
@@ -161,9 +229,10 @@ def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:
     return condition
 
 
-def _kept_pointer(f: Function, place: Place, where: list[Affine]) -> str:
+def _kept_pointer(f: Function, form: Form, constants: Constants) -> str:
     """The element's address; that of no element where a checked store lies outside."""
-    pointer, condition = pointer_to(f, place, where), _inside_result(f, place, where)
+    pointer, place = form.pointer(constants), form.place
+    condition = _inside_result(f, place, form.where(constants)) if place.nowhere else ""
     if not condition:
         return pointer
     return f.op(f"select i1 {condition}, ptr {pointer}, ptr {place.nowhere}")
@@ -171,27 +240,6 @@ def _kept_pointer(f: Function, place: Place, where: list[Affine]) -> str:
 
 def _write(f: Function, name: str, dtype: str, lanes: int, pointer: str) -> None:
     f.emit(f"store {vector(STORED[dtype], lanes)} {name}, ptr {pointer}, align {BYTES[dtype]}")
-
-
-def _checks(
-    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], point: Point
-) -> list[int] | None:
-    """Dimensions that need a check here; None when the load is outside for certain."""
-    result = []
-    for d in place.checks:
-        e = index[d]
-        low, high = f.bounds(e)
-        reach = steps[d] * (point.lane.active - 1) if point.lane else 0
-        low, high = low + min(0, reach), high + max(0, reach)
-        divisor = x.divisor(d)
-        if high < 0 or low >= place.shape[d] * divisor:
-            return None
-        if low == high and low % divisor:
-            return None
-        inside = low >= 0 and high < place.shape[d] * divisor and (divisor == 1 or low == high)
-        if not inside and (x, d) not in point.discharged:
-            result.append(d)
-    return result
 
 
 def _decisive(place: Place, steps: list[int], checks: list[int]) -> list[int]:

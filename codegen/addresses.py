@@ -74,10 +74,11 @@ def lane_stride(
 def pointer_to(f: Function, place: Place, index: list[Affine]) -> str:
     offset = elements(f, place, index) * BYTES[place.dtype]
     pointer, _ = f.pointer(place.base, offset)
-    return _plus(f, pointer, offset.constant)
+    return plus(f, pointer, offset.constant)
 
 
-def _plus(f: Function, pointer: str, constant: int) -> str:
+def plus(f: Function, pointer: str, constant: int) -> str:
+    """A pointer a few bytes further on."""
     if not constant:
         return pointer
     return f.once(f"getelementptr inbounds i8, ptr {pointer}, i64 {constant}")
@@ -111,7 +112,7 @@ def chosen_pointer(
         pointer = f.hoisted(at, f"getelementptr i8, ptr {pointer}, i64 {before.constant}")
     chosen = f.hoisted(at, f"select i1 {condition}, ptr {pointer}, ptr {ZEROS}")
     pointer, _ = f.pointer(chosen, after, at)
-    return _plus(f, pointer, after.constant)
+    return plus(f, pointer, after.constant)
 
 
 def _around_choice(

@@ -2,7 +2,9 @@
 
 A root stage becomes a function over a range of tasks (`loops.py`); `kernel` runs them in order,
 through the host where there are several tasks, and `prepack_<k>` packs a constant.  Statements are
-in `statements.py`, addresses and borders in `access.py`, where tensors lie in `places.py`.
+in `statements.py`, addresses and borders in `access.py`, where tensors lie in `places.py`.  What
+copies of a statement have in common is found out once: their lines (`drafts.py`, `expressions.py`),
+and where they read and store but for constants (`frames.py`, `forms.py`).
 """
 
 from dataclasses import dataclass

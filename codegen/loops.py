@@ -10,6 +10,7 @@ from math import prod
 
 from hlotune.codegen import transposing
 from hlotune.codegen.clipping import clipped_range
+from hlotune.codegen.copies import Copy, copies
 from hlotune.codegen.cuts import (
     is_static_inside,
     position_range,
@@ -54,6 +55,8 @@ class StageFunction:
         self.entered: list[Entered] = []
         self.run: transposing.Run | None = None
         """What the copy being written is turned along."""
+        self.copies: dict[object, tuple[Copy, ...]] = {}
+        """Of a stage's statement, by the loop that they begin with and sizes."""
         self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in nest.stages}
         self.written_out = {s.stage.name: written_out_from(s) for s in nest.stages}
         """The first loop of each stage from which on all are unrolled or vectorized."""
@@ -153,6 +156,9 @@ class StageFunction:
             return
         if (s.prefetch or s.stream) and k == self.written_out[s.stage.name]:
             self._prefetch(s)
+        if self._is_copied(s, k):
+            self.statements.written(s, point, self._copies(s, k, point))
+            return
         if k == len(s.loops):
             self._statement(s, point)
             return
@@ -178,9 +184,27 @@ class StageFunction:
         begun = before is not None and before.stage == s.stage.name
         return not begun and k == self.written_out[s.stage.name] and waits(s, k)
 
+    def _is_copied(self, s: StageNest, k: int) -> bool:
+        """Whether all from loop `k` on are copies that differ in constants."""
+        if self.run is not None or k < self.written_out[s.stage.name]:
+            return False
+        inner = s.loops[k:]
+        digits = {x.axis for x in s.stage.digits}
+        return not any(x.axis == s.accumulate or x.root in digits for x in inner)
+
+    def _copies(self, s: StageNest, k: int, point: Point) -> tuple[Copy, ...]:
+        sizes = dict[str, int]()
+        for n, loop in enumerate(s.loops[k:], k):
+            if loop.root not in sizes:
+                sizes[loop.root] = static_size(self.f, s, n, point.spans[loop.root])
+        key = s.stage.name, k, *sizes.values()
+        if key not in self.copies:
+            self.copies[key] = copies(s, k, sizes)
+        return self.copies[key]
+
     def _statement(self, s: StageNest, point: Point) -> None:
         if self.run is None:
-            self.statements.statement(s, point)
+            self.statements.written(s, point, (Copy({}, point.lane),))
         else:
             transposing.copy(self.f, self.places, s, point, self.run)
 

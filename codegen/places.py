@@ -58,13 +58,24 @@ class Place:
         """Dimensions along which loads may lie outside."""
         return range(0 if self.checked else len(self.shape) - self.beside, len(self.shape))
 
+    @cached_property
+    def forms(self) -> dict[object, object]:
+        """What accesses to it have in common, as `forms.py` keeps it."""
+        return {}
+
+    @cached_property
+    def _besides(self) -> dict[tuple[int, ...], "Place"]:
+        return {}
+
     def with_beside(self, shape: tuple[int, ...]) -> "Place":
         """For a load that is real only where another is, of a tensor of that shape."""
-        none = {(len(self.shape) + d, 1): 0 for d in range(len(shape))}
-        return replace(
-            self, shape=self.shape + shape, origin=self.origin + _zeros(shape),
-            strides={**self.strides, **none}, beside=len(shape),
-        )  # fmt: skip
+        if shape not in self._besides:
+            none = {(len(self.shape) + d, 1): 0 for d in range(len(shape))}
+            self._besides[shape] = replace(
+                self, shape=self.shape + shape, origin=self.origin + _zeros(shape),
+                strides={**self.strides, **none}, beside=len(shape),
+            )  # fmt: skip
+        return self._besides[shape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +126,15 @@ class Places:
     def __init__(self, nest: LoopNest, root: StageNest, f: Function, scratch: Scratch) -> None:
         self.nest, self.root, self.f, self.scratch = nest, root, f, scratch
         self._places: dict[str, Place | Held] = {}
+        self.version = 0
+        """Grows as tensors are placed anew."""
 
     def __getitem__(self, tensor: str) -> Place | Held:
         return self._places[tensor]
 
     def __setitem__(self, tensor: str, place: Place | Held) -> None:
         self._places[tensor] = place
+        self.version += 1
 
     def open(self, s: StageNest, spans: Mapping[str, Span]) -> None:
         """Says where a stage's results go, and where its loads from outside the function come from.

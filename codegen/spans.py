@@ -6,7 +6,7 @@ from functools import cached_property
 
 from hlotune.codegen.text import Function
 from hlotune.schedules.compute import Digit, Stage
-from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.expr import Affine, Load, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,25 @@ class Point:
     @cached_property
     def positions(self) -> dict[str, Affine]:
         return {root: span.low for root, span in self.spans.items()}
+
+    @cached_property
+    def constants(self) -> dict[str, int]:
+        """Of the positions."""
+        return {root: span.low.constant for root, span in self.spans.items()}
+
+    @cached_property
+    def terms(self) -> tuple[tuple[str, ...], tuple[Terms, ...]]:
+        """Of the positions, by root: what copies of a statement have in common."""
+        return tuple(self.spans), tuple([span.low.terms for span in self.spans.values()])
+
+
+def standing(point: Point, at: Mapping[str, int]) -> Point:
+    """The point whose positions have these constants."""
+    spans = {
+        root: Span(Affine(span.low.terms, at[root]), span.size, span.extent)
+        for root, span in point.spans.items()
+    }
+    return Point(spans, point.lane, point.discharged)
 
 
 def moved(point: Point, root: str, low: Affine) -> Point:

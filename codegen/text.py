@@ -83,8 +83,18 @@ class Function:
         self.count += 1
         return f"%v{self.count}"
 
+    def names(self, count: int) -> list[str]:
+        """As many new names, one after the other."""
+        first = self.count + 1
+        self.count += count
+        return [f"%v{n}" for n in range(first, self.count + 1)]
+
     def emit(self, line: str) -> None:
         self._out.append(f"  {line}")
+
+    def write(self, lines: str) -> None:
+        """Lines that are complete, as `emit` makes them."""
+        self._out.append(lines)
 
     def op(self, text: str) -> str:
         result = self.name()

@@ -131,7 +131,7 @@ def _square(
     for k, name in enumerate(turned(f, rows, kind, lane.lanes)[:columns]):
         value = Value(name, x.dtype, lane.lanes)
         low = point.spans[root].low + k
-        store(f, target, store_.index, value, resized(point, root, low, 1))
+        store(f, target, store_, value, resized(point, root, low, 1))
 
 
 def turned(f: Function, rows: list[str], kind: str, lanes: int) -> list[str]:

@@ -83,7 +83,7 @@ def _blocks(rows: list[Row], longest: int) -> list[list[Row]]:
 def _store_block(f: Function, place: Place, x: Store, lane: Lane, rows: list[Row]) -> None:
     first = rows[0]
     if len(rows) == 1:
-        store(f, place, x.index, first.value, first.point)
+        store(f, place, x, first.value, first.point)
         return
     size = 1 << (len(rows) - 1).bit_length()
     names = [row.value.name for row in rows] + ["poison"] * (size - len(rows))

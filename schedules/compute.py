@@ -70,12 +70,17 @@ class Tensor:
         return tuple(prod(self.shape[d + 1 :]) for d in range(len(self.shape)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Store:
     """Where a result goes: tensor and index map over the parallel axes."""
 
     tensor: str
     index: tuple[Affine, ...]
+
+    @cached_property
+    def terms(self) -> tuple[Terms, ...]:
+        """Of the index: what places that differ in constants have in common."""
+        return tuple(e.terms for e in self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,11 @@ class Stage:
         for x in self.loads:
             found.setdefault(x.tensor, []).append(x)
         return {name: _maps(xs) for name, xs in found.items()}
+
+    @cached_property
+    def derived(self) -> dict[object, object]:
+        """What was made of it, by what it was made for: candidates have stages in common."""
+        return {}
 
     @property
     def points(self) -> int:

@@ -137,6 +137,11 @@ class Load:
         return hash((self.tensor, self.index, self.dtype, self.along))
 
     @cached_property
+    def terms(self) -> tuple[tuple[Terms, ...], tuple[int, ...]]:
+        """Of the index, with its divisors: what loads that differ in constants have in common."""
+        return tuple(e.terms for e in self.index), self.divisors
+
+    @cached_property
     def whole(self) -> "Load":
         """With the index of the load beside it behind its own: all that says where it is real."""
         if self.beside is None:
