@@ -62,7 +62,10 @@ def real_flops(compute: Compute, stage: Stage) -> int:
     Transforms of whole tiles are executed at the borders too, but nothing that no result needs.
     """
     if stage.digits:
-        return _of_tiles(compute, stage)
+        known = stage.derived.get(_of_tiles)
+        if not isinstance(known, int):
+            known = stage.derived[_of_tiles] = _of_tiles(compute, stage)
+        return known
     flops, counted = stage.flops, set[tuple[Affine, int, int]]()
     for load in stage.loads:
         for dimension, extent in enumerate(compute.tensor(load.tensor).shape):

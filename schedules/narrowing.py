@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from hlotune.schedules.compute import Stage
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Apply, Const, Expr
@@ -24,17 +25,23 @@ class Narrow:
 
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
-        known: dict[int, Expr] = {}
-        values = tuple(_narrow(v, v.dtype, known) for v in s.stage.values)
-        if not known:
-            raise ScheduleError(
-                f"narrow: expected results of {self.stage} that are computed in a wider type and "
-                "converted, got none: leave the step out"
-            )
-        stage = replace(s.stage, values=values)
+        stage = s.stage.derived.get(Narrow)
+        if not isinstance(stage, Stage):
+            stage = s.stage.derived[Narrow] = _narrowed(s.stage)
         stages = tuple(stage if x is s.stage else x for x in nest.compute.stages)
         changed = LoopNest(replace(nest.compute, stages=stages), nest.target, nest.stages)
         return changed.put(replace(s, stage=stage))
+
+
+def _narrowed(stage: Stage) -> Stage:
+    known: dict[int, Expr] = {}
+    values = tuple(_narrow(v, v.dtype, known) for v in stage.values)
+    if not known:
+        raise ScheduleError(
+            f"narrow: expected results of {stage.name} that are computed in a wider type and "
+            "converted, got none: leave the step out"
+        )
+    return replace(stage, values=values)
 
 
 def _narrow(value: Expr, dtype: str, known: dict[int, Expr]) -> Expr:
