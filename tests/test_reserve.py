@@ -76,7 +76,7 @@ def several(count: int) -> tuple[Task, ...]:
     return tuple(task(f"conv{n}", n) for n in range(count))
 
 
-@pytest.mark.parametrize(("kernels", "budget_s"), [(3, 60.0), (8, 60.0), (8, 120.0), (18, 120.0)])
+@pytest.mark.parametrize(("kernels", "budget_s"), [(3, 60.0), (5, 60.0), (8, 120.0), (18, 240.0)])
 def test_a_budget_is_kept_with_all_that_closes_a_run(
     kernels: int, budget_s: float, database: Database
 ) -> None:
