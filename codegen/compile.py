@@ -2,10 +2,13 @@
 
 Only the code generator runs, at its level 2.  The pipeline of IR passes is left out on purpose:
 the text already has the loops that are wanted, and the pipeline unrolls good register tiles into
-spills.
+spills.  So is what costs the code generator much and gives kernels nothing (`OPTIONS`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Any, Literal, cast
 
 import llvmlite.binding as llvm
@@ -27,6 +30,26 @@ EXTENSIONS = {
 }  # fmt: skip
 """Instructions that operating system or hypervisor may hide, by architecture."""
 
+OPTIONS = {
+    "x86_64": (
+        # Strength reduction: addresses stand at the head of the loop that they vary in, where a
+        # multiplication costs nothing beside a tile.  The pass, and the many values that it leaves
+        # to be selected and allocated, take a third of all time.
+        ("disable-lsr", "true", "false"),
+        # Scheduling of allocated registers, for processors that execute in order.
+        ("disable-post-ra", "true", "false"),
+        # How many uses of an address are looked at to decide whether each of them computes it:
+        # those of a tile, for each of its loads.
+        ("cgp-max-address-users-to-scan", "2", "100"),
+    ),
+}
+"""What costs the code generator much and gives kernels nothing, by architecture.
+
+An option of LLVM, its value for kernels, and LLVM's own.
+"""
+
+_COMPILING = Lock()
+
 
 def compile_object(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> bytes:
     """Position-independent object file of a module of LLVM text.
@@ -41,19 +64,47 @@ def compile_object(llvm_text: str, target: Target, name: str = "kernel", level: 
         BuildError: LLVM does not accept the text, or does not know the triple.
     """
     machine = _machine(target.triple, target.isa, _flags(target), level)
-    return cast(bytes, machine.emit_object(_module(llvm_text, machine, name)))
+    return _object(llvm_text, machine, name)
 
 
 def assembly(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> str:
     """What `compile_object` makes, as assembly text."""
     machine = _machine(target.triple, target.isa, _flags(target), level)
-    return cast(str, machine.emit_assembly(_module(llvm_text, machine, name)))
+    module = _module(llvm_text, machine, name)
+    with _options(machine):
+        return cast(str, machine.emit_assembly(module))
 
 
 def compile_for_process(llvm_text: str, name: str) -> bytes:
     """Object file of support code for this process: baseline instructions of its triple."""
-    machine = _machine(llvm.get_process_triple(), "", "", 2)
-    return cast(bytes, machine.emit_object(_module(llvm_text, machine, name)))
+    return _object(llvm_text, _machine(llvm.get_process_triple(), "", "", 2), name)
+
+
+def _object(llvm_text: str, machine: Any, name: str) -> bytes:
+    module = _module(llvm_text, machine, name)
+    with _options(machine):
+        return cast(bytes, machine.emit_object(module))
+
+
+@contextmanager
+def _options(machine: Any) -> Iterator[None]:
+    """LLVM with the `OPTIONS` of a machine, for one thread at a time.
+
+    They are the process's, and others may compile in it: whoever uses llvmlite too gets LLVM's own
+    back.
+    """
+    chosen = OPTIONS.get(str(machine.triple).partition("-")[0], ())
+    with _COMPILING:
+        _set({name: ours for name, ours, _ in chosen})
+        try:
+            yield
+        finally:
+            _set({name: own for name, _, own in chosen})
+
+
+def _set(options: dict[str, str]) -> None:
+    for name, value in options.items():
+        llvm.set_option("hlotune", f"-{name}={value}")
 
 
 def _flags(target: Target) -> str:

@@ -6,10 +6,13 @@ import struct
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from hlotune.codegen import compile as compiling
 from hlotune.codegen import hosts
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.compile import assembly, compile_object
@@ -79,6 +82,65 @@ for triple in EXTENSIONS:
 """
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True, capture_output=True)
     assert b"not a recognized feature" not in done.stderr
+
+
+STRIDED = """
+define void @kernel(ptr %x, ptr %y, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %row = mul nsw i64 %i, 1884
+  %from = getelementptr inbounds i8, ptr %x, i64 %row
+  %value = load float, ptr %from, align 4
+  %to = getelementptr inbounds float, ptr %y, i64 %i
+  store float %value, ptr %to, align 4
+  %next = add nsw i64 %i, 1
+  %again = icmp slt i64 %next, %n
+  br i1 %again, label %loop, label %done
+done:
+  ret void
+}"""
+
+
+def own_assembly(text: str) -> str:
+    """What somebody else who uses llvmlite in this process gets."""
+    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(opt=2)
+    return str(machine.emit_assembly(llvm.parse_assembly(text)))
+
+
+def test_addresses_are_computed_where_the_text_has_them() -> None:
+    text = assembly(STRIDED, target())
+    assert "imul" in text
+    assert "$1884" in text
+
+
+def test_others_who_compile_in_this_process_get_the_options_of_llvm() -> None:
+    compile_object(STRIDED, target())
+    assert "imul" not in own_assembly(STRIDED)
+
+
+def test_a_compilation_that_fails_leaves_the_options_of_llvm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken:
+        triple = "x86_64-unknown-linux-gnu"
+        target_data = ""
+
+        def emit_object(self, module: object) -> bytes:
+            raise MemoryError
+
+    monkeypatch.setattr(compiling, "_machine", lambda *_: Broken())
+    with pytest.raises(MemoryError):
+        compile_object(STRIDED, target())
+    assert "imul" not in own_assembly(STRIDED)
+
+
+def test_threads_that_compile_at_once_get_what_one_alone_gets() -> None:
+    alone = compile_object(STRIDED, target())
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: compile_object(STRIDED, target()), range(200)))
+    assert set(found) == {alone}
 
 
 def test_text_that_does_not_parse_is_refused_with_its_line() -> None:
