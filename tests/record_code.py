@@ -1,6 +1,7 @@
 """What the code generation of a version makes of fixed schedules: `python -m tests.record_code`.
 
-A record is a kernel of `computes.py`, a schedule, and the hash of the text that is emitted for it.
+A record is a kernel of `computes.py`, a schedule, and the hash of the text that is emitted for it;
+beside them stand the options that the text is compiled with.
 `test_version.py` compares; the schedules are drawn once and kept, so that a change of the space
 leaves them alone.
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hlotune.codegen.compile import OPTIONS
 from hlotune.codegen.emit import emit
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.measure.targets import TARGETS
@@ -26,6 +28,14 @@ SCHEDULES = 12
 def emitted_hash(name: str, schedule: Schedule) -> str:
     text = emit(replay(named(name).compute, schedule, TARGET)).text
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def options() -> dict[str, list[str]]:
+    """What LLVM compiles the text with, by architecture."""
+    return {
+        architecture: [f"-{name}={value}" for name, value, _ in chosen]
+        for architecture, chosen in OPTIONS.items()
+    }
 
 
 def schedules() -> dict[str, list[str]]:
@@ -46,7 +56,7 @@ def main() -> None:
         name: {text: emitted_hash(name, Schedule.from_json(text)) for text in texts}
         for name, texts in schedules().items()
     }
-    record = {"version": CODEGEN_VERSION, "hashes": hashes}
+    record = {"version": CODEGEN_VERSION, "options": options(), "hashes": hashes}
     RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 

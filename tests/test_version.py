@@ -4,7 +4,7 @@ import json
 
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.schedules.schedule import Schedule
-from tests.record_code import RECORD, emitted_hash
+from tests.record_code import RECORD, emitted_hash, options
 
 AGAIN = "raise CODEGEN_VERSION in codegen/version.py, then run `python -m tests.record_code`"
 
@@ -19,3 +19,8 @@ def test_the_version_says_when_other_code_is_emitted() -> None:
         if emitted_hash(name, Schedule.from_json(text)) != kept
     ]
     assert not changed, f"{len(changed)} kernels have other code, the first {changed[0]}: {AGAIN}"
+
+
+def test_the_version_says_when_the_code_is_compiled_with_other_options() -> None:
+    record = json.loads(RECORD.read_text())
+    assert record["options"] == options(), f"LLVM gets other options: {AGAIN}"
