@@ -50,7 +50,7 @@ GROWTH: dict[Effort, Growth] = {
     # A fit stays under 0.3 s, whatever is known.
     "batch": Growth(80, 8, 20, rows=2500, depth=5, eta=0.2, min_child_weight=0.1, columns=1.0),
     "offline": Growth(
-        300, 300, 150, rows=10**6, depth=6, eta=0.07, min_child_weight=0.3, columns=0.35
+        100, 100, 60, rows=10**6, depth=6, eta=0.1, min_child_weight=0.3, columns=0.35
     ),
 }
 
