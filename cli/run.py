@@ -17,6 +17,7 @@ from hlotune.cli.options import (
     Program,
     seconds,
 )
+from hlotune.measure.ahead import workers_ahead
 from hlotune.measure.pulse import beating
 from hlotune.schedules.errors import NoRecord, WrongResult
 from hlotune.tuning_logs.location import database_path
@@ -87,7 +88,7 @@ def run(
     check(budget, trials, target)
 
     path = database_path(database)
-    with beating() as pulse:
+    with beating() as pulse, workers_ahead():
         loaded = load_program(program, arg)
         # After loading: what is wrong with a program shall not wait for xgboost and torch.
         from hlotune.cli.progress import watching

@@ -1,6 +1,5 @@
 """Candidates to machine code, in processes of their own: whatever LLVM does, the run goes on."""
 
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -8,6 +7,7 @@ from queue import SimpleQueue
 from typing import Self, cast
 
 from hlotune.codegen.built import Built
+from hlotune.measure.ahead import BUILD_WORKER, BUILDERS, taken
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Failure
@@ -15,8 +15,6 @@ from hlotune.measure.wire import from_candidate, from_target, to_outcome
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.schedule import XLA
 from hlotune.schedules.target import Target
-
-BUILD_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "build")
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,14 @@ class TimedBuilt(Built):
 
 
 class ProcessBuilder:
-    """Builds for one target.  Processes start with the first batch and stay until `close`."""
+    """Builds for one target.  Processes start with the first batch, if not before, and stay until
+    `close`.
+    """
 
     def __init__(
         self,
         target: Target,
-        processes: int = 2,
+        processes: int = BUILDERS,
         timeout_s: float = 10.0,
         command: Sequence[str] = BUILD_WORKER,
         turns: Turns | None = None,
@@ -40,10 +40,20 @@ class ProcessBuilder:
         self._target = target
         self._turns = turns or Turns()
         self._timeout_s = timeout_s
-        self._all = [Channel(command) for _ in range(processes)]
+        self._all = [taken(command, {}) for _ in range(processes)]
         self._idle: SimpleQueue[Channel] = SimpleQueue()
         for channel in self._all:
             self._idle.put(channel)
+
+    def begin(self) -> None:
+        """Starts the processes and does not wait for them."""
+        for channel in self._all:
+            channel.begin()
+
+    def settle(self) -> None:
+        """Waits until those that were begun keep no processor busy."""
+        for channel in self._all:
+            channel.settle()
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         """One outcome a candidate, in their order.  Waits while another tuner measures."""

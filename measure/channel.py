@@ -24,6 +24,8 @@ _SIZES = struct.Struct("<IQ")
 _MOST_BYTES = 1 << 32
 _START_S = 120.0
 """A worker that has not said that it is ready by then never will."""
+_SET_BY_JAX = ("TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY")
+"""Variables that importing jax puts into the environment of this process, and of a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Channel:
     environment: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _log: IO[bytes] | None = None
+    _is_ready: bool = False
+    """Whether the process has said so."""
+    _begun_under: Mapping[str, str] = field(default_factory=dict)
+    """The environment that the process was given, but for its path and what jax adds."""
 
     def request(self, message: Message, timeout_s: float) -> Message | Failure:
         """The worker's answer, or why there is none.
@@ -99,7 +105,7 @@ class Channel:
 
     def close(self) -> None:
         """Ends the process, if there is one.  The next request starts another."""
-        process, self._process = self._process, None
+        process, self._process, self._is_ready = self._process, None, False
         if process is not None:
             process.kill()
             process.wait()
@@ -110,24 +116,58 @@ class Channel:
             self._log.close()
             self._log = None
 
-    def _started(self) -> None:
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a process, ready or not."""
+        return self._process is not None
+
+    def begin(self) -> None:
+        """Starts the process, if there is none, and does not wait for it.
+
+        One that was begun under another environment is started anew.  What goes wrong is told to
+        the next request.
+        """
+        if self._process is not None and self._begun_under != self._environment():
+            self.close()
+        try:
+            self._begin()
+        except OSError:
+            self.close()
+
+    def settle(self) -> None:
+        """Waits until a process that was begun has imported what it needs, or never will."""
+        try:
+            self._started()
+        except (Late, Ended, OSError, ValueError):
+            self.close()
+
+    def _environment(self) -> dict[str, str]:
+        given = {k: v for k, v in os.environ.items() if k not in _SET_BY_JAX}
+        return {**given, **self.environment}
+
+    def _begin(self) -> None:
         if self._process is not None:
             return
         paths = [os.path.abspath(p or ".") for p in sys.path]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self.environment}
+        self._begun_under = self._environment()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
             self.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self.environment},
             bufsize=0,
         )
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-        self._read(Patience(_START_S))
+
+    def _started(self) -> None:
+        self._begin()
+        if not self._is_ready:
+            self._read(Patience(_START_S))
+            self._is_ready = True
 
     def _write(self, data: bytes, patience: Patience) -> None:
         assert self._process is not None and self._process.stdin is not None

@@ -1,14 +1,14 @@
 """Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
 from hlotune.measure.builder import TimedBuilt
-from hlotune.measure.channel import Channel, Message
+from hlotune.measure.channel import Message
 from hlotune.measure.comparison import BesidePeak, Comparison
 from hlotune.measure.possible import POSSIBLE, peak_flops, too_fast
 from hlotune.measure.probe import NEVER_APART, say_never_apart
@@ -30,21 +30,13 @@ from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.schedule import XLA
 from hlotune.schedules.target import Properties, Target
 
-DEVICE_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "device")
-
-DEVICE_ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",
-    # Else results are unmapped after every call and each write to a fresh page costs a fault: up
-    # to half of XLA's time for a small product.  Inside a network there are no such faults.
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-}
-
 _LIMIT_S = 60.0
 
 
 class ProcessRunner:
-    """Measures on one target.  The worker starts with the first request and stays until `close`."""
+    """Measures on one target.  The worker starts with the first request, if not before, and
+    stays until `close`.
+    """
 
     def __init__(
         self,
@@ -67,9 +59,13 @@ class ProcessRunner:
         self.cache = cache
         self.clock = clock
         self.effort = effort
-        self._channel = Channel(DEVICE_WORKER, DEVICE_ENVIRONMENT)
+        self._channel = taken(DEVICE_WORKER, DEVICE_ENVIRONMENT)
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._properties: Properties | None = None
+
+    def begin(self) -> None:
+        """Starts the worker and does not wait for it."""
+        self._channel.begin()
 
     def measure(
         self,

@@ -145,12 +145,15 @@ def searched(
     `interrupted` is one to go on with, which took `before_s`.  The pulse began with the budget.
     """
     target, numerics, cache = choices.target, choices.numerics, choices.cache
-    found, skipped = tasks(places := sites(program), target, numerics)
     known, turns = records.properties(target), Turns(now=pulse.clock_s)
     with (
         ProcessBuilder(target, turns=turns) as builder,
         ProcessRunner(target, numerics, cache, turns=turns, known=known) as runner,
     ):
+        runner.begin()
+        builder.begin()
+        found, skipped = tasks(places := sites(program), target, numerics)
+        builder.settle()  # nothing is timed while others import
         peaks = runner.properties()
         session = Session(
             database=records,

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER
 from hlotune.measure.channel import Channel, Message
-from hlotune.measure.runner import DEVICE_ENVIRONMENT, DEVICE_WORKER
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_target, to_outcome

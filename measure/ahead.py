@@ -1,0 +1,49 @@
+"""Worker processes begun before somebody asks for them: they import while their parent does.
+
+A command begins them and goes on to load its program; the builder and the runner that are made
+later take them.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from hlotune.measure.channel import Channel
+
+BUILD_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "build")
+DEVICE_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "device")
+
+BUILDERS = 2
+DEVICE_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    # Else results are unmapped after every call and each write to a fresh page costs a fault: up
+    # to half of XLA's time for a small product.  Inside a network there are no such faults.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+}
+
+_waiting: list[Channel] = []
+
+
+@contextmanager
+def workers_ahead() -> Iterator[None]:
+    """Begins those of one builder and one runner; ends those that nobody took."""
+    wanted = [(DEVICE_WORKER, DEVICE_ENVIRONMENT), *[(BUILD_WORKER, {})] * BUILDERS]
+    for command, environment in wanted:
+        channel = Channel(command, environment)
+        channel.begin()
+        _waiting.append(channel)
+    try:
+        yield
+    finally:
+        while _waiting:
+            _waiting.pop().close()
+
+
+def taken(command: Sequence[str], environment: Mapping[str, str]) -> Channel:
+    """One that was begun ahead, else one that begins when it is asked for something."""
+    for channel in _waiting:
+        if (channel.command, channel.environment) == (command, environment):
+            _waiting.remove(channel)
+            return channel
+    return Channel(command, environment)
