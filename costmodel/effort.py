@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Effort = Literal["batch", "offline"]
-"""`batch`: 0.3 s between two batches of a search, mostly on top of a model that was loaded.
+"""`batch`: part of a second between two batches of a search, mostly on top of a loaded model.
 `offline`: minutes, on everything a database holds."""
 
 ONE_IN = 5
