@@ -67,8 +67,12 @@ class Effort:
 DEFAULT_EFFORT = Effort()
 
 
-_CLEARLY = 10
-"""A first call so many times longer than a sample is one of a long kernel, however cold it was."""
+_LONG_S = 10e-3
+"""A first call of at least this is one of a long kernel, which needs no second to warm up.
+
+Short ones may have a first call of some milliseconds: of page faults, threads that wake, or another
+process's turn.
+"""
 
 _SETTLING_S = 0.3
 """Longest wait for the threads to come apart; the host needs less than a tenth of a second."""
@@ -125,18 +129,13 @@ def sampled(
     effort: Effort = DEFAULT_EFFORT,
     apart: Apart = always_apart,
 ) -> tuple[float, ...]:
-    """Samples of one subject.  The first call warms up and is not counted.
+    """Samples of one subject.  Calls that warm up are not counted.
 
     Args:
         best_s: the best time known for the kernel, by the same clock.
     """
     start = time.perf_counter()
-    warm_s = subject.call()
-    subject.empty()
-    if warm_s < _CLEARLY * effort.sample_s:
-        warm_s = min(warm_s, subject.call())
-    calls = calls_a_sample(warm_s, effort)
-
+    calls = calls_a_sample(warmed(subject), effort)
     looks = Steady(apart)
 
     def sample() -> float:
@@ -159,6 +158,13 @@ def sampled(
             break
         samples.append(sample())
     return tuple(samples)
+
+
+def warmed(subject: Subject) -> float:
+    """Seconds of a call, caches and threads warm: the shorter of two; of a long one, the first."""
+    first_s = subject.call()
+    subject.empty()
+    return first_s if first_s >= _LONG_S else min(first_s, subject.call())
 
 
 def interleaved(

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import count, cycle
 
 import pytest
@@ -110,7 +109,7 @@ def test_a_hopeless_candidate_gets_one_sample() -> None:
 
 
 def test_a_hiccup_of_a_short_kernel_gets_a_second_look() -> None:
-    times = iter([1e-3, 1e-3, *[1e-4] * 400])  # the warm call, and the first sample
+    times = iter([1e-3, 1e-3, 1e-3, *[1e-4] * 400])  # two warm calls, and the first sample
     subject = Subject(lambda: next(times), clock(0.0))
     assert len(sampled(subject, best_s=1e-4)) > 2
 
@@ -133,12 +132,23 @@ def test_one_sample_that_is_near_the_best_asks_for_all() -> None:
     assert len(found) == effort.most_samples
 
 
+def calls_of_one_sample(first_s: float, then_s: float) -> int:
+    """All calls that are made for it, warm ones too."""
+    number = count()
+    subject = Subject(lambda: then_s if next(number) else first_s, clock(0.0))
+    sampled(subject, effort=Effort(least_samples=1, most_samples=1))
+    return next(number)
+
+
 def test_a_short_kernel_has_two_warm_calls_and_a_long_one_has_one() -> None:
-    one = Effort(least_samples=1, most_samples=1)
-    for first_s, calls in (1e-3, 2), (1e-5, 2 + one.most_calls):
-        times = [first_s, *[1e-6] * 99]
-        sampled(Subject(partial(times.pop, 0), clock(0.0)), effort=one)
-        assert 100 - len(times) == calls
+    assert calls_of_one_sample(1e-5, 1e-6) == 2 + Effort().most_calls
+    assert calls_of_one_sample(1e-3, 1e-3) == 2 + 1
+    assert calls_of_one_sample(12e-3, 12e-3) == 1 + 1
+
+
+@pytest.mark.parametrize("first_s", [0.6e-3, 8e-3])
+def test_a_slow_first_call_makes_no_short_kernel_a_long_one(first_s: float) -> None:
+    assert calls_of_one_sample(first_s, 2e-6) == 2 + calls_a_sample(2e-6)
 
 
 def test_sampling_stops_when_the_budget_is_spent() -> None:
