@@ -135,7 +135,7 @@ def sampled(
         best_s: the best time known for the kernel, by the same clock.
     """
     start = time.perf_counter()
-    calls = calls_a_sample(warmed(subject), effort)
+    calls = calls_a_sample(warmed(subject, _LONG_S), effort)
     looks = Steady(apart)
 
     def sample() -> float:
@@ -160,11 +160,11 @@ def sampled(
     return tuple(samples)
 
 
-def warmed(subject: Subject) -> float:
-    """Seconds of a call, caches and threads warm: the shorter of two; of a long one, the first."""
+def warmed(subject: Subject, enough_s: float = inf) -> float:
+    """Seconds of a call, caches and threads warm: the shorter of two, or a first of `enough_s`."""
     first_s = subject.call()
     subject.empty()
-    return first_s if first_s >= _LONG_S else min(first_s, subject.call())
+    return first_s if first_s >= enough_s else min(first_s, subject.call())
 
 
 def interleaved(
@@ -182,11 +182,7 @@ def interleaved(
     anything.
     """
     start = time.perf_counter()
-    for subject in subjects:
-        subject.call()
-        subject.empty()
-    calls = [calls_a_sample(subject.call(), effort) for subject in subjects]
-
+    calls = [calls_a_sample(warmed(subject), effort) for subject in subjects]
     looks = Steady(apart)
 
     def sample(i: int) -> float:

@@ -151,6 +151,14 @@ def test_a_slow_first_call_makes_no_short_kernel_a_long_one(first_s: float) -> N
     assert calls_of_one_sample(first_s, 2e-6) == 2 + calls_a_sample(2e-6)
 
 
+@pytest.mark.parametrize("slow", [0, 1])
+def test_one_slow_warm_call_makes_no_short_kernel_of_a_comparison_a_long_one(slow: int) -> None:
+    number = count()
+    subject = Subject(lambda: 0.6e-3 if next(number) == slow else 2e-6, clock(0.0))
+    interleaved([subject], pairs=1, limit_s=9)
+    assert next(number) == 2 + calls_a_sample(2e-6)
+
+
 def test_sampling_stops_when_the_budget_is_spent() -> None:
     effort = Effort(budget_s=0.0, least_samples=4)
     assert len(sampled(Subject(clock(1.0), clock(0.0)), effort=effort)) <= 4
