@@ -71,16 +71,28 @@ class Reserve:
             return FEWEST_PAIRS if left_s > 0 else 0
         if self.budget_s is None or hurried:
             return FEWEST_PAIRS if hurried else PAIRS
-        of = [costs(c) for c in waiting]
         left_s -= self.whole_s(WHOLE_SHARE * self.budget_s)
         pace = self._took_s / self._expected_s if self._expected_s else 1.0
-        fits = (n for n in range(PAIRS, FEWEST_PAIRS, -1) if pace * sum(finals_s(of, n)) <= left_s)
-        return next(fits, FEWEST_PAIRS)
+
+        def fits(pairs: int) -> bool:
+            return pace * sum(self._finals_s(waiting, pairs)) <= left_s
+
+        return next(filter(fits, range(PAIRS, FEWEST_PAIRS, -1)), FEWEST_PAIRS)
 
     def learn(self, contest: Contest, pairs: int, took_s: float) -> None:
         """What a final took: the others are expected to be as much longer or shorter."""
-        self._expected_s += finals_s([costs(contest)], pairs)[0]
+        self._expected_s += sum(self._finals_s([contest], pairs))
         self._took_s += took_s
+
+    def _finals_s(self, of: Sequence[Contest], pairs: int) -> list[float]:
+        """What finals of some kernels are expected to take.
+
+        One that had no batch takes what kernels take in the mean: those of the run, whose finals
+        are through or not, so that it is expected to take the same before and after.
+        """
+        each = finals_s([costs(c) for c in self.contests], pairs)
+        known = {c.task.kernel.key: s for c, s in zip(self.contests, each, strict=True)}
+        return [known[c.task.kernel.key] for c in of]
 
     def timing_s(self, passed_s: float) -> float:
         """For timing the whole program: what is left."""

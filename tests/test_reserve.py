@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,10 @@ from hlotune.search.budget import Limits
 from hlotune.search.closing_costs import UNKNOWN_FINAL_S, Costs, building_s, final_s, finals_s
 from hlotune.search.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.progress import Event, Finished
+from hlotune.search.reserve import OUTSIDE_S, Reserve
+from hlotune.search.spending import Contest
 from hlotune.search.tasks import Task
+from hlotune.search.tuner import Took
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
@@ -98,6 +103,24 @@ def test_finals_that_take_longer_than_expected_have_fewer_pairs(database: Databa
     assert device.now() <= 1.05 * 120.0
     assert not result.overrun
     assert device.pairs[0] > device.pairs[-1] >= FEWEST_PAIRS
+
+
+def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_its_final() -> None:
+    had = Took(build_s=0.05, trials_s=[0.1, 0.05])
+    contests = [contest(n, Took() if n < 3 else had) for n in range(10)]
+    final_s = 0.5  # of each, with 20 pairs
+    reserve = Reserve(contests, 10 * final_s + OUTSIDE_S + 0.01, FakeProgram())
+    assert reserve.pairs(contests, 0.0, hurried=False) == 20
+    reserve.learn(contests[0], 20, final_s)
+    assert reserve.pairs(contests[1:], final_s, hurried=False) == 20
+    reserve.learn(contests[1], 20, 1.5 * final_s)
+    assert reserve.pairs(contests[2:], 2.5 * final_s, hurried=False) < 20
+
+
+def contest(n: int, took: Took) -> Contest:
+    """Of a kernel whose search came to something."""
+    tuner: Any = SimpleNamespace(took=took, best_s=1.0)
+    return Contest(task(f"conv{n}", n), tuner, default_s=1.0, known_trials=0, timing_s=0.1)
 
 
 def test_a_run_that_misses_its_budget_says_by_how_much_and_where(database: Database) -> None:
