@@ -172,7 +172,9 @@ def bench(
         TargetError: the system does not let a process choose its processors.
         WrongResult: the tuned program is wrong; the message names the sites to blame.
     """
-    ready = prepared(program, oracle_limit_s=oracle_limit_s, seed=seed)
+    turns = turns or Turns()
+    with turns.alone():
+        ready = prepared(program, oracle_limit_s=oracle_limit_s, seed=seed)
     return compared(ready, tuned, pairs=pairs, limit_s=limit_s, turns=turns)
 
 
@@ -189,9 +191,10 @@ def compared(
     Where the kernels are built for fewer threads than there are processors, both sides run on so
     many processors.
     """
-    program = ready.program
-    accuracy = judged(tuned, ready.judges)
-    timer = Timer(program, ready.inputs, tuned.target, limit_s, turns or Turns())
+    program, turns = ready.program, turns or Turns()
+    with turns.alone():
+        accuracy = judged(tuned, ready.judges)
+    timer = Timer(program, ready.inputs, tuned.target, limit_s, turns)
     calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs)
     result = BenchResult(
         program=program.name,

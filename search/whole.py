@@ -31,8 +31,12 @@ class WholeProgram:
     _ready: Prepared | None = field(default=None, init=False)
 
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
-        """Compiles and calls the default, and asks the oracle, for so many seconds at most."""
-        self._ready = prepared(self.program, oracle_limit_s=oracle_limit_s)
+        """Compiles and calls the default, and asks the oracle, for so many seconds at most.
+
+        Alone on the machine: all of it keeps every processor busy.
+        """
+        with self.turns.alone():
+            self._ready = prepared(self.program, oracle_limit_s=oracle_limit_s)
 
     def due_s(self, building_s: float, timing_s: float) -> float:
         """What comparing is expected to take, where building all its kernels takes `building_s`.
@@ -49,13 +53,14 @@ class WholeProgram:
 
         Raises WrongResult where the tuned program is wrong; it names the sites to blame.
         """
-        tuned = apply(
-            self.program,
-            database=self.database,
-            numerics=self.numerics,
-            target=self.target,
-            cache=self.cache,
-        )
+        with self.turns.alone():
+            tuned = apply(
+                self.program,
+                database=self.database,
+                numerics=self.numerics,
+                target=self.target,
+                cache=self.cache,
+            )
         if not tuned.replacements:
             return None
         if self._ready is None:

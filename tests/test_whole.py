@@ -1,13 +1,20 @@
 """What a run says of the whole program is of the program that its records make."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hlotune.deploy import accuracy
+from hlotune.deploy import bench as bench_module
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
+from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, toolchain
+from hlotune.search import whole as whole_module
 from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database
 from tests.applied import DIRECT, PARAMETERS, final, mlp, normal
@@ -45,6 +52,47 @@ def test_what_is_prepared_is_not_done_again_when_it_is_compared(
         assert 1.0 < whole.due_s(building_s=1.0, timing_s=0.0) < whole.due_s(1.0, timing_s=1.0)
         monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
         assert whole.compare(0.2) is not None
+
+
+@dataclass
+class Watched(Turns):
+    """Knows whether it is its turn."""
+
+    is_alone: bool = False
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        assert not self.is_alone, "not to be nested"
+        self.is_alone = True
+        yield
+        self.is_alone = False
+
+
+def test_others_wait_while_a_program_is_prepared_and_checked(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site, *_), turns, seen = sites(program), Watched(), list[tuple[str, bool]]()
+
+    def watched(module: object, name: str) -> None:
+        real: Any = getattr(module, name)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            seen.append((name, turns.is_alone))
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(module, name, called)
+
+    watched(whole_module, "prepared")
+    watched(whole_module, "apply")
+    watched(bench_module, "judged")
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        whole = WholeProgram(program, database, "standard", host_target(), "warm", turns)
+        whole.prepare(60.0)
+        assert whole.compare(0.2) is not None
+    assert seen == [("prepared", True), ("apply", True), ("judged", True)]
+    assert not turns.is_alone
 
 
 def test_an_oracle_without_time_leaves_the_program_to_be_held_against_the_default(
