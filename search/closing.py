@@ -40,9 +40,10 @@ class Comparing(Protocol):
         and timing `timing_s` at most."""
         ...
 
-    def compare(self, limit_s: float) -> Whole | None:
+    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
         """Timed for so many seconds at most; None where nothing was replaced.
 
+        Where nothing is prepared, the oracle has `oracle_limit_s`, or what it has anywhere.
         Raises WrongResult.
         """
         ...
@@ -116,6 +117,31 @@ def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
     if verdict.whole is None or (paired := verdict.whole.paired) is None:
         return result
     return replace(result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high)
+
+
+KEPT = 1.05
+"""A budget is missed by a run that takes more than so many times its seconds."""
+NOTHING_S = 0.05
+"""What took less is not worth a word."""
+
+
+def missed_by(
+    budget_s: float | None, passed_s: float, closed_from_s: float, *, searched: bool
+) -> str:
+    """By how much and where a budget was missed; nothing where it was kept, or there is none.
+
+    `closed_from_s` of the seconds had passed when there were no more batches; `searched` says
+    whether there were any.
+    """
+    if budget_s is None or passed_s <= KEPT * budget_s:
+        return ""
+    over = f"{passed_s - budget_s:.1f} s over the budget of {budget_s:g} s: "
+    closing_s = passed_s - closed_from_s
+    closing = f"comparing champions and the program with the default took {closing_s:.1f} s"
+    if searched:
+        return f"{over}{closing}, after batches that ended at {closed_from_s:.1f} s"
+    preparing = f"preparing took {closed_from_s:.1f} s, and there was no batch"
+    return over + (preparing if closing_s < NOTHING_S else f"{preparing}; {closing}")
 
 
 def summary(wall_s: float, waited_s: float, overrun: str, whole: Whole | None) -> Summary:

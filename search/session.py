@@ -16,7 +16,15 @@ from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
-from hlotune.search.closing import Closing, Comparing, Verdict, finished_event, judged, summary
+from hlotune.search.closing import (
+    Closing,
+    Comparing,
+    Verdict,
+    finished_event,
+    judged,
+    missed_by,
+    summary,
+)
 from hlotune.search.descent import Descent
 from hlotune.search.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started
@@ -32,8 +40,6 @@ from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Whole
 
-KEPT = 1.05
-"""A budget is missed by a run that takes more than so many times its seconds."""
 SEEDS = 8
 """Schedules of the kernel itself or its family, from elsewhere, that are measured first."""
 NO_TIME = "the budget has no time for it"
@@ -79,6 +85,8 @@ class Session:
     interrupted: bool = False
     _closed_from_s: float = 0.0
     """On the clock of the run: when its last batch had ended."""
+    _searched: bool = False
+    """Whether there was any."""
     _reserve: Reserve | None = None
     _kin: dict[str, list[Kin]] = field(default_factory=dict)
 
@@ -108,7 +116,7 @@ class Session:
         if not self.interrupted:
             spending.run()
             self.interrupted, starved = spending.interrupted, spending.is_starved
-        self._closed_from_s = self.passed_s
+        self._closed_from_s, self._searched = self.passed_s, bool(spending.spent)
         finals = self._finals(contests, reserve)
         return TuneResult(
             program_name=name,
@@ -151,26 +159,28 @@ class Session:
     @property
     def overrun(self) -> str:
         """By how much and where the budget was missed; nothing where it was kept."""
-        budget_s, passed_s = self.limits.seconds, self.passed_s
-        if budget_s is None or passed_s <= KEPT * budget_s:
-            return ""
-        took_s = passed_s - self._closed_from_s
-        return (
-            f"{passed_s - budget_s:.1f} s over the budget of {budget_s:g} s: comparing champions "
-            f"and the program with the default took {took_s:.1f} s, after batches that ended at "
-            f"{self._closed_from_s:.1f} s"
-        )
+        budget_s, from_s = self.limits.seconds, self._closed_from_s
+        return missed_by(budget_s, self.passed_s, from_s, searched=self._searched)
+
+    @property
+    def _oracle_s(self) -> float | None:
+        """What the oracle has for the whole program; None where no seconds are limited."""
+        return None if self.limits.seconds is None else ORACLE_SHARE * self.limits.seconds
 
     def _compared(self) -> Whole | None:
         assert self._reserve is not None, "a run is closed after it has tuned"
-        return self.whole.compare(self._reserve.timing_s(self.passed_s))
+        return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s)
 
     def _prepare_whole(self, contests: Sequence[Contest]) -> None:
-        """Before the batches, so that what is left for them is known, unless trials are limited."""
-        if self.limits.seconds is None or not contests or self.interrupted:
+        """Before the batches, so that what is left for them is known.
+
+        Not where trials are limited, nor where nothing is left: it may never be compared.
+        """
+        late = self.passed_s >= (self.limits.seconds or inf)
+        if self._oracle_s is None or late or not contests or self.interrupted:
             return
         try:
-            self.whole.prepare(ORACLE_SHARE * self.limits.seconds)
+            self.whole.prepare(self._oracle_s)
         except KeyboardInterrupt:
             self.interrupted = True
 

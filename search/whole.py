@@ -48,8 +48,10 @@ class WholeProgram:
         calls_s = min(timing_s, 2 * PAIRS * self._ready.call_s)
         return building_s + self._ready.compile_s + 10 * self._ready.call_s + calls_s
 
-    def compare(self, limit_s: float) -> Whole | None:
+    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
         """Times both in turns, for `limit_s` at most; None where nothing was replaced.
+
+        Where nothing is prepared, the oracle has `oracle_limit_s`, or `ORACLE_S`.
 
         Raises WrongResult where the tuned program is wrong; it names the sites to blame.
         """
@@ -64,7 +66,7 @@ class WholeProgram:
         if not tuned.replacements:
             return None
         if self._ready is None:
-            self.prepare()
+            self.prepare(ORACLE_S if oracle_limit_s is None else oracle_limit_s)
         assert self._ready is not None
         found = compared(self._ready, tuned, pairs=PAIRS, limit_s=limit_s, turns=self.turns)
         worst = worst_of(found.accuracy)

@@ -159,7 +159,9 @@ class FakeProgram:
     def due_s(self, building_s: float, timing_s: float) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
 
-    def compare(self, limit_s: float) -> Whole | None:
+    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+        if not self.oracle_limits_s and oracle_limit_s is not None:
+            self.prepare(oracle_limit_s)
         self._take(self.comparing_s + min(limit_s, self.timing_s))
         return self.compared()
 

@@ -1,7 +1,7 @@
 """How a run ends where champions fail, programs are wrong, or time is short."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,13 +14,14 @@ from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.schedule import XLA
 from hlotune.search.budget import Limits
+from hlotune.search.closing import missed_by
 from hlotune.search.finals import CHAMPIONS, ROUNDS
 from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Whole
-from tests.sessions import UNDER, WHOLE, FakeDevice, run, task, two
+from tests.sessions import UNDER, WHOLE, FakeDevice, FakeProgram, run, task, two
 
 
 @pytest.fixture
@@ -148,6 +149,46 @@ def test_a_budget_without_room_for_a_batch_says_which_has_it(database: Database)
     assert result.needed_s > 0.1
     assert result.skipped == (("conv", "the budget has no time for it"),)
     assert run(database, tasks, limits=Limits(trials=1)).needed_s is None
+
+
+def test_a_program_is_not_prepared_where_the_budget_has_passed(database: Database) -> None:
+    tasks = two()
+    known = run(database, tasks)  # champions to compare, without a batch
+    assert known.won
+    device = FakeDevice(tasks, elapsed_s=0.0)
+    whole = Late(device=device, comparing_s=2.0)
+    result = run(database, tasks, device, limits=Limits(seconds=0.01), whole=whole, seed=1)
+    assert whole.called == ["compare", "prepare"]
+    assert whole.oracle_limits_s == [0.2 * 0.01]
+    assert "preparing took 0.1 s, and there was no batch; comparing champions" in result.overrun
+
+
+@dataclass
+class Late(FakeProgram):
+    """Knows what it was asked for, and when."""
+
+    called: list[str] = field(default_factory=list)
+
+    def prepare(self, oracle_limit_s: float) -> None:
+        self.called.append("prepare")
+        super().prepare(oracle_limit_s)
+
+    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+        self.called.append("compare")
+        return super().compare(limit_s, oracle_limit_s)
+
+
+def test_a_missed_budget_is_told_with_what_took_the_time() -> None:
+    assert missed_by(None, 99.0, 9.0, searched=True) == ""
+    assert missed_by(20.0, 21.0, 9.0, searched=True) == ""
+    over = "4.0 s over the budget of 20 s: "
+    assert missed_by(20.0, 24.0, 23.99, searched=False) == (
+        f"{over}preparing took 24.0 s, and there was no batch"
+    )
+    assert missed_by(20.0, 24.0, 21.0, searched=False) == (
+        f"{over}preparing took 21.0 s, and there was no batch; comparing champions and the program "
+        "with the default took 3.0 s"
+    )
 
 
 def test_kernels_with_which_the_whole_program_is_slower_are_left_to_the_default(
