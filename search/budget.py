@@ -164,6 +164,17 @@ def batch_size(
     return min(size, affordable) if affordable >= smallest else 0
 
 
+def longest_s(choice: Choice, fresh: int, left_s: float) -> float:
+    """Seconds after which a batch measures nothing further.
+
+    One of `fresh` first batches leaves the others theirs, however long its trials turn out to be.
+    The smallest one is short by itself, and no part of anything where there are too many.
+    """
+    if choice.trials <= FIRST:
+        return left_s
+    return left_s / max(1, fresh)
+
+
 def trial_s(item: int, spent: Sequence[Spent]) -> float:
     """Expected seconds of a trial: of the kernel's newest ones, else of all."""
     known = newest([s for s in spent if s.item == item], AHEAD) or [s for s in spent if s.trials]

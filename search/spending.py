@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 
 from hlotune.schedules.target import Properties
-from hlotune.search.budget import Choice, Item, Limits, Spent, finishing, less, next_batch
+from hlotune.search.budget import (
+    Choice,
+    Item,
+    Limits,
+    Spent,
+    finishing,
+    less,
+    longest_s,
+    next_batch,
+)
 from hlotune.search.closing_costs import Due
 from hlotune.search.progress import Batch, KernelStarted, Progress
 from hlotune.search.tasks import Task
@@ -115,8 +124,11 @@ class Spending:
                 )
             )
         last = finishing(choice.item, self.spent, self._batches, elapsed_s)
-        limit_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
-        step = contest.tuner.step(choice.trials, finishing=last, limit_s=limit_s)
+        left_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
+        fresh = 0 if choice.item in begun else len(self.contests) - len(begun | self.exhausted)
+        step = contest.tuner.step(
+            choice.trials, finishing=last, limit_s=longest_s(choice, fresh, left_s)
+        )
         if step is not None:
             self.spent.append(Spent(choice.item, len(step.trials), step.wall_s, step.best_s))
             self.failures.append(step.failures)

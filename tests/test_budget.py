@@ -14,6 +14,7 @@ from hlotune.search.budget import (
     best_s,
     finishing,
     less,
+    longest_s,
     needed_s,
     next_batch,
     promise,
@@ -165,6 +166,13 @@ def test_a_short_budget_gives_every_kernel_a_smaller_first_batch() -> None:
     assert first == Choice(1, 16)  # 12 s, three kernels, a quarter of a second assumed for a trial
     second = next_batch(ITEMS, (Spent(1, 16, 0.8, 1e-3),), Limits(seconds=5), 0.8)
     assert second == Choice(2, YOUNG)  # 4.2 s, two kernels, 0.05 s known: 42 would fit
+
+
+def test_a_first_batch_takes_its_part_of_what_is_left_at_most() -> None:
+    assert longest_s(Choice(0, 16), fresh=8, left_s=40.0) == 5.0
+    assert longest_s(Choice(0, 16), fresh=1, left_s=40.0) == 40.0
+    assert longest_s(Choice(0, 64), fresh=0, left_s=40.0) == 40.0
+    assert longest_s(Choice(0, FIRST), fresh=50, left_s=20.0) == 20.0
 
 
 def test_with_too_many_kernels_the_costliest_get_the_smallest_batch() -> None:

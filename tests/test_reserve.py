@@ -12,7 +12,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
-from hlotune.search.budget import Limits
+from hlotune.search.budget import FIRST, Limits
 from hlotune.search.closing_costs import UNKNOWN_FINAL_S, Costs, building_s, final_s, finals_s
 from hlotune.search.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.progress import Event, Finished
@@ -121,6 +121,21 @@ def contest(n: int, took: Took) -> Contest:
     """Of a kernel whose search came to something."""
     tuner: Any = SimpleNamespace(took=took, best_s=1.0)
     return Contest(task(f"conv{n}", n), tuner, default_s=1.0, known_trials=0, timing_s=0.1)
+
+
+def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Database) -> None:
+    class Lagging(Device):
+        """Trials of one kernel take three seconds."""
+
+        def measure(self, kernel: Kernel, *arguments: Any, **named: Any) -> list[Trial]:
+            self.elapsed_s += 3.0 if kernel == tasks[0].kernel else 0.0
+            return super().measure(kernel, *arguments, **named)
+
+    tasks = several(3)
+    device = Lagging(tasks, {"conv0": 2.0, "conv1": 1.0, "conv2": 1.0})
+    result = run(database, tasks, device, limits=Limits(seconds=60.0))
+    assert min(k.trials for k in result.kernels) >= FIRST
+    assert len(device.pairs) == 3
 
 
 def test_a_run_that_misses_its_budget_says_by_how_much_and_where(database: Database) -> None:
