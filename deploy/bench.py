@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, tame_inputs
+from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inputs, tame_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
@@ -136,21 +136,25 @@ def prepared(program: Program, *, oracle_limit_s: float = ORACLE_S, seed: int = 
     `oracle_limit_s` limits the oracle: what it has not reached by then is held against the default
     alone, and the verdict says so.
     """
-    start_s = time.perf_counter()
     default = jitted(program)
+    compile_s = _call_s(program, default, example_inputs(program, seed))
     inputs, random = sets = tame_inputs(program, default, seed)
-    compiled_s = time.perf_counter()
-    for x in called(program, default, random.values):
-        x.block_until_ready()
-    called_s = time.perf_counter()
     return Prepared(
         program=program,
         default=default,
         inputs=inputs,
         judges=tuple(Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets),
-        compile_s=compiled_s - start_s,
-        call_s=called_s - compiled_s,
+        compile_s=compile_s,
+        call_s=_call_s(program, default, random),
     )
+
+
+def _call_s(program: Program, function: Function, inputs: Inputs) -> float:
+    """What a blocking call takes."""
+    start_s = time.perf_counter()
+    for x in called(program, function, inputs.values):
+        x.block_until_ready()
+    return time.perf_counter() - start_s
 
 
 def bench(

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hlotune.deploy import accuracy
 from hlotune.deploy import bench as bench_module
+from hlotune.deploy.accuracy import Inputs, example_inputs, random_inputs
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
 from hlotune.measure.sharing import Turns
@@ -93,6 +95,28 @@ def test_others_wait_while_a_program_is_prepared_and_checked(
         assert whole.compare(0.2) is not None
     assert seen == [("prepared", True), ("apply", True), ("judged", True)]
     assert not turns.is_alone
+
+
+def test_compiling_takes_what_the_first_call_takes(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what looking for inputs takes that leave the results finite."""
+    clock_s, calls_s = [0.0], iter((3.0, 0.25))
+
+    def called(*_: Any) -> list[Any]:
+        clock_s[0] += next(calls_s)
+        return []
+
+    def tamed(program: Program, default: object, seed: int) -> tuple[Inputs, Inputs]:
+        clock_s[0] += 100.0
+        return example_inputs(program, seed), random_inputs(program, seed)
+
+    monkeypatch.setattr(bench_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    monkeypatch.setattr(bench_module, "called", called)
+    monkeypatch.setattr(bench_module, "tame_inputs", tamed)
+    monkeypatch.setattr(accuracy.Judge, "of", lambda *_: None)
+    found = bench_module.prepared(program)
+    assert (found.compile_s, found.call_s) == (3.0, 0.25)
 
 
 def test_an_oracle_without_time_leaves_the_program_to_be_held_against_the_default(
