@@ -19,7 +19,8 @@ class Run:
     """A run that is through."""
 
     database: Path
-    wall_s: float
+    counted_s: float
+    """What is in a budget: all but waiting for other tuners, and being suspended."""
     trials: int
 
 
@@ -57,4 +58,7 @@ def finished(path: Path) -> Run | None:
             from runs where finished is not null order by started limit 1"""
         )
     summary: dict[str, Any] = json.loads(found[0]["summary"]) if found else {}
-    return Run(path, float(summary["wall_s"]), int(found[0]["trials"])) if summary else None
+    if not summary:
+        return None
+    apart_s = sum(float(summary.get(name, 0.0)) for name in ("waited_s", "away_s"))
+    return Run(path, float(summary["wall_s"]) - apart_s, int(found[0]["trials"]))

@@ -127,9 +127,9 @@ def lines_of(case: str, seed: int, runs: dict[str, Run], samples: Sequence[Sampl
         against: Ratio = ratio(samples[0], times)
         found.append(
             Line(
-                case=case, model=model, seed=seed, trials=run.trials, wall_s=run.wall_s,
+                case=case, model=model, seed=seed, trials=run.trials, wall_s=run.counted_s,
                 tuned_s=median(times), speed=against.median, low=against.low, high=against.high,
-                longer=run.wall_s / first.wall_s,
+                longer=run.counted_s / first.counted_s,
             )
         )  # fmt: skip
     return found

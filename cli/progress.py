@@ -71,7 +71,7 @@ def line(event: Event) -> str:
         case Finished():
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {counted(event.kernels, 'kernel')} won{whole}"
-            took = took_text(event.wall_s, event.waited_s)
+            took = took_text(event.wall_s, event.waited_s, event.away_s)
             over = f"\n{event.overrun}" if event.overrun else ""
             return f"{counted(event.trials, 'trial')} in {took}: {won}{over}"
 

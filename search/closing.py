@@ -144,16 +144,15 @@ def missed_by(
     return over + (preparing if closing_s < NOTHING_S else f"{preparing}; {closing}")
 
 
-def summary(wall_s: float, waited_s: float, overrun: str, whole: Whole | None) -> Summary:
-    if whole is None:
-        return Summary(wall_s=wall_s, waited_s=waited_s, overrun=overrun)
+def summary(result: TuneResult, whole: Whole | None) -> Summary:
     return Summary(
-        wall_s=wall_s,
-        waited_s=waited_s,
-        overrun=overrun,
-        whole=whole.paired,
-        error=whole.error,
-        default_error=whole.default_error,
+        wall_s=result.wall_s,
+        waited_s=result.waited_s,
+        away_s=result.away_s,
+        overrun=result.overrun,
+        whole=whole.paired if whole else None,
+        error=whole.error if whole else None,
+        default_error=whole.default_error if whole else None,
     )
 
 
@@ -167,5 +166,6 @@ def finished_event(result: TuneResult) -> Finished:
         speedup_high=result.speedup_high,
         wall_s=result.wall_s,
         waited_s=result.waited_s,
+        away_s=result.away_s,
         overrun=result.overrun,
     )

@@ -55,6 +55,8 @@ class TuneResult:
     wall_s: float
     waited_s: float = 0.0
     """The part of it that passed while another tuner was at work; in no budget."""
+    away_s: float = 0.0
+    """The part of it for which the process was suspended; in no budget."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
     speedup: float | None = None

@@ -77,7 +77,9 @@ class Session:
     model_words: str = ""
     """What the cost model knows at the start, for people."""
     now: Callable[[], float] = time.monotonic
-    """Seconds since some moment, without those that the run waited for another tuner."""
+    """Seconds since some moment, without those that are in no budget."""
+    away: Callable[[], float] = lambda: 0.0
+    """Seconds for which this process was suspended."""
     turns: Turns = field(default_factory=Turns)
     """Of the builder and the runner, which say how long they waited."""
     resumed: bool = False
@@ -97,7 +99,8 @@ class Session:
 
     @property
     def wall_s(self) -> float:
-        return self.passed_s + self.turns.waited_s
+        """What anybody's clock shows: waiting and absences are in it."""
+        return self.passed_s + self.turns.waited_s + self.away()
 
     def tuned(self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped]) -> TuneResult:
         """Searches and compares; the whole program is not measured yet."""
@@ -148,10 +151,15 @@ class Session:
             )
             verdict = closing.verdict([k.key for k in result.won], self._compared)
             self.interrupted = verdict.interrupted
-        wall_s, waited_s, overrun = self.wall_s, self.turns.waited_s, self.overrun
+        result = replace(
+            result,
+            wall_s=self.wall_s,
+            waited_s=self.turns.waited_s,
+            away_s=self.away(),
+            overrun=self.overrun,
+        )
         if not self.interrupted:
-            self.database.finish_run(self.run, summary(wall_s, waited_s, overrun, verdict.whole))
-        result = replace(result, wall_s=wall_s, waited_s=waited_s, overrun=overrun)
+            self.database.finish_run(self.run, summary(result, verdict.whole))
         result = judged(result, verdict)
         self.progress(finished_event(result))
         return result

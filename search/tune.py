@@ -173,6 +173,7 @@ def searched(
             start_s=pulse.start_s - before_s,
             turns=turns,
             now=turns.clock_s,
+            away=lambda: pulse.away_s,
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )

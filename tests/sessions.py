@@ -183,6 +183,7 @@ def run(
     resume: str | None = None,
     turns: Turns | None = None,
     whole: FakeProgram | None = None,
+    away_s: float = 0.0,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted."""
     device, limits = device or FakeDevice(tasks), limits or Limits(trials=96)
@@ -204,6 +205,7 @@ def run(
         whole=whole or FakeProgram(compare_whole),
         start_s=device.now() - before_s,
         now=device.now,
+        away=lambda: away_s,
         turns=turns or Turns(),
         resumed=resume is not None,
     )

@@ -118,11 +118,23 @@ def test_the_report_says_how_long_a_run_waited(tmp_path: Path) -> None:
     assert waits(events) == [result.waited_s]
 
 
+def test_the_report_says_how_long_a_run_was_suspended(tmp_path: Path) -> None:
+    tasks, events = two(), list[Event]()
+    with Database(tmp_path / "tuning.db") as database:
+        result = run(database, tasks, events=events, away_s=30.0)
+        found = report(database, result.run)
+    assert (found.away_s, result.away_s) == (30.0, 30.0)
+    assert found.wall_s == result.wall_s > 30.0
+    assert "30.0 s of it suspended" in render(found, color=False)
+    assert [e.away_s for e in events if isinstance(e, Finished)] == [30.0]
+
+
 def test_a_report_of_a_run_that_did_not_wait_has_no_word_of_it(tmp_path: Path) -> None:
     with Database(tmp_path / "tuning.db") as database:
         found = report(database, run(database, two()).run)
     assert found.waited_s == 0.0
-    assert "waiting" not in render(found, color=False)
+    text = render(found, color=False)
+    assert "waiting" not in text and "suspended" not in text
 
 
 def waits(events: Sequence[Event]) -> list[float]:

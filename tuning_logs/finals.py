@@ -71,6 +71,8 @@ class Summary:
     wall_s: float
     waited_s: float = 0.0
     """The part of it that passed while another tuner was at work on the machine."""
+    away_s: float = 0.0
+    """The part of it for which the process was suspended."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
     whole: Paired | None = None

@@ -54,10 +54,11 @@ def kernel_time_text(seconds: float | None) -> str:
     return time_text(seconds)
 
 
-def took_text(wall_s: float, waited_s: float) -> str:
-    """How long a run took, and how much of that was another tuner's turn, where it was any."""
+def took_text(wall_s: float, waited_s: float, away_s: float) -> str:
+    """How long a run took, and how much of that is in no budget, where it was any."""
     waited = f", {waited_s:.1f} s of it waiting for another tuner" if waited_s else ""
-    return f"{wall_s:.1f} s{waited}"
+    away = f", {away_s:.1f} s of it suspended" if away_s else ""
+    return f"{wall_s:.1f} s{waited}{away}"
 
 
 def _three_digits(value: float) -> str:
@@ -66,7 +67,9 @@ def _three_digits(value: float) -> str:
 
 
 def _head(report: Report) -> Text:
-    took = "unfinished" if report.wall_s is None else took_text(report.wall_s, report.waited_s)
+    took = "unfinished"
+    if report.wall_s is not None:
+        took = took_text(report.wall_s, report.waited_s, report.away_s)
     versions = ", ".join(f"{k} {v}" for k, v in report.toolchain.items() if v)
     return Text(
         f"{report.program or 'kernels alone'} on {report.target}, {report.threads} threads, "

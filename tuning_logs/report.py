@@ -74,6 +74,8 @@ class Report:
     wall_s: float | None
     waited_s: float
     """The part of it that passed while another tuner was at work."""
+    away_s: float
+    """The part of it for which the process was suspended."""
     overrun: str
     """By how much the run missed its budget, and where; nothing where it kept it."""
     trials: int
@@ -121,6 +123,7 @@ def report(database: Database, name: str) -> Report:
         finished=run["finished"],
         wall_s=_wall_s(run, summary),
         waited_s=summary.waited_s if summary else 0.0,
+        away_s=summary.away_s if summary else 0.0,
         overrun=summary.overrun if summary else "",
         trials=sum(kernel.trials for kernel in kernels),
         failures=failures(database, run["id"]),
@@ -133,7 +136,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 5, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 6, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
