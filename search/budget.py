@@ -64,7 +64,10 @@ class Limits:
     """At most one of the two is None."""
 
     seconds: float | None = None
-    """Wall-clock for batches of all kernels together."""
+    """For all that a run does; of what is left for batches alone where it says so.
+
+    Without the seconds for which the run waits for another tuner or is suspended.
+    """
     trials: int | None = None
     """Trials of each kernel."""
 
