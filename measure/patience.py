@@ -1,4 +1,8 @@
-"""Limits of time that stand still while this process does."""
+"""Limits of time that stand still while this process does.
+
+For waits alone, each piece of which says how long it was meant to take; `pulse.py` finds absences
+while this process is at work.
+"""
 
 import time
 from collections.abc import Callable

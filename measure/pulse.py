@@ -4,6 +4,10 @@ Ctrl-Z, a frozen group of processes and a host that pauses all stop a process wi
 no clock of the system stands still with it.  So a thread looks at the time at each beat.  Who comes
 a good while late was away, unless the process worked all the while: then it was a library that let
 no other thread run.
+
+`patience.py` is the other rule for the same: it forgives a wait for a worker whatever comes late,
+for a worker that is given too long costs nothing.  Here an absence is taken off a budget, and so it
+must be clear that it was one.
 """
 
 import threading

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, isinf
 
+DEFAULT_BUDGET_S = 300.0
+"""Of a run that is given neither seconds nor trials."""
 BATCH = 64
 """The largest batch."""
 YOUNG = 16

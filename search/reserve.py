@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
-from hlotune.search.budget import WHOLE_SHARE
+from hlotune.search.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.closing import Comparing
 from hlotune.search.closing_costs import Costs, Due, building_s, finals_s
 from hlotune.search.finals import CHAMPIONS, FEWEST_PAIRS, PAIRS
@@ -18,8 +18,8 @@ from hlotune.search.spending import Contest
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
-UNLIMITED_S = 9.0
-"""For timing the whole program where no seconds are limited."""
+UNLIMITED_S = WHOLE_SHARE * DEFAULT_BUDGET_S
+"""For timing the whole program where no seconds are limited: as long as where nobody says."""
 PUT_BY_PAIRS = 21
 """Of each final, for which time is put by: enough for a verdict, and what finals take is known only
 roughly.  Where it is less there are more."""

@@ -16,7 +16,7 @@ from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode, Numerics, require_one_of, require_settings
 from hlotune.schedules.target import Properties, Target
-from hlotune.search.budget import Limits, seconds
+from hlotune.search.budget import DEFAULT_BUDGET_S, Limits, seconds
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.searcher import SEARCHERS
@@ -27,7 +27,6 @@ from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.opening import chosen
 
-DEFAULT_BUDGET_S = 300.0
 SEEDS = 2**63
 """As many as a database can tell apart."""
 
