@@ -48,8 +48,12 @@ def resume(
 
         with watching(quiet=json) as progress:
             result = go_on(
-                    loaded, before.run, database=path, model_file=model_file, progress=progress,
-                    pulse=pulse,
-                )  # fmt: skip
+                loaded,
+                before.run,
+                database=path,
+                model_file=model_file,
+                progress=progress,
+                pulse=pulse,
+            )
     print_report(path, result.run, json=json)
     end(result, before.budget_s, model_file, arg or ())

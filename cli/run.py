@@ -86,7 +86,6 @@ def run(
 ) -> None:
     """Searches for faster schedules and records every trial."""
     check(budget, trials, target)
-
     path = database_path(database)
     with beating() as pulse, workers_ahead():
         loaded = load_program(program, arg)

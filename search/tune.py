@@ -1,6 +1,7 @@
 """Tuning a whole program: `hlotune.tune`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -143,21 +144,15 @@ def searched(
 
     `interrupted` is one to go on with, which took `before_s`.  The pulse began with the budget.
     """
-    target, numerics, cache = choices.target, choices.numerics, choices.cache
-    known, turns = records.properties(target), Turns(now=pulse.clock_s)
-    with (
-        ProcessBuilder(target, turns=turns) as builder,
-        ProcessRunner(target, numerics, cache, turns=turns, known=known) as runner,
-    ):
-        runner.begin()
-        builder.begin()
-        found, skipped = tasks(places := sites(program), target, numerics)
+    target, turns = choices.target, Turns(now=pulse.clock_s)
+    with begun_workers(choices, turns, records.properties(target)) as (builder, runner):
+        found, skipped = tasks(places := sites(program), target, choices.numerics)
         builder.settle()  # nothing is timed while others import
         peaks = runner.properties()
         session = Session(
             database=records,
             run=interrupted or begun_run(program, records, choices, peaks, places, found),
-            under=conditions(target, toolchain(), cache),
+            under=conditions(target, toolchain(), choices.cache),
             target=target,
             properties=peaks,
             builder=builder,
@@ -165,10 +160,10 @@ def searched(
             experience=Experience(choices.begun.model),
             make=SEARCHERS[choices.searcher],
             seed=choices.seed,
-            numerics=numerics,
+            numerics=choices.numerics,
             progress=choices.progress,
             limits=choices.limits,
-            whole=WholeProgram(program, records, numerics, target, cache, turns),
+            whole=WholeProgram(program, records, choices.numerics, target, choices.cache, turns),
             start_s=pulse.start_s - before_s,
             turns=turns,
             now=turns.clock_s,
@@ -177,6 +172,21 @@ def searched(
             resumed=interrupted is not None,
         )
         return session.finished(session.tuned(program.name, found, skipped))
+
+
+@contextmanager
+def begun_workers(
+    choices: Choices, turns: Turns, known: Properties | None
+) -> Iterator[tuple[ProcessBuilder, ProcessRunner]]:
+    """Worker processes, which import while the caller goes on."""
+    target = choices.target
+    with (
+        ProcessBuilder(target, turns=turns) as builder,
+        ProcessRunner(target, choices.numerics, choices.cache, turns=turns, known=known) as runner,
+    ):
+        runner.begin()
+        builder.begin()
+        yield builder, runner
 
 
 def begun_run(
