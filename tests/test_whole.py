@@ -85,7 +85,6 @@ def test_others_wait_while_a_program_is_prepared_and_checked(
         monkeypatch.setattr(module, name, called)
 
     watched(whole_module, "prepared")
-    watched(whole_module, "apply")
     watched(bench_module, "judged")
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), cache="warm")
@@ -93,7 +92,7 @@ def test_others_wait_while_a_program_is_prepared_and_checked(
         whole = WholeProgram(program, database, "standard", host_target(), "warm", turns)
         whole.prepare(60.0)
         assert whole.compare(0.2) is not None
-    assert seen == [("prepared", True), ("apply", True), ("judged", True)]
+    assert seen == [("prepared", True), ("judged", True)]
     assert not turns.is_alone
 
 
