@@ -4,6 +4,7 @@ import fcntl
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,14 +32,31 @@ class Turns:
         return self.now() - self.waited_s
 
 
+_mine = threading.local()
+
+
 @contextmanager
 def alone(clock_s: Callable[[], float] = time.monotonic) -> Iterator[float]:
     """Waits until no other tuner of this user builds or measures, and keeps them waiting.
 
     Gives the seconds that it waited, by `clock_s`.
-    The system releases the lock when the process ends, however it ends.  Not to be nested.  Where
-    the temporary folder takes no files, there is no lock.
+    The system releases the lock when the process ends, however it ends.  Where the temporary folder
+    takes no files, there is no lock.
+
+    Raises RuntimeError inside of itself: it would wait for its own end.
     """
+    if getattr(_mine, "held", False):
+        raise RuntimeError("expected no turn inside of another, got one; let go of the outer first")
+    _mine.held = True
+    try:
+        with _locked(clock_s) as waited_s:
+            yield waited_s
+    finally:
+        _mine.held = False
+
+
+@contextmanager
+def _locked(clock_s: Callable[[], float]) -> Iterator[float]:
     try:
         lock = os.open(lock_path(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:

@@ -71,6 +71,15 @@ def test_who_is_alone_does_not_wait() -> None:
     assert turns.waited_s == 0.0
 
 
+@pytest.mark.usefixtures("own_lock")
+def test_a_turn_inside_of_another_is_refused_and_does_not_wait_for_itself() -> None:
+    turns = Turns()
+    with turns.alone(), pytest.raises(RuntimeError, match="no turn inside of another"):
+        turns.alone().__enter__()
+    with turns.alone():
+        pass
+
+
 def test_the_death_of_another_tuner_ends_the_wait(
     other_tuner: "subprocess.Popen[bytes]", capfd: pytest.CaptureFixture[str]
 ) -> None:
