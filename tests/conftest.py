@@ -2,12 +2,16 @@
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # before anything imports jax
+# Shells leave Ctrl-C ignored for what they run in the background, and its children with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Machines that run tests are shared and slow by turns, so no test fails for the time it took.
 settings.register_profile(
