@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 PARTNERS = 8
@@ -13,42 +14,40 @@ LEVEL = 0.1
 
 Labels = NDArray[np.float32]
 Groups = NDArray[np.int32]
-Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+Numbers = NDArray[np.intp]
 
 
-def drawn_pairs(
-    labels: Labels, groups: Groups, rng: np.random.Generator, partners: int = PARTNERS
-) -> Pairs:
-    """Numbers of rows (better, worse), drawn within groups, which are sorted."""
-    starts = np.searchsorted(groups, groups, side="left")
-    sizes = np.searchsorted(groups, groups, side="right") - starts
-    first = np.repeat(np.arange(len(groups)), partners)
-    second = np.repeat(starts, partners) + (
-        rng.random(len(first)) * np.repeat(sizes, partners)
-    ).astype(np.intp)
-    differ = labels[first] != labels[second]
-    first, second = first[differ], second[differ]
-    swap = labels[first] < labels[second]
-    return np.where(swap, second, first), np.where(swap, first, second)
+def drawn_partners(groups: Groups, partners: int = PARTNERS) -> Callable[[Generator], Numbers]:
+    """What draws `(n, partners)` numbers of rows for each row, within groups, which are sorted."""
+    starts = np.searchsorted(groups, groups, side="left")[:, None]
+    sizes = np.searchsorted(groups, groups, side="right")[:, None] - starts
+
+    def drawn(rng: Generator) -> Numbers:
+        numbers: Numbers = (rng.random((len(groups), partners)) * sizes).astype(np.intp)
+        return starts + numbers
+
+    return drawn
 
 
 def both_gradients(
     labels: Labels, groups: Groups
 ) -> Callable[[NDArray[np.float32], Any], tuple[NDArray[np.float32], NDArray[np.float32]]]:
     """What xgboost asks for: logistic loss on pairs plus squared error on labels."""
-    rng = np.random.default_rng(0)
-    count = len(labels)
+    rng, draw, count = np.random.default_rng(0), drawn_partners(groups), len(labels)
 
     def gradients(
         margins: NDArray[np.float32], _: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        better, worse = drawn_pairs(labels, groups, rng)
-        doubt = 1 / (1 + np.exp(np.clip(margins[better] - margins[worse], -30, 30)))
-        bent = np.maximum(doubt * (1 - doubt), 1e-6)
-        pull = np.bincount(worse, doubt, count) - np.bincount(better, doubt, count)
-        curve = np.bincount(worse, bent, count) + np.bincount(better, bent, count)
-        away = margins - labels
-        grad = pull / PARTNERS + LEVEL * away
+        partner = draw(rng)
+        better = np.sign(labels[:, None] - labels[partner])  # 0 of equals, which teach nothing
+        ahead = better * (margins[:, None] - margins[partner])
+        doubt = 1 / (1 + np.exp(np.clip(ahead, -30, 30)))
+        bent = np.abs(better) * np.maximum(doubt * (1 - doubt), 1e-6)
+        pull = better * doubt
+        at = partner.ravel()
+        grad = np.bincount(at, pull.ravel(), count) - pull.sum(axis=1, dtype=np.float64)
+        curve = np.bincount(at, bent.ravel(), count) + bent.sum(axis=1, dtype=np.float64)
+        grad = grad / PARTNERS + LEVEL * (margins - labels)
         return grad.astype(np.float32), (curve / PARTNERS + LEVEL).astype(np.float32)
 
     return gradients

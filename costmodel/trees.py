@@ -4,6 +4,8 @@ They do not begin at nothing, but part of the way to what a roofline says (`roof
 they have seen nothing like a kernel, they say what it says.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +17,9 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
+from hlotune.costmodel.forest import Asked
 from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
-from hlotune.costmodel.metrics import spearman
+from hlotune.costmodel.metrics import GroupedScores
 from hlotune.costmodel.pairs import both_gradients
 from hlotune.costmodel.roofline import log_speed
 
@@ -85,12 +88,12 @@ class Trees:
     def __init__(self, effort: Effort = "batch", objective: Objective = "both") -> None:
         self._effort, self._objective, self._growth = effort, objective, GROWTH[effort]
         self._start = START
-        self._base: Any = None
-        self._booster: Any = None
+        self._base: Asked | None = None
+        self._grown: Asked | None = None
 
     @property
     def knows(self) -> bool:
-        return self._booster is not None
+        return self._grown is not None
 
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
         last = slice(-self._growth.rows, None)
@@ -98,21 +101,30 @@ class Trees:
         rows = as_summaries(inputs)[last][order], scores[last][order], groups[last][order]
         if not _ranks_anything(*rows[1:]):
             return
-        with xgboost.config_context(nthread=THREADS):
-            sound = self._base is not None and self._is_sound(*rows)
-            self._booster = self._grown(self._base if sound else None, *rows)
+        base = self._base if self._is_sound(*rows) else None
+        self._grown = Asked(self._fitted(base and base.raw, *rows), base)
 
-    def _grown(self, base: Any, inputs: Features, scores: Scores, groups: Groups) -> Any:
-        curves = [
-            self._curve(base, inputs, scores, groups, held)
+    def _fitted(self, base: Any, inputs: Features, scores: Scores, groups: Groups) -> Any:
+        """Learns all rows while a part of them is learned to know for how many rounds."""
+        rows, until = (inputs, scores, groups), _Until()
+        parts = [
+            held
             for held in held_out_in_turn(groups, self._effort)
             if held.any() and _ranks_anything(scores[held], groups[held])
         ]
-        rounds = self._growth.blind
-        if curves:
-            least = min(map(len, curves))
-            rounds = 1 + int(np.argmax(np.mean([c[:least] for c in curves], axis=0)))
-        return self._train(base, inputs, scores, groups, rounds)
+        if not parts:
+            return self._train(base, *rows, self._growth.blind)
+        with ThreadPoolExecutor(1) as beside:
+            all_rows = beside.submit(
+                self._train, base, *rows, self._growth.rounds, callbacks=[until]
+            )
+            try:
+                until.rounds = _best([self._curve(base, *rows, held) for held in parts])
+            finally:
+                until.is_known = True
+            grown = all_rows.result()
+        surplus = until.begun - until.rounds
+        return grown[: grown.num_boosted_rounds() - surplus] if surplus else grown
 
     def _curve(
         self, base: Any, inputs: Features, scores: Scores, groups: Groups, held: Rows
@@ -122,36 +134,38 @@ class Trees:
             inputs[held], scores[held], qid=groups[held], nthread=THREADS,
             base_margin=self._start * log_speed(inputs[held]),
         )  # fmt: skip
+        truth = GroupedScores(scores[held], groups[held])
         stop = xgboost.callback.EarlyStopping(
             rounds=self._growth.patience, metric_name="rank", maximize=True
         )
         curves: dict[str, dict[str, list[float]]] = {}
         self._train(
             base, inputs[~held], scores[~held], groups[~held], self._growth.rounds,
-            evals=[(judge, "held_out")], custom_metric=_rank, callbacks=[stop],
-            evals_result=curves,
+            evals=[(judge, "held_out")], callbacks=[stop], evals_result=curves,
+            custom_metric=lambda margins, _: ("rank", truth.correlation(margins)),
         )  # fmt: skip
         return curves["held_out"]["rank"]
 
     def _train(
         self, base: Any, inputs: Features, scores: Scores, groups: Groups, rounds: int, **judge: Any
     ) -> Any:
-        """`judge`: what xgboost is to say of held-out rows meanwhile."""
+        """`judge`: what xgboost is to say of held-out rows meanwhile, and what ends it."""
         ranks = self._objective == "rank"
         labels = scores if ranks else log_scores(scores)
         start = _centred(self._start * log_speed(inputs), groups)
-        matrix = xgboost.QuantileDMatrix(
-            inputs, labels, qid=groups, base_margin=start, max_bin=BINS, nthread=THREADS
-        )
-        return xgboost.train(
-            self._parameters(),
-            matrix,
-            num_boost_round=rounds,
-            xgb_model=base,
-            obj=both_gradients(labels, groups) if self._objective == "both" else None,
-            verbose_eval=False,
-            **judge,
-        )
+        with xgboost.config_context(nthread=THREADS):  # of this thread alone
+            matrix = xgboost.QuantileDMatrix(
+                inputs, labels, qid=groups, base_margin=start, max_bin=BINS, nthread=THREADS
+            )
+            return xgboost.train(
+                self._parameters(),
+                matrix,
+                num_boost_round=rounds,
+                xgb_model=base,
+                obj=both_gradients(labels, groups) if self._objective == "both" else None,
+                verbose_eval=False,
+                **judge,
+            )
 
     def _parameters(self) -> dict[str, Any]:
         growth = self._growth
@@ -170,35 +184,54 @@ class Trees:
         }
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
-        if self._booster is None:
+        if self._grown is None:
             return np.zeros(count(inputs), np.float32)
-        return self._margins(self._booster, as_summaries(inputs))
+        return self._margins(self._grown, as_summaries(inputs))
 
     def save(self, path: Path) -> None:
-        if self._booster is None:
+        if self._grown is None:
             raise ValueError(
                 f"expected a model that has learned, got an empty one; fit it before {path}"
             )
         header = files.Header(NAMES[self._objective], files.features_key(self.reads))
-        raw = np.frombuffer(bytes(self._booster.save_raw("ubj")), np.uint8)
+        raw = np.frombuffer(bytes(self._grown.raw), np.uint8)
         files.write(path, header, {"booster": raw, "start": np.array(self._start)})
 
     def load(self, path: Path) -> None:
         arrays = files.arrays_of(path, NAMES[self._objective], self.reads)
         booster = xgboost.Booster({"nthread": THREADS})
         booster.load_model(bytearray(arrays["booster"].tobytes()))
-        self._base = self._booster = booster
+        self._base = self._grown = Asked(booster)
         self._start = float(arrays.get("start", 0.0))  # files of before had none
 
     def _is_sound(self, inputs: Features, scores: Scores, groups: Groups) -> bool:
-        """Whether the loaded model ranks rows it has not learned better than chance, kernel by
+        """Whether a loaded model ranks rows it has not learned better than chance, kernel by
         kernel."""
-        return _correlation(scores, self._margins(self._base, inputs), _ends(groups)) > 0
+        if self._base is None:
+            return False
+        margins = self._margins(self._base, inputs)
+        return GroupedScores(scores, groups).correlation(margins) > 0
 
-    def _margins(self, booster: Any, inputs: Features) -> NDArray[np.float32]:
-        grown = booster.inplace_predict(inputs, predict_type="margin")
-        margins: NDArray[np.float32] = np.asarray(grown, np.float32)
-        return margins + np.float32(self._start) * log_speed(inputs)
+    def _margins(self, trees: Asked, inputs: Features) -> NDArray[np.float32]:
+        return trees.margins(inputs) + np.float32(self._start) * log_speed(inputs)
+
+
+class _Until(xgboost.callback.TrainingCallback):
+    """Ends a training once another thread knows how many rounds it takes, and these are done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds, self.begun, self.is_known = 0, 0, False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        self.begun = epoch + 1
+        return self.is_known and self.begun >= self.rounds
+
+
+def _best(curves: Sequence[list[float]]) -> int:
+    """Rounds after which the mean of the curves is largest, as far as all of them go."""
+    least = min(map(len, curves))
+    return 1 + int(np.argmax(np.mean([c[:least] for c in curves], axis=0)))
 
 
 def _centred(start: Scores, groups: Groups) -> Scores:
@@ -211,15 +244,6 @@ def _centred(start: Scores, groups: Groups) -> Scores:
 
 def _ranks_anything(scores: Scores, groups: Groups) -> bool:
     return any(np.ptp(scores[a:b]) > 0 for a, b in pairwise(_ends(groups)))
-
-
-def _rank(margins: NDArray[np.float32], rows: Any) -> tuple[str, float]:
-    return "rank", _correlation(rows.get_label(), margins, rows.get_uint_info("group_ptr"))
-
-
-def _correlation(scores: Scores, margins: NDArray[np.float32], ends: Any) -> float:
-    """Mean Spearman correlation over groups of rows."""
-    return float(np.mean([spearman(scores[a:b], margins[a:b]) for a, b in pairwise(ends)]))
 
 
 def _ends(groups: Groups) -> list[int]:

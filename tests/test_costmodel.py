@@ -10,9 +10,17 @@ from scipy import stats
 
 from hlotune.costmodel.effort import held_out
 from hlotune.costmodel.inputs import Features, Inputs, taken
-from hlotune.costmodel.metrics import kendall, pairwise_accuracy, recall_at, spearman, top1_regret
+from hlotune.costmodel.metrics import (
+    GroupedScores,
+    kendall,
+    mean_spearman,
+    pairwise_accuracy,
+    recall_at,
+    spearman,
+    top1_regret,
+)
 from hlotune.costmodel.model import MODELS, CostModel
-from hlotune.costmodel.pairs import drawn_pairs
+from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import BALANCE, EVEN, TIME, Roofline
 from hlotune.costmodel.trees import GROWTH, Objective, Trees
@@ -214,14 +222,61 @@ def test_offline_whole_kernels_are_held_out_and_between_batches_single_rows() ->
     assert not held_out(groups[:30], "batch").any()
 
 
-def test_pairs_stay_within_a_kernel_and_put_the_better_row_first() -> None:
-    _, scores, groups = kernels(300, groups=5)
-    order = np.argsort(groups, kind="stable")
-    scores, groups = scores[order], groups[order]
-    better, worse = drawn_pairs(scores, groups, np.random.default_rng(0))
-    assert len(better) > 1000
-    assert (groups[better] == groups[worse]).all()
-    assert (scores[better] > scores[worse]).all()
+def in_order(n: int, groups: int) -> tuple[Scores, Groups]:
+    """Scores of some kernels, kernel by kernel."""
+    _, scores, group = kernels(n, groups)
+    order = np.argsort(group, kind="stable")
+    return scores[order], group[order]
+
+
+def test_partners_are_drawn_from_all_of_the_same_kernel() -> None:
+    _, groups = in_order(300, 5)
+    partners = drawn_partners(groups, 40)(np.random.default_rng(0))
+    assert partners.shape == (300, 40)
+    assert (groups[partners] == groups[:, None]).all()
+    assert len(np.unique(partners)) == 300
+
+
+def test_gradients_are_those_of_a_logistic_loss_on_pairs_and_of_the_level() -> None:
+    labels, groups = in_order(60, 3)
+    margins = np.random.default_rng(1).standard_normal(60).astype(np.float32)
+    partners = drawn_partners(groups)(np.random.default_rng(0))  # the first that are drawn
+    grad, curve = LEVEL * (margins - labels), np.full(60, LEVEL)
+    for one, others in enumerate(partners):
+        for other in others:
+            if labels[one] == labels[other]:
+                continue
+            better, worse = (one, other) if labels[one] > labels[other] else (other, one)
+            doubt = 1 / (1 + np.exp(float(margins[better] - margins[worse])))
+            grad[[better, worse]] += np.array([-doubt, doubt]) / PARTNERS
+            curve[[better, worse]] += doubt * (1 - doubt) / PARTNERS
+    found = both_gradients(labels, groups)(margins, None)
+    np.testing.assert_allclose(found[0], grad, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1], curve, rtol=1e-5)
+
+
+def test_all_rows_are_learned_for_as_many_rounds_as_the_held_out_ones_say() -> None:
+    """Whatever the training beside has done by then."""
+    model, alone = Trees(), Trees()
+    features, scores, groups = kernels(400)
+    model.fit(features, scores, groups)
+    made = model._grown
+    assert made is not None
+    rounds = made.booster.num_boosted_rounds()
+    assert 1 < rounds < GROWTH["batch"].rounds
+    booster = alone._train(None, features, scores, groups, rounds)
+    np.testing.assert_array_equal(
+        made.margins(features), booster.inplace_predict(features, predict_type="margin")
+    )
+
+
+def test_a_mistake_in_judging_ends_the_training_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(*_: object) -> float:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(GroupedScores, "correlation", mistaken)
+    with pytest.raises(ZeroDivisionError):
+        Trees().fit(*kernels(400))
 
 
 def test_the_roofline_ranks_by_the_estimate_among_the_features() -> None:
@@ -322,6 +377,19 @@ def test_metrics_without_information_are_at_chance_level() -> None:
     assert pairwise_accuracy(flat, SCORES) == 0.5
     assert spearman(SCORES, flat) == kendall(SCORES, flat) == 0
     assert recall_at(3, np.array([]), np.array([])) == 0
+
+
+@pytest.mark.parametrize("digits", [0, 1, 8])
+def test_groups_that_stay_are_ranked_as_each_of_them_alone(digits: int) -> None:
+    scores, groups = in_order(200, 6)
+    groups[groups == 2] = 7  # a gap, and an order that is no longer that of the numbers
+    order = np.argsort(groups, kind="stable")
+    scores, groups = np.round(scores[order], digits), groups[order]
+    scores[groups == 3] = 0.5  # one that ranks nothing
+    said = np.round(np.random.default_rng(0).standard_normal(200), digits)
+    truth = GroupedScores(scores, groups)
+    assert truth.correlation(said) == pytest.approx(mean_spearman(scores, said, groups), abs=1e-12)
+    assert truth.correlation(0 * said) == 0
 
 
 def test_ranks_are_correlated_as_scipy_does_ties_and_all() -> None:
