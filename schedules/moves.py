@@ -1,8 +1,10 @@
 """Neighbours of configs: small random changes, all configs at once."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hlotune.schedules.space import Configs
 
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
 ROUNDS = 6
+TOGETHER = 256
+"""Changes that are tried at a time where fewer wait for one."""
 MOVES = np.array([0.35, 0.2, 0.2, 0.15, 0.1])
 """Shares of moves: a knob drawn anew, a knob moved by one, another register tile, trips passed
 between levels, another sketch."""
@@ -20,15 +24,30 @@ FACTORS = np.array([2, 3, 4, 7, SWAP])
 
 def moved(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
     """One legal neighbour of each config; where several tries find none, the config itself."""
-    result = configs.copy()
-    waiting = np.arange(len(configs))
-    for _ in range(ROUNDS):
-        tried = _changed(space, configs[waiting], rng)
-        good = space.legal(tried) & (tried != configs[waiting]).any(axis=1)
-        result[waiting[good]] = tried[good]
-        waiting = waiting[~good]
-        if not len(waiting):
-            break
+    return retried(configs, lambda rows: _changed(space, configs[rows], rng), space.legal, ROUNDS)
+
+
+def retried(
+    configs: Configs,
+    changed: Callable[[NDArray[np.intp]], Configs],
+    legal: Callable[[Configs], NDArray[np.bool_]],
+    tries: int,
+) -> Configs:
+    """Each config changed for the first time legally, within so many tries, or as it was.
+
+    `changed` makes a change of each of some rows.  Where few wait, several tries are made at once:
+    a call costs as much for one row as for some hundred.
+    """
+    result, waiting = configs.copy(), np.arange(len(configs))
+    while tries and len(waiting):
+        at_once = min(tries, max(1, TOGETHER // len(waiting)))
+        rows = np.tile(waiting, at_once)
+        tried = changed(rows)
+        good = np.flatnonzero(legal(tried) & (tried != configs[rows]).any(axis=1))
+        found, first = np.unique(rows[good], return_index=True)
+        result[found] = tried[good[first]]
+        waiting = np.setdiff1d(waiting, found, assume_unique=True)
+        tries -= at_once
     return result
 
 

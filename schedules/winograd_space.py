@@ -21,6 +21,7 @@ from hlotune.schedules.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
+from hlotune.schedules.moves import retried
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
@@ -283,13 +284,10 @@ class WinogradSpace:
         return drawn
 
     def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
-        result, waiting = configs.copy(), np.arange(len(configs))
-        for _ in range(MOVING_ROUNDS):
-            tried = self._moved(configs[waiting], rng)
-            good = self.legal(tried) & (tried != configs[waiting]).any(axis=1)
-            result[waiting[good]] = tried[good]
-            waiting = waiting[~good]
-        return result
+        def changed(rows: NDArray[np.intp]) -> Configs:
+            return self._moved(configs[rows], rng)
+
+        return retried(configs, changed, self.legal, MOVING_ROUNDS)
 
     def _moved(self, configs: Configs, rng: np.random.Generator) -> Configs:
         result, n = configs.copy(), len(configs)

@@ -1,7 +1,9 @@
 """Children of two configs: a stretch of columns from one, the others from the other."""
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hlotune.schedules.moves import retried
 from hlotune.schedules.space import Configs, Space
 
 ROUNDS = 4
@@ -13,14 +15,13 @@ def crossed(space: Space, mothers: Configs, fathers: Configs, rng: np.random.Gen
     Columns that belong together stand side by side, so that a stretch of them fits together.
     """
     children = mothers.copy()
-    waiting = np.flatnonzero((mothers != fathers).any(axis=1))
-    for _ in range(ROUNDS):
-        if not len(waiting):
-            break
-        tried = _child(mothers[waiting], fathers[waiting], rng)
-        good = space.legal(tried) & (tried != mothers[waiting]).any(axis=1)
-        children[waiting[good]] = tried[good]
-        waiting = waiting[~good]
+    unlike = np.flatnonzero((mothers != fathers).any(axis=1))
+    mothers, fathers = mothers[unlike], fathers[unlike]
+
+    def changed(rows: NDArray[np.intp]) -> Configs:
+        return _child(mothers[rows], fathers[rows], rng)
+
+    children[unlike] = retried(mothers, changed, space.legal, ROUNDS)
     return children
 
 

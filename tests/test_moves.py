@@ -1,10 +1,13 @@
 """How configs move: what a level of an axis gives, another takes."""
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules import moves
 from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.moves import passed
+from hlotune.schedules.moves import passed, retried
 from hlotune.schedules.space import Configs
 from tests.computes import gemm
 
@@ -21,6 +24,36 @@ def before_and_after(n: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     configs = SPACE.sample(n, rng)
     return trips(configs), trips(passed(SPACE, configs.copy(), rng))
+
+
+@pytest.mark.parametrize("together", [1, 2, 256])
+@pytest.mark.parametrize(("tries", "wanted"), [(2, [1, 0, 0, 0]), (4, [1, 3, 4, 0])])
+def test_of_several_tries_the_first_that_is_legal_is_taken(
+    together: int, tries: int, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The k-th change of a config is k; each has a least legal one, and the last has none."""
+    monkeypatch.setattr(moves, "TOGETHER", together)
+    least, made = np.array([1, 3, 4, 9]), np.zeros(4, dtype=np.int32)
+    rows = np.stack([np.arange(4), np.zeros(4)], axis=1).astype(np.int32)
+
+    def changed(of: NDArray[np.intp]) -> Configs:
+        result = rows[of]
+        for row in result:
+            made[row[0]] += 1
+            row[1] = made[row[0]]
+        return result
+
+    def legal(configs: Configs) -> NDArray[np.bool_]:
+        return configs[:, 1] >= least[configs[:, 0]]
+
+    assert retried(rows, changed, legal, tries)[:, 1].tolist() == wanted
+
+
+def test_every_config_has_a_neighbour_and_all_are_legal() -> None:
+    configs = SPACE.sample(300, np.random.default_rng(0))
+    found = SPACE.neighbours(configs, np.random.default_rng(1))
+    assert SPACE.legal(found).all()
+    assert (found != configs).any(axis=1).mean() > 0.95
 
 
 def test_trips_pass_between_two_levels_of_one_axis_and_nothing_else_changes() -> None:

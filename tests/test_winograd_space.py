@@ -58,6 +58,20 @@ def drawn(space: WinogradSpace, n: int, seed: int) -> Configs:
     return rng.integers(space.counts, size=(n, len(space.counts)), dtype=np.int32)
 
 
+def test_moving_ends_with_the_last_config_that_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    (space, _), asked, legal = spaces("small"), list[int](), WinogradSpace.legal
+    configs = space.sample(4, np.random.default_rng(0))
+
+    def counted(space: WinogradSpace, configs: Configs) -> NDArray[np.bool_]:
+        asked.append(len(configs))
+        return legal(space, configs)
+
+    monkeypatch.setattr(WinogradSpace, "legal", counted)
+    moved = space.neighbours(configs, np.random.default_rng(1))
+    assert (moved != configs).any(axis=1).all()
+    assert all(asked)
+
+
 def binds(space: WinogradSpace, configs: Configs) -> None:
     nests = [nest_of(space, c) for c in configs]
     legal = space.legal(configs)
