@@ -73,9 +73,15 @@ class Costs:
         busy: Floats = self.tasks / (np.ceil(self.tasks / threads) * threads)
         return busy
 
+    @cached_property
+    def share(self) -> Floats:
+        """Cycles that cost 1 where all cores share them as evenly as tasks allow."""
+        share: Floats = self.peak_cycles * self.v.target.threads * self.balance
+        return share
+
     def of(self, cycles: Floats) -> Floats:
         """Cost of cycles that all cores share as evenly as tasks allow."""
-        shared: Floats = cycles / (self.peak_cycles * self.v.target.threads * self.balance)
+        shared: Floats = cycles / self.share
         return shared
 
     @cached_property
@@ -152,10 +158,14 @@ class Costs:
         sizes = dict(zip(("l1", "l2", "l3"), self.v.target.caches_bytes, strict=True))
         return {cache: self.traffic(cache, size) for cache, size in sizes.items()}
 
-    def cache(self, name: str) -> Floats:
-        """Of what enters a cache."""
-        entering: Floats = np.sum(self.moved[name], axis=0)
-        return self.of(entering / np.float32(BYTES_A_CYCLE[name]))
+    @cached_property
+    def caches(self) -> dict[str, Floats]:
+        """Of what enters each cache."""
+        entering = {name: np.sum(moved, axis=0) for name, moved in self.moved.items()}
+        return {
+            name: self.of(all_of_it / np.float32(BYTES_A_CYCLE[name]))
+            for name, all_of_it in entering.items()
+        }
 
     @cached_property
     def packing(self) -> tuple[Floats, ...]:
@@ -190,12 +200,12 @@ class Costs:
     def total(self) -> Floats:
         """Work of the core and of the caches one after the other."""
         total: Floats = self.core + self.apart
-        return total + self.cache("l1") + self.cache("l2") + self.cache("l3")
+        return total + self.caches["l1"] + self.caches["l2"] + self.caches["l3"]
 
     @cached_property
     def overlapped(self) -> Floats:
         """The slowest of core and caches, and what runs beside neither."""
-        slowest = [self.core, *(self.cache(name) for name in BYTES_A_CYCLE)]
+        slowest = [self.core, *self.caches.values()]
         longest: Floats = np.maximum.reduce(slowest)
         return longest + self.apart
 
@@ -207,7 +217,7 @@ class Costs:
             "multiply": self.multiply, "latency": self.latency, "loads": sum(self.loads, zero),
             "results": self.results, "loops": self.loops, "exits": self.exits,
             "checks": self.checks, "stages": self.stages,
-            **{name: self.cache(name) for name in BYTES_A_CYCLE},
+            **self.caches,
             "packing": sum(self.packing, zero), "waking": self.waking,
             "core": self.core, "total": self.total, "overlapped": self.overlapped,
         }  # fmt: skip

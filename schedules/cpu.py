@@ -24,23 +24,22 @@ from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.locate import located
 from hlotune.schedules.loop_trees import Nodes, nodes_of
-from hlotune.schedules.moves import moved
+from hlotune.schedules.moves import TOGETHER, moved
 from hlotune.schedules.nest import initial, stored_bytes
 from hlotune.schedules.packing import has_one_load
 from hlotune.schedules.paths import Path, digest
 from hlotune.schedules.populations import (
     Population,
-    Tables,
     legal_of,
     path_of_population,
     population,
-    tables_of,
 )
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.serial import may_run_alone
 from hlotune.schedules.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
 from hlotune.schedules.space import Configs
+from hlotune.schedules.tables import Tables, tables_of
 from hlotune.schedules.target import Target
 from hlotune.schedules.vectors import vector_axes
 
@@ -138,7 +137,7 @@ class CpuSpace:
         for _ in range(SAMPLING_ROUNDS):
             if (missing := n - sum(map(len, kept))) <= 0:
                 break
-            drawn = self._draw(2 * missing, rng)
+            drawn = self._draw(max(2 * missing, TOGETHER), rng)
             kept.append(drawn[self.legal(drawn)])
         found = np.concatenate(kept)[:n]
         if len(found) < n:
@@ -159,8 +158,10 @@ class CpuSpace:
     def with_tiles(self, configs: Configs, rng: np.random.Generator) -> Configs:
         """Puts a random register tile that fits into each config."""
         columns = 1 + np.array(self.knobs.columns("register"))
+        names = [a.name for a in self.contraction.parallel]
+        vector = self.tables.vector[configs[:, 0]]
         for v, tiles in self.tiles.items():
-            rows = np.flatnonzero([self.sketches[s].vector == v for s in configs[:, 0]])
+            rows = np.flatnonzero(vector == names.index(v))
             picked = tiles[rng.integers(len(tiles), size=len(rows))]
             configs[rows[:, None], columns[None, :]] = picked
         return configs

@@ -6,6 +6,7 @@ the index maps, never from knobs, so that equal nests have equal rows.  Most are
 that one model serves all kernels and machines.  docs/features.md says what each column means.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -51,7 +52,16 @@ NAMES = (
     *(f"operand{k}_{name}" for k in range(OPERANDS) for name in OPERAND_NAMES),
 )  # fmt: skip
 COLUMN = {name: k for k, name in enumerate(NAMES)}
-Columns = dict[str, NDArray[Any] | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A column whose logarithm is meant: those of all columns are taken at once."""
+
+    of: NDArray[Any] | np.floating[Any] | float
+
+
+Columns = dict[str, NDArray[Any] | Logged | float]
 
 
 def features_of(
@@ -62,12 +72,14 @@ def features_of(
     costs = Costs(v, work or plain_work(c))
     columns = _kernel(c, target, lanes) | _tile(v, costs) | _shape(v, costs)
     columns |= _edges(v, costs) | _memory(v)
-    columns |= {f"cost_{name}": _log(x) for name, x in costs.parts.items()}
+    columns |= {f"cost_{name}": Logged(x) for name, x in costs.parts.items()}
     for k in range(len(v.operands)):
         columns |= {f"operand{k}_{name}": x for name, x in _operand(v, costs, k).items()}
     result = np.zeros((len(NAMES), v.count), dtype=np.float32)
     for name, column in columns.items():
-        result[COLUMN[name]] = column
+        result[COLUMN[name]] = column.of if isinstance(column, Logged) else column
+    logged = [COLUMN[name] for name, column in columns.items() if isinstance(column, Logged)]
+    result[logged] = _log(result[logged])
     return np.ascontiguousarray(result.T)
 
 
@@ -101,10 +113,10 @@ def _tile(v: Levels, costs: Costs) -> Columns:
     rows, vectors = v.tile
     code = v.at(v.code, v.inner)
     return {
-        "work": _log(v.flops / costs.work.flops), "rows": rows, "vectors": vectors,
+        "work": Logged(v.flops / costs.work.flops), "rows": rows, "vectors": vectors,
         "register_share": (rows * vectors + vectors + 1) / v.target.vector_registers,
-        "lanes_used": v.lanes_used, "ragged": _log(rows * vectors / costs.accumulators),
-        "unrolled": _log(code / (rows * vectors)), "code": _log(code),
+        "lanes_used": v.lanes_used, "ragged": Logged(rows * vectors / costs.accumulators),
+        "unrolled": Logged(code / (rows * vectors)), "code": Logged(code),
     }  # fmt: skip
 
 
@@ -118,10 +130,10 @@ def _shape(v: Levels, costs: Costs) -> Columns:
     innermost = np.maximum(v.inner - 1, 0)
     trips = np.where(v.inner > 0, v.at(v.runs, v.inner) / v.at(v.runs, innermost), np.float32(1))
     return {
-        "tasks": _log(costs.tasks), "balance": costs.balance,
-        "task_flops": _log(v.flops / costs.tasks), "tile_flops": _log(v.flops / held),
-        "tile_reduction": _log(v.flops / held / (2 * v.at(v.sums, v.held))),
-        "innermost_trips": _log(trips), "partial_sums": _log(held / tiles),
+        "tasks": Logged(costs.tasks), "balance": costs.balance,
+        "task_flops": Logged(v.flops / costs.tasks), "tile_flops": Logged(v.flops / held),
+        "tile_reduction": Logged(v.flops / held / (2 * v.at(v.sums, v.held))),
+        "innermost_trips": Logged(trips), "partial_sums": Logged(held / tiles),
         "handed_over": v.path.handed_over,
         "clipped": np.bitwise_count(v.path.borders[:, 0]),
         "peeled": np.bitwise_count(v.path.borders[:, 1]), "prefetch": v.path.prefetch,
@@ -132,7 +144,7 @@ def _edges(v: Levels, costs: Costs) -> Columns:
     rows, lanes, checks = open_borders(v)
     return {
         "even": evenness(v), "open_rows": rows, "open_lanes": lanes,
-        "open_checks": _log(costs.of(checks * np.float32(CHECK_CYCLES))),
+        "open_checks": Logged(costs.of(checks * np.float32(CHECK_CYCLES))),
     }  # fmt: skip
 
 
@@ -142,11 +154,11 @@ def _memory(v: Levels) -> Columns:
     tile, task = v.at(v.footprint, v.held), v.at(v.footprint, v.task)
     strides = np.array([*(v.c.out_stride(a.name) for a in v.c.parallel), 0])
     return {
-        "body_l1": _log(v.at(v.footprint, v.inner) / t.l1_bytes),
-        "step_l1": _log(v.at(v.footprint, np.maximum(v.inner - 1, 0)) / t.l1_bytes),
-        "tile_l1": _log(tile / t.l1_bytes), "tile_l2": _log(tile / t.l2_bytes),
-        "task_l2": _log(task / t.l2_bytes), "task_l3": _log(task / t.l3_bytes),
-        "store_run": _log(v.at(v.result.run, v.task)),
+        "body_l1": Logged(v.at(v.footprint, v.inner) / t.l1_bytes),
+        "step_l1": Logged(v.at(v.footprint, np.maximum(v.inner - 1, 0)) / t.l1_bytes),
+        "tile_l1": Logged(tile / t.l1_bytes), "tile_l2": Logged(tile / t.l2_bytes),
+        "task_l2": Logged(task / t.l2_bytes), "task_l3": Logged(task / t.l3_bytes),
+        "store_run": Logged(v.at(v.result.run, v.task)),
         "store_stride": np.minimum(strides[v.lane_axis], 2),
     }  # fmt: skip
 
@@ -158,21 +170,21 @@ def _operand(v: Levels, costs: Costs, k: int) -> Columns:
     pages = held / np.maximum(run, LINE_BYTES) * np.maximum(run / PAGE_BYTES, 1)
     again = v.flops / 2 / v.at(v.runs, v.held) / v.at(x.elements, v.held)
     packed = np.where(place >= CALL_LEVEL, v.at(v.runs, np.maximum(place, 0)), np.float32(0))
-    moved = {f"enters_{name}": _log(by[k] / v.flops) for name, by in costs.moved.items()}
+    moved = {f"enters_{name}": Logged(by[k] / v.flops) for name, by in costs.moved.items()}
     return {
-        "bytes": _log(x.bytes[0]), "lane_kind": v.lane_kinds[k],
+        "bytes": Logged(x.bytes[0]), "lane_kind": v.lane_kinds[k],
         "pack_runs": np.where(place == NOT_PACKED, np.float32(-2), _log(np.maximum(packed, 0.5))),
         "packed_at_load": place == LOAD_LEVEL,
-        "cost_packing": _log(costs.packing[k]), "cost_loads": _log(costs.loads[k]),
-        "tile_reuse": _log(again), "reuse_distance": _distance(v, k),
-        "tile_run": _log(run), "tile_pages": _log(pages), "crowding": _crowding(v, k),
+        "cost_packing": Logged(costs.packing[k]), "cost_loads": Logged(costs.loads[k]),
+        "tile_reuse": Logged(again), "reuse_distance": _distance(v, k),
+        "tile_run": Logged(run), "tile_pages": Logged(pages), "crowding": _crowding(v, k),
         "step_stride": _apart(v, k, v.inner), "tile_stride": _apart(v, k, v.held),
-        "task_share": _log(v.at(x.bytes, v.task) / x.bytes[0]), "padding": _log(padding(v, k)),
+        "task_share": Logged(v.at(x.bytes, v.task) / x.bytes[0]), "padding": Logged(padding(v, k)),
         **moved,
     }  # fmt: skip
 
 
-def _distance(v: Levels, k: int) -> Floats:
+def _distance(v: Levels, k: int) -> Logged:
     """Bytes touched until a tile's part of an operand is used again, against the first cache.
 
     By the innermost loop around the registers that comes back to it; where none does, the whole.
@@ -181,7 +193,7 @@ def _distance(v: Levels, k: int) -> Floats:
     again = v.runs[1:] * x[1:] > np.float32(1.01) * v.runs[:-1] * x[:-1]
     levels = np.arange(1, len(x)).reshape(-1, 1)
     reused = np.where(again & (levels <= v.held), levels, 0).max(axis=0, initial=0)
-    return _log(v.at(v.footprint, reused) / v.target.l1_bytes)
+    return Logged(v.at(v.footprint, reused) / v.target.l1_bytes)
 
 
 def _crowding(v: Levels, k: int) -> Floats:

@@ -172,6 +172,22 @@ class Levels:
             for k, x in enumerate(self.c.operands[:OPERANDS])
         )
 
+    def span(self, steps: tuple[tuple[str, float], ...]) -> Floats:
+        """`(L + 1, n)`: elements of a dimension along which axes go in such steps.
+
+        Kept: operands and result share dimensions.
+        """
+        if steps not in self._spans:
+            span = np.ones(self.runs.shape, dtype=np.float32)
+            for a, step in steps:
+                span += np.float32(step) * (self.sizes[self.names.index(a)] - 1)
+            self._spans[steps] = span
+        return self._spans[steps]
+
+    @cached_property
+    def _spans(self) -> dict[tuple[tuple[str, float], ...], Floats]:
+        return {}
+
     @cached_property
     def sums(self) -> Floats:
         """`(L + 1, n)`: results that one execution of each level adds to."""
@@ -213,8 +229,16 @@ class Levels:
 
     def at(self, values: Floats, level: Ints) -> Floats:
         """`(n,)`: what stands at one level of each nest."""
-        found: Floats = values[level, np.arange(self.count)]
+        known = self._places.get(id(level))
+        if known is None:  # kept with its level, so that the number stays that of this array
+            known = self._places[id(level)] = level, level * self.count + np.arange(self.count)
+        found: Floats = values.reshape(-1).take(known[1])
         return found
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[Ints, Ints]]:
+        """By the number of an array of levels: where they stand in `(levels, n)` laid in a row."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -267,10 +291,8 @@ def _touched(v: Levels, x: Load, packed: NDArray[np.bool_]) -> Touched:
     elements = np.ones(v.runs.shape, dtype=np.float32)
     runs, run = elements, elements * size
     for d in range(len(x.index) - 1, -1, -1):
-        span = np.ones(v.runs.shape, dtype=np.float32)
-        for a, w in x.index[d].terms:
-            span += np.float32(abs(w) / x.divisor(d)) * (v.sizes[v.names.index(a)] - 1)
-        span = np.minimum(span, np.float32(tensor.shape[d]))
+        steps = tuple((a, abs(w) / x.divisor(d)) for a, w in x.index[d].terms)
+        span = np.minimum(v.span(steps), np.float32(tensor.shape[d]))
         pitch = np.float32(tensor.strides[d] * size)
         near = pitch - run < GAP_BYTES
         run = np.where(near, run + (span - 1) * pitch, run)

@@ -4,21 +4,18 @@ Everything here states for thousands of configs at once what `sketch.py` and `li
 one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.borders import index_ranges, interior
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Load
 from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path, as_bits
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import PACK_LEVELS, digit, panelled_dimension, prefetched, streamed
+from hlotune.schedules.sketch import PACK_LEVELS
 from hlotune.schedules.space import Configs
-from hlotune.schedules.target import Target
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -53,60 +50,6 @@ class Population:
     """`(n,)`: 1 where some operand's next panel is asked for in fact, 2 where rows are."""
     serial: NDArray[np.bool_]
     """`(n,)`: whether one thread runs all tasks."""
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What all configs of a space have in common, looked up by sketch, operand or axis."""
-
-    vector: Ints
-    """By sketch: number of the vectorized axis."""
-    chunked: NDArray[np.bool_]
-    packs: Ints
-    """By sketch and operand: position in PACK_LEVELS."""
-    prefetched: NDArray[np.bool_]
-    """By sketch: whether it has panels to ask for."""
-    streamed: NDArray[np.bool_]
-    """By sketch and outermost reduce axis: whether it has rows to ask for."""
-    blocked: Ints
-    """By operand and vectorized axis: dimension of which a pack has blocks, or -1."""
-    digits: Ints
-    """By operand and vectorized axis: what the blocks must divide, or 0."""
-    free: Ints
-    """By set of packed operands (as bits) and axis: the first and the last position at which none
-    of the other operands is read outside its tensor."""
-
-
-def tables_of(space: "CpuSpace") -> Tables:
-    c, sketches = space.contraction, space.sketches
-    names, tensors = [a.name for a in c.parallel], [x.tensor for x in c.operands]
-    packs = [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in sketches]
-    blocked = [[panelled_dimension(c, t, v) for v in names] for t in tensors]
-    digits = [[digit(c, x, v) or 0 for v in names] for x in c.operands]
-    free = [[_free(c, space.target, v, packed) for v in names] for packed in _subsets(tensors)]
-    return Tables(
-        vector=np.array([names.index(s.vector) for s in sketches]),
-        chunked=np.array([s.chunked for s in sketches]),
-        packs=np.array(packs, dtype=np.int64).reshape(len(sketches), len(tensors)),
-        prefetched=np.array([bool(prefetched(c, s)) for s in sketches]),
-        streamed=np.array([[bool(streamed(c, s, r.name)) for r in c.reduce] for s in sketches]),
-        blocked=np.array(blocked, dtype=np.int64).reshape(len(tensors), len(names)),
-        digits=np.array(digits, dtype=np.int64).reshape(len(tensors), len(names)),
-        free=np.array(free, dtype=np.int64),
-    )
-
-
-def _subsets(tensors: list[str]) -> list[frozenset[str]]:
-    """In the order of the numbers that have a bit for each member."""
-    return [
-        frozenset(t for k, t in enumerate(tensors) if bits >> k & 1)
-        for bits in range(1 << len(tensors))
-    ]
-
-
-def _free(c: Contraction, target: Target, axis: str, packed: frozenset[str]) -> tuple[int, int]:
-    visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
-    return interior(c.compute, visible, axis, 1)
 
 
 def population(space: "CpuSpace", configs: Configs) -> Population:
@@ -178,8 +121,7 @@ class Sizes:
 
 
 def sizes(space: "CpuSpace", p: Population) -> Sizes:
-    c = space.contraction
-    extents = np.array([a.extent for a in c.parallel])
+    extents = space.tables.parallel
     lanes = np.where(np.arange(len(extents)) == p.vector[:, None], space.lanes, 1)
     width = p.register * lanes
     inside, trips, current = [], [], np.broadcast_to(extents, width.shape)
@@ -187,7 +129,7 @@ def sizes(space: "CpuSpace", p: Population) -> Sizes:
         trips.append(-(-current // step))
         current = np.minimum(step, current)
         inside.append(current)
-    reduce = np.broadcast_to(np.array([a.extent for a in c.reduce]), p.unroll.shape)
+    reduce = np.broadcast_to(space.tables.reduce, p.unroll.shape)
     whole = -(-reduce // p.unroll) * p.unroll
     chunk_step = np.where(p.chunked[:, None], p.steps * p.unroll, whole)
     chunk = np.minimum(chunk_step, reduce)
@@ -286,14 +228,14 @@ def _tile(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
 
 def _ragged(space: "CpuSpace", s: Sizes) -> Ints:
     """Where the last register tile of an axis is smaller and written apart."""
-    extents = np.array([a.extent for a in space.contraction.parallel])
+    extents = space.tables.parallel
     ragged: Ints = ((extents % s.width != 0) & (s.inside[1] > s.width)).astype(np.int64)
     return ragged
 
 
 def _ragged_reduce(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     """Where the last unrolled steps of a reduction are fewer and written apart."""
-    extents = np.array([a.extent for a in space.contraction.reduce])
+    extents = space.tables.reduce
     ragged: Ints = ((extents % p.unroll != 0) & (s.chunk > p.unroll)).astype(np.int64)
     return ragged
 
@@ -310,7 +252,7 @@ def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
 def _border_tiles(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     """Register tiles of each axis at which an operand that is not packed is read outside."""
     free = space.tables.free[as_bits(p.packs > 0)]
-    tiles = -(-np.array([a.extent for a in space.contraction.parallel]) // s.width)
+    tiles = -(-space.tables.parallel // s.width)
     first = -(-np.maximum(free[:, :, 0], 0) // s.width)
     last = np.minimum((free[:, :, 1] - s.width + 1) // s.width, tiles - 1)
     border: Ints = tiles - np.maximum(last - first + 1, 0)
@@ -321,7 +263,7 @@ def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
     result = np.ones(len(p.sketch), dtype=bool)
     panels = _panels(space, p)
     for k, x in enumerate(space.contraction.operands):
-        extents = _extents(space, p, s, x, k)
+        extents = _extents(space, p, s, k)
         blocked = space.tables.blocked[k][p.vector][:, None] == np.arange(extents.shape[1])
         panel = panels[:, k : k + 1]
         rounded = np.where(blocked, -(-extents // panel) * panel, extents)
@@ -330,21 +272,13 @@ def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
     return result
 
 
-def _extents(space: "CpuSpace", p: Population, s: Sizes, x: Load, k: int) -> Ints:
+def _extents(space: "CpuSpace", p: Population, s: Sizes, k: int) -> Ints:
     """`(n, dimensions)`: the region of an operand that one pack copies."""
-    c, level = space.contraction, p.packs[:, k][:, None]
+    t, level = space.tables, p.packs[:, k][:, None]
     parallel = np.where(level == PACK_LEVELS.index("task"), s.inside[0], s.inside[1])
-    whole = np.array([a.extent for a in (*c.parallel, *c.reduce)])
-    reduce = np.where(level == PACK_LEVELS.index("chunk"), s.chunk, whole[len(c.parallel) :])
+    reduce = np.where(level == PACK_LEVELS.index("chunk"), s.chunk, t.reduce)
     walked = np.concatenate([parallel, reduce], axis=1)
+    whole = np.concatenate([t.parallel, t.reduce])
     walked = np.where(level < PACK_LEVELS.index("task"), whole, walked)
-    numbers = {a.name: n for n, a in enumerate((*c.parallel, *c.reduce))}
-    ranges, result = index_ranges(c.core), []
-    for e in x.index:
-        unit = e.unit
-        low, high = e.bounds(ranges)
-        span = np.ones(len(p.sketch), dtype=np.int64)
-        for a, w in e.terms:
-            span += abs(w) // unit * (walked[:, numbers[a]] - 1)
-        result.append(np.minimum(span, (high - low) // unit + 1))
-    return np.stack(result, axis=1)
+    extents: Ints = np.minimum((walked - 1) @ t.spans[k] + 1, t.longest[k])
+    return extents

@@ -68,7 +68,7 @@ def test_trees_and_nests_agree_for_any_contraction(case: Drawn, target: Target, 
 @pytest.mark.parametrize("name", SMALL)
 def test_equal_nests_are_equal_trees_through_whatever_sketch(name: str) -> None:
     space, rng = named(name).space(AVX512), np.random.default_rng(3)
-    configs = space.sample(600, rng)
+    configs = space.sample(2000, rng)
     twins = configs.copy()
     twins[:, 0] = rng.integers(len(space.sketches), size=len(twins))
     same = space.legal(twins) & (space.digest(twins) == space.digest(configs))
