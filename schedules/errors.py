@@ -57,3 +57,12 @@ class ModelError(HlotuneError, ValueError):
 
 class NoRecord(HlotuneError, LookupError):
     """Nothing is recorded for what was asked."""
+
+
+def require(condition: bool, who: str, message: str) -> None:
+    """What every step and every form asks of a nest.
+
+    Raises ScheduleError, which begins with the step or the stage that it is about.
+    """
+    if not condition:
+        raise ScheduleError(f"{who}: {message}")

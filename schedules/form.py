@@ -6,7 +6,7 @@ generation relies on is therefore stated here once, of the nest that all steps t
 
 from itertools import pairwise
 
-from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.errors import require
 from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region
 
 
@@ -23,27 +23,30 @@ def check_form(nest: LoopNest) -> None:
             _check_region(nest, s)
 
 
-def _require(condition: bool, s: StageNest, message: str) -> None:
-    if not condition:
-        raise ScheduleError(f"{s.stage.name}: {message}")
-
-
 def _check_parallel(s: StageNest) -> None:
     """A task is one iteration of the outermost loops, each along an axis of its own."""
     count = sum(x.kind == "parallel" for x in s.loops)
     prefix = all(x.kind == "parallel" for x in s.loops[:count])
-    _require(prefix, s, "a parallel loop stands inside a loop that is not: run the outer ones too")
-    _require(not count or s.at is None, s, "parallel loops stand inside another stage")
+    require(
+        prefix,
+        s.stage.name,
+        "a parallel loop stands inside a loop that is not: run the outer ones too",
+    )
+    require(not count or s.at is None, s.stage.name, "parallel loops stand inside another stage")
     roots = [x.root for x in s.loops[:count]]
     twice = next((x for x in roots if roots.count(x) > 1), None)
-    _require(twice is None, s, f"two parallel loops walk {twice}: run only the outer one in tasks")
+    require(
+        twice is None,
+        s.stage.name,
+        f"two parallel loops walk {twice}: run only the outer one in tasks",
+    )
 
 
 def _check_vectors(s: StageNest) -> None:
     inside = [x.axis for x in s.loops[:-1] if x.kind == "vectorize"]
-    _require(
+    require(
         not inside,
-        s,
+        s.stage.name,
         f"{' '.join(inside)} is vectorized and not innermost: split and reorder before",
     )
 
@@ -53,7 +56,11 @@ def _check_steps(s: StageNest) -> None:
     for root in dict.fromkeys(x.root for x in s.loops):
         steps = [x.step for x in s.loops if x.root == root]
         nested = steps[-1] == 1 and all(a % b == 0 for a, b in pairwise(steps))
-        _require(nested, s, f"steps {steps} of the loops of {root} do not divide one another to 1")
+        require(
+            nested,
+            s.stage.name,
+            f"steps {steps} of the loops of {root} do not divide one another to 1",
+        )
 
 
 def _check_borders(s: StageNest) -> None:
@@ -62,11 +69,15 @@ def _check_borders(s: StageNest) -> None:
         held = s.index(s.accumulate) + 1 if s.accumulate else 0
     for k, loop in enumerate(s.loops):
         name = f"{loop.border} of {loop.axis}"
-        _require(not loop.border or loop.kind == "serial", s, f"{name}: the loop is {loop.kind}")
+        require(
+            not loop.border or loop.kind == "serial",
+            s.stage.name,
+            f"{name}: the loop is {loop.kind}",
+        )
         if loop.border == "clip":
-            _require(loop.step == 1, s, f"{name}: the loop goes in steps of {loop.step}")
+            require(loop.step == 1, s.stage.name, f"{name}: the loop goes in steps of {loop.step}")
             # memory is written at the first position of a reduction, which may be left out
-            _require(k >= held, s, f"{name}: results are not held in registers around it")
+            require(k >= held, s.stage.name, f"{name}: results are not held in registers around it")
 
 
 def _check_enclosing(outer: StageNest, s: StageNest, axis: str) -> None:
@@ -74,11 +85,11 @@ def _check_enclosing(outer: StageNest, s: StageNest, axis: str) -> None:
     k = outer.index(axis)
     for loop in outer.loops[: k + 1]:
         single = loop.kind in ("serial", "parallel")
-        _require(single, s, f"it stands inside {loop.axis}, which is {loop.kind}")
+        require(single, s.stage.name, f"it stands inside {loop.axis}, which is {loop.kind}")
     between = k + 1 < len(outer.loops) and outer.loops[k + 1].kind == "parallel"
-    _require(
+    require(
         not between,
-        s,
+        s.stage.name,
         f"{axis} is not the innermost parallel loop: compute it further inside",
     )
 
@@ -86,7 +97,7 @@ def _check_enclosing(outer: StageNest, s: StageNest, axis: str) -> None:
 def _check_readers(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> None:
     for user in nest.stages:
         inside = not reads(s.stage, user.stage) or encloses(nest, place, user)
-        _require(inside, s, f"{user.stage.name} reads it outside of {' '.join(place)}")
+        require(inside, s.stage.name, f"{user.stage.name} reads it outside of {' '.join(place)}")
 
 
 def _check_region(nest: LoopNest, s: StageNest) -> None:
@@ -103,4 +114,8 @@ def _check_region(nest: LoopNest, s: StageNest) -> None:
             continue
         size = s.sizes_inside(k - 1, whole)[loop.root]
         fits = size <= loop.step or size % loop.step == 0 or (loop.root, loop.step) in blocks
-        _require(fits, s, f"tiles of {loop.step} along {loop.root} do not fill the {size} needed")
+        require(
+            fits,
+            s.stage.name,
+            f"tiles of {loop.step} along {loop.root} do not fill the {size} needed",
+        )

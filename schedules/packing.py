@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from hlotune.schedules.borders import index_ranges
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.errors import require
 from hlotune.schedules.expr import Affine, Load, map_all_loads
 from hlotune.schedules.nest import Layout, Loop, LoopNest, Scope, StageNest, encloses
 
@@ -32,12 +32,12 @@ class Pack:
     def apply(self, nest: LoopNest) -> LoopNest:
         user, maker = nest.stage(self.stage), nest.producer(self.tensor)
         found = [x for x in user.stage.loads if x.tensor == self.tensor]
-        _require(len(found) == 1, f"expected one load of {self.tensor}, found {len(found)}")
+        require(len(found) == 1, "pack", f"expected one load of {self.tensor}, found {len(found)}")
         users = [s for s in nest.stages if s is user or self._is_shared(s, found[0])]
         names = [t.name for t in nest.compute.tensors]
-        _require(packed_name(self.tensor) not in names, f"{self.tensor} is packed already")
+        require(packed_name(self.tensor) not in names, "pack", f"{self.tensor} is packed already")
         inside = maker is not None and maker.at is not None
-        _require(not inside, f"{self.tensor} is computed inside another stage")
+        require(not inside, "pack", f"{self.tensor} is computed inside another stage")
         self._check_layout(found[0])
         self._check_place(nest)
         compute, packed = _packed(nest.compute, [s.stage for s in users], found[0])
@@ -65,37 +65,51 @@ class Pack:
         return "load" if self.axis == "load" else "call"
 
     def _check_layout(self, load: Load) -> None:
-        _require(bool(load.index), f"{self.tensor} has no dimensions to lay out")
-        _require(self.lanes >= 1, f"expected at least one lane, got {self.lanes}")
+        require(bool(load.index), "pack", f"{self.tensor} has no dimensions to lay out")
+        require(self.lanes >= 1, "pack", f"expected at least one lane, got {self.lanes}")
         dimensions = sorted(d for d, block in self.layout if block == 1)
         complete = dimensions == list(range(len(load.index)))
-        _require(complete, f"layout {self.layout} leaves a dimension out, or has one that is none")
+        require(
+            complete,
+            "pack",
+            f"layout {self.layout} leaves a dimension out, or has one that is none",
+        )
         blocks = [entry for entry in self.layout if entry[1] != 1]
         for d, block in blocks:
-            _require(d in dimensions and block > 1, f"dimension {d} cannot have blocks of {block}")
+            require(
+                d in dimensions and block > 1,
+                "pack",
+                f"dimension {d} cannot have blocks of {block}",
+            )
             once = sum(other == d for other, _ in blocks) == 1
             before = self.layout.index((d, block)) < self.layout.index((d, 1))
-            _require(once and before, f"the blocks of dimension {d} must stand once, before it")
+            require(
+                once and before, "pack", f"the blocks of dimension {d} must stand once, before it"
+            )
             steps = [n // load.index[d].unit for _, n in load.index[d].terms]
             inside = [n for n in steps if n % block]
-            _require(len(inside) == 1, f"dimension {d} is a window: no blocks")
-            _require(min(steps) > 0, f"dimension {d} is read backwards: no blocks")
-            _require(block % self.lanes == 0, f"blocks of {block} are no whole vectors")
+            require(len(inside) == 1, "pack", f"dimension {d} is a window: no blocks")
+            require(min(steps) > 0, "pack", f"dimension {d} is read backwards: no blocks")
+            require(block % self.lanes == 0, "pack", f"blocks of {block} are no whole vectors")
 
     def _check_place(self, nest: LoopNest) -> None:
         if self.consumer:
             consumer = nest.stage(self.consumer)
             for loop in consumer.loops[: consumer.index(self.axis) + 1]:
-                _require(loop.kind in ("serial", "parallel"), f"{loop.axis} is {loop.kind}")
+                require(loop.kind in ("serial", "parallel"), "pack", f"{loop.axis} is {loop.kind}")
             inside = encloses(nest, (self.consumer, self.axis), nest.stage(self.stage))
-            _require(inside, f"{self.axis} of {self.consumer} does not enclose {self.stage}")
+            require(inside, "pack", f"{self.axis} of {self.consumer} does not enclose {self.stage}")
             return
-        _require(self.axis in ("call", "load"), f"expected 'call' or 'load', got {self.axis!r}")
+        require(
+            self.axis in ("call", "load"), "pack", f"expected 'call' or 'load', got {self.axis!r}"
+        )
         if self.axis == "load":
             role = nest.compute.tensor(self.tensor).role
-            _require(role == "constant", f"{self.tensor} is no constant")
+            require(role == "constant", "pack", f"{self.tensor} is no constant")
             alone = has_one_load(nest.compute, self.tensor)
-            _require(alone, f"{self.tensor} is read elsewhere too, where its values are needed")
+            require(
+                alone, "pack", f"{self.tensor} is read elsewhere too, where its values are needed"
+            )
 
 
 def packed_name(tensor: str) -> str:
@@ -109,11 +123,6 @@ def has_one_load(compute: Compute, tensor: str) -> bool:
     Only then may a packed form take the place of its values.
     """
     return len({x for s in compute.stages for x in s.loads if x.tensor == tensor}) == 1
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ScheduleError(f"pack: {message}")
 
 
 def _packed(compute: Compute, users: list[Stage], load: Load) -> tuple[Compute, Stage]:

@@ -2,13 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.errors import require
 from hlotune.schedules.nest import Layout, LoopNest, StageNest, is_in_own_order
-
-
-def _require(condition: bool, step: str, message: str) -> None:
-    if not condition:
-        raise ScheduleError(f"{step}: {message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +21,15 @@ class LayOut:
         s = nest.stage(self.stage)
         shapes = {nest.compute.tensor(x.tensor).shape for x in s.stage.stores}
         temporary = all(nest.compute.tensor(x.tensor).role == "temporary" for x in s.stage.stores)
-        _require(temporary and len(shapes) == 1, "lay_out", f"{self.stage} stores a result")
-        _require(is_in_own_order(s.stage), "lay_out", f"{self.stage} does not store in order")
+        require(temporary and len(shapes) == 1, "lay_out", f"{self.stage} stores a result")
+        require(is_in_own_order(s.stage), "lay_out", f"{self.stage} does not store in order")
         whole = sorted(d for d, block in self.layout if block == 1)
         complete = whole == list(range(len(shapes.pop())))
-        _require(complete, "lay_out", f"{self.layout} leaves a dimension out, or has one too many")
+        require(complete, "lay_out", f"{self.layout} leaves a dimension out, or has one too many")
         for k, (d, block) in enumerate(self.layout):
             once = [e for e in self.layout if e[0] == d and e[1] != 1] in ([], [(d, block)])
             before = block == 1 or (d, 1) in self.layout[k:]
-            _require(block >= 1 and (block == 1 or (once and before)), "lay_out", (
+            require(block >= 1 and (block == 1 or (once and before)), "lay_out", (
                 f"the blocks of dimension {d} must stand once, before the rest of it"
             ))  # fmt: skip
         return nest.put(replace(s, layout=self.layout))
@@ -56,9 +51,9 @@ class Spread:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         temporary = all(nest.compute.tensor(x.tensor).role == "temporary" for x in s.stage.stores)
-        _require(temporary, "spread", f"{self.stage} stores a result")
-        _require(is_in_own_order(s.stage), "spread", f"{self.stage} does not store in order")
-        _require(self.elements >= 0, "spread", f"expected 0 or more elements, got {self.elements}")
+        require(temporary, "spread", f"{self.stage} stores a result")
+        require(is_in_own_order(s.stage), "spread", f"{self.stage} does not store in order")
+        require(self.elements >= 0, "spread", f"expected 0 or more elements, got {self.elements}")
         rank = len(nest.compute.tensor(s.stage.stores[0].tensor).shape)
         layout = s.layout or tuple((d, 1) for d in range(rank))
         return nest.put(replace(s, layout=layout, spacing=self.elements))
@@ -79,11 +74,11 @@ class Preload:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         tensors = {x.tensor for x in s.stage.loads}
-        _require(s.at is None, "preload", f"{self.stage} stands inside another stage")
-        _require(len(tensors) == 1, "preload", f"{self.stage} loads {len(tensors)} tensors, not 1")
+        require(s.at is None, "preload", f"{self.stage} stands inside another stage")
+        require(len(tensors) == 1, "preload", f"{self.stage} loads {len(tensors)} tensors, not 1")
         self._check_source(nest, tensors.pop())
         own = len({x.tensor for x in s.stage.stores}) == 1 and is_in_own_order(s.stage)
-        _require(own, "preload", f"{self.stage} stores more than one array")
+        require(own, "preload", f"{self.stage} stores more than one array")
         return nest.put(replace(s, scope="load"))
 
     def _check_source(self, nest: LoopNest, name: str) -> None:
@@ -91,10 +86,10 @@ class Preload:
         if maker is not None and maker.scope == "load":
             return
         role = nest.compute.tensor(name).role
-        _require(role == "constant", "preload", f"{name} is no constant")
+        require(role == "constant", "preload", f"{name} is no constant")
         users = [x.stage.name for x in nest.stages if name in {y.tensor for y in x.stage.loads}]
         alone = users == [self.stage]
-        _require(alone, "preload", f"{name} is read elsewhere too, where its values are needed")
+        require(alone, "preload", f"{name} is read elsewhere too, where its values are needed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +107,13 @@ class Overrun:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         axes = [a.name for a in s.stage.parallel]
-        _require(s.at is not None, "overrun", f"{self.stage} stands at the root: its results end")
-        _require(self.axis in axes, "overrun", f"{self.stage} has no parallel axis {self.axis}")
+        require(s.at is not None, "overrun", f"{self.stage} stands at the root: its results end")
+        require(self.axis in axes, "overrun", f"{self.stage} has no parallel axis {self.axis}")
         for x in s.stage.loads:
             along = any(self.axis in e.coefficients for e in x.index)
             maker = nest.producer(x.tensor)
             safe = not along or (maker is not None and is_whole(maker))
-            _require(safe, "overrun", f"{x} ends with its tensor along {self.axis}")
+            require(safe, "overrun", f"{x} ends with its tensor along {self.axis}")
         return nest.put(replace(s, overrun=(*s.overrun, self.axis)))
 
 
@@ -139,13 +134,13 @@ class Stream:
     def apply(self, nest: LoopNest) -> LoopNest:
         s, maker = nest.stage(self.stage), nest.producer(self.tensor)
         found = [x for x in s.stage.loads if x.tensor == self.tensor]
-        _require(len(found) == 1, "stream", f"{self.stage} loads {self.tensor} {len(found)} times")
+        require(len(found) == 1, "stream", f"{self.stage} loads {self.tensor} {len(found)} times")
         loop = s.loops[s.index(self.axis)]
-        _require(loop.kind == "serial", "stream", f"{self.axis} is {loop.kind}")
+        require(loop.kind == "serial", "stream", f"{self.axis} is {loop.kind}")
         ahead = maker is None or maker.at is None
-        _require(ahead, "stream", f"{self.tensor} is computed inside another stage")
+        require(ahead, "stream", f"{self.tensor} is computed inside another stage")
         along = any(loop.root in e.coefficients for e in found[0].index)
-        _require(along, "stream", f"{self.tensor} is the same all along {self.axis}")
+        require(along, "stream", f"{self.tensor} is the same all along {self.axis}")
         return nest.put(replace(s, stream=(*s.stream, (self.tensor, self.axis))))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from hlotune.schedules.borders import guarded, is_zero_outside, windows_along
-from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.errors import require
 from hlotune.schedules.narrowing import Narrow as Narrow
 from hlotune.schedules.nest import (
     Border,
@@ -30,11 +30,6 @@ from hlotune.schedules.results import Spread as Spread
 from hlotune.schedules.results import Stream as Stream
 
 
-def _require(condition: bool, step: str, message: str) -> None:
-    if not condition:
-        raise ScheduleError(f"{step}: {message}")
-
-
 @dataclass(frozen=True, slots=True)
 class Split:
     """Splits a loop into nested ones; the factors are the trips of the inner loops.
@@ -51,9 +46,9 @@ class Split:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         k = s.index(self.axis)
-        _require(bool(self.factors), "split", "needs at least one factor")
-        _require(min(self.factors) >= 1, "split", f"factors must be positive, got {self.factors}")
-        _require(
+        require(bool(self.factors), "split", "needs at least one factor")
+        require(min(self.factors) >= 1, "split", f"factors must be positive, got {self.factors}")
+        require(
             s.loops[k].step == 1 and s.loops[k].axis == s.loops[k].root,
             "split",
             f"{self.axis} is split already",
@@ -83,7 +78,7 @@ class Reorder:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         names = [x.axis for x in s.loops]
-        _require(
+        require(
             sorted(names) == sorted(self.loops),
             "reorder",
             f"expected all of {names}, got {list(self.loops)}",
@@ -92,7 +87,7 @@ class Reorder:
         for root in dict.fromkeys(x.root for x in loops):
             steps = [x.step for x in loops if x.root == root]
             names = [x.axis for x in loops if x.root == root]
-            _require(
+            require(
                 names == [x.axis for x in s.loops if x.root == root],
                 "reorder",
                 f"loops of {root} must go from outer to inner, got steps {steps}",
@@ -115,13 +110,13 @@ class Parallel:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         k = s.index(self.axis)
-        _require(s.at is None, "parallel", f"stage {self.stage} stands inside another stage")
+        require(s.at is None, "parallel", f"stage {self.stage} stands inside another stage")
         reduce = {a.name for a in s.stage.reduce}
         for loop in s.loops[: k + 1]:
-            _require(
+            require(
                 loop.root not in reduce, "parallel", f"{loop.axis} is a reduction: tasks would race"
             )
-            _require(loop.kind in ("serial", "parallel"), "parallel", f"{loop.axis} is {loop.kind}")
+            require(loop.kind in ("serial", "parallel"), "parallel", f"{loop.axis} is {loop.kind}")
         loops = tuple(replace(x, kind="parallel") for x in s.loops[: k + 1])
         return nest.put(replace(s, loops=loops + s.loops[k + 1 :]))
 
@@ -140,9 +135,9 @@ class Vectorize:
         s = nest.stage(self.stage)
         k = s.index(self.axis)
         reduce = {a.name for a in s.stage.reduce}
-        _require(k == len(s.loops) - 1, "vectorize", f"{self.axis} is not innermost")
-        _require(s.loops[k].step == 1, "vectorize", f"{self.axis} does not walk element by element")
-        _require(s.loops[k].root not in reduce, "vectorize", f"{self.axis} is a reduction")
+        require(k == len(s.loops) - 1, "vectorize", f"{self.axis} is not innermost")
+        require(s.loops[k].step == 1, "vectorize", f"{self.axis} does not walk element by element")
+        require(s.loops[k].root not in reduce, "vectorize", f"{self.axis} is a reduction")
         return nest.put(_kind(s, k, "vectorize"))
 
 
@@ -160,7 +155,7 @@ class Unroll:
         s = nest.stage(self.stage)
         k = s.index(self.axis)
         inner = [x.axis for x in s.loops[k + 1 :] if x.kind not in ("unroll", "vectorize")]
-        _require(
+        require(
             not inner,
             "unroll",
             f"{self.axis} encloses loops that are not unrolled: {' '.join(inner)}",
@@ -185,21 +180,21 @@ class ComputeAt:
         k = c.index(self.axis)
         users = [x for x in nest.stages if x is not s and reads(s.stage, x.stage)]
         inside = [x for x in users if x is c or _is_within(nest, x, (self.consumer, self.axis))]
-        _require(bool(inside), "compute_at", f"{self.consumer} reads nothing of {self.stage}")
+        require(bool(inside), "compute_at", f"{self.consumer} reads nothing of {self.stage}")
         others = [x.stage.name for x in users if x not in inside[:1]]
-        _require(not others, "compute_at", f"{self.stage} is read by {' '.join(others)} too")
+        require(not others, "compute_at", f"{self.stage} is read by {' '.join(others)} too")
         user = inside[0]
         for loop in c.loops[: k + 1]:
-            _require(
+            require(
                 loop.kind in ("serial", "parallel"), "compute_at", f"{loop.axis} is {loop.kind}"
             )
         for x in reads(s.stage, user.stage):
             plain = not guarded(nest.compute, user.stage, x)
-            _require(plain, "compute_at", f"{x} leaves what {self.stage} stores, or skips in it")
+            require(plain, "compute_at", f"{x} leaves what {self.stage} stores, or skips in it")
         maps = {tuple(e.terms for e in x.index) for x in reads(s.stage, user.stage)}
-        _require(len(maps) == 1, "compute_at", f"{self.stage} is read at several places at once")
+        require(len(maps) == 1, "compute_at", f"{self.stage} is read at several places at once")
         ordered = is_in_own_order(s.stage)
-        _require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
+        require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
         return nest.put(replace(s, at=(self.consumer, self.axis), scope="task"))
 
 
@@ -223,8 +218,8 @@ class Accumulate:
         reduce = {a.name for a in s.stage.reduce}
         for loop in s.loops[start:]:
             fixed = loop.root in reduce or loop.kind in ("unroll", "vectorize")
-            _require(fixed, "accumulate", f"{loop.axis} is neither a reduction nor unrolled")
-        _require(
+            require(fixed, "accumulate", f"{loop.axis} is neither a reduction nor unrolled")
+        require(
             bool(self.axis) or s.at is not None,
             "accumulate",
             "a stage at the root has no consumer to hold for",
@@ -247,21 +242,21 @@ class Clip:
         s = nest.stage(self.stage)
         k = s.index(self.axis)
         loop = s.loops[k]
-        _require(
+        require(
             loop.root in {a.name for a in s.stage.reduce}, "clip", f"{self.axis} is no reduction"
         )
-        _require(loop.kind == "serial", "clip", f"{self.axis} is {loop.kind}")
-        _require(
+        require(loop.kind == "serial", "clip", f"{self.axis} is {loop.kind}")
+        require(
             loop.step == 1,
             "clip",
             f"{self.axis} goes in steps of {loop.step}, which clipping would break",
         )
         leaving = windows_along(nest.compute, s.stage, loop.root)
-        _require(bool(leaving), "clip", f"no load leaves its tensor along {loop.root}")
-        _require(s.stage.combine == "sum", "clip", "what lies outside adds nothing only to a sum")
+        require(bool(leaving), "clip", f"no load leaves its tensor along {loop.root}")
+        require(s.stage.combine == "sum", "clip", "what lies outside adds nothing only to a sum")
         for x in leaving:
             zero = is_zero_outside(s.stage, x)
-            _require(zero, "clip", f"where {x} lies outside, there are values to add all the same")
+            require(zero, "clip", f"where {x} lies outside, there are values to add all the same")
         return nest.put(_border(s, k, "clip"))
 
 
@@ -278,7 +273,7 @@ class Peel:
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
         k = s.index(self.axis)
-        _require(s.loops[k].kind == "serial", "peel", f"{self.axis} is {s.loops[k].kind}")
+        require(s.loops[k].kind == "serial", "peel", f"{self.axis} is {s.loops[k].kind}")
         return nest.put(_border(s, k, "peel"))
 
 
@@ -298,10 +293,10 @@ class Prefetch:
     def apply(self, nest: LoopNest) -> LoopNest:
         s, maker = nest.stage(self.stage), nest.producer(self.tensor)
         loaded = {x.tensor for x in s.stage.loads}
-        _require(self.tensor in loaded, "prefetch", f"{self.stage} does not load {self.tensor}")
+        require(self.tensor in loaded, "prefetch", f"{self.stage} does not load {self.tensor}")
         panels = maker is not None and maker.at is None and maker.layout and maker.layout[0][1] > 1
         wrong = f"{self.tensor} is not packed in panels ahead of the loops"
-        _require(bool(panels), "prefetch", wrong)
+        require(bool(panels), "prefetch", wrong)
         return nest.put(replace(s, prefetch=(*s.prefetch, self.tensor)))
 
 
