@@ -35,6 +35,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.search.budget import BATCH
+from hlotune.search.kept_memory import keep_memory
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
@@ -83,6 +84,7 @@ class Counting:
 
 def main() -> None:
     options = parsed()
+    keep_memory()
     target = host_target()
     task = operator(options.case, target).task
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

@@ -8,7 +8,6 @@ from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.guard import EPSILON, judged, random_share
 from hlotune.search.history import History, Times
-from hlotune.search.kept_memory import keep_memory
 from hlotune.search.memory import Arrays, packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
@@ -23,7 +22,6 @@ class Guided(ABC):
     def __init__(
         self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
     ) -> None:
-        keep_memory()
         self._space, self._model, self._entropy = space, model, entropy
         self._first = legal_rows(space, first)
         self.epsilon = EPSILON

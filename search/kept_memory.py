@@ -14,6 +14,8 @@ def keep_memory() -> bool:
 
     A step of a search fills and frees megabytes of arrays, some hundred kilobytes each.  glibc
     gives them back to the system, which clears each page anew when it is touched again.
+
+    It holds for all of the process, so that only commands that are processes of ours ask for it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # another C library
