@@ -152,13 +152,27 @@ def of_pairs(pairs: int, low: float, high: float, number: int = 1) -> Final:
         (of_pairs(31, 1.1, 1.3), of_pairs(9, 0.8, 0.9, 2), 2),
         (of_pairs(31, 1.1, 1.3), of_pairs(9, 1.5, 1.9, 2), 2),
         (of_pairs(31, 0.9, 1.1), of_pairs(9, 1.05, 1.4, 2), 1),
-        (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 1.2, 2), 2),
-        (of_pairs(9, 1.1, 1.3), of_pairs(9, 0.9, 1.2, 2), 2),
+        (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 0.99, 2), 2),
+        (of_pairs(9, 1.2, 1.4), of_pairs(9, 1.1, 1.3, 2), 2),
+        (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 1.2, 2), 1),
+        (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 1.05, 2), 2),
+        (of_pairs(31, 0.9, 1.3), of_pairs(31, 0.8, 1.2, 2), 2),
         (replace(of_pairs(31, 1.1, 1.3), withdrawn="wrong"), of_pairs(9, 1.05, 1.2, 2), 2),
     ],
-    ids=["unclear", "slower", "faster", "luck", "thorough", "both hurried", "taken back"],
+    ids=[
+        "unclear",
+        "slower",
+        "faster",
+        "luck",
+        "thorough",
+        "both hurried",
+        "proves nothing",
+        "disproves",
+        "both prove nothing",
+        "taken back",
+    ],
 )
-def test_a_hurried_comparison_overrules_a_thorough_one_only_where_it_contradicts(
+def test_a_weaker_comparison_overrules_a_stronger_one_only_where_it_contradicts(
     database: Database, older: Final, newer: Final, standing_number: int
 ) -> None:
     for found in (older, newer):

@@ -41,7 +41,8 @@ def decision(
 ) -> Decision:
     """The newest comparison under these conditions decides, unless its winner is not allowed.
 
-    One made in a hurry does not overrule a thorough one, unless its whole interval contradicts it.
+    One made in a hurry does not overrule a thorough one, unless its whole interval contradicts it;
+    nor does one that proves nothing overrule one that proved a schedule of ours faster.
     Comparisons of runs under a laxer setting go first, as far as it is allowed: a later `strict`
     run that kept the default says nothing about what `standard` may use.
     """
@@ -84,10 +85,18 @@ def standing(finals: Sequence[Final]) -> Final:
     for older in finals[1:]:
         if decides.withdrawn or older.withdrawn:
             break  # what was compared before that stands no more
-        hurried = len(decides.paired.tuned_s) <= HURRIED * len(older.paired.tuned_s)
-        if hurried and not _contradicts(decides.paired, older.paired):
+        weaker = _hurried(decides, older) or (older.won and _proves_nothing(decides.paired))
+        if weaker and not _contradicts(decides.paired, older.paired):
             decides = older
     return decides
+
+
+def _hurried(newer: Final, older: Final) -> bool:
+    return len(newer.paired.tuned_s) <= HURRIED * len(older.paired.tuned_s)
+
+
+def _proves_nothing(paired: Paired) -> bool:
+    return paired.low <= 1 <= paired.high
 
 
 def _contradicts(newer: Paired, older: Paired) -> bool:
