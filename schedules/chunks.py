@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch, has_rows, is_panelled
-from hlotune.schedules.target import Target
+from hlotune.schedules.target import LINE_BYTES, Target
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -61,7 +61,7 @@ def waits_for_far(c: Contraction, target: Target, vector: str, tile: NDArray[np.
     multiplies; `tile` has rows and vectors by axis."""
     across = int(tile[[a.name for a in c.parallel].index(vector)])
     cycles = int(np.prod(tile)) / target.multiply_adds
-    return across * target.vector_bytes / THIRD_CACHE_BYTES > cycles
+    return max(LINE_BYTES, across * target.vector_bytes) / THIRD_CACHE_BYTES > cycles
 
 
 def is_packed_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:

@@ -31,8 +31,8 @@ from hlotune.schedules.roles import Contraction
 from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.sketch import Sketch
 from hlotune.schedules.streaming import APART_BYTES, REPAYS_PACKING, streams, whole_rows
-from hlotune.schedules.target import Target
-from hlotune.schedules.tiles import best_tile
+from hlotune.schedules.target import LINE_BYTES, Target
+from hlotune.schedules.tiles import best_tile, starved
 from hlotune.schedules.vectors import brings_together, cycles
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 UNEVEN_WORTH = 1.03
 """How much longer the busiest thread may work before tasks are cut along one more axis."""
 MOST_TASKS = 4096
+LINES_APART_BYTES = 512
+"""Between what one step reads and the next, from which on nothing fetches ahead."""
 PACKED_SHARE = 0.6
 """Share of the second cache for what a task has packed."""
 
@@ -75,16 +77,19 @@ def _packed_by_blocks(space: "CpuSpace", config: NDArray[np.int32]) -> None:
 
 
 def _not_packed(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+    """What is too much for the scratch of a task, too, is read where it lies."""
     sketch = space.sketches[int(config[0])]
-    packs = tuple((t, "none" if level == "block" else level) for t, level in sketch.packs)
+    packs = tuple((t, "none" if n in ("block", "task") else n) for t, n in sketch.packs)
     config[0] = space.sketches.index(replace(sketch, packs=packs))
+    _set(space, config, "group", _groups(space, config))
 
 
 def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     sketch = _sketch(space)
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
-    tile = best_tile(space, sketch.vector) + 1
+    packed = [tensor for tensor, level in sketch.packs if level != "none"]
+    tile = best_tile(space, sketch.vector, packed) + 1
     if streams(space, sketch, tile):
         return _streamed(space, config, sketch, tile)
     order = lying_order(space, sketch)
@@ -135,7 +140,6 @@ def _sketch(space: "CpuSpace") -> Sketch:
     vectors = dict.fromkeys(s.vector for s in space.sketches)
     target = space.target
     vector = min(vectors, key=lambda v: (cycles(c, space.lanes, v, target), c.out_stride(v)))
-    waits = waits_for_far(c, target, vector, best_tile(space, vector) + 1)
     packs = []
     for x in c.operands:
         stride = abs(c.stride(x, vector))
@@ -143,7 +147,7 @@ def _sketch(space: "CpuSpace") -> Sketch:
         level = "call" if apart or _repays_changing(c, x) else "none"
         if stride and _can_load(space, x.tensor):
             level = "load"
-        elif stride == 1 and waits and _repays_packing(c, x, target):
+        elif stride == 1 and _repays_packing(c, x, target) and _waits(space, x, vector):
             level = "task"
         packs.append((x.tensor, level))
     return Sketch(vector, False, tuple(packs))
@@ -151,12 +155,32 @@ def _sketch(space: "CpuSpace") -> Sketch:
 
 def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     """Whether an operand is used so often, and lies so scattered, that it is copied first."""
-    longest = max(r.extent for r in c.reduce)
-    apart = min(abs(c.stride(x, r.name)) for r in c.reduce if 2 * r.extent >= longest)
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
-    column_bytes = prod(r.extent for r in c.reduce) * target.vector_bytes
+    column_bytes = prod(r.extent for r in c.reduce) * max(target.vector_bytes, LINE_BYTES)
     many = column_bytes > target.l1_bytes
-    return many and apart * c.element_bytes(x) >= APART_BYTES and often >= REPAYS_PACKING
+    return many and _apart_bytes(c, x) >= LINES_APART_BYTES and often >= REPAYS_PACKING
+
+
+def _apart_bytes(c: Contraction, x: Load) -> int:
+    """Between what consecutive steps read, along the nearest of the long reductions."""
+    longest = max(r.extent for r in c.reduce)
+    apart = (abs(c.stride(x, r.name)) for r in c.reduce if 2 * r.extent >= longest)
+    return min(apart) * c.element_bytes(x)
+
+
+def _waits(space: "CpuSpace", x: Load, vector: str) -> bool:
+    """Whether multiply-adds wait for an operand that is read where it lies.
+
+    Rows in pages of their own are waited for as if from the last cache, by the tile that would be
+    best of packed rows; lines of one page from the second cache, by the tile that is best of them.
+    """
+    c = space.contraction
+    ahead = [y.tensor for y in c.operands if _can_load(space, y.tensor)]
+    if _apart_bytes(c, x) >= APART_BYTES:
+        tile = best_tile(space, vector, [*ahead, x.tensor]) + 1
+        return waits_for_far(c, space.target, vector, tile)
+    tile = best_tile(space, vector, ahead) + 1
+    return bool(starved(space, vector, ahead, tile[None])[0] > 1)
 
 
 def _repays_changing(c: Contraction, x: Load) -> bool:

@@ -5,6 +5,7 @@ with it: a tile of few accumulators waits for its own results, one of few rows f
 reads much in a step for the second cache.
 """
 
+from collections.abc import Collection
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,20 @@ from hlotune.schedules.vectors import neighbours, scatter_cycles
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
-SECOND_CACHE_BYTES = 32
-"""What the second cache gives in a cycle."""
+SECOND_CACHE_BYTES = 20
+"""What the second cache gives in a cycle, on and on beside multiply-adds; bursts have 32."""
+SCATTERED_BYTES = 9
+"""The same of lines that lie apart, which nothing fetches ahead into the first cache."""
+FEW_LINES = 4
+"""That are fetched along with their neighbours."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 BUSY_PORTS = 0.75
 """Loads a multiply-add from which on they delay it: at 1 the ports have nothing to spare."""
 
 
-def best_tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
-    """Positions of the best register tile among those that fit."""
+def best_tile(space: "CpuSpace", vector: str, packed: Collection[str] = ()) -> NDArray[np.int64]:
+    """Positions of the best register tile among those that fit; tensors named lie in panels."""
     tiles = space.tiles[vector].astype(np.int64)
     c = space.contraction
     extents = np.array([a.extent for a in c.parallel])
@@ -42,11 +47,12 @@ def best_tile(space: "CpuSpace", vector: str) -> NDArray[np.int64]:
     total = np.prod(tiles + 1, axis=1)
     busy = np.minimum(1, total / space.target.chains)
     ports = sum(_loads(c, x, tiles + 1) for x in c.operands) / total
-    loads = 1 + 0.03 * ports + 0.5 * np.maximum(0, ports - BUSY_PORTS)
+    pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - BUSY_PORTS)
+    loads = 1 + 0.03 * ports + pressed
     # rows along one axis alone keep the loads of a tile near one another
     spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
-    score /= _starved(space, vector, across, tiles + 1) * _scattered(space, vector, tiles + 1)
+    score /= starved(space, vector, packed, tiles + 1) * _scattered(space, vector, tiles + 1)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
     return best
 
@@ -90,8 +96,8 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
     return np.where(most > CROWDED * ways, 1.25, 1.0)
 
 
-def _starved(
-    space: "CpuSpace", vector: str, across: NDArray[np.int64], tiles: NDArray[np.int64]
+def starved(
+    space: "CpuSpace", vector: str, packed: Collection[str], tiles: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """How much longer a tile waits for vectors from the second cache than it multiplies.
 
@@ -100,12 +106,21 @@ def _starved(
     """
     c, vector_bytes = space.contraction, space.target.vector_bytes
     steps = prod(a.extent for a in c.reduce)
-    vectors = across * sum(1 for x in c.operands if c.stride(x, vector))
-    again = vectors * vector_bytes * steps > space.target.l1_bytes
+    across = tiles[:, [a.name for a in c.parallel].index(vector)]
+    along = [x for x in c.operands if c.stride(x, vector)]
+    apart = sum(x.tensor not in packed and _lies_apart(c, x) for x in along)
+    run = across * vector_bytes
+    scattered, streamed = apart * (-(-run // LINE_BYTES) * LINE_BYTES), (len(along) - apart) * run
+    again = (scattered + streamed) * steps >= space.target.l1_bytes
     lines = sum(_lines(c, x, tiles) for x in c.operands if not c.stride(x, vector))
     cycles = np.prod(tiles, axis=1) / space.target.multiply_adds
-    waits = (vectors * vector_bytes + lines * LINE_BYTES) / SECOND_CACHE_BYTES / cycles
-    return np.where(again, np.maximum(1.0, waits), 1.0)
+    waits = scattered / SCATTERED_BYTES + (streamed + lines * LINE_BYTES) / SECOND_CACHE_BYTES
+    return np.where(again, np.maximum(1.0, waits / cycles), 1.0)
+
+
+def _lies_apart(c: Contraction, x: Load) -> bool:
+    """Whether what consecutive steps read of an operand lies several lines apart."""
+    return abs(c.stride(x, c.reduce[-1].name)) * c.element_bytes(x) >= FEW_LINES * LINE_BYTES
 
 
 def _lines(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -22,6 +22,8 @@ CACHED_SHARE = 0.8
 """Of the second cache, for what a block works on."""
 FEWEST_ROWS = 4
 """Tiles of a block below which threads share features instead."""
+LOADS = 2
+"""That a core begins in a cycle: what a register tile needs more of, it waits for."""
 SPREAD = 1
 """A sixth of the time where points lie at powers of two, and little elsewhere."""
 WEIGHTS_SHARE = 0.25
@@ -138,7 +140,8 @@ def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
         busy = sum(n * min(1, n / space.target.chains) for n in copies) / sum(copies)
         loads = 1 + 0.1 * (block + len(copies) * across) / (block * across)
         far = 1 + 0.08 * log2(max(1, slice_bytes * across / l1_bytes))
-        return round(useful * busy / loads / far, 6), across, -max(copies)
+        begun = (rows + across) / LOADS / (rows * across / space.target.multiply_adds)
+        return round(useful * busy / loads / far / max(1, begun), 6), across, -max(copies)
 
     pairs = [(int(r) + 1, int(v) + 1) for r, v in space.register_tiles if r < block]
     return max(pairs, key=lambda pair: worth(*pair))

@@ -129,6 +129,19 @@ def test_no_shape_stands_in_the_formula(module: str) -> None:
     assert max(numbers) <= 128
 
 
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("steps", [3_000, 70_000, 150_000, 1 << 20])
+@pytest.mark.parametrize("columns", [512, 4096])
+def test_a_long_reduction_leaves_the_register_tile_whole(
+    target: Target, steps: int, columns: int
+) -> None:
+    """What is too long to be packed is read where it lies."""
+    space = sized(f"f32[768,{steps}]", f"f32[{steps},{columns}]").space(target)
+    config = space.heuristic()
+    assert space.legal(config[None])[0]
+    assert np.prod(list(space.tiling(config).register.values())) >= 0.4 * target.vector_registers
+
+
 def test_a_large_shape_costs_no_time() -> None:
     space = sized("f32[65536,16384]", "f32[16384,50257]").space(TARGETS["znver4"])
     assert space.legal(space.heuristic()[None])[0]
@@ -217,7 +230,7 @@ def test_large_kernels_have_no_knob_for_one_thread() -> None:
 
 def test_what_would_be_read_from_far_for_each_tile_is_read_in_chunks() -> None:
     """On a machine of a small second cache: five tiles of five rows use the same panel."""
-    target = replace(host_target(), l2_bytes=16 << 10)
+    target = replace(host_target(), l2_bytes=12 << 10)
     case = conv(5, 5, 40, 128)
     space = case.space(target)
     config = space.heuristic()
