@@ -10,6 +10,7 @@ from hlotune.cli.printing import print_json, print_table, size
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites import Site
+    from hlotune.schedules.target import Properties
 
 EXAMPLE = "Example: tune kernels examples/resnet18.py:model"
 COLUMNS = (
@@ -51,7 +52,8 @@ def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> 
         by_key.setdefault(site.kernel.key, []).append(site)
     if not by_key:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
-    lines = [describe(group) for group in by_key.values()]
+    peaks = measured_peaks()
+    lines = [describe(group, peaks) for group in by_key.values()]
     if json:
         return print_json({"program": loaded.name, "kernels": [asdict(x) for x in lines]})
     rows = [
@@ -72,7 +74,7 @@ def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> 
     return print_table(COLUMNS, rows, title=loaded.name)
 
 
-def describe(sites: "list[Site]") -> Line:
+def describe(sites: "list[Site]", peaks: "Properties") -> Line:
     from hlotune.hlo.canonical import graph_of
 
     kernel = sites[0].kernel
@@ -88,7 +90,7 @@ def describe(sites: "list[Site]") -> Line:
         configs=ours.configs,
         flops=ours.flops,
         bytes=moved,
-        roofline_s=roofline_s(ours.flops or 0, moved, ours.dtype),
+        roofline_s=roofline_s(ours.flops or 0, moved, ours.dtype, peaks),
         left_to_xla=ours.reason,
     )
 
@@ -125,17 +127,25 @@ def schedules_of(kernel: "Kernel") -> Ours:
     )
 
 
-def roofline_s(flops: int, moved_bytes: int, dtype: str) -> float | None:
+def measured_peaks() -> "Properties":
+    """Of this machine, with no tuner at work on it."""
+    from hlotune.measure.peaks import host_properties
+    from hlotune.measure.sharing import alone
+    from hlotune.measure.targets import host_target
+
+    with alone():
+        return host_properties(host_target())
+
+
+def roofline_s(flops: int, moved_bytes: int, dtype: str, peaks: "Properties") -> float | None:
     """Seconds that the measured peaks allow; None where there is no peak of the type.
 
     Data that fits into the last cache may stand there, so that memory sets no limit.
     """
-    from hlotune.measure.peaks import host_properties
     from hlotune.measure.targets import host_target
 
-    target = host_target()
-    peaks = host_properties(target)
     if dtype not in peaks.flops_per_s:
         return None
-    memory_s = moved_bytes / peaks.read_bytes_per_s if moved_bytes > target.l3_bytes else 0.0
+    fits = moved_bytes <= host_target().l3_bytes
+    memory_s = 0.0 if fits else moved_bytes / peaks.read_bytes_per_s
     return max(flops / peaks.flops_per_s[dtype], memory_s)

@@ -191,18 +191,12 @@ class ProcessRunner:
         Raises ProgramError where they cannot be measured.
         """
         if self._properties is None:
-            request = {"do": "properties", "target": from_target(self.target)}
-            with self._turns.alone():
-                reply = self._channel.request(Message(request), _LIMIT_S)
-            if isinstance(reply, Failure):
+            found = self._peaks_of_now()
+            if isinstance(found, Failure):
                 raise ProgramError(
-                    f"expected the peaks of {self.target.title}, got a {reply.kind} "
-                    f"({reply.message}); check that the target is this machine"
+                    f"expected the peaks of {self.target.title}, got a {found.kind} "
+                    f"({found.message}); check that the target is this machine"
                 )
-            header = dict(reply.header)
-            if header.pop(NEVER_APART, False):
-                say_never_apart()
-            found = Properties(**header)
             self._properties = found.best_of(self._known) if self._known else found
         return self._properties
 
@@ -302,9 +296,21 @@ class ProcessRunner:
         return peak_flops(kernel, self.target, self.properties())
 
     def _measure_peaks_again(self) -> None:
-        before = self.properties()
-        self._properties = None
-        self._properties = before.best_of(self.properties())
+        """Those that are known stay where no worker measures them: a candidate ends no run."""
+        before, found = self.properties(), self._peaks_of_now()
+        if isinstance(found, Properties):
+            self._properties = before.best_of(found)
+
+    def _peaks_of_now(self) -> Properties | Failure:
+        request = Message({"do": "properties", "target": from_target(self.target)})
+        with self._turns.alone():
+            reply = self._channel.request(request, _LIMIT_S)
+        if isinstance(reply, Failure):
+            return reply
+        header = dict(reply.header)
+        if header.pop(NEVER_APART, False):
+            say_never_apart()
+        return Properties(**header)
 
 
 def _outcomes(

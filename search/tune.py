@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
+from operator import index
 from pathlib import Path
+from typing import SupportsIndex
 
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import Start, start
@@ -90,7 +91,7 @@ def tune(
             searcher=searcher,
             model=model,
             begun=start(model, Path(model_file) if model_file else None),
-            seed=seed,
+            seed=seed_of(seed),
             numerics=numerics,
             cache=cache,
             target=target or host_target(),
@@ -117,8 +118,7 @@ class Choices:
     def __post_init__(self) -> None:
         require_one_of(SEARCHERS, self.searcher, "searcher")
         require_settings(self.numerics, self.cache)
-        if not (isinstance(self.seed, Integral) and 0 <= self.seed < SEEDS):
-            raise ValueError(f"expected a seed from 0 to {SEEDS - 1}, got {self.seed}; give one")
+        seed_of(self.seed)
 
     @property
     def options(self) -> dict[str, object]:
@@ -212,6 +212,14 @@ def begun_run(
     )
 
 
+def seed_of(seed: int) -> int:
+    """As a database takes it.  Raises ValueError for what is no seed."""
+    found = _whole(seed)
+    if found is None or not 0 <= found < SEEDS:
+        raise ValueError(f"expected a seed from 0 to {SEEDS - 1}, got {seed}; give one")
+    return found
+
+
 def limits_of(budget: str | float | None, budget_s: float | None, trials: int | None) -> Limits:
     """One limit of the three.  Raises ValueError for several, or one that is not positive."""
     given = [x for x in (budget, budget_s, trials) if x is not None]
@@ -220,7 +228,16 @@ def limits_of(budget: str | float | None, budget_s: float | None, trials: int | 
             f"expected one of budget, budget_s and trials, got {len(given)}; leave one"
         )
     if trials is not None:
-        if not (isinstance(trials, Integral) and trials >= 1):
+        found = _whole(trials)
+        if found is None or found < 1:
             raise ValueError(f"expected a number of trials a kernel from 1 on, got {trials}")
-        return Limits(trials=trials)
+        return Limits(trials=found)
     return Limits(seconds=seconds(given[0] if given else DEFAULT_BUDGET_S))
+
+
+def _whole(number: SupportsIndex) -> int | None:
+    """As Python's own number, also of numpy's; None for parts of one, and for what is no number."""
+    try:
+        return None if isinstance(number, bool) else index(number)
+    except TypeError:
+        return None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hlotune.measure.trial import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision
@@ -157,6 +158,7 @@ def of_pairs(pairs: int, low: float, high: float, number: int = 1) -> Final:
         (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 1.2, 2), 1),
         (of_pairs(31, 1.1, 1.3), of_pairs(31, 0.9, 1.05, 2), 2),
         (of_pairs(31, 0.9, 1.3), of_pairs(31, 0.8, 1.2, 2), 2),
+        (of_pairs(9, 1.02, 1.5), of_pairs(31, 0.98, 1.03, 2), 2),
         (replace(of_pairs(31, 1.1, 1.3), withdrawn="wrong"), of_pairs(9, 1.05, 1.2, 2), 2),
     ],
     ids=[
@@ -169,6 +171,7 @@ def of_pairs(pairs: int, low: float, high: float, number: int = 1) -> Final:
         "proves nothing",
         "disproves",
         "both prove nothing",
+        "luck in a hurry",
         "taken back",
     ],
 )
@@ -180,6 +183,53 @@ def test_a_weaker_comparison_overrules_a_stronger_one_only_where_it_contradicts(
     decided = decision(database, KERNEL.key, **HERE).final
     assert decided is not None
     assert decided.schedule == schedule(standing_number)
+
+
+@pytest.mark.parametrize("strict_goes_first", [False, True])
+def test_a_thorough_strict_run_does_not_overrule_a_hurried_one_of_standard(
+    database: Database, strict_goes_first: bool
+) -> None:
+    won, kept = of_pairs(9, 1.05, 1.6, 1), replace(of_pairs(31, 0.97, 1.1, 2), numerics="strict")
+    runs: list[tuple[Numerics, Final]] = [("standard", won), ("strict", kept)]
+    for numerics, found in reversed(runs) if strict_goes_first else runs:
+        database.record_final(start(database, numerics=numerics), KERNEL, found)
+    assert decision(database, KERNEL.key, numerics="standard", **HERE).final == won
+    assert decision(database, KERNEL.key, numerics="strict", **HERE).final == kept
+
+
+def taken_back(numerics: Numerics, number: int = 1) -> Final:
+    lost = final(2.0, number, numerics=numerics)
+    return replace(lost, outcome="kept default", withdrawn="slower in the program")
+
+
+def test_a_champion_that_was_taken_back_makes_way_for_a_newer_one_of_a_stricter_run(
+    database: Database,
+) -> None:
+    database.record_final(start(database, numerics="fast"), KERNEL, taken_back("fast"))
+    strict = final(1.8, 2, numerics="strict")
+    database.record_final(start(database, numerics="strict"), KERNEL, strict)
+    for numerics in NUMERICS:
+        assert decision(database, KERNEL.key, numerics=numerics, **HERE).final == strict
+
+
+def test_a_champion_that_was_taken_back_does_not_make_way_for_an_older_one(
+    database: Database,
+) -> None:
+    strict = final(1.8, 2, numerics="strict")
+    database.record_final(start(database, numerics="strict"), KERNEL, strict)
+    lax = taken_back("standard")
+    database.record_final(start(database, numerics="standard"), KERNEL, lax)
+    assert decision(database, KERNEL.key, numerics="standard", **HERE).final == lax
+
+
+def test_of_two_that_were_taken_back_the_newer_one_counts(database: Database) -> None:
+    database.record_final(start(database, numerics="fast"), KERNEL, taken_back("fast"))
+    strict = final(1.8, 2, numerics="strict")
+    database.record_final(start(database, numerics="strict"), KERNEL, strict)
+    newest = taken_back("standard", 3)
+    database.record_final(start(database, numerics="standard"), KERNEL, newest)
+    decided = decision(database, KERNEL.key, numerics="fast", **HERE)
+    assert (decided.schedule, decided.final) == (DEFAULT, newest)
 
 
 def test_a_miss_names_the_conditions_that_differ(database: Database) -> None:

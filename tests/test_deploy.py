@@ -1,5 +1,6 @@
 """Tuned programs are right, fast where records say so, and honest where they are not."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from hlotune.schedules.errors import (
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps import Pack
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.withdrawal import WRONG
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 
 
@@ -81,6 +83,21 @@ def test_a_kernel_whose_default_was_kept_stays(program: Program, tmp_path: Path)
     assert tuned.sites == ()
     assert tuned.explain()[0].status == "kept default"
     tuned(PARAMETERS, normal(8, 16))
+
+
+def test_a_champion_that_was_taken_back_stays_out_and_an_alternative_comes_in(
+    program: Program, tmp_path: Path
+) -> None:
+    """Also where records call it tuned all the same, as two versions of one final once were."""
+    found = first_sites(program)
+    records = {
+        found["dot0"]: replace(final(DIRECT), withdrawn=WRONG),
+        found["dot0.bare"]: final(DIRECT, tuned_s=1.9e-5),
+    }
+    tuned = apply(program, database=recorded(tmp_path / "a.db", records))
+    assert [s.name for s in tuned.sites] == ["dot0.bare"]
+    taken_back = tuned.explain()[0]
+    assert (taken_back.status, taken_back.reason) == ("kept default", f"kept default: {WRONG}")
 
 
 def test_a_schedule_that_does_not_apply_gives_way_to_an_alternative(

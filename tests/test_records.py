@@ -12,9 +12,11 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.listing import ls
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.records import Imported, export_records, import_records
 from hlotune.tuning_logs.upkeep import check
+from hlotune.tuning_logs.withdrawal import WRONG, take_back
 from tests.recorded import HERE, KERNEL, TARGET, contents, filled, measured, schedule
 
 EXPORTED = [table for table in TABLES if table != "states"]
@@ -54,6 +56,20 @@ def test_importing_twice_changes_nothing(
     everything = contents(database, *TABLES)
     import_records(database, tmp_path / "r.jsonl")
     assert contents(database, *TABLES) == everything
+
+
+def test_a_champion_taken_back_after_an_import_is_taken_back_by_the_next(
+    database: Database, empty: Database, tmp_path: Path
+) -> None:
+    export_records(database, tmp_path / "won.jsonl")
+    import_records(empty, tmp_path / "won.jsonl")
+    take_back(database, KERNEL.key, WRONG, numerics="standard", **HERE)
+    export_records(database, tmp_path / "taken back.jsonl")
+    for name in ("taken back.jsonl", "won.jsonl", "taken back.jsonl"):
+        import_records(empty, tmp_path / name)
+        assert contents(empty, *EXPORTED) == contents(database, *EXPORTED)
+    assert decision(empty, KERNEL.key, **HERE).reason == f"kept default: {WRONG}"
+    assert {line.speedup for line in ls(empty)} == {None}
 
 
 def test_only_a_name_in_gz_is_compressed(database: Database, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.targets import TARGETS, toolchain
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKernel
 from hlotune.schedules.space import Space
@@ -19,7 +19,8 @@ from hlotune.schedules.target import Target
 from hlotune.search import tasks as tasks_module
 from hlotune.search.budget import Limits
 from hlotune.search.tasks import tasks
-from hlotune.search.tune import limits_of, tune
+from hlotune.search.tune import Choices, limits_of, tune
+from hlotune.tuning_logs.database import Database
 from tests.toy import ToySpace
 
 TARGET = TARGETS["x86-64-v3"]
@@ -48,11 +49,39 @@ def test_several_limits_contradict_each_other() -> None:
         limits_of("2m", None, 7)
 
 
-@pytest.mark.parametrize("trials", [0, -1, 1.5])
+@pytest.mark.parametrize("trials", [0, -1, 1.5, True, np.True_, np.float64(2)])
 def test_no_trials_and_parts_of_one_are_no_limit(trials: Any) -> None:
     wanted = f"expected a number of trials a kernel from 1 on, got {trials}$"
     with pytest.raises(ValueError, match=wanted):
         limits_of(None, None, trials)
+
+
+def test_whole_numbers_of_numpy_are_recorded_as_others_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Choices] = []
+    monkeypatch.setattr(
+        "hlotune.search.tune.searched",
+        lambda _program, _records, choices, _pulse: seen.append(choices),
+    )
+    path = tmp_path / "tuning.db"
+    for number in (3, np.int64(3), np.uint8(3)):
+        tune(program(), trials=cast(int, number), seed=cast(int, number), database=path)
+    with Database(path) as database:
+        for choices in seen:
+            database.start_run(
+                None, TARGET, toolchain(), options=choices.options, seed=choices.seed
+            )
+        assert len(database.query("select seed, options from runs")) == 3
+        assert len(database.query("select distinct seed, options from runs")) == 1
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, True, np.True_, np.float64(2), None])
+def test_what_is_no_seed_is_refused(seed: Any, tmp_path: Path) -> None:
+    database = tmp_path / "tuning.db"
+    with pytest.raises(ValueError, match=f"expected a seed from 0 to .*, got {seed}; give one"):
+        tune(program(), trials=1, database=database, seed=seed)
+    assert not database.exists()
 
 
 def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> None:
@@ -61,9 +90,6 @@ def test_unknown_searchers_and_models_are_refused_by_name(tmp_path: Path) -> Non
         tune(program(), trials=1, database=database, searcher="magic")
     with pytest.raises(ValueError, match=r"expected a model among .*trees.*, got 'oracle'"):
         tune(program(), trials=1, database=database, model="oracle")
-    for seed in (-1, 2**63, 1.5):
-        with pytest.raises(ValueError, match=f"expected a seed from 0 to .*, got {seed}; give one"):
-            tune(program(), trials=1, database=database, seed=cast(int, seed))
     assert not database.exists()
 
 

@@ -15,6 +15,7 @@ from hlotune.tuning_logs.listing import find_kernel, find_run, ls, stats
 from hlotune.tuning_logs.merge import merge
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.upkeep import check, prune
+from hlotune.tuning_logs.withdrawal import SLOWER, take_back
 from tests.recorded import (
     HERE,
     KERNEL,
@@ -28,6 +29,7 @@ from tests.recorded import (
     failed,
     fill,
     filled,
+    final,
     kernel,
     measured,
     schedule,
@@ -79,6 +81,43 @@ def test_a_merge_completes_what_was_copied_halfway(database: Database, tmp_path:
     assert database.checkpoint(run, KERNEL.key) == (1, b"1")
     finished = database.query("select finished from runs where id = :id", {"id": run})
     assert finished[0]["finished"] is not None
+
+
+def test_a_merge_takes_the_later_of_two_versions_of_a_final_whole(
+    database: Database, tmp_path: Path
+) -> None:
+    early = shutil.copy(database.path, tmp_path / "early.db")
+    take_back(database, KERNEL.key, SLOWER, numerics="standard", **HERE)
+    with Database(early) as other:
+        merge(other, database.path)
+        assert contents(other, *TABLES) == contents(database, *TABLES)
+    won_again = replace(final(1.5, 2), code="abc")
+    with Database(early) as other:
+        run = other.query("select run from finals where withdrawn is not null")[0]["run"]
+        other.record_final(run, KERNEL, won_again)
+    merge(database, early)
+    assert decision(database, KERNEL.key, **HERE).final == won_again
+
+
+def test_a_merge_leaves_a_final_alone_that_is_later_than_the_other(
+    database: Database, tmp_path: Path
+) -> None:
+    early = shutil.copy(database.path, tmp_path / "early.db")
+    take_back(database, KERNEL.key, SLOWER, numerics="standard", **HERE)
+    before = contents(database, *TABLES)
+    merge(database, early)
+    assert contents(database, *TABLES) == before
+
+
+def test_a_merge_fills_the_gaps_of_a_final_of_the_same_moment(
+    database: Database, tmp_path: Path
+) -> None:
+    early = shutil.copy(database.path, tmp_path / "early.db")
+    with database.writing() as sql:
+        sql.execute("update finals set code = 'abc'")
+    with Database(early) as other:
+        merge(other, database.path)
+        assert contents(other, "finals") == contents(database, "finals")
 
 
 def test_a_merge_with_a_missing_file_is_refused(database: Database, tmp_path: Path) -> None:
@@ -156,6 +195,12 @@ def test_ls_counts_trials_failures_and_gains(database: Database) -> None:
     assert won.speedup == 2.0
     assert lines[kernel(op="multiply").key].speedup is None
     assert ls(database)[0] == won
+
+
+def test_ls_counts_no_gain_that_was_taken_back(database: Database) -> None:
+    with database.writing() as sql:
+        sql.execute("update finals set withdrawn = 'wrong in the program'")
+    assert {line.speedup for line in ls(database)} == {None}
 
 
 def test_stats_show_every_kind_of_failure_with_its_latest_example(database: Database) -> None:

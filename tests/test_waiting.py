@@ -1,5 +1,6 @@
 """Tuners that wait for each other: in no budget, and told in the report."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.measure import sharing
+from hlotune.cli.main import run_command
+from hlotune.measure import peaks, sharing
 from hlotune.measure.sharing import Turns
+from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event, Finished
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
+from tests.mlp_records import PROGRAM
+from tests.recorded import PROPERTIES
 from tests.sessions import FakeDevice, run, two
 
 HOLD = """
@@ -89,6 +94,31 @@ def test_the_death_of_another_tuner_ends_the_wait(
         assert other_tuner.wait()
     assert turns.waited_s > 0.0
     assert capfd.readouterr().err.count("another tuner is at work") == 1
+
+
+def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_through(
+    other_tuner: "subprocess.Popen[bytes]",
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    ended, measured = threading.Event(), list[bool]()
+
+    def measure(target: Target) -> Properties:
+        with pytest.raises(RuntimeError, match="no turn inside of another"):
+            Turns().alone().__enter__()
+        measured.append(ended.is_set())
+        return PROPERTIES
+
+    def end() -> None:
+        ended.set()
+        other_tuner.kill()
+
+    monkeypatch.setattr(peaks, "host_properties", measure)
+    monkeypatch.setattr(sharing, "_say_once", lambda: threading.Timer(0.2, end).start())
+    assert run_command(["kernels", PROGRAM, "--json"]) == 0
+    listed = json.loads(capfd.readouterr().out)["kernels"]
+    assert measured == [True]
+    assert any(line["roofline_s"] == line["flops"] / 2e11 for line in listed)
 
 
 def test_the_clock_of_a_run_stands_still_while_it_waits(

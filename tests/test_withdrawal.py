@@ -1,6 +1,7 @@
 """Champions that are taken back, and what is decided after that."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,8 @@ def test_a_wrong_champion_is_barred_for_good(database: Database) -> None:
     failed = [t for t in database.trials(KERNEL.key, **HERE) if isinstance(t.outcome, Failure)]
     assert [(t.candidate.schedule, t.time_s) for t in failed] == [(schedule(1), None)]
     assert take_back_wrong(database, error, numerics="standard", **HERE) == []
+
+
+def test_what_was_taken_back_has_not_won_whatever_else_is_said_of_it() -> None:
+    assert final(2.0).won
+    assert not replace(final(2.0), withdrawn=WRONG).won

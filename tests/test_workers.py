@@ -264,6 +264,42 @@ def test_a_peak_that_was_reached_before_makes_a_time_possible() -> None:
     assert 1e9 < today.flops_per_s["f64"] < 1e30
 
 
+class DyingWorker:
+    """Answers all requests, but for peaks no longer when it was closed; each time is a second."""
+
+    closed = False
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        if message.header["do"] == "measure":
+            return Message(from_outcome(Measurement(samples_s=(1.0,) * 5, cache="warm")))
+        if self.closed:
+            return Failure("device", "before it was ready, the worker died (exit code 7)")
+        return Message(asdict(PROPERTIES))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_peaks_stay_as_they_were_where_they_cannot_be_measured_again() -> None:
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = worker = cast(Channel, DyingWorker())
+    possible, impossible = tiny_dot(flops=10**9), tiny_dot(flops=10**15)
+    objects = [(DIRECT, built) for built in (possible, impossible, possible)]
+    before, refused, after = (t.outcome for t in runner.measure(kernel(), objects))
+    assert cast(DyingWorker, worker).closed
+    assert failure(refused).kind == "device" and "peak" in failure(refused).message
+    assert measured(before) == measured(after)
+    assert runner.properties() == PROPERTIES
+
+
+def test_peaks_that_were_never_measured_are_an_error() -> None:
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = cast(Channel, dead := DyingWorker())
+    dead.close()
+    with pytest.raises(ProgramError, match=r"expected the peaks of .*, got a device \(before it"):
+        runner.properties()
+
+
 def test_one_thread_is_one_thread_for_everybody() -> None:
     with ProcessRunner(host_target(1), cache="warm") as runner:
         (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot())])

@@ -17,7 +17,7 @@ from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.rows import Row
 
 HURRIED = 0.5
-"""A comparison with at most this share of the pairs of an earlier one was made in a hurry."""
+"""A comparison with at most this share of the pairs of another was made in a hurry beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,18 @@ class Decision:
     """In which it was made."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """A final as it is recorded."""
+
+    final: Final
+    run: str
+    rank: int
+    """Of the setting of its run: the higher, the laxer."""
+    decided: str
+    """When."""
+
+
 def decision(
     database: Database,
     kernel_key: str,
@@ -42,9 +54,11 @@ def decision(
     """The newest comparison under these conditions decides, unless its winner is not allowed.
 
     One made in a hurry does not overrule a thorough one, unless its whole interval contradicts it;
-    nor does one that proves nothing overrule one that proved a schedule of ours faster.
-    Comparisons of runs under a laxer setting go first, as far as it is allowed: a later `strict`
-    run that kept the default says nothing about what `standard` may use.
+    nor does one that proves nothing overrule one that proved a schedule of ours faster, if that was
+    not made in a hurry beside it.
+    Comparisons of runs under a laxer setting go first, as far as it is allowed: a `strict` run that
+    kept the default says nothing about what `standard` may use.  Where a laxer run's champion was
+    taken back, what stricter runs found since then decides.
     """
     found = database.query(
         f"""select finals.*, runs.numerics as setting
@@ -55,11 +69,8 @@ def decision(
     )
     rank = NUMERICS.index(numerics)
     usable = [row for row in found if row["decision"] != "tuned" or _rank(row["numerics"]) <= rank]
-    usable.sort(key=lambda row: -min(_rank(row["setting"]), rank))
     if readable := _readable(database, usable):
-        decides = standing([final for _, final in readable])
-        run = next(run for run, final in readable if final is decides)
-        return _decided(decides, run)
+        return _decided(_deciding(readable, rank))
     reason = _why_not_usable(found, numerics) or _why_missing(database, kernel_key, under)
     return Decision(schedule=DEFAULT, reason=reason)
 
@@ -68,31 +79,46 @@ def _rank(numerics: Numerics) -> int:
     return NUMERICS.index(numerics)
 
 
-def _readable(database: Database, found: Sequence[Row]) -> list[tuple[str, Final]]:
-    """(run, final)"""
-    finals: list[tuple[str, Final]] = []
+def _readable(database: Database, found: Sequence[Row]) -> list[_Verdict]:
+    verdicts: list[_Verdict] = []
     for row in found:
         try:
-            finals.append((row["run"], rows.final_of(row)))
+            final = rows.final_of(row)
         except ValueError:
             database.unreadable += 1
-    return finals
+        else:
+            verdicts.append(_Verdict(final, row["run"], _rank(row["setting"]), row["decided"]))
+    return verdicts
+
+
+def _deciding(found: Sequence[_Verdict], rank: int) -> _Verdict:
+    """The one that decides where settings up to a rank are allowed; the newest come first."""
+    laxest = min(rank, max(v.rank for v in found))
+    finals = [v.final for v in found if v.rank >= laxest]
+    stands = standing(finals)
+    decides = next(v for v in found if v.final is stands)
+    since = [v for v in found if v.rank < laxest and v.decided > decides.decided]
+    return _deciding(since, rank) if stands.withdrawn and since else decides
 
 
 def standing(finals: Sequence[Final]) -> Final:
-    """The final that decides, of one or more, the newest first."""
+    """The final that decides, of one or more under one setting, the newest first."""
     decides = finals[0]
     for older in finals[1:]:
         if decides.withdrawn or older.withdrawn:
             break  # what was compared before that stands no more
-        weaker = _hurried(decides, older) or (older.won and _proves_nothing(decides.paired))
-        if weaker and not _contradicts(decides.paired, older.paired):
+        if _weaker(decides, older) and not _contradicts(decides.paired, older.paired):
             decides = older
     return decides
 
 
-def _hurried(newer: Final, older: Final) -> bool:
-    return len(newer.paired.tuned_s) <= HURRIED * len(older.paired.tuned_s)
+def _weaker(newer: Final, older: Final) -> bool:
+    unproven = older.won and _proves_nothing(newer.paired)
+    return _hurried(newer, beside=older) or (unproven and not _hurried(older, beside=newer))
+
+
+def _hurried(final: Final, *, beside: Final) -> bool:
+    return len(final.paired.tuned_s) <= HURRIED * len(beside.paired.tuned_s)
 
 
 def _proves_nothing(paired: Paired) -> bool:
@@ -103,7 +129,8 @@ def _contradicts(newer: Paired, older: Paired) -> bool:
     return newer.high < older.low or newer.low > older.high
 
 
-def _decided(final: Final, run: str) -> Decision:
+def _decided(verdict: _Verdict) -> Decision:
+    final = verdict.final
     ratio = f"{final.paired.speedup:.2f}x ({final.paired.low:.2f} to {final.paired.high:.2f})"
     schedule = DEFAULT
     if final.withdrawn:
@@ -112,7 +139,7 @@ def _decided(final: Final, run: str) -> Decision:
         schedule, reason = final.schedule, f"tuned: {ratio}"
     else:
         reason = f"kept default: the best candidate reached {ratio}, margin {final.margin:+.3f}"
-    return Decision(schedule=schedule, reason=reason, final=final, run=run)
+    return Decision(schedule=schedule, reason=reason, final=final, run=verdict.run)
 
 
 def _why_not_usable(found: list[Row], numerics: Numerics) -> str | None:

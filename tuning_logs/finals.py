@@ -50,8 +50,9 @@ class Final:
 
     @property
     def won(self) -> bool:
-        """A schedule of ours was proved faster; to keep the default is no win."""
-        return self.outcome == "tuned" and self.schedule.algorithm != XLA
+        """A schedule of ours was proved faster, and still stands; to keep the default is no win."""
+        ours = self.schedule.algorithm != XLA
+        return self.outcome == "tuned" and ours and self.withdrawn is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,9 @@ class KernelLine:
     failures: int
     targets: int
     speedup: float | None
-    """Best proved speedup over the default, on any target; None where nothing was proved faster."""
+    """Best proved speedup over the default, on any target; None where nothing was proved faster, or
+    all that was is taken back.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,8 @@ def ls(database: Database) -> list[KernelLine]:
     """All kernels, most tried first."""
     found = database.query(
         """select key, family, coalesce(label, '') as label,
-            (select max(speedup) from finals where kernel = key and decision = 'tuned') as speedup,
+            (select max(speedup) from finals
+                where kernel = key and decision = 'tuned' and withdrawn is null) as speedup,
             count(trials.id) as trials, count(failure_kind) as failures,
             count(distinct target) as targets
         from kernels left join trials on trials.kernel = key and schedule <> :default

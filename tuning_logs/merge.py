@@ -33,7 +33,8 @@ def absorb_all(database: Database, table: str, incoming: Iterable[Row]) -> int:
 def absorb(database: Database, table: str, incoming: Sequence[Row]) -> int:
     """Inside a transaction: adds new rows, fills the gaps of known ones; returns how many were new.
 
-    What is known stays, but for the state of a searcher, of which the later batch is kept.
+    What is known stays, but for what a run says anew: of the state of a searcher the later batch is
+    kept, and of a final what was decided later, each as a whole.
     """
     target = database.sql.table(table)
     keys = target.pks
@@ -53,6 +54,8 @@ def absorb(database: Database, table: str, incoming: Sequence[Row]) -> int:
 def _joined(table: str, ours: Row, theirs: Row) -> Row:
     if table == "states":
         return max(ours, theirs, key=lambda row: int(row["batch"]))
+    if table == "finals" and ours["decided"] != theirs["decided"]:
+        return max(ours, theirs, key=lambda row: str(row["decided"]))
     return {column: theirs[column] if ours[column] is None else ours[column] for column in ours}
 
 
