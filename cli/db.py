@@ -100,7 +100,8 @@ def import_(
     from hlotune.tuning_logs.records import import_records, no_records
 
     if file.is_dir() or not file.exists():  # before a database is made for nothing
-        raise DatabaseError(f"expected JSON lines at {file}, got no such file; check the path")
+        got = "a folder" if file.is_dir() else "no such file"
+        raise DatabaseError(f"expected JSON lines at {file}, got {got}; check the path")
     with TuningDatabase(database_path(database)) as opened:
         taken = import_records(opened, file)
     if taken.broken and not taken.records:

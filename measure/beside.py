@@ -31,7 +31,10 @@ TURNS = Effort(sample_s=0.01, most_calls=256)
 
 _RUN_S = 1e-3
 """Long beside the start of threads, short beside changes of the clock."""
-_TRIAL_TRIPS = 1 << 14
+TRIAL_TRIPS = 1 << 14
+_TRIALS = 5
+_MOST_HZ = 1e10
+"""Above every clock, so that no trip through the loop is shorter than this says."""
 _INPUT_BYTES = 4096
 
 
@@ -43,11 +46,24 @@ def peak(dtype: str, target: Target) -> tuple[Subject, int]:
     loop alone.  Raises KeyError where the target has no peak of that type.
     """
     loop = peak_loops(target)[dtype]
-    empty, some = (_calls(loop, trips, target) for trips in (1, 1 + _TRIAL_TRIPS))
-    trip_s = min(some() - empty() for _ in range(5)) / _TRIAL_TRIPS
-    trips = max(1, ceil(_RUN_S / max(trip_s, 1e-12)))
+    empty, some = (_calls(loop, trips, target) for trips in (1, 1 + TRIAL_TRIPS))
+    trips = trips_of_a_call(empty, some, loop.chains / target.multiply_adds / _MOST_HZ)
     subject = Subject(_calls(loop, 1 + trips, target), empty)
     return subject, loop.work * trips * target.threads
+
+
+def trips_of_a_call(empty: Clock, some: Clock, least_s: float) -> int:
+    """How many trips take a millisecond, where `some` calls make 2^14 more than `empty` ones.
+
+    The shortest call of either is one that nothing interrupted; the smallest difference would be
+    one whose `empty` call was.
+
+    Args:
+        least_s: seconds that no trip is shorter than.
+    """
+    pairs = [(some(), empty()) for _ in range(_TRIALS)]
+    trip_s = (min(s for s, _ in pairs) - min(e for _, e in pairs)) / TRIAL_TRIPS
+    return ceil(_RUN_S / max(trip_s, least_s))
 
 
 def _calls(loop: Loop, trips: int, target: Target) -> Clock:

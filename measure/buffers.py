@@ -18,6 +18,12 @@ Placement = Literal["behind", "before"]
 POISON = 0xFF
 """Every floating-point type reads this byte, repeated, as NaN; every signed integer as -1."""
 
+POISONS = (POISON, 0x7E, 0xFD)
+"""Of one call after the other with the same inputs: no integer is every one of them, so what a
+kernel does not write, or makes of what it did not, differs between the calls.  Their signs and
+lowest bits differ, and floating-point types read the others as very large numbers or NaN.
+"""
+
 ALIGNMENT = 64
 _CANARY = 0xA5
 _PAGE = mmap.PAGESIZE
@@ -41,6 +47,8 @@ class Guarded:
     """The readable pages: canary, data, canary."""
     start: int
     bytes: int
+    poison: int = POISON
+    """The byte that a fresh buffer is filled with."""
 
     @property
     def data(self) -> NDArray[np.uint8]:
@@ -54,8 +62,14 @@ class Guarded:
         """The data as an array that shares its memory."""
         return self.data.view(dtype).reshape(shape)
 
-    def fill(self, value: int = POISON) -> None:
+    def fill(self, value: int) -> None:
         self.data[...] = value
+
+    def unwritten(self, element_bytes: int) -> NDArray[np.bool_]:
+        """Of each element whether it is poison still; a number may look like that by chance."""
+        elements = self.data.view(f"u{element_bytes}")
+        fresh: NDArray[np.bool_] = elements == int.from_bytes([self.poison] * element_bytes)
+        return fresh
 
     @property
     def intact(self) -> bool:
@@ -64,12 +78,12 @@ class Guarded:
         return bool((before == _CANARY).all() and (after == _CANARY).all())
 
 
-def guarded(size: int, placement: Placement) -> Guarded:
+def guarded(size: int, placement: Placement, poison: int = POISON) -> Guarded:
     """A poisoned buffer of `size` bytes, with a page without access on either side of its pages.
 
     Raises OSError where the system gives no memory, or does not protect it.
     """
-    return _Region(size).buffer(size, placement)
+    return _Region(size).buffer(size, placement, poison)
 
 
 class Pages:
@@ -85,15 +99,15 @@ class Pages:
     def release(self) -> None:
         self._given = 0
 
-    def guarded(self, size: int, placement: Placement) -> Guarded:
+    def guarded(self, size: int, placement: Placement, poison: int = POISON) -> Guarded:
         if size > MOST_KEPT_BYTES:
-            return guarded(size, placement)
+            return guarded(size, placement, poison)
         self._given += 1
         if self._given > len(self._regions):
             self._regions.append(_Region(size))
         elif not self._regions[self._given - 1].holds(size):
             self._regions[self._given - 1] = _Region(size)
-        return self._regions[self._given - 1].buffer(size, placement)
+        return self._regions[self._given - 1].buffer(size, placement, poison)
 
 
 class _Region:
@@ -109,15 +123,15 @@ class _Region:
     def holds(self, size: int) -> bool:
         return _whole_pages(size) <= self._most
 
-    def buffer(self, size: int, placement: Placement) -> Guarded:
+    def buffer(self, size: int, placement: Placement, poison: int) -> Guarded:
         length = _whole_pages(size)
         self._close(self._first + _PAGE + length)
         memory = self._everything[_PAGE : _PAGE + length]
         start = length - size if placement == "behind" else 0
         memory[:start] = _CANARY
         memory[start + size :] = _CANARY
-        buffer = Guarded(memory, start, size)
-        buffer.fill()
+        buffer = Guarded(memory, start, size, poison)
+        buffer.fill(poison)
         return buffer
 
     def _close(self, page: int) -> None:

@@ -7,6 +7,7 @@ process, and the parent reports the crash.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Reference, compare
 from hlotune.hlo.oracle.bounded import quantum
-from hlotune.measure.buffers import Guarded, Pages, Placement, rounded
+from hlotune.measure.buffers import POISON, POISONS, Guarded, Pages, Placement, rounded
 from hlotune.measure.inputs import InputKind
 from hlotune.measure.prepacking import prepack
 from hlotune.measure.references import Case, References
@@ -156,16 +157,10 @@ def _results(
     contents = _contents(loaded, case, round_.placement, pages)
     arguments = [_copied(c, round_.placement, pages) for c in contents]
     first: list[Guarded] | None = None
-    for host in round_.hosts:
-        outputs = _called(loaded, arguments, graph, round_.placement, host, pages)
-        if first is None:
-            first = outputs
-        elif any(not np.array_equal(a.data, b.data) for a, b in zip(first, outputs, strict=True)):
-            raise WrongResult(
-                "expected the same bits for every number of threads and order of tasks, got others "
-                f"with {round_.kind} inputs; tasks of this schedule share memory, or sum in their "
-                "own order"
-            )
+    for host, poison in zip(round_.hosts, cycle(POISONS), strict=False):
+        outputs = _called(loaded, arguments, graph, round_.placement, host, pages, poison)
+        first = outputs if first is None else first
+        _check_alike(first, outputs, graph, round_.kind)
     assert first is not None, "a round has a host"
     for position, (buffer, content) in enumerate(zip(arguments, contents, strict=True)):
         if not np.array_equal(buffer.data, content):
@@ -196,13 +191,18 @@ def _called(
     placement: Placement,
     host: Host,
     pages: Pages,
+    poison: int,
 ) -> list[Guarded]:
-    """The results of one call.
+    """The results of one call; of integers they are poisoned with a byte of this call.
 
-    Raises WrongResult for a bad status, a write beside a buffer, or an element left unwritten.
+    Raises WrongResult for a bad status, a write beside a buffer, or a floating-point element left
+    unwritten.
     """
-    outputs = [pages.guarded(t.bytes, placement) for t in graph.result_types]
-    scratch = pages.guarded(rounded(loaded.built.scratch_bytes), placement)
+    outputs = [
+        pages.guarded(t.bytes, placement, POISON if is_float(t.dtype) else poison)
+        for t in graph.result_types
+    ]
+    scratch = pages.guarded(rounded(loaded.built.scratch_bytes), placement, poison)
     status = loaded.call(
         KERNEL, [a.address for a in arguments], [o.address for o in outputs], scratch.address, host
     )
@@ -217,18 +217,33 @@ def _called(
                 )
     for number, (output, tensor) in enumerate(zip(outputs, graph.result_types, strict=True)):
         if is_float(tensor.dtype):
-            _check_written(output, number, BYTES[tensor.dtype])
+            # The poison is a NaN that no arithmetic makes.
+            _check_written(output.unwritten(BYTES[tensor.dtype]), number)
     return outputs
 
 
-def _check_written(output: Guarded, number: int, element_bytes: int) -> None:
-    """The poison is a NaN that no arithmetic makes."""
-    elements = output.data.view(f"u{element_bytes}")
-    left = int(np.count_nonzero(elements == np.iinfo(elements.dtype).max))
+def _check_alike(
+    first: Sequence[Guarded], again: Sequence[Guarded], graph: Graph, kind: InputKind
+) -> None:
+    """Raises WrongResult where two calls differ: integers that neither wrote are two poisons."""
+    for number, (a, b) in enumerate(zip(first, again, strict=True)):
+        if np.array_equal(a.data, b.data):
+            continue
+        size = BYTES[graph.result_types[number].dtype]
+        _check_written(a.unwritten(size) & b.unwritten(size), number)
+        raise WrongResult(
+            "expected the same bits for every number of threads and order of tasks, got others "
+            f"with {kind} inputs; tasks of this schedule share memory, sum in their own order, or "
+            "read scratch that nobody wrote"
+        )
+
+
+def _check_written(unwritten: NDArray[np.bool_], number: int) -> None:
+    left = int(np.count_nonzero(unwritten))
     if left:
         raise WrongResult(
             f"expected every element of result {number} to be written with a number, "
-            f"got {left} of {elements.size} unwritten or made of unwritten scratch"
+            f"got {left} of {unwritten.size} unwritten or made of unwritten scratch"
         )
 
 

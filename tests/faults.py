@@ -43,6 +43,7 @@ BASES = (
     "gemm",
     "packed",
     "bytes",
+    "many",
     "long",
     "conv",
     "strided",
@@ -63,11 +64,10 @@ def base(name: str) -> tuple[Case, Schedule]:
     if name == "packed":
         case = gemm(12, 19, 23, frozen=True)
         return case, tiled(case, TARGET, register={"i0": 4}, packs={"a1": "load"})
-    if name == "bytes":
-        x, w = whole(8, 12, dtype=np.int8), whole(12, 20, seed=1, dtype=np.int8)
-        case = Case(
-            "bytes", lambda x, w: jnp.matmul(x, w, preferred_element_type=jnp.int32), (x, w)
-        )
+    if name in ("bytes", "many"):
+        m, n = (8, 20) if name == "bytes" else (512, 256)
+        x, w = whole(m, 12, dtype=np.int8), whole(12, n, seed=1, dtype=np.int8)
+        case = Case(name, lambda x, w: jnp.matmul(x, w, preferred_element_type=jnp.int32), (x, w))
         return case, tiled(case, TARGET, register={"i0": 2})
     if name == "long":  # tasks that take longer than the time slices of a busy machine
         case = gemm(64, 64, 10_000)
@@ -262,6 +262,21 @@ def one_term_lost(text: str) -> str:
     )
     assert loads == 36, f"expected the 36 elements of a tile, got {loads} loads"
     return text[: found.start()] + head + lost + body + text[found.end() :]
+
+
+def not_stored(task: int) -> Callable[[str], str]:
+    """What a task of four lanes of integers makes goes elsewhere."""
+
+    def change(text: str) -> str:
+        number = re.search(r"(%\w+) = phi i64 \[ %begin", text)
+        place = re.search(r"store <4 x i32> %\w+, ptr (%\w+)", text)
+        assert number and place, "no loop over tasks with a store in it"
+        lost, own = f"%lost = icmp eq i64 {number[1]}, {task}", f"{place[1]}.own"
+        chosen = f"{place[1]} = select i1 %lost, ptr @elsewhere, ptr {own}"
+        text = edited(rf"{place[1]} (= getelementptr .*)", rf"{own} \1\n  {lost}\n  {chosen}")(text)
+        return "@elsewhere = internal global [4096 x i8] zeroinitializer\n" + text
+
+    return change
 
 
 def edited(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hlotune.measure.beside import TRIAL_TRIPS, trips_of_a_call
 from hlotune.measure.comparison import BesidePeak
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
@@ -34,6 +35,20 @@ def test_a_share_is_of_the_peak_of_the_same_round() -> None:
     slow_and_fast = BesidePeak((2e-3, 1e-3, 1e-3), (1e11, 2e11, 2e11))
     assert slow_and_fast.share(10**8).median == pytest.approx(0.5)
     assert slow_and_fast.time_s == 1e-3
+
+
+def test_an_interrupted_call_makes_no_turn_of_the_peak_longer() -> None:
+    """Trips of 2 ns: 16,384 of them take 33 us, and so does an interrupt."""
+    some_s, empty_s = 5e-6 + 2e-9 * TRIAL_TRIPS, 5e-6
+    for late in range(5):
+        empty = iter([empty_s + 40e-6 * (k == late) for k in range(5)])
+        some = iter([some_s + 40e-6 * (k == 4 - late) for k in range(5)])
+        assert trips_of_a_call(empty.__next__, some.__next__, 1e-10) in (500_000, 500_001)
+
+
+def test_no_trip_is_taken_for_shorter_than_a_processor_can_make_it() -> None:
+    """Where every call of one kind was interrupted, the difference says nothing."""
+    assert trips_of_a_call(lambda: 90e-6, lambda: 40e-6, 1e-9) == 1_000_000
 
 
 def test_a_type_without_a_peak_has_no_share(runner: ProcessRunner) -> None:

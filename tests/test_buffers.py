@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from hlotune.measure.buffers import POISON, Pages, Placement, guarded, rounded
+from hlotune.measure.buffers import POISON, POISONS, Pages, Placement, guarded, rounded
 
 
 @pytest.mark.parametrize("placement", ["before", "behind"])
@@ -22,6 +22,17 @@ def test_all_bytes_of_a_buffer_can_be_written(size: int, placement: Placement) -
 def test_a_fresh_buffer_reads_as_nan() -> None:
     assert np.isnan(guarded(40, "behind").array((2, 5), np.dtype(np.float32))).all()
     assert POISON == 0xFF
+
+
+def test_poisons_differ_and_those_of_the_first_two_calls_in_sign_and_lowest_bit() -> None:
+    assert len(set(POISONS)) == len(POISONS)
+    assert (POISONS[0] ^ POISONS[1]) & 0x81 == 0x81
+
+
+def test_an_element_is_unwritten_while_all_its_bytes_are_poison() -> None:
+    buffer = guarded(12, "behind", POISONS[1])
+    buffer.array((3,), np.dtype(np.int32))[:] = [5, 0x7E7E7E7E, 0x7E7E7E7F]
+    assert buffer.unwritten(4).tolist() == [False, True, False]
 
 
 def test_arrays_share_the_memory_of_their_buffer() -> None:

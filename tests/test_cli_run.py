@@ -34,7 +34,7 @@ def tune(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_run_is_recorded_benchmarked_and_not_measured_twice(tmp_path: Path) -> None:
+def test_a_run_is_recorded_reported_benchmarked_and_explained(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "tuning.db")]
     first = tune("run", PROGRAM, "--trials", "8", *database)
     assert first["trials"] >= 8 and len(first["kernels"]) == 3
@@ -110,4 +110,5 @@ def test_an_interrupted_run_compares_what_it_has_and_leaves_with_130(tmp_path: P
     out, err = run.communicate(timeout=120)
     assert run.returncode == 130, err
     assert "interrupted" in err and "all kernels" in out
+    assert tune("db", "check", *database)["problems"] == []
     assert tune("db", "stats", *database)["rows"]["trials"] >= 8

@@ -51,6 +51,12 @@ def test_a_place_where_no_folder_can_be_made_is_refused(tmp_path: Path) -> None:
         Database(tmp_path / "file" / "deeper" / "tuning.db")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder is Linux's")
+def test_a_folder_that_takes_no_files_is_refused_for_root_too() -> None:
+    with pytest.raises(DatabaseError, match="cannot be opened; check the path and the rights"):
+        Database("/proc/tuning.db")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)

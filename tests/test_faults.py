@@ -8,11 +8,13 @@ import platform
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER
 from hlotune.measure.channel import Channel, Message
+from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_target, to_outcome
@@ -22,11 +24,13 @@ from tests.faults import (
     BASES,
     WRONG_OR_CRASH,
     Fault,
+    base,
     edited,
     extents,
     indexed,
     loading,
     moved,
+    not_stored,
     one_term_lost,
     packing,
     planted,
@@ -186,6 +190,22 @@ def test_one_lost_term_shows_where_sums_have_few(worker: Channel) -> None:
     found = verdict(worker, *planted(Fault("steep", text=one_term_lost)))
     assert found is not None
     assert "few inputs" in found.message
+
+
+def test_a_tile_of_integers_that_is_not_stored_shows_where_the_oracle_does_not_look(
+    worker: Channel,
+) -> None:
+    case, _ = base("many")
+    seen, references = np.zeros(512 * 256, bool), References(case.kernel)
+    for kind in ("integers", "normal"):
+        for together in references.case(kind).together:
+            seen[together.places] = True
+    tiles = np.flatnonzero(~seen.reshape(256, 2, 64, 4).any(axis=(1, 3)))
+    task = int(tiles[len(tiles) // 2])
+    assert 0 < task // 64 < 255 and 0 < task % 64 < 63, "no tile inside"
+    found = verdict(worker, *planted(Fault("many", text=not_stored(task))))
+    assert found is not None, "the fault was not found"
+    assert "result 0 to be written with a number, got 8 of 131072 unwritten" in found.message
 
 
 def test_a_race_of_tasks_for_scratch_is_found(worker: Channel) -> None:
