@@ -8,7 +8,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 PARTNERS = 8
-"""Drawn for each row."""
+"""Drawn for each row: a power of two."""
 LEVEL = 0.1
 """Weight of the squared error of the level beside the pairs."""
 
@@ -24,7 +24,8 @@ def drawn_partners(groups: Groups, partners: int = PARTNERS) -> Callable[[Genera
 
     def drawn(rng: Generator) -> Numbers:
         numbers: Numbers = (rng.random((len(groups), partners)) * sizes).astype(np.intp)
-        return starts + numbers
+        numbers += starts
+        return numbers
 
     return drawn
 
@@ -39,15 +40,23 @@ def both_gradients(
         margins: NDArray[np.float32], _: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         partner = draw(rng)
-        better = np.sign(labels[:, None] - labels[partner])  # 0 of equals, which teach nothing
-        ahead = better * (margins[:, None] - margins[partner])
+        better = np.sign(labels[:, None] - labels.take(partner))  # 0 of equals: they teach nothing
+        ahead = better * (margins[:, None] - margins.take(partner))
         doubt = 1 / (1 + np.exp(np.clip(ahead, -30, 30)))
         bent = np.abs(better) * np.maximum(doubt * (1 - doubt), 1e-6)
-        pull = better * doubt
+        pull = (better * doubt).astype(np.float64)
+        bent = bent.astype(np.float64)
         at = partner.ravel()
-        grad = np.bincount(at, pull.ravel(), count) - pull.sum(axis=1, dtype=np.float64)
-        curve = np.bincount(at, bent.ravel(), count) + bent.sum(axis=1, dtype=np.float64)
+        grad = np.bincount(at, pull.ravel(), count) - sums(pull)
+        curve = np.bincount(at, bent.ravel(), count) + sums(bent)
         grad = grad / PARTNERS + LEVEL * (margins - labels)
         return grad.astype(np.float32), (curve / PARTNERS + LEVEL).astype(np.float32)
 
     return gradients
+
+
+def sums(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each row of `(n, partners)`, halves added: NumPy sums short rows one by one."""
+    while pairs.shape[1] > 1:
+        pairs = pairs[:, 0::2] + pairs[:, 1::2]
+    return pairs[:, 0]

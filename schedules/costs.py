@@ -11,11 +11,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from hlotune.schedules.levels import Floats, Levels
-from hlotune.schedules.paths import CALL_LEVEL, NOT_PACKED
+from hlotune.schedules.levels import OPERANDS, Levels, outermost
+from hlotune.schedules.paths import CALL_LEVEL
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import SHARED_ELEMENTS
-from hlotune.schedules.target import LATENCY
+from hlotune.schedules.target import LATENCY, Target
+from hlotune.schedules.touched import Floats
 
 UNITS = 2
 """Multiply-adds, and as many loads, that a core begins in a cycle."""
@@ -101,15 +102,17 @@ class Costs:
         return self.multiply * (LATENCY * UNITS / self.accumulators)
 
     @cached_property
-    def loads(self) -> tuple[Floats, ...]:
-        """By operand: vectors where lanes lie together, else a load an element."""
+    def loads(self) -> Floats:
+        """`(operands, n)`: vectors where lanes lie together, else a load an element."""
         v = self.v
-        runs = v.at(v.runs, v.inner)
-        wide = v.lanes * v.lanes_used
-        return tuple(
-            self.of(runs * v.at(x.elements, v.inner) / (UNITS * np.where(kind == 1, wide, 1)))
-            for x, kind in zip(v.operands, v.lane_kinds, strict=True)
-        )
+        elements = v.at(v.touched.elements[:-1], v.inner)
+        wide = np.where(v.lane_kinds == 1, v.lanes * v.lanes_used, np.float32(1))
+        return self.of(self.repeats * elements / (UNITS * wide))
+
+    @cached_property
+    def repeats(self) -> Floats:
+        """How often the innermost body that is written out is executed."""
+        return self.v.at(self.v.runs, self.v.inner)
 
     @cached_property
     def results(self) -> Floats:
@@ -120,11 +123,11 @@ class Costs:
 
     @cached_property
     def loops(self) -> Floats:
-        return self.of(self.v.at(self.v.runs, self.v.inner) * LOOP_CYCLES)
+        return self.of(self.repeats * LOOP_CYCLES)
 
     @cached_property
     def exits(self) -> Floats:
-        return self.of(self.v.at(self.v.runs, np.maximum(self.v.inner - 1, 0)) * EXIT_CYCLES)
+        return self.of(self.v.at(self.v.runs, self.v.around) * EXIT_CYCLES)
 
     @cached_property
     def checks(self) -> Floats:
@@ -133,57 +136,44 @@ class Costs:
         rows, _ = v.tile
         for k, level in enumerate(v.window_levels):
             if level is not None:
-                plain = v.packs[k] == NOT_PACKED
-                total += np.where(plain, v.at(v.runs, level) * rows, np.float32(0))
+                total += np.where(v.is_plain[k], v.at(v.runs, level) * rows, np.float32(0))
         return self.of(total * CHECK_CYCLES)
 
-    def traffic(self, cache: str, size: int) -> list[Floats]:
-        """By buffer, the result last: bytes that enter a cache, over all executions.
+    @cached_property
+    def moved(self) -> Floats:
+        """`(caches, buffers, n)`, the result last: bytes that enter each cache, all executions.
 
         A buffer stays as long as a loop's share of it and all else that an iteration touches fit.
         """
-        v, room = self.v, np.float32(CACHE_SHARE * size)
-        moved: list[Floats] = []
-        for x in (*v.operands, v.result):
-            fits = np.ones(v.runs.shape, dtype=bool)
-            fits[:-1] = x.bytes[:-1] + v.footprint[1:] <= room
-            level = fits.argmax(axis=0)
-            if x is v.result:
-                level = np.minimum(level, v.held)
-            moved.append(v.at(v.runs, level) * v.at(x.bytes, level))
+        v, touched = self.v, self.v.touched.bytes
+        rooms = np.array([CACHE_SHARE * size for size in v.target.caches_bytes], dtype=np.float32)
+        fits = touched[:, :-1] + v.footprint[1:] <= rooms.reshape(-1, 1, 1, 1)
+        levels = outermost(fits)
+        np.minimum(levels[:, -1], v.held, out=levels[:, -1])
+        moved: Floats = v.at(v.runs, levels) * v.each_at(touched, levels)
         return moved
-
-    @cached_property
-    def moved(self) -> dict[str, list[Floats]]:
-        sizes = dict(zip(("l1", "l2", "l3"), self.v.target.caches_bytes, strict=True))
-        return {cache: self.traffic(cache, size) for cache, size in sizes.items()}
 
     @cached_property
     def caches(self) -> dict[str, Floats]:
         """Of what enters each cache."""
-        entering = {name: np.sum(moved, axis=0) for name, moved in self.moved.items()}
-        return {
-            name: self.of(all_of_it / np.float32(BYTES_A_CYCLE[name]))
-            for name, all_of_it in entering.items()
-        }
+        rates = np.array(list(BYTES_A_CYCLE.values()), dtype=np.float32).reshape(-1, 1)
+        return dict(zip(BYTES_A_CYCLE, self.of(self.moved.sum(axis=1) / rates), strict=True))
 
     @cached_property
-    def packing(self) -> tuple[Floats, ...]:
-        """By operand: copies, in vectors where the source lies together.
+    def packing(self) -> Floats:
+        """`(operands, n)`: copies, in vectors where the source lies together.
 
         Once a call, a small operand is copied by one core, a large one by all; what is packed when
         a program is loaded costs nothing.
         """
-        v, costs = self.v, []
-        for k, x in enumerate(v.operands):
-            level = np.maximum(v.packs[k], 0)
-            runs = np.where(v.packs[k] >= CALL_LEVEL, v.at(v.runs, level), np.float32(0))
-            wide = np.where(v.lane_strides[k] > 1, np.float32(1), np.float32(v.lanes))
-            cycles = COPY_CYCLES * runs * v.at(x.elements, level) / wide
-            together = v.c.compute.tensor(v.c.operands[k].tensor).elements >= SHARED_ELEMENTS
-            ahead = cycles / (self.peak_cycles * (v.target.threads if together else 1))
-            costs.append(np.where(v.packs[k] == CALL_LEVEL, ahead, self.of(cycles)))
-        return tuple(costs)
+        v = self.v
+        packs = v.packs[: len(v.is_plain)]
+        levels = np.maximum(packs, 0)
+        runs = np.where(packs >= CALL_LEVEL, v.at(v.runs, levels), np.float32(0))
+        wide = np.where(v.lane_strides > 1, np.float32(1), np.float32(v.lanes))
+        cycles = COPY_CYCLES * runs * v.each_at(v.touched.elements[:-1], levels) / wide
+        ahead = cycles / (self.peak_cycles * copying_cores(v.c, v.target))
+        return np.where(packs == CALL_LEVEL, ahead, self.of(cycles))
 
     @cached_property
     def stages(self) -> Floats:
@@ -212,23 +202,29 @@ class Costs:
     @property
     def parts(self) -> dict[str, Floats]:
         """All costs of a nest by name."""
-        zero = np.zeros_like(self.multiply)
         return {
-            "multiply": self.multiply, "latency": self.latency, "loads": sum(self.loads, zero),
+            "multiply": self.multiply, "latency": self.latency, "loads": self.loads.sum(axis=0),
             "results": self.results, "loops": self.loops, "exits": self.exits,
             "checks": self.checks, "stages": self.stages,
             **self.caches,
-            "packing": sum(self.packing, zero), "waking": self.waking,
+            "packing": self.packing.sum(axis=0), "waking": self.waking,
             "core": self.core, "total": self.total, "overlapped": self.overlapped,
         }  # fmt: skip
 
     @cached_property
     def core(self) -> Floats:
-        loads: Floats = sum(self.loads, np.zeros_like(self.multiply))
-        full: Floats = np.maximum(self.multiply, loads / 2) + self.latency / 2
+        full: Floats = np.maximum(self.multiply, self.loads.sum(axis=0) / 2) + self.latency / 2
         return full + self.results + self.loops + self.exits + self.checks + self.stages
 
     @cached_property
     def apart(self) -> Floats:
         apart: Floats = sum(self.packing, self.waking)
         return apart
+
+
+@lru_cache(maxsize=64)
+def copying_cores(c: Contraction, target: Target) -> Floats:
+    """`(operands, 1)`: cores that copy an operand ahead of a nest."""
+    sizes = [c.compute.tensor(x.tensor).elements for x in c.operands[:OPERANDS]]
+    cores = [target.threads if size >= SHARED_ELEMENTS else 1 for size in sizes]
+    return np.array(cores, dtype=np.float32).reshape(-1, 1)

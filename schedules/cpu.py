@@ -32,7 +32,6 @@ from hlotune.schedules.populations import (
     Population,
     legal_of,
     path_of_population,
-    population,
 )
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
@@ -109,7 +108,7 @@ class CpuSpace:
         return tiles
 
     def population(self, configs: Configs) -> Population:
-        return population(self, configs)
+        return Population(self, configs)
 
     def path(self, configs: Configs) -> Path:
         return path_of_population(self, self.population(configs))

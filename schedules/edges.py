@@ -2,11 +2,15 @@
 and panels that are filled up.  Arrays over populations, as in `levels.py`.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.levels import OPERANDS, PARALLEL, SERIAL, Floats, Levels
-from hlotune.schedules.paths import NOT_PACKED, Ints
+from hlotune.schedules.levels import PARALLEL, Levels
+from hlotune.schedules.paths import Ints
+from hlotune.schedules.roles import Contraction
+from hlotune.schedules.touched import Floats
 
 Masks = NDArray[np.bool_]
 
@@ -43,51 +47,58 @@ def _walked(v: Levels, k: int, iterations: Ints) -> Floats:
     return walked
 
 
-def open_axes(v: Levels, operand: int) -> list[tuple[int, set[int], Masks]]:
+@lru_cache(maxsize=64)
+def window_axes(c: Contraction, operand: int) -> tuple[tuple[int, frozenset[str], int], ...]:
+    """Parallel axes along which windows of an operand leave their tensor.
+
+    With each its number, the axes that move its windows, and these as bits.
+    """
+    x, names = c.operands[operand], [a.name for a in (*c.parallel, *c.reduce)]
+    found = []
+    for number, axis in enumerate(c.parallel):
+        if x in c.windows[axis.name]:
+            moving = {a for e in x.index for a, _ in e.terms if axis.name in e.coefficients}
+            clipped = sum(1 << names.index(a) for a in moving)
+            found.append((number, frozenset(moving), clipped))
+    return tuple(found)
+
+
+def open_axes(v: Levels, operand: int) -> list[tuple[int, frozenset[str], Masks]]:
     """Parallel axes along which the loads of an operand are checked where they stand.
 
     With each its number, those of all axes that move its windows, and the nests: neither peeled nor
     clipped, and the operand read where it lies.
     """
-    c, x, found = v.c, v.c.operands[operand], []
-    plain = v.packs[operand] == NOT_PACKED
-    for number, axis in enumerate(c.parallel):
-        if x not in c.windows[axis.name]:
-            continue
-        names = {a for e in x.index for a, _ in e.terms if axis.name in e.coefficients}
-        moving = {v.names.index(a) for a in names}
-        clipped = sum(1 << k for k in moving)
-        handled = ((v.path.borders[:, 1] >> number) & 1) | (v.path.borders[:, 0] & clipped)
-        found.append((number, moving, plain & (handled == 0)))
+    clips, peels = v.path.borders.T
+    found = []
+    for number, moving, clipped in window_axes(v.c, operand):
+        handled = ((peels >> number) & 1) | (clips & clipped)
+        found.append((number, moving, v.is_plain[operand] & (handled == 0)))
     return found
 
 
 def open_borders(v: Levels) -> tuple[Floats, Floats, Floats]:
     """`(n,)` each: open axes other than the lanes', 1 where the lanes' is open, checks of rows."""
     rows, lanes, checks = (np.zeros(v.count, np.float32) for _ in range(3))
-    serial = (v.kind == SERIAL) & (v.axis >= 0)
-    levels = np.arange(1, len(v.axis) + 1).reshape(-1, 1)
-    for k in range(len(v.c.operands[:OPERANDS])):
+    for k in range(len(v.is_plain)):
         deepest = np.zeros(v.count, np.int64)
         is_open = np.zeros(v.count, np.bool_)
         for number, moving, mask in open_axes(v, k):
             along = v.lane_axis == number
             rows += mask & ~along
             lanes = np.maximum(lanes, mask & along)
-            inside = serial & v.along[sorted(moving)].any(axis=0)
-            level = np.where(inside, levels, 0).max(axis=0, initial=0)
-            deepest = np.maximum(deepest, np.where(mask, level, 0))
+            deepest = np.maximum(deepest, np.where(mask, v.moved_at(moving), 0))
             is_open |= mask
-        checks += np.where(is_open, v.at(v.runs, deepest) * v.tile[0], np.float32(0))
+        if is_open.any():
+            checks += np.where(is_open, v.at(v.runs, deepest) * v.tile[0], np.float32(0))
     return rows, lanes, checks
 
 
-def padding(v: Levels, operand: int) -> Floats:
-    """`(n,)`: elements of a copy in whole panels over those that it holds, 1 without panels."""
-    level = np.maximum(v.packs[operand], 0)
-    panel = v.path.panels[:, operand].astype(np.float32)
-    steps = v.steps[np.maximum(v.lane_axis, 0), level, np.arange(v.count)]
+def padding(v: Levels) -> Floats:
+    """`(operands, n)`: elements of a copy in whole panels over those that it holds, 1 without."""
+    panel = v.path.panels.T[: len(v.is_plain)].astype(np.float32)
+    steps = v.at_axis(v.steps, np.maximum(v.lane_axis, 0), np.maximum(v.packs[: len(panel)], 0))
     full = np.ceil(steps / panel) * panel / steps
-    in_panels = (v.packs[operand] != NOT_PACKED) & (panel > 1) & (v.lane_axis >= 0)
+    in_panels = ~v.is_plain & (panel > 1) & (v.lane_axis >= 0)
     filled: Floats = np.where(in_panels, full, np.float32(1))
     return filled

@@ -18,10 +18,11 @@ from hlotune.schedules.costs import CHECK_CYCLES, Costs, Work, plain_work
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.edges import evenness, open_borders, padding
 from hlotune.schedules.flops import flops_of
-from hlotune.schedules.levels import OPERANDS, Floats, Levels, levels_of
-from hlotune.schedules.paths import CALL_LEVEL, LOAD_LEVEL, NOT_PACKED, Path
+from hlotune.schedules.levels import OPERANDS, Levels, deepest, levels_of, strides_of
+from hlotune.schedules.paths import CALL_LEVEL, LOAD_LEVEL, Path
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES, Target
+from hlotune.schedules.touched import Floats
 
 FEATURES_VERSION = 3
 """Of the columns here and of those of `loop_trees.py`: a model fits the version it learned from."""
@@ -70,17 +71,31 @@ def features_of(
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path)
     costs = Costs(v, work or plain_work(c))
-    columns = _kernel(c, target, lanes) | _tile(v, costs) | _shape(v, costs)
-    columns |= _edges(v, costs) | _memory(v)
-    columns |= {f"cost_{name}": Logged(x) for name, x in costs.parts.items()}
-    for k in range(len(v.operands)):
-        columns |= {f"operand{k}_{name}": x for name, x in _operand(v, costs, k).items()}
     result = np.zeros((len(NAMES), v.count), dtype=np.float32)
-    for name, column in columns.items():
-        result[COLUMN[name]] = column.of if isinstance(column, Logged) else column
-    logged = [COLUMN[name] for name, column in columns.items() if isinstance(column, Logged)]
+    behind = len(KERNEL_NAMES) + len(NEST_NAMES)
+    result[: len(KERNEL_NAMES)] = _kernel(c, target, lanes)
+    logged = _put(_nest(v, costs), NEST_NAMES, result, len(KERNEL_NAMES), behind)
+    if count := len(v.is_plain):  # one product of two numbers has none
+        end = behind + count * len(OPERAND_NAMES)
+        logged += _put(_operands(v, costs), OPERAND_NAMES, result, behind, end)
     result[logged] = _log(result[logged])
     return np.ascontiguousarray(result.T)
+
+
+def _put(columns: Columns, names: tuple[str, ...], into: Floats, start: int, end: int) -> list[int]:
+    """Columns where their names stand, in a range that has all names as often as a column rows.
+
+    Returns which of them are to be logarithms yet.
+    """
+    logged = list[int]()
+    for k, name in enumerate(names):
+        column = columns[name]
+        if isinstance(column, Logged):
+            into[start + k : end : len(names)] = column.of
+            logged += range(start + k, end, len(names))
+        else:
+            into[start + k : end : len(names)] = column
+    return logged
 
 
 def _log(x: Floats | np.floating[Any] | float) -> Floats:
@@ -89,14 +104,14 @@ def _log(x: Floats | np.floating[Any] | float) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _kernel(c: Contraction, t: Target, lanes: int) -> Columns:
-    """What all configs of a kernel on a target have in common."""
+def _kernel(c: Contraction, t: Target, lanes: int) -> Floats:
+    """`(len(KERNEL_NAMES), 1)`: what all configs of a kernel on a target have in common."""
     extents = np.array([a.extent for a in (*c.parallel, *c.reduce)], dtype=np.float32)
     flops, parallel = np.float32(2 * np.prod(extents.astype(np.float64))), len(c.parallel)
     moved = sum(x.bytes for x in c.compute.tensors if x.role != "temporary")
     arithmetic = sum(s.flops for s in c.compute.stages)
     results = float(extents[:parallel].prod())
-    return {
+    columns = {
         "flops": float(_log(flops)), "results": float(_log(results)),
         "reduction": float(_log(float(extents[parallel:].prod()))),
         "intensity": float(_log(flops / moved)),
@@ -107,6 +122,13 @@ def _kernel(c: Contraction, t: Target, lanes: int) -> Columns:
         "l1_bytes": float(_log(t.l1_bytes)), "l2_bytes": float(_log(t.l2_bytes)),
         "l3_bytes": float(_log(t.l3_bytes)),
     }  # fmt: skip
+    return np.array([[columns[name]] for name in KERNEL_NAMES], dtype=np.float32)
+
+
+def _nest(v: Levels, costs: Costs) -> Columns:
+    """What is said of a nest as a whole."""
+    parts = {f"cost_{name}": Logged(x) for name, x in costs.parts.items()}
+    return _tile(v, costs) | _shape(v, costs) | _edges(v, costs) | _memory(v) | parts
 
 
 def _tile(v: Levels, costs: Costs) -> Columns:
@@ -122,18 +144,14 @@ def _tile(v: Levels, costs: Costs) -> Columns:
 
 def _shape(v: Levels, costs: Costs) -> Columns:
     """How the work is divided."""
-    parallel = len(v.c.parallel)
-    held = v.at(v.runs, v.held)
-    tiles: Floats = np.ones(v.count, dtype=np.float32)
-    for a in range(parallel):
-        tiles = tiles * v.at(v.pieces[a], v.held)
-    innermost = np.maximum(v.inner - 1, 0)
-    trips = np.where(v.inner > 0, v.at(v.runs, v.inner) / v.at(v.runs, innermost), np.float32(1))
+    runs, sums = v.at(v.runs, v.held), v.at(v.sums, v.held)
+    tiles = v.at(v.pieces[: len(v.c.parallel)], v.held).prod(axis=0)
+    trips = np.where(v.inner > 0, costs.repeats / v.at(v.runs, v.around), np.float32(1))
     return {
         "tasks": Logged(costs.tasks), "balance": costs.balance,
-        "task_flops": Logged(v.flops / costs.tasks), "tile_flops": Logged(v.flops / held),
-        "tile_reduction": Logged(v.flops / held / (2 * v.at(v.sums, v.held))),
-        "innermost_trips": Logged(trips), "partial_sums": Logged(held / tiles),
+        "task_flops": Logged(v.flops / costs.tasks), "tile_flops": Logged(v.flops / runs),
+        "tile_reduction": Logged(v.flops / runs / (2 * sums)),
+        "innermost_trips": Logged(trips), "partial_sums": Logged(runs / tiles),
         "handed_over": v.path.handed_over,
         "clipped": np.bitwise_count(v.path.borders[:, 0]),
         "peeled": np.bitwise_count(v.path.borders[:, 1]), "prefetch": v.path.prefetch,
@@ -155,7 +173,7 @@ def _memory(v: Levels) -> Columns:
     strides = np.array([*(v.c.out_stride(a.name) for a in v.c.parallel), 0])
     return {
         "body_l1": Logged(v.at(v.footprint, v.inner) / t.l1_bytes),
-        "step_l1": Logged(v.at(v.footprint, np.maximum(v.inner - 1, 0)) / t.l1_bytes),
+        "step_l1": Logged(v.at(v.footprint, v.around) / t.l1_bytes),
         "tile_l1": Logged(tile / t.l1_bytes), "tile_l2": Logged(tile / t.l2_bytes),
         "task_l2": Logged(task / t.l2_bytes), "task_l3": Logged(task / t.l3_bytes),
         "store_run": Logged(v.at(v.result.run, v.task)),
@@ -163,60 +181,68 @@ def _memory(v: Levels) -> Columns:
     }  # fmt: skip
 
 
-def _operand(v: Levels, costs: Costs, k: int) -> Columns:
-    x, place = v.operands[k], v.packs[k]
-    held = v.at(x.bytes, v.held)
-    run = v.at(x.run, v.held)
+def _operands(v: Levels, costs: Costs) -> Columns:
+    """`(operands, n)` each."""
+    count = len(v.is_plain)
+    packs, touched, is_plain = v.packs[:count], v.touched.bytes[:-1], v.is_plain
+    held, run = v.at(touched, v.held), v.at(v.touched.run[:-1], v.held)
     pages = held / np.maximum(run, LINE_BYTES) * np.maximum(run / PAGE_BYTES, 1)
-    again = v.flops / 2 / v.at(v.runs, v.held) / v.at(x.elements, v.held)
-    packed = np.where(place >= CALL_LEVEL, v.at(v.runs, np.maximum(place, 0)), np.float32(0))
-    moved = {f"enters_{name}": Logged(by[k] / v.flops) for name, by in costs.moved.items()}
+    again = v.flops / 2 / v.at(v.runs, v.held) / v.at(v.touched.elements[:-1], v.held)
+    packed = np.where(packs >= CALL_LEVEL, v.at(v.runs, np.maximum(packs, 0)), np.float32(0))
+    l1, l2, l3 = costs.moved[:, :count] / v.flops
     return {
-        "bytes": Logged(x.bytes[0]), "lane_kind": v.lane_kinds[k],
-        "pack_runs": np.where(place == NOT_PACKED, np.float32(-2), _log(np.maximum(packed, 0.5))),
-        "packed_at_load": place == LOAD_LEVEL,
-        "cost_packing": Logged(costs.packing[k]), "cost_loads": Logged(costs.loads[k]),
-        "tile_reuse": Logged(again), "reuse_distance": _distance(v, k),
-        "tile_run": Logged(run), "tile_pages": Logged(pages), "crowding": _crowding(v, k),
-        "step_stride": _apart(v, k, v.inner), "tile_stride": _apart(v, k, v.held),
-        "task_share": Logged(v.at(x.bytes, v.task) / x.bytes[0]), "padding": Logged(padding(v, k)),
-        **moved,
+        "bytes": Logged(touched[:, 0]), "lane_kind": v.lane_kinds,
+        "pack_runs": np.where(is_plain, np.float32(-2), _log(np.maximum(packed, 0.5))),
+        "packed_at_load": packs == LOAD_LEVEL,
+        "cost_packing": Logged(costs.packing), "cost_loads": Logged(costs.loads),
+        "enters_l1": Logged(l1), "enters_l2": Logged(l2), "enters_l3": Logged(l3),
+        "tile_reuse": Logged(again), "reuse_distance": _distance(v),
+        "tile_run": Logged(run), "tile_pages": Logged(pages), "crowding": _crowding(v),
+        "step_stride": _apart(v, v.inner), "tile_stride": _apart(v, v.held),
+        "task_share": Logged(v.at(touched, v.task) / touched[:, 0]), "padding": Logged(padding(v)),
     }  # fmt: skip
 
 
-def _distance(v: Levels, k: int) -> Logged:
+def _distance(v: Levels) -> Logged:
     """Bytes touched until a tile's part of an operand is used again, against the first cache.
 
     By the innermost loop around the registers that comes back to it; where none does, the whole.
     """
-    x = v.operands[k].bytes
-    again = v.runs[1:] * x[1:] > np.float32(1.01) * v.runs[:-1] * x[:-1]
-    levels = np.arange(1, len(x)).reshape(-1, 1)
-    reused = np.where(again & (levels <= v.held), levels, 0).max(axis=0, initial=0)
+    touched = v.touched.bytes[:-1]
+    again = v.runs[1:] * touched[:, 1:] > np.float32(1.01) * v.runs[:-1] * touched[:, :-1]
+    reused = deepest(again & (np.arange(1, len(v.runs)).reshape(-1, 1) <= v.held))
     return Logged(v.at(v.footprint, reused) / v.target.l1_bytes)
 
 
-def _crowding(v: Levels, k: int) -> Floats:
+def _crowding(v: Levels) -> Floats:
     """Share of the ways of a set of the first cache that the rows of a tile fall into."""
-    x, size = v.c.operands[k], v.c.element_bytes(v.c.operands[k])
-    most = np.zeros(v.count, dtype=np.float32)
-    for n, a in enumerate(v.c.parallel):
-        if stride := v.c.stride(x, a.name):
-            share = np.float32(gcd(stride * size, PAGE_BYTES) / v.target.l1_bytes)
-            rows = v.at(v.steps[n], v.inner) * share
-            most = np.where(v.lane_axis != n, np.maximum(most, rows), most)
-    return np.where(v.packs[k] == NOT_PACKED, np.minimum(most, 4), np.float32(0))
+    shares = _shares(v.c, v.target)
+    rows = v.at(v.steps[: shares.shape[1]], v.inner) * shares
+    numbers = np.arange(shares.shape[1]).reshape(-1, 1)
+    most = np.where(v.lane_axis != numbers, rows, np.float32(0)).max(axis=1, initial=0)
+    return np.where(v.is_plain, np.minimum(most, 4), np.float32(0))
 
 
-def _apart(v: Levels, k: int, level: NDArray[np.int64]) -> Floats:
+@lru_cache(maxsize=64)
+def _shares(c: Contraction, target: Target) -> Floats:
+    """`(operands, parallel axes, 1)`: share of a set's ways that one step along an axis takes."""
+    shares = [
+        [
+            gcd(stride * c.element_bytes(x), PAGE_BYTES) / target.l1_bytes if stride else 0.0
+            for stride in row[: len(c.parallel)]
+        ]
+        for x, row in zip(c.operands[:OPERANDS], strides_of(c).tolist(), strict=True)
+    ]
+    return np.array(shares, dtype=np.float32).reshape(len(shares), len(c.parallel), 1)
+
+
+def _apart(v: Levels, level: NDArray[np.int64]) -> Floats:
     """Bytes between what neighbouring iterations of the loop around a level begin at."""
-    x = v.c.operands[k]
-    strides = [abs(v.c.stride(x, a.name)) for a in (*v.c.parallel, *v.c.reduce)]
     around = np.maximum(level - 1, 0)
-    axis = np.where(level > 0, v.axis[around, np.arange(v.count)], -1)
-    apart = np.array([*strides, 0], dtype=np.float32)[axis] * v.c.element_bytes(x)
-    step = v.steps[axis, level, np.arange(v.count)]
-    packed = v.at(v.operands[k].bytes, level)
-    plain = v.packs[k] == NOT_PACKED
-    between: Floats = np.log2(1 + np.where(plain | (apart == 0), apart * step, packed))
+    axis = np.where(level > 0, v.at(v.axis, around), -1)
+    sizes = np.array([v.c.element_bytes(x) for x in v.c.operands[:OPERANDS]], dtype=np.int64)
+    apart = (strides_of(v.c) * sizes.reshape(-1, 1)).astype(np.float32)[:, axis]
+    apart *= v.at_axis(v.steps, axis, level)
+    together = v.is_plain | (apart == 0)
+    between: Floats = np.log2(1 + np.where(together, apart, v.at(v.touched.bytes[:-1], level)))
     return between

@@ -25,7 +25,7 @@ from hlotune.schedules.chunks import (
 )
 from hlotune.schedules.expr import Load
 from hlotune.schedules.pages import lies_in_pages, page_by_page
-from hlotune.schedules.populations import population, sizes
+from hlotune.schedules.populations import sizes
 from hlotune.schedules.reductions import left_out, lying_order, written_out
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.serial import runs_alone
@@ -235,7 +235,7 @@ def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
 
     They are cut along the first axes, along the vectors last: rows stay with their threads.
     """
-    tiles = sizes(space, population(space, config[None])).trips
+    tiles = sizes(space, space.population(config[None])).trips
     counts: NDArray[np.int64] = (tiles[0] * tiles[1] * tiles[2])[0]
     best, least = counts, np.inf
     if runs_alone(space.contraction, space.target):

@@ -64,7 +64,7 @@ class Knobs:
         columns = self.columns(kind)
         result = np.empty((len(positions), len(columns)), dtype=np.int64)
         for n, column in enumerate(columns):
-            result[:, n] = self._table[column, positions[:, column]]
+            result[:, n] = self._table[column].take(positions[:, column])
         return result
 
     def put(self, config: NDArray[np.int32], kind: str, values: NDArray[np.int64]) -> None:

@@ -10,7 +10,7 @@ that sizes times executions give the true volume and ragged ends count for what 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from hlotune.schedules.expr import Load
 from hlotune.schedules.paths import KINDS, NOT_PACKED, Ints, Path
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.target import LINE_BYTES, Target
+from hlotune.schedules.target import Target
+from hlotune.schedules.touched import Floats, Touched, touch
 
-Floats = NDArray[np.floating[Any]]
 OPERANDS = 3
 """Operands that features tell apart; contractions with more are described by their first."""
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
-GAP_BYTES = LINE_BYTES - 0.5
-"""What lies less apart shares lines.  No whole number, so that rounding does not decide."""
 NONE = -1
 """The axis of a loop that is not there."""
 
@@ -50,7 +48,7 @@ class Levels:
     """`(operands, n)`: level at which each operand is packed, or LOAD, CALL, NOT_PACKED."""
     path: Path
 
-    @property
+    @cached_property
     def count(self) -> int:
         return int(self.axis.shape[1])
 
@@ -59,6 +57,12 @@ class Levels:
         """`(n,)`: loops of each nest, and the level of its innermost statement."""
         depth: Ints = (self.axis != NONE).sum(axis=0)
         return depth
+
+    @cached_property
+    def around(self) -> Ints:
+        """`(n,)`: level around the innermost loop that is not written out."""
+        around: Ints = np.maximum(self.inner - 1, 0)
+        return around
 
     @cached_property
     def inner(self) -> Ints:
@@ -133,20 +137,22 @@ class Levels:
         return axis
 
     @cached_property
-    def lane_strides(self) -> tuple[Ints, ...]:
-        """`(n,)` by operand: elements between what neighbouring lanes load, where it lies."""
-        return tuple(
-            np.array([*(abs(self.c.stride(x, a)) for a in self.names), 0])[self.lane_axis]
-            for x in self.c.operands[:OPERANDS]
-        )
+    def lane_strides(self) -> Ints:
+        """`(operands, n)`: elements between what neighbouring lanes load, where it lies."""
+        strides: Ints = strides_of(self.c)[:, self.lane_axis]
+        return strides
 
     @cached_property
-    def lane_kinds(self) -> tuple[Ints, ...]:
-        """`(n,)` by operand: 0 all lanes load one element, 1 neighbours, 2 others."""
-        return tuple(
-            np.minimum(stride, np.where(self.packs[k] == NOT_PACKED, 2, 1))
-            for k, stride in enumerate(self.lane_strides)
-        )
+    def lane_kinds(self) -> Ints:
+        """`(operands, n)`: 0 all lanes load one element, 1 neighbours, 2 others."""
+        kinds: Ints = np.minimum(self.lane_strides, np.where(self.is_plain, 2, 1))
+        return kinds
+
+    @cached_property
+    def is_plain(self) -> NDArray[np.bool_]:
+        """`(operands, n)`: what is read where it lies."""
+        plain: NDArray[np.bool_] = self.packs[:OPERANDS] == NOT_PACKED
+        return plain
 
     @cached_property
     def window_levels(self) -> tuple[Ints | None, ...]:
@@ -154,23 +160,42 @@ class Levels:
 
         None where it has none.
         """
-        serial = (self.kind == SERIAL) & (self.axis != NONE)
-        levels = np.arange(1, len(self.axis) + 1).reshape(-1, 1)
-        result: list[Ints | None] = []
-        for x in self.c.operands[:OPERANDS]:
-            moving = [n for n, a in enumerate(self.names) if a in windows(x)]
-            inside = serial & self.along[moving].any(axis=0)
-            deepest: Ints = np.where(inside, levels, 0).max(axis=0, initial=0)
-            result.append(deepest if moving else None)
-        return tuple(result)
+        moving = [_windows(x) for x in self.c.operands[:OPERANDS]]
+        return tuple(self.moved_at(axes) if axes else None for axes in moving)
+
+    def moved_at(self, axes: frozenset[str]) -> Ints:
+        """`(n,)`: level inside the innermost serial loop that walks one of some axes."""
+        if axes not in self._moved_at:
+            walked = self.along[[n for n, a in enumerate(self.names) if a in axes]].any(axis=0)
+            self._moved_at[axes] = deepest(walked & (self.kind == SERIAL))
+        return self._moved_at[axes]
 
     @cached_property
-    def operands(self) -> tuple["Touched", ...]:
+    def _moved_at(self) -> dict[frozenset[str], Ints]:
+        return {}
+
+    @cached_property
+    def touched(self) -> Touched:
+        """Of all buffers at once: `(operands and the result, L + 1, n)`."""
+        store = self.c.out.stores[0]
+        result = Load(store.tensor, store.index, self.c.compute.tensor(store.tensor).dtype)
+        buffers = (*self.c.operands[:OPERANDS], result)
+        all_of_them = np.empty((3, len(buffers), *self.runs.shape), dtype=np.float32)
+        whole = Touched(*all_of_them)
+        for k, x in enumerate(buffers):
+            plain = self.is_plain[k] if x is not result else np.ones(self.count, bool)
+            touch(self, x, plain, whole[k])
+        return whole
+
+    @property
+    def operands(self) -> tuple[Touched, ...]:
         """What is touched of each operand."""
-        return tuple(
-            _touched(self, x, self.packs[k] != NOT_PACKED)
-            for k, x in enumerate(self.c.operands[:OPERANDS])
-        )
+        return tuple(self.touched[k] for k in range(len(self.touched.bytes) - 1))
+
+    @property
+    def result(self) -> Touched:
+        """What is touched of the results, as the last stage stores them."""
+        return self.touched[-1]
 
     def span(self, steps: tuple[tuple[str, float], ...]) -> Floats:
         """`(L + 1, n)`: elements of a dimension along which axes go in such steps.
@@ -180,7 +205,8 @@ class Levels:
         if steps not in self._spans:
             span = np.ones(self.runs.shape, dtype=np.float32)
             for a, step in steps:
-                span += np.float32(step) * (self.sizes[self.names.index(a)] - 1)
+                beyond = self._beyond[self.names.index(a)]
+                span += beyond if step == 1 else np.float32(step) * beyond
             self._spans[steps] = span
         return self._spans[steps]
 
@@ -189,17 +215,16 @@ class Levels:
         return {}
 
     @cached_property
+    def _beyond(self) -> Floats:
+        """`(A, L + 1, n)`: elements behind the first."""
+        beyond: Floats = self.sizes - 1
+        return beyond
+
+    @cached_property
     def sums(self) -> Floats:
         """`(L + 1, n)`: results that one execution of each level adds to."""
         sums: Floats = self.sizes[: len(self.c.parallel)].prod(axis=0)
         return sums
-
-    @cached_property
-    def result(self) -> "Touched":
-        """What is touched of the results, as the last stage stores them."""
-        store = self.c.out.stores[0]
-        dtype = self.c.compute.tensor(store.tensor).dtype
-        return _touched(self, Load(store.tensor, store.index, dtype), np.zeros(self.count, bool))
 
     @cached_property
     def code(self) -> Floats:
@@ -217,7 +242,7 @@ class Levels:
         used: Floats = wide / (np.ceil(wide / self.lanes) * self.lanes)
         return used
 
-    @property
+    @cached_property
     def flops(self) -> np.float32:
         """Of the sums, padding included."""
         return np.float32(2 * np.prod(self.extents.astype(np.float64)))
@@ -225,47 +250,62 @@ class Levels:
     @cached_property
     def footprint(self) -> Floats:
         """`(L + 1, n)`: bytes of all buffers that one execution of a level touches."""
-        return sum((x.bytes for x in self.operands), self.result.bytes)
+        *operands, result = self.touched.bytes
+        footprint: Floats = sum(operands, result)
+        return footprint
 
-    def at(self, values: Floats, level: Ints) -> Floats:
-        """`(n,)`: what stands at one level of each nest."""
+    def at(self, values: NDArray[Any], level: Ints) -> NDArray[Any]:
+        """What stands at one level of each nest, `(..., n)` of `(..., L + 1, n)`.
+
+        Levels may be several for each nest, `(m, n)`, where values are `(L + 1, n)`.
+        """
+        laid = values.reshape(*values.shape[:-2], values.shape[-2] * self.count)
+        found: NDArray[Any] = laid.take(self._place(level), axis=-1)
+        return found
+
+    def each_at(self, values: NDArray[Any], levels: Ints) -> NDArray[Any]:
+        """`(..., m, n)`: what stands of each of `(m, L + 1, n)` at its own levels `(..., m, n)`."""
+        first = np.arange(len(values)).reshape(-1, 1) * (values.shape[1] * self.count)
+        found: NDArray[Any] = values.reshape(-1).take(self._place(levels) + first)
+        return found
+
+    def at_axis(self, values: NDArray[Any], axis: Ints, level: Ints) -> NDArray[Any]:
+        """`(..., n)`: what stands of `(A, L + 1, n)` at one axis of each nest, at levels of it."""
+        first = axis * (values.shape[1] * self.count)
+        found: NDArray[Any] = values.reshape(-1).take(self._place(level) + first)
+        return found
+
+    def _place(self, level: Ints) -> Ints:
+        """Where levels stand in `(levels, n)` laid in a row."""
         known = self._places.get(id(level))
         if known is None:  # kept with its level, so that the number stays that of this array
-            known = self._places[id(level)] = level, level * self.count + np.arange(self.count)
-        found: Floats = values.reshape(-1).take(known[1])
-        return found
+            known = self._places[id(level)] = level, level * self.count + self._nests
+        return known[1]
+
+    @cached_property
+    def _nests(self) -> Ints:
+        return np.arange(self.count)
 
     @cached_property
     def _places(self) -> dict[int, tuple[Ints, Ints]]:
-        """By the number of an array of levels: where they stand in `(levels, n)` laid in a row."""
+        """By the number of an array of levels: the places of these."""
         return {}
-
-
-@dataclass(frozen=True)
-class Touched:
-    """What one execution of each level touches of a buffer, `(L + 1, n)`."""
-
-    bytes: Floats
-    """Of cache lines: a run shorter than a line costs a line."""
-    elements: Floats
-    run: Floats
-    """Bytes that lie together."""
 
 
 def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int = 0) -> Levels:
     """The levels of `n` paths, with room for at least `depth` loops."""
-    live = path.trips.T > 1
+    live = np.ascontiguousarray(path.trips.T) > 1
     slots, n = live.shape
     before = np.zeros((slots + 1, n), dtype=np.int64)
-    np.cumsum(live, axis=0, out=before[1:])
+    for k in range(slots):
+        np.add(before[k], live[k], out=before[k + 1])
     loops, nests = max(depth, int(before[-1].max(initial=0))), np.arange(n)
-    found = np.flatnonzero(live)
-    slot, nest = np.divmod(found, max(n, 1))
-    source, place = nest * slots + slot, before.ravel()[found] * n + nest
+    slot, nest = np.nonzero(live)
+    source, place = nest * slots + slot, before[slot, nest] * n + nest
 
     def moved(values: Ints, fill: int) -> Ints:
         result = np.full(loops * n, fill, dtype=np.int64)
-        result[place] = values.ravel()[source]
+        result[place] = values.take(source)
         return result.reshape(loops, n)
 
     packs = path.packs.T
@@ -280,24 +320,29 @@ def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int
     )  # fmt: skip
 
 
-def windows(x: Load) -> frozenset[str]:
+def deepest(inside: NDArray[np.bool_]) -> Ints:
+    """`(..., n)`: the last level of `(..., L, n)`, counted from 1, that is meant; 0 for none."""
+    levels = np.arange(1, inside.shape[-2] + 1, dtype=np.int16).reshape(-1, 1)
+    last: NDArray[np.int16] = np.where(inside, levels, np.int16(0)).max(axis=-2, initial=0)
+    return last.astype(np.int64)
+
+
+def outermost(fits: NDArray[np.bool_]) -> Ints:
+    """`(..., n)`: the first level of `(..., L, n)`, counted from 0, that is meant; L where none."""
+    levels = np.arange(fits.shape[-2], dtype=np.int16).reshape(-1, 1)
+    none = np.int16(len(levels))
+    first: NDArray[np.int16] = np.where(fits, levels, none).min(axis=-2, initial=none)
+    return first.astype(np.int64)
+
+
+@lru_cache(maxsize=64)
+def strides_of(c: Contraction) -> Ints:
+    """`(operands, A + 1)`: elements between what neighbours along an axis load; 0 behind them."""
+    axes = (*c.parallel, *c.reduce)
+    strides = [[*(abs(c.stride(x, a.name)) for a in axes), 0] for x in c.operands[:OPERANDS]]
+    return np.array(strides, dtype=np.int64).reshape(-1, len(axes) + 1)
+
+
+def _windows(x: Load) -> frozenset[str]:
     """Axes that a load reads along through a window: several move one dimension."""
     return frozenset(a for e in x.index if len(e.terms) > 1 for a, _ in e.terms)
-
-
-def _touched(v: Levels, x: Load, packed: NDArray[np.bool_]) -> Touched:
-    """Dimensions from the fastest on: what a gap of less than a line parts lies together."""
-    tensor, size = v.c.compute.tensor(x.tensor), v.c.element_bytes(x)
-    elements = np.ones(v.runs.shape, dtype=np.float32)
-    runs, run = elements, elements * size
-    for d in range(len(x.index) - 1, -1, -1):
-        steps = tuple((a, abs(w) / x.divisor(d)) for a, w in x.index[d].terms)
-        span = np.minimum(v.span(steps), np.float32(tensor.shape[d]))
-        pitch = np.float32(tensor.strides[d] * size)
-        near = pitch - run < GAP_BYTES
-        run = np.where(near, run + (span - 1) * pitch, run)
-        runs = np.where(near, runs, runs * span)
-        elements = elements * span
-    run = np.where(packed, elements * size, run)
-    runs = np.where(packed, np.float32(1), runs)
-    return Touched(runs * np.maximum(run, LINE_BYTES), elements, run)

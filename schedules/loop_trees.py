@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from hlotune.schedules.costs import Costs, Work, plain_work
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.edges import evenness, open_borders, padding
-from hlotune.schedules.levels import NONE, OPERANDS, Floats, Levels, Touched
+from hlotune.schedules.levels import NONE, OPERANDS, Levels
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints
+from hlotune.schedules.touched import Floats, Touched
 
 ROOT_PARENT, ABSENT = -1, -2
 TYPES = ("root", *KINDS, "pack", "sum", "epilogue")
@@ -185,7 +186,7 @@ def _strides(v: Levels, buffer: int) -> Floats:
 def _put_pack(v: Levels, k: int, into: Floats) -> None:
     x, level = v.operands[k], np.maximum(v.packs[k], 0)
     _put(into, "is_pack", 1)
-    _put(into, "padding", np.log2(padding(v, k)))
+    _put(into, "padding", np.log2(padding(v)[k]))
     _put(into, "runs", _log(v.at(v.runs, level)))
     _put(into, f"operand{k}_bytes", _log(v.at(x.bytes, level)))
     _put(into, f"operand{k}_run", _log(v.at(x.run, level)))

@@ -44,9 +44,11 @@ def retried(
         rows = np.tile(waiting, at_once)
         tried = changed(rows)
         good = np.flatnonzero(legal(tried) & (tried != configs[rows]).any(axis=1))
-        found, first = np.unique(rows[good], return_index=True)
-        result[found] = tried[good[first]]
-        waiting = np.setdiff1d(waiting, found, assume_unique=True)
+        good = good[::-1]  # of equal rows the last is kept
+        result[rows[good]] = tried[good]
+        is_waiting = np.ones(len(configs), np.bool_)
+        is_waiting[rows[good]] = False
+        waiting = waiting[is_waiting[waiting]]
         tries -= at_once
     return result
 

@@ -5,6 +5,7 @@ one.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,56 +30,76 @@ MOST_PACK_BYTES = np.array(
 
 @dataclass(frozen=True)
 class Population:
-    """The numbers of `n` configs; A parallel axes, R reduce axes."""
+    """The numbers of `n` configs, each looked up when asked for; A parallel axes, R reduce axes."""
 
-    sketch: Ints
-    vector: Ints
-    """`(n,)`: number of the vectorized axis."""
-    chunked: NDArray[np.bool_]
-    packs: Ints
-    """`(n, operands)`: position in PACK_LEVELS."""
-    register: Ints
-    block: Ints
-    group: Ints
-    unroll: Ints
-    steps: Ints
-    orders: dict[str, Ints]
-    clip: NDArray[np.bool_]
-    """`(n, R)`: reduce axes that are clipped in fact."""
-    peel: NDArray[np.bool_]
-    prefetch: Ints
-    """`(n,)`: 1 where some operand's next panel is asked for in fact, 2 where rows are."""
-    serial: NDArray[np.bool_]
-    """`(n,)`: whether one thread runs all tasks."""
+    space: "CpuSpace"
+    configs: Configs
 
+    def values(self, kind: str) -> Ints:
+        return self.space.knobs.values(kind, self.configs[:, 1:])
 
-def population(space: "CpuSpace", configs: Configs) -> Population:
-    t, knobs, positions = space.tables, space.knobs, configs[:, 1:]
-    sketch = configs[:, 0].astype(np.int64)
-    packs = t.packs[sketch]
-    unroll = knobs.values("unroll", positions)
-    clip, peel = _borders(space, configs, packs, unroll)
-    orders = {
-        kind: table[knobs.values(kind, positions)[:, 0]] for kind, table in knobs.orders.items()
-    }
-    asked = knobs.values("prefetch", positions)[:, 0]
-    rows = t.streamed[sketch, orders["reduce_order"][:, 0]] & (asked == 2)
-    return Population(
-        sketch=sketch,
-        vector=t.vector[sketch],
-        chunked=t.chunked[sketch],
-        packs=packs,
-        register=knobs.values("register", positions),
-        block=knobs.values("block", positions),
-        group=knobs.values("group", positions),
-        unroll=unroll,
-        steps=knobs.values("steps", positions),
-        orders=orders,
-        clip=clip,
-        peel=peel,
-        prefetch=(t.prefetched[sketch] & (asked == 1)) + 2 * rows,
-        serial=(knobs.values("serial", positions) == 1).any(axis=1),
-    )
+    @cached_property
+    def sketch(self) -> Ints:
+        return self.configs[:, 0].astype(np.int64)
+
+    @cached_property
+    def vector(self) -> Ints:
+        """`(n,)`: number of the vectorized axis."""
+        return self.space.tables.vector[self.sketch]
+
+    @cached_property
+    def chunked(self) -> NDArray[np.bool_]:
+        return self.space.tables.chunked[self.sketch]
+
+    @cached_property
+    def packs(self) -> Ints:
+        """`(n, operands)`: position in PACK_LEVELS."""
+        return self.space.tables.packs[self.sketch]
+
+    @cached_property
+    def register(self) -> Ints:
+        return self.values("register")
+
+    @cached_property
+    def block(self) -> Ints:
+        return self.values("block")
+
+    @cached_property
+    def group(self) -> Ints:
+        return self.values("group")
+
+    @cached_property
+    def unroll(self) -> Ints:
+        return self.values("unroll")
+
+    @cached_property
+    def steps(self) -> Ints:
+        return self.values("steps")
+
+    def order(self, kind: str) -> Ints:
+        """`(n, A or R)`: axes in an order of that kind, outermost first."""
+        return self.space.knobs.orders[kind][self.values(kind)[:, 0]]
+
+    @cached_property
+    def borders(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """`(n, R)` and `(n, A)`: axes that are clipped, and peeled, in fact."""
+        return _borders(self.space, self.configs, self.packs, self.unroll)
+
+    @cached_property
+    def prefetch(self) -> Ints:
+        """`(n,)`: 1 where some operand's next panel is asked for in fact, 2 where rows are."""
+        tables, asked = self.space.tables, self.values("prefetch")[:, 0]
+        outermost = self.order("reduce_order")[:, 0]
+        panels = tables.prefetched[self.sketch] & (asked == 1)
+        rows = tables.streamed[self.sketch, outermost] & (asked == 2)
+        prefetch: Ints = panels + 2 * rows
+        return prefetch
+
+    @cached_property
+    def serial(self) -> NDArray[np.bool_]:
+        """`(n,)`: whether one thread runs all tasks."""
+        serial: NDArray[np.bool_] = (self.values("serial") == 1).any(axis=1)
+        return serial
 
 
 def _borders(
@@ -147,14 +168,15 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
     a, r = len(c.parallel), len(c.reduce)
     take = np.take_along_axis
     tile_axis, tile_trips = _tile_slots(space, p, s)
-    reduce_order = p.orders["reduce_order"]
-    parallel = [p.orders[k] for k in ("task_order", "group_order", "tile_order")]
+    reduce_order = p.order("reduce_order")
+    parallel = [p.order(k) for k in ("task_order", "group_order", "tile_order")]
     axis = [*parallel, *[reduce_order + a] * 3, tile_axis]
     trips = [take(t, o, 1) for t, o in zip(s.trips, parallel, strict=True)]
     trips += [take(t, reduce_order, 1) for t in s.reduce_trips] + [tile_trips]
     kind = [PARALLEL] * a + [SERIAL] * (2 * a + 2 * r) + [UNROLL] * (r + a) + [VECTORIZE]
     kinds = np.tile(np.array(kind), (len(p.sketch), 1))
     kinds[:, :a] = np.where(p.serial[:, None], SERIAL, PARALLEL)
+    clip, peel = p.borders
     slots = np.array([NOT_PACKED, LOAD_LEVEL, CALL_LEVEL, a - 1, 2 * a - 1, 2 * a + r - 1])
     return Path(
         axis=_arranged(axis, p.chunked),
@@ -164,7 +186,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         split_from=np.where(p.chunked, 2 * a, 3 * a),
         packs=slots[p.packs],
         panels=_panels(space, p),
-        borders=np.stack([as_bits(p.clip, len(c.parallel)), as_bits(p.peel)], axis=1),
+        borders=np.stack([as_bits(clip, len(c.parallel)), as_bits(peel)], axis=1),
         handed_over=(~p.chunked).astype(np.int64),
         prefetch=p.prefetch,
         asked_along=np.where(p.prefetch == 2, a + reduce_order[:, 0], -1),
@@ -207,13 +229,13 @@ def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
     rows, across = _tile(space, p, s)
     tile = rows * across
     bodies = _bodies(space, p, s)
-    core = tile * np.prod(s.reduce_trips[2], axis=1) * bodies
-    core *= np.prod(1 + _ragged_reduce(space, p, s), axis=1)
-    plain = tile * np.prod(1 + _ragged(space, s), axis=1)
+    core = tile * s.reduce_trips[2].prod(axis=1) * bodies
+    core *= (1 + _ragged_reduce(space, p, s)).prod(axis=1)
+    plain = tile * (1 + _ragged(space, s)).prod(axis=1)
     out = np.where(p.chunked, plain, tile * bodies)
     result = tile + across + 1 <= target.vector_registers
     result &= (core <= CODE_STATEMENTS) & (out <= CODE_STATEMENTS)
-    sums = np.prod(s.inside[1].astype(np.float64), axis=1) * BYTES[space.contraction.dtype]
+    sums = s.inside[1].prod(axis=1, dtype=np.float64) * BYTES[space.contraction.dtype]
     result &= ~p.chunked | (sums <= TASK_BYTES)
     return result & _packs_fit(space, p, s)
 
@@ -223,7 +245,7 @@ def _tile(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
     vector = p.vector[:, None]
     wide = np.take_along_axis(s.inside[2], vector, 1)[:, 0]
     across = -(-wide // space.lanes)
-    return np.prod(s.inside[2], axis=1) // wide, across
+    return s.inside[2].prod(axis=1) // wide, across
 
 
 def _ragged(space: "CpuSpace", s: Sizes) -> Ints:
@@ -243,9 +265,10 @@ def _ragged_reduce(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
 def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     """Copies of the register tile: ragged ends and peeled borders of each axis multiply."""
     counts = 1 + _ragged(space, s)
-    if p.peel.any():
-        counts += np.where(p.peel, _border_tiles(space, p, s), 0)
-    bodies: Ints = np.prod(counts, axis=1)
+    _, peel = p.borders
+    if peel.any():
+        counts += np.where(peel, _border_tiles(space, p, s), 0)
+    bodies: Ints = counts.prod(axis=1)
     return bodies
 
 

@@ -6,7 +6,7 @@ packed: the tiles inside a task, the weights ahead.  The limits are those of `li
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,8 @@ class WinogradSpace:
     def numbers(self, configs: Configs) -> Numbers:
         _, tiles, _ = self.sizes
         when = self._whens
-        values = [of[configs[:, 1 + n]] for n, of in enumerate(self._values)]
+        positions = configs[:, 1:].T.astype(np.intp)
+        values = [of.take(p) for of, p in zip(self._values, positions, strict=True)]
         block = np.minimum(values[0], tiles)
         last = self.contraction.reduce[-1].extent
         unroll, inside = np.minimum(values[4], last), when[configs[:, 0]] == IN_TASK
@@ -180,7 +181,7 @@ class WinogradSpace:
         result = rows * across + across + 1 <= self.target.vector_registers
         result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
         result &= across * len(self.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
-        depth = float(np.prod(channels))
+        depth = float(prod(channels))
         line = points * LINE_BYTES  # left free behind each point
         result &= points * n.tiles * depth * size + n.spread * line <= TASK_BYTES
         result &= points * n.tiles * width * size + n.spread * line <= TASK_BYTES
@@ -216,9 +217,9 @@ class WinogradSpace:
         weights = np.array([WEIGHTS_LEVEL[w] for w in WHEN])[n.when]
         inside = n.when == IN_TASK
         return Path(
-            axis=np.tile(np.array([a for a, _, _ in slots]), (count, 1)),
+            axis=np.broadcast_to([a for a, _, _ in slots], (count, len(slots))),
             trips=np.stack([t for _, t, _ in slots], axis=1),
-            kind=np.tile(np.array([k for _, _, k in slots]), (count, 1)),
+            kind=np.broadcast_to([k for _, _, k in slots], (count, len(slots))),
             held_from=6 * one,
             split_from=3 * one,
             packs=np.stack([one, weights], axis=1),

@@ -12,8 +12,8 @@ from hlotune.search.memory import Arrays, packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
 
-RANKED = 1024
-"""Rows that are looked through at a time for new nests."""
+RANKED = 4096
+"""Rows that are looked through at a time for new nests: a look costs as much as some thousand."""
 
 
 class Guided(ABC):

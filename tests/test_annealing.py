@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.schedules.space import Configs
+from hlotune.search import guided
 from hlotune.search.annealing import Annealing, join_best, metropolis
 from hlotune.search.guard import EPSILON, EPSILON_MOST
 from hlotune.search.history import History, row_hash, scores
@@ -224,6 +225,17 @@ def batches(annealing: Annealing, space: ToySpace, count: int) -> Iterator[Confi
         batch = annealing.propose(16)
         annealing.observe(batch, space.times_s(batch))
         yield batch
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_a_batch_is_the_same_however_many_rows_are_looked_through_at_a_time(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = ToySpace((6,) * 4)
+    wanted = started(space, TrueModel(space), chains=64, steps=3).propose(20)
+    monkeypatch.setattr(guided, "RANKED", rows)
+    found = started(space, TrueModel(space), chains=64, steps=3).propose(20)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_metropolis_takes_gains_always_and_losses_by_heat() -> None:

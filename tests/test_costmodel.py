@@ -20,7 +20,7 @@ from hlotune.costmodel.metrics import (
     top1_regret,
 )
 from hlotune.costmodel.model import MODELS, CostModel
-from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners
+from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners, sums
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import BALANCE, EVEN, TIME, Roofline
 from hlotune.costmodel.trees import GROWTH, Objective, Trees
@@ -253,6 +253,12 @@ def test_gradients_are_those_of_a_logistic_loss_on_pairs_and_of_the_level() -> N
     found = both_gradients(labels, groups)(margins, None)
     np.testing.assert_allclose(found[0], grad, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[1], curve, rtol=1e-5)
+
+
+def test_sums_of_pairs_are_those_of_numpy_to_the_bit() -> None:
+    """So that trees do not hang on how they are computed."""
+    pairs = np.random.default_rng(0).standard_normal((500, PARTNERS)) ** 9
+    np.testing.assert_array_equal(sums(pairs), pairs.sum(axis=1))
 
 
 def test_all_rows_are_learned_for_as_many_rounds_as_the_held_out_ones_say() -> None:

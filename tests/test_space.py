@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
-from tests.computes import REAL, SMALL, named
+from tests.computes import REAL, SMALL, Case, named, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.row_facts import row_of
 from tests.tree import ROOT
@@ -86,6 +87,21 @@ def test_a_config_is_legal_where_its_schedule_replays(name: str) -> None:
 def test_features_of_arrays_are_those_of_nests_built_one_by_one(name: str) -> None:
     space = space_of(name)
     binds_features(space, space.sample(40, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("an array times itself", lambda x: x @ x.T, (whole(40, 64),)),
+        Case("one product", lambda x, w: jnp.dot(x, w), (whole(1), whole(1, seed=1))),
+    ],
+    ids=repr,
+)
+def test_features_of_a_contraction_without_operands_are_those_of_its_nests(case: Case) -> None:
+    """What is loaded twice, or has no axis, can not be packed."""
+    space = case.space(AVX512)
+    assert not space.contraction.operands
+    binds_features(space, space.sample(20, np.random.default_rng(0)))
 
 
 @given(contractions(), targets, seeds)

@@ -1,0 +1,57 @@
+"""What of a buffer's memory a nest touches inside each of its loops: arrays as in `levels.py`."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.expr import Load
+from hlotune.schedules.target import LINE_BYTES
+
+if TYPE_CHECKING:
+    from hlotune.schedules.levels import Levels
+
+Floats = NDArray[np.floating[Any]]
+GAP_BYTES = LINE_BYTES - 0.5
+"""What lies less apart shares lines.  No whole number, so that rounding does not decide."""
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What one execution of each level touches of a buffer, `(L + 1, n)`, or of several."""
+
+    bytes: Floats
+    """Of cache lines: a run shorter than a line costs a line."""
+    elements: Floats
+    run: Floats
+    """Bytes that lie together."""
+
+    def __getitem__(self, k: int) -> "Touched":
+        """Of one of several buffers, in the same memory."""
+        return Touched(self.bytes[k], self.elements[k], self.run[k])
+
+
+def touch(v: "Levels", x: Load, plain: NDArray[np.bool_], into: Touched) -> None:
+    """Dimensions from the fastest on: what a gap of less than a line parts lies together.
+
+    A copy lies together as a whole.
+    """
+    tensor, size = v.c.compute.tensor(x.tensor), v.c.element_bytes(x)
+    into.elements[...] = 1
+    runs: Floats = np.ones(v.runs.shape, dtype=np.float32)
+    run = runs * size
+    for d in range(len(x.index) - 1, -1, -1):
+        steps = tuple((a, abs(w) / x.divisor(d)) for a, w in x.index[d].terms)
+        span = np.minimum(v.span(steps), np.float32(tensor.shape[d]))
+        if plain.any():
+            pitch = np.float32(tensor.strides[d] * size)
+            near = pitch - run < GAP_BYTES
+            if near.any():
+                run = np.where(near, run + (span - 1) * pitch, run)
+            if not near.all():
+                runs = np.where(near, runs, runs * span)
+        np.multiply(into.elements, span, out=into.elements)
+    into.run[...] = np.where(plain, run, into.elements * size)
+    runs = np.where(plain, runs, np.float32(1))
+    np.multiply(runs, np.maximum(into.run, LINE_BYTES), out=into.bytes)
