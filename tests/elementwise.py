@@ -13,7 +13,7 @@ from hlotune.codegen.loader import Library
 from hlotune.codegen.operations import apply
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import STORED, Value, from_memory, to_memory, vector
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine
 from hlotune.schedules.target import Target
@@ -29,6 +29,11 @@ _FEATURES = {
 def level(isa: str) -> Target:
     """A level of x86-64 with the extensions it stands for: what is not named is off."""
     return target(isa, _FEATURES[isa])
+
+
+def runs_here(isa: str) -> bool:
+    """Whether this processor has all that code for such a level may use."""
+    return set(_FEATURES[isa]) <= set(host_target().features)
 
 
 NUMPY: dict[str, np.dtype[Any]] = {

@@ -14,11 +14,12 @@ from hlotune.codegen import functions
 from hlotune.codegen.compile import assembly
 from hlotune.codegen.functions import UNARY
 from tests import fit_polynomials
-from tests.elementwise import NUMPY, Elementwise, Operation, level
+from tests.elementwise import NUMPY, Elementwise, Operation, level, runs_here
 
 Array = np.ndarray[Any, Any]
 
-MACHINES = (("x86-64", 1), ("x86-64", 4), ("x86-64-v3", 1), ("x86-64-v3", 8), ("x86-64-v4", 16))
+LEVELS = (("x86-64", 1), ("x86-64", 4), ("x86-64-v3", 1), ("x86-64-v3", 8), ("x86-64-v4", 16))
+MACHINES = tuple((isa, lanes) for isa, lanes in LEVELS if runs_here(isa))
 NAMES = (*UNARY, "power")
 OPERATIONS = {
     (name, dtype): Operation(name, (dtype,) * (2 if name == "power" else 1), dtype)

@@ -13,14 +13,15 @@ from hlotune.codegen.values import literal
 from hlotune.hlo.oracle.integers import INTEGERS, LOGIC
 from hlotune.schedules.dtypes import BYTES, GROUPS, is_float
 from hlotune.schedules.errors import UnsupportedKernel
-from tests.elementwise import NUMPY, Elementwise, Operation
+from tests.elementwise import NUMPY, Elementwise, Operation, runs_here
 
 Array = np.ndarray[Any, Any]
 
 DTYPES = tuple(d for d in BYTES if d not in GROUPS)
 FLOATS = tuple(d for d in DTYPES if is_float(d))
 WHOLE = tuple(d for d in DTYPES if not is_float(d) and d != "i1")
-MACHINES = (("x86-64", 1), ("x86-64", 4), ("x86-64-v3", 8), ("x86-64-v4", 16))
+LEVELS = (("x86-64", 1), ("x86-64", 4), ("x86-64-v3", 8), ("x86-64-v4", 16))
+MACHINES = tuple((isa, lanes) for isa, lanes in LEVELS if runs_here(isa))
 FORMATS = {"bf16": (8, -126), "f16": (11, -14), "f32": (24, -126), "f64": (53, -1022)}
 """Bits of the significand, least exponent of a normal number."""
 
