@@ -3,11 +3,10 @@
 import fcntl
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,14 +33,20 @@ class Turns:
 
 _mine = threading.local()
 
+_BUSY = "another tuner is at work on this machine; taking turns with it"
+_NO_LOCK = (
+    "expected /tmp to take a lock file, got an error; if other tuners are at work on this machine, "
+    "times are wrong: run one at a time, or make /tmp writable"
+)
+
 
 @contextmanager
 def alone(clock_s: Callable[[], float] = time.monotonic) -> Iterator[float]:
     """Waits until no other tuner of this user builds or measures, and keeps them waiting.
 
     Gives the seconds that it waited, by `clock_s`.
-    The system releases the lock when the process ends, however it ends.  Where the temporary folder
-    takes no files, there is no lock.
+    The system releases the lock when the process ends, however it ends.  Where no folder takes its
+    file, nobody waits, and that is said.
 
     Raises RuntimeError inside of itself: it would wait for its own end.
     """
@@ -57,9 +62,9 @@ def alone(clock_s: Callable[[], float] = time.monotonic) -> Iterator[float]:
 
 @contextmanager
 def _locked(clock_s: Callable[[], float]) -> Iterator[float]:
-    try:
-        lock = os.open(lock_path(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError:
+    lock = _opened()
+    if lock is None:
+        _say_once(_NO_LOCK)
         yield 0.0
         return
     try:
@@ -68,8 +73,20 @@ def _locked(clock_s: Callable[[], float]) -> Iterator[float]:
         os.close(lock)
 
 
-def lock_path() -> Path:
-    return Path(tempfile.gettempdir()) / f"hlotune-{os.getuid()}.lock"
+def lock_paths() -> tuple[Path, ...]:
+    """The first that can be opened is the lock.
+
+    The environment has no say: tuners would wait for those alone that were begun in the same one.
+    """
+    user = os.getuid()
+    return Path(f"/run/user/{user}/hlotune.lock"), Path(f"/tmp/hlotune-{user}.lock")
+
+
+def _opened() -> int | None:
+    for path in lock_paths():
+        with suppress(OSError):
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    return None
 
 
 def _acquire(lock: int, clock_s: Callable[[], float]) -> float:
@@ -77,7 +94,7 @@ def _acquire(lock: int, clock_s: Callable[[], float]) -> float:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _say_once()
+        _say_once(_BUSY)
         start_s = clock_s()
         fcntl.flock(lock, fcntl.LOCK_EX)
         return clock_s() - start_s
@@ -85,5 +102,5 @@ def _acquire(lock: int, clock_s: Callable[[], float]) -> float:
 
 
 @cache
-def _say_once() -> None:
-    print("tune: another tuner is at work on this machine; taking turns with it", file=sys.stderr)
+def _say_once(words: str) -> None:
+    print(f"tune: {words}", file=sys.stderr)

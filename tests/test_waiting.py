@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,8 +26,10 @@ from tests.sessions import FakeDevice, run, two
 
 HOLD = """
 import sys
-from hlotune.measure.sharing import alone
-with alone():
+from pathlib import Path
+from hlotune.measure import sharing
+sharing.lock_paths = lambda: (Path(sys.argv[1]),)
+with sharing.alone():
     print('mine', flush=True)
     sys.stdin.read()
 """
@@ -51,17 +52,18 @@ class BusyDevice(FakeDevice):
 
 
 @pytest.fixture
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Other tests hold the lock of the machine."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lock = tmp_path / "own.lock"
+    monkeypatch.setattr(sharing, "lock_paths", lambda: (lock,))
     sharing._say_once.cache_clear()
+    return lock
 
 
 @pytest.fixture
-def other_tuner(own_lock: None) -> Iterator["subprocess.Popen[bytes]"]:
+def other_tuner(own_lock: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Has the machine until it is killed."""
-    program = [sys.executable, "-c", HOLD]
+    program = [sys.executable, "-c", HOLD, str(own_lock)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"mine\n"
         yield other
@@ -96,6 +98,36 @@ def test_the_death_of_another_tuner_ends_the_wait(
     assert capfd.readouterr().err.count("another tuner is at work") == 1
 
 
+def test_tuners_of_other_environments_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sharing.lock_paths()
+    monkeypatch.setenv("TMPDIR", "/var/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/var/tmp")
+    assert sharing.lock_paths() == before
+
+
+def test_where_no_folder_takes_the_lock_nobody_waits_and_that_is_said(
+    tmp_path: Path,
+    own_lock: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sharing, "lock_paths", lambda: (tmp_path / "nowhere" / "lock",))
+    for _ in range(2):
+        with Turns().alone():
+            pass
+    said = capfd.readouterr().err
+    assert said.count("expected /tmp to take a lock file") == 1
+    assert "run one at a time" in said
+
+
+def test_a_folder_that_takes_no_lock_leaves_it_to_the_next(
+    tmp_path: Path, own_lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "lock_paths", lambda: (tmp_path / "nowhere" / "lock", own_lock))
+    with Turns().alone():
+        assert own_lock.exists()
+
+
 def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_through(
     other_tuner: "subprocess.Popen[bytes]",
     monkeypatch: pytest.MonkeyPatch,
@@ -114,7 +146,7 @@ def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_throug
         other_tuner.kill()
 
     monkeypatch.setattr(peaks, "host_properties", measure)
-    monkeypatch.setattr(sharing, "_say_once", lambda: threading.Timer(0.2, end).start())
+    monkeypatch.setattr(sharing, "_say_once", lambda words: threading.Timer(0.2, end).start())
     assert run_command(["kernels", PROGRAM, "--json"]) == 0
     listed = json.loads(capfd.readouterr().out)["kernels"]
     assert measured == [True]
