@@ -55,8 +55,9 @@ def line(event: Event) -> str:
     match event:
         case Started():
             model = f"; model: {event.model}" if event.model else ""
+            own = f"{counted(event.own_trials, 'trial')} done, " if event.own_trials else ""
             known = counted(event.known_trials, "trial")
-            return f"{counted(event.kernels, 'kernel')}, {known} known{model}"
+            return f"{counted(event.kernels, 'kernel')}, {own}{known} known{model}"
         case KernelStarted():
             default = time_text(event.default_s)
             return f"[{event.index}/{event.count}] {event.label}: default {default}"

@@ -10,6 +10,9 @@ class Started:
 
     kernels: int
     known_trials: int
+    """Of other runs."""
+    own_trials: int = 0
+    """Of this run, which goes on."""
     model: str = ""
     """The cost model, and what it knows from elsewhere."""
 

@@ -62,7 +62,8 @@ class Session:
     run: str
     under: Conditions
     target: Target
-    properties: Properties
+    peaks: Callable[[], Properties]
+    """Of the target, as they are known by then: a kernel that beats them has them measured anew."""
     builder: Builder
     runner: Device
     experience: Experience
@@ -112,7 +113,7 @@ class Session:
         prepared_s = self.passed_s - spent_s
         self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
         spending = Spending(
-            contests, less(self.limits, prepared_s), self.progress, self.properties, self.now,
+            contests, less(self.limits, prepared_s), self.progress, self.peaks, self.now,
             reserve.due,
         )  # fmt: skip
         starved = False
@@ -202,7 +203,14 @@ class Session:
         recorded = [self._recorded(t.kernel) for t in tasks]
         own = [own_trials(self.database, self.run, t.kernel.key) for t in tasks]
         known = sum(map(len, recorded)) - sum(own)
-        self.progress(Started(kernels=len(tasks), known_trials=known, model=self.model_words))
+        self.progress(
+            Started(
+                kernels=len(tasks),
+                known_trials=known,
+                own_trials=sum(own),
+                model=self.model_words,
+            )
+        )
         try:
             self._meet(tasks)
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):

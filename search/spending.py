@@ -45,7 +45,7 @@ class Spending:
     contests: Sequence[Contest]
     limits: Limits
     progress: Progress
-    properties: Properties | None = None
+    peaks: Callable[[], Properties] | None = None
     """For the share of the peak in what is told."""
     now: Callable[[], float] = time.monotonic
     due: Callable[[], Due] = lambda: Due(0.0, 0.0)
@@ -138,7 +138,7 @@ class Spending:
         contest = self.contests[item]
         best_s = step.best_s if isfinite(step.best_s) else None
         rate = contest.task.flops / best_s if best_s else None
-        peaks = self.properties.flops_per_s if self.properties else {}
+        peaks = self.peaks().flops_per_s if self.peaks else {}
         peak = peaks.get(contest.task.dtype)
         limit_s = self._batches.seconds
         self.progress(

@@ -154,7 +154,7 @@ def searched(
             run=interrupted or begun_run(program, records, choices, peaks, places, found),
             under=conditions(target, toolchain(), choices.cache),
             target=target,
-            properties=peaks,
+            peaks=runner.properties,
             builder=builder,
             runner=runner,
             experience=Experience(choices.begun.model),
@@ -171,7 +171,9 @@ def searched(
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )
-        return session.finished(session.tuned(program.name, found, skipped))
+        result = session.tuned(program.name, found, skipped)
+        records.keep_properties(target, runner.properties())  # higher where a kernel beat them
+        return session.finished(result)
 
 
 @contextmanager

@@ -193,7 +193,7 @@ def run(
         run=resume or started(database, tasks, limits, seed),
         under=UNDER,
         target=TARGET,
-        properties=PROPERTIES,
+        peaks=lambda: PROPERTIES,
         builder=device,
         runner=device,
         experience=Experience(Trees()),

@@ -49,6 +49,10 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
             Started(kernels=3, known_trials=0, model="trees, untrained"),
             "3 kernels, 0 trials known; model: trees, untrained",
         ),
+        (
+            Started(kernels=3, known_trials=7, own_trials=64),
+            "3 kernels, 64 trials done, 7 trials known",
+        ),
         (KERNEL, "[1/3] dot 64x784x512: default 200 us"),
         (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),

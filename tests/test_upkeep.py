@@ -270,6 +270,13 @@ def test_a_peak_that_was_measured_in_a_bad_minute_takes_the_place_of_none(
     assert database.properties(OTHER_TARGET) is None
 
 
+def test_a_peak_that_a_run_found_to_be_higher_is_kept(database: Database) -> None:
+    higher = replace(PROPERTIES, flops_per_s={"f32": 9e15})
+    database.keep_properties(TARGET, higher)
+    database.keep_properties(TARGET, PROPERTIES)
+    assert database.properties(TARGET) == PROPERTIES.best_of(higher)
+
+
 def test_the_properties_of_a_target_outlive_a_run_that_does_not_know_them(
     database: Database,
 ) -> None:

@@ -162,9 +162,7 @@ class Database:
             "started": rows.now(),
         }
         with self.writing():
-            known = self.properties(target)
-            best = known.best_of(properties) if known and properties else properties
-            self._put("targets", rows.target_row(target, best))
+            self._put_target(target, properties)
             self._put("toolchains", rows.toolchain_row(toolchain))
             if program:
                 self._put_program(program, sites)
@@ -286,6 +284,11 @@ class Database:
         )
         return rows.properties_of(found[0]["properties"]) if found else None
 
+    def keep_properties(self, target: Target, properties: Properties) -> None:
+        """Of each peak the most that was ever measured stays."""
+        with self.writing():
+            self._put_target(target, properties)
+
     def kernel(self, key: str) -> Kernel:
         """Raises NoRecord where the kernel is not known."""
         found = self.query("select text from kernels where key = :key", {"key": key})
@@ -317,6 +320,11 @@ class Database:
         """Inserts a row, or fills in and renews what it knows of one that is there."""
         known = {k: v for k, v in row.items() if v is not None}
         self.sql.table(table).upsert(known, pk=self.sql.table(table).pks)
+
+    def _put_target(self, target: Target, properties: Properties | None) -> None:
+        known = self.properties(target)
+        best = known.best_of(properties) if known and properties else properties
+        self._put("targets", rows.target_row(target, best))
 
     def _put_program(self, program: ProgramIdentity, sites: Iterable[SiteIdentity]) -> None:
         self._put("programs", {"key": program.key, "name": program.name, "source": program.source})
