@@ -76,7 +76,10 @@ def export(
     database: Database = None,
     json: Json = False,
 ) -> None:
-    """Writes all records as JSON lines, each complete in itself."""
+    """Writes all records as JSON lines, each complete in itself.
+
+    Where an interrupted search stood is no record: resume it where it began.
+    """
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.records import export_records
 

@@ -110,11 +110,15 @@ def argument(text: str) -> jax.ShapeDtypeStruct:
     """The argument that `f32[8,784]` describes."""
     dtype, bracket, rest = text.strip().partition("[")
     sizes = [s.strip() for s in rest.removesuffix("]").split(",") if s.strip()]
-    well_formed = bracket and rest.endswith("]") and all(s.isdecimal() for s in sizes)
-    if dtype not in JAX_DTYPES or not well_formed:
+    if dtype not in JAX_DTYPES or not bracket or not rest.endswith("]"):
         raise ProgramError(
             f"expected an argument type like f32[8,784], got {text!r}; element types are "
             f"{', '.join(JAX_DTYPES)}"
+        )
+    if (unknown := next((s for s in sizes if not s.isdecimal()), None)) is not None:
+        raise ProgramError(
+            f"expected whole numbers as sizes, as in f32[8,784], got {unknown!r} in {text!r}; a "
+            "kernel is tuned for one shape: give each size"
         )
     return shape_of(TensorType(tuple(map(int, sizes)), dtype))
 
@@ -208,9 +212,11 @@ def _module(where: str) -> ModuleType:
             return importlib.import_module(where)
         return _run_file(Path(where).resolve())
     except RAISED as error:
+        absent = isinstance(error, ImportError | FileNotFoundError)
+        advice = "check the path and the module" if absent else f"mend {where}"
         raise ProgramError(
-            f"expected {where} to be importable, got {type(error).__name__}: {error}; check the "
-            "path and the module"
+            f"expected {where} to be importable, got {type(error).__name__}: {error}; {advice}: "
+            "with HLOTUNE_DEBUG=1 the traceback is shown"
         ) from error
 
 

@@ -202,10 +202,17 @@ def test_argument_reads_scalars() -> None:
     assert argument("i32[]").shape == ()
 
 
-@pytest.mark.parametrize("text", ["f32", "f32[a]", "f33[2]", "f32[2", "f32[-1]"])
+@pytest.mark.parametrize("text", ["f32", "f33[2]", "f32[2", "f33[?]"])
 def test_argument_rejects_what_is_no_type(text: str) -> None:
     with pytest.raises(ProgramError, match="expected an argument type like f32"):
         argument(text)
+
+
+@pytest.mark.parametrize("size", ["?", "a", "-1", "2.5"])
+def test_argument_rejects_a_size_that_is_no_number(size: str) -> None:
+    with pytest.raises(ProgramError, match=r"expected whole numbers as sizes.*give each size") as e:
+        argument(f"f32[8,{size}]")
+    assert f"got {size!r} in" in str(e.value)
 
 
 def test_programs_run_on_the_cpu_where_jax_prefers_another_device(
