@@ -55,6 +55,14 @@ HeldOut = Annotated[
     Literal["kernels", "families"],
     typer.Option(help="Judge by unknown kernels of known families, or by unknown families."),
 ]
+AtRandom = Annotated[
+    bool,
+    typer.Option(
+        "--at-random",
+        help="Judge by those trials alone that were drawn at random: a sample of the space, where "
+        "guided ones crowd among the fastest.",
+    ),
+]
 Plot = Annotated[
     Path | None,
     typer.Option(
@@ -106,6 +114,7 @@ def evaluate(
     model: Kinds = None,
     file: TrainedFile = None,
     hold_out: HeldOut = "kernels",
+    at_random: AtRandom = False,
     seeds: Annotated[int, typer.Option(min=1, help="Splits to train and judge by.")] = 3,
     plot: Plot = None,
     json: Json = False,
@@ -116,7 +125,10 @@ def evaluate(
             f"expected models among {', '.join(get_args(Model))}, got {', '.join(sorted(unknown))}"
         )
     of = _examples(database)
-    lines = _judged_file(file, of) if file else _judged(model or ["trees"], of, hold_out, seeds)
+    if file:
+        lines = _judged_file(file, of, at_random)
+    else:
+        lines = _judged(model or ["trees"], of, hold_out, seeds, at_random)
     if plot is not None:
         with _writing(plot), whole(plot) as part:
             part.write_text(_chart(lines), encoding="utf-8")
@@ -191,6 +203,7 @@ def _judged(
     of: "list[Examples]",
     hold_out: "HoldOut",
     seeds: int,
+    at_random: bool,
 ) -> "list[Judged]":
     from hlotune.schedules.errors import NoRecord
     from hlotune.search.schooling import cross_judged
@@ -200,21 +213,23 @@ def _judged(
             line
             for name in models
             for seed in range(seeds)
-            for line in cross_judged(name, of, hold_out, seed)
+            for line in cross_judged(name, of, hold_out, seed, at_random=at_random)
         ]
     except ValueError as error:
         raise NoRecord(str(error)) from error
 
 
-def _judged_file(file: Path, of: "list[Examples]") -> "list[Judged]":
+def _judged_file(file: Path, of: "list[Examples]", at_random: bool) -> "list[Judged]":
     from hlotune.costmodel.files import header_of
     from hlotune.costmodel.shipped import start
+    from hlotune.search.examples import drawn_at_random
     from hlotune.search.schooling import judged
 
     header = header_of(file)
     seen = header.training.kernels if header.training else ()
     model = start(header.model, file).model
-    lines = [judged(header.model, model, e) for e in of if e.key not in seen]
+    by = drawn_at_random(of) if at_random else of
+    lines = [judged(header.model, model, e) for e in by if e.key not in seen]
     if not lines:
         raise _nothing("kernels that the model has not seen", f"{len(of)} that it was trained on")
     return lines

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 import hlotune.hlo
 import hlotune.schedules
 from hlotune.costmodel.files import read_arrays, write_arrays
-from hlotune.costmodel.inputs import Features, Inputs, Reads
+from hlotune.costmodel.inputs import Features, Inputs, Reads, taken
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
@@ -35,9 +36,11 @@ from hlotune.search.tasks import EVERY, SPACES
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
 
-ARRAYS = {"features", "values", "parent", "times_s"}
+ARRAYS = {"features", "values", "parent", "times_s", "drawn"}
 """Of a file of the cache."""
 
+Recorded = tuple[str, float | None, bool]
+"""A schedule as JSON, its time, and whether it was drawn at random."""
 FEWEST = 8
 """Trials of a kernel below which there is nothing to rank."""
 
@@ -53,6 +56,20 @@ class Examples:
     nodes: Nodes
     times_s: Times
     """nan for failures."""
+    drawn: NDArray[np.bool_]
+    """Which of them a searcher drew at random: a sample of the space, where others are guided."""
+
+    @property
+    def at_random(self) -> "Examples":
+        """Those that were drawn at random alone."""
+        rows = np.flatnonzero(self.drawn)
+        return replace(
+            self,
+            features=cast(Features, taken(self.features, rows)),
+            nodes=cast(Nodes, taken(self.nodes, rows)),
+            times_s=self.times_s[rows],
+            drawn=self.drawn[rows],
+        )
 
     @property
     def scores(self) -> NDArray[np.float32]:
@@ -86,23 +103,32 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
             yield found
 
 
-def _trials(database: Database, group: Row) -> list[tuple[str, float | None]]:
-    """Schedules as JSON and times, in the order of recording; the last word on each schedule."""
+def drawn_at_random(of: Sequence[Examples]) -> list[Examples]:
+    """Those trials of each kernel, where there are `FEWEST` of them."""
+    return [found for e in of if len((found := e.at_random).times_s) >= FEWEST]
+
+
+def _trials(database: Database, group: Row) -> list[Recorded]:
+    """In the order of recording; the last word on each schedule."""
     found = database.query(
-        """select schedule, time_s, failure_kind from trials
-        where kernel = :kernel and target = :target and toolchain = :toolchain
-        and cache = :cache and threads = :threads and failure_kind is not 'device'
-        order by recorded, number, id""",
+        """select schedule, time_s, json_extract(runs.options, '$.searcher') as searcher
+        from trials join runs on runs.id = run
+        where kernel = :kernel and trials.target = :target and trials.toolchain = :toolchain
+        and trials.cache = :cache and trials.threads = :threads
+        and failure_kind is not 'device'
+        order by recorded, number, trials.id""",
         {name: group[name] for name in ("kernel", "target", "toolchain", "cache", "threads")},
     )
-    return list({r["schedule"]: r["time_s"] for r in found}.items())
+    drawn = {r["schedule"] for r in found if r["searcher"] == "random"}
+    last = {r["schedule"]: r["time_s"] for r in found}
+    return [(schedule, time_s, schedule in drawn) for schedule, time_s in last.items()]
 
 
 def _cached(
     kernel: Kernel,
     label: str,
     target: Target,
-    trials: Sequence[tuple[str, float | None]],
+    trials: Sequence[Recorded],
     folder: Path | None,
 ) -> Examples | None:
     if folder is None:
@@ -113,8 +139,9 @@ def _cached(
     if arrays.keys() >= ARRAYS:
         nodes = Nodes(arrays["values"], arrays["parent"])
         return Examples(
-            kernel.key, kernel.family, label, arrays["features"], nodes, arrays["times_s"]
-        )
+            kernel.key, kernel.family, label, arrays["features"], nodes, arrays["times_s"],
+            arrays["drawn"],
+        )  # fmt: skip
     found = _computed(kernel, label, target, trials)
     if found is not None:
         with suppress(OSError):  # a cache that cannot be written: computed again next time
@@ -126,37 +153,39 @@ def _keep(file: Path, found: Examples) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(
         file, features=found.features, values=found.nodes.values, parent=found.nodes.parent,
-        times_s=found.times_s,
+        times_s=found.times_s, drawn=found.drawn,
     )  # fmt: skip
 
 
 def _computed(
-    kernel: Kernel, label: str, target: Target, trials: Sequence[tuple[str, float | None]]
+    kernel: Kernel, label: str, target: Target, trials: Sequence[Recorded]
 ) -> Examples | None:
     """None where the kernel has no space today, or none of the schedules stands in it."""
     try:
         space = SPACES[target.kind](compute_of(graph_of(kernel)), target, **EVERY)
     except UnsupportedKernel:
         return None
-    configs, times_s = located(space, trials)
+    configs, rows = located(space, [text for text, _, _ in trials])
     if not len(configs):
         return None
     return Examples(
-        kernel.key, kernel.family, label, space.features(configs), space.nodes(configs), times_s
-    )
+        kernel.key, kernel.family, label, space.features(configs), space.nodes(configs),
+        times_of([trials[n][1] for n in rows]), np.array([trials[n][2] for n in rows]),
+    )  # fmt: skip
 
 
-def located(space: Space, trials: Sequence[tuple[str, float | None]]) -> tuple[Configs, Times]:
-    """The configs that make exactly these schedules, and their times; others are left out."""
-    configs: list[NDArray[np.int32]] = []
-    times: list[float] = []
-    for text, time_s in trials:
-        config = exact(space, text)
-        if config is not None:
-            configs.append(config)
-            times.append(np.nan if time_s is None else time_s)
+def located(space: Space, schedules: Sequence[str]) -> tuple[Configs, list[int]]:
+    """The configs that make exactly these schedules, and which of them have one."""
+    found = [
+        (n, config) for n, s in enumerate(schedules) if (config := exact(space, s)) is not None
+    ]
     width = len(space.heuristic())
-    return np.array(configs, np.int32).reshape(-1, width), np.array(times, np.float64)
+    return np.array([c for _, c in found], np.int32).reshape(-1, width), [n for n, _ in found]
+
+
+def times_of(times_s: Sequence[float | None]) -> Times:
+    """As an array: nan where there is none."""
+    return np.array([np.nan if t is None else t for t in times_s], np.float64)
 
 
 def exact(space: Space, text: str) -> NDArray[np.int32] | None:

@@ -15,7 +15,7 @@ from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pool import best_so_far
 from hlotune.costmodel.quality import Quality, quality
 from hlotune.costmodel.splits import Split, hold_out_families, hold_out_kernels
-from hlotune.search.examples import Examples
+from hlotune.search.examples import Examples, drawn_at_random
 
 HoldOut = Literal["kernels", "families"]
 KERNELS_SHARE = 0.25
@@ -74,14 +74,18 @@ def splits_of(of: Sequence[Examples], hold_out: HoldOut, seed: int) -> tuple[Spl
 
 
 def cross_judged(
-    name: str, of: Sequence[Examples], hold_out: HoldOut, seed: int
+    name: str, of: Sequence[Examples], hold_out: HoldOut, seed: int, *, at_random: bool = False
 ) -> Iterator[Judged]:
-    """Trains once a split, and judges by what the split holds out."""
+    """Trains once a split, and judges by what the split holds out.
+
+    With `at_random` by those of its trials alone that were drawn at random.
+    """
+    judges = drawn_at_random(of) if at_random else of
     for split in splits_of(of, hold_out, seed):
         start_s = time.perf_counter()
         model = trained(name, [e for e in of if e.key in split.train])
         train_s = time.perf_counter() - start_s
-        for e in of:
+        for e in judges:
             if e.key in split.held_out:
                 yield judged(name, model, e, seed, train_s)
 

@@ -21,7 +21,7 @@ from hlotune.schedules.errors import ProgramError, UnsupportedKernel
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Target
-from hlotune.search.examples import located
+from hlotune.search.examples import located, times_of
 from hlotune.search.tasks import EVERY, SPACES
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
@@ -132,7 +132,8 @@ def teach(
             continue
         half = fastest(database, other.kernel, under, share // 2)
         trials = dict(newest(database, other.kernel, under, share // 2)) | dict(half)
-        configs, times_s = located(space, list(trials.items()))
+        configs, rows = located(space, list(trials))
+        times_s = times_of(list(trials.values()))[rows]
         inputs = inputs_of(experience.model.reads, space, configs)
         experience.add(OTHERS + number, inputs, times_s)
         count += len(times_s)

@@ -31,7 +31,7 @@ from hlotune.schedules.cpu import space_of
 from hlotune.schedules.schedule import DEFAULT
 from hlotune.schedules.spaces import space_of as every_space_of
 from hlotune.schedules.target import Toolchain
-from hlotune.search.examples import Examples, examples, located
+from hlotune.search.examples import ARRAYS, Examples, drawn_at_random, examples, located
 from hlotune.search.schooling import cross_judged, trained, training_of
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records
@@ -41,6 +41,8 @@ TARGET = TARGETS["x86-64"]
 TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
 EXTENTS = (24, 40, 56, 80, 96, 128)
 RANDOM = 40
+DRAWN = 24
+"""Recorded under a random searcher, the others under one that guides."""
 
 
 def dot(extent: int) -> Kernel:
@@ -67,10 +69,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a database with products of six sizes, timed on the simulated device."""
     file = tmp_path_factory.mktemp("records") / "tuning.db"
     with Database(file) as database:
-        run = database.start_run(None, TARGET, TOOLS)
+        drawn = database.start_run(None, TARGET, TOOLS, options={"searcher": "random"})
+        guided = database.start_run(None, TARGET, TOOLS, options={"searcher": "annealing"})
         for seed, extent in enumerate(EXTENTS):
             kernel = dot(extent)
-            database.add(run, kernel, simulated(kernel, seed), batch=0)
+            default, *trials = simulated(kernel, seed)
+            database.add(drawn, kernel, [default, *trials[:DRAWN]], batch=0)
+            database.add(guided, kernel, trials[DRAWN:], batch=0)
     return file
 
 
@@ -113,11 +118,25 @@ class TestExamples:
             database.add(database.start_run(None, TARGET, TOOLS), case.kernel, trials, batch=0)
             (found,) = examples(database)
         assert len(found.times_s) == len(schedules)
-        recorded = [(s.to_json(), 1e-3) for s in schedules]
-        configs, _ = located(spaces[0], recorded)
-        assert 0 < len(configs) < len(schedules)
+        configs, rows = located(spaces[0], [s.to_json() for s in schedules])
+        assert 0 < len(configs) == len(rows) < len(schedules)
         among = {row.tobytes() for row in found.features}
         assert {row.tobytes() for row in spaces[0].features(configs)} < among
+
+    def test_those_drawn_at_random_are_told_from_guided_ones(self, of: Sequence[Examples]) -> None:
+        for e in of:
+            drawn = e.at_random
+            assert DRAWN - 5 < len(drawn.times_s) < DRAWN + 1
+            assert drawn.drawn.all() and not e.drawn.all()
+            assert len(drawn.features) == len(drawn.nodes.values) == len(drawn.times_s)
+            np.testing.assert_array_equal(drawn.times_s, e.times_s[e.drawn])
+            np.testing.assert_array_equal(drawn.features, e.features[e.drawn])
+
+    def test_kernels_with_few_trials_drawn_at_random_are_not_judged_by_them(
+        self, of: Sequence[Examples]
+    ) -> None:
+        few = replace(of[0], drawn=np.arange(len(of[0].drawn)) < 7)
+        assert [e.key for e in drawn_at_random([few, *of[1:]])] == [e.key for e in of[1:]]
 
     def test_the_cache_gives_what_was_computed(self, path: Path, tmp_path: Path) -> None:
         with Database(path) as database:
@@ -128,6 +147,7 @@ class TestExamples:
             np.testing.assert_array_equal(a.features, b.features)
             np.testing.assert_array_equal(a.nodes.values, b.nodes.values)
             np.testing.assert_array_equal(a.times_s, b.times_s)
+            np.testing.assert_array_equal(a.drawn, b.drawn)
 
     def test_damaged_files_of_the_cache_are_made_again(self, path: Path, tmp_path: Path) -> None:
         folder = tmp_path / "cache"
@@ -139,7 +159,7 @@ class TestExamples:
             again = list(examples(database, folder))
             for a, b in zip(whole, again, strict=True):
                 np.testing.assert_array_equal(a.features, b.features)
-        assert all(len(read_arrays(file) or {}) == 4 for file in folder.iterdir())
+        assert all(len(read_arrays(file) or {}) == len(ARRAYS) for file in folder.iterdir())
 
     def test_a_cache_that_cannot_be_written_is_done_without(
         self, path: Path, tmp_path: Path
@@ -192,6 +212,15 @@ def test_a_model_is_judged_by_kernels_it_has_not_seen(of: Sequence[Examples]) ->
         assert line.trials == len(line.curve)
         assert line.curve[-1] == 1
         assert line.quality.pairwise_accuracy > 0.6
+
+
+def test_a_model_can_be_judged_by_what_was_drawn_at_random(of: Sequence[Examples]) -> None:
+    every, drawn = (
+        list(cross_judged("trees", of, "kernels", seed=0, at_random=b)) for b in (False, True)
+    )
+    assert [x.key for x in drawn] == [x.key for x in every]
+    for x in drawn:
+        assert x.trials == len(next(e for e in of if e.key == x.key).at_random.times_s)
 
 
 def test_the_analytic_model_beats_chance_on_the_simulated_device(of: Sequence[Examples]) -> None:
@@ -290,6 +319,12 @@ class TestCommands:
         lines = json.loads(capsys.readouterr().out)
         assert {x["model"] for x in lines} == {"roofline", "random"}
         assert all(0 <= x["pairwise_accuracy"] <= 1 for x in lines)
+        assert (
+            run_command(["model", "eval", "--db", str(path), *options, "--json", "--at-random"])
+            == 0
+        )
+        drawn = json.loads(capsys.readouterr().out)
+        assert all(a["trials"] < b["trials"] for a, b in zip(drawn, lines, strict=True))
 
     def test_an_empty_database_teaches_nothing(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
