@@ -220,9 +220,7 @@ def _tiles(dtype: str) -> Loop:
     unit = _UNITS[dtype]
 
     def step(_: int) -> str:
-        products = (
-            f"  call void {unit.name}(i8 {k}, i8 6, i8 7)" for k in range(TILE_CHAINS)
-        )
+        products = (f"  call void {unit.name}(i8 {k}, i8 6, i8 7)" for k in range(TILE_CHAINS))
         return "\n".join((*products, "  %next.0 = add i64 %chain.0, 1"))
 
     config = bytes([1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hlotune.schedules import cpu
 from hlotune.schedules.borders import guarded
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.costs import plain_work
+from hlotune.schedules.costs import UNITS, plain_work
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dots import grouping
 from hlotune.schedules.heuristic import groups_of, put_order
@@ -44,8 +44,10 @@ from hlotune.schedules.target import Target
 
 MOST_TILES = 6
 """Along one axis."""
-PRODUCT_CYCLES, LATENCY_CYCLES, LOAD_CYCLES = 16, 52, 10
-"""Of a product of two tiles, until a sum can be added to, and of a tile from the second cache."""
+PRODUCT_CYCLES, LATENCY_CYCLES, LOAD_CYCLES = 16, 52, 13
+"""Of a product of two tiles, until a sum can be added to, and of a tile that is loaded beside."""
+RATE = ROWS * GROUPS / PRODUCT_CYCLES / UNITS
+"""Sums that are added to in the time of one by vectors, as features count them."""
 
 
 def matrix_space(compute: Compute, target: Target) -> "MatrixSpace | None":
@@ -54,7 +56,8 @@ def matrix_space(compute: Compute, target: Target) -> "MatrixSpace | None":
     if group is None or not has_unit(target, group.instruction.group):
         return None
     c = matrix_contraction(compute, group)
-    space = MatrixSpace(c, target, MATRIX, plain_work(group.contraction))
+    work = replace(plain_work(group.contraction), rate=RATE)
+    space = MatrixSpace(c, target, MATRIX, work)
     return space if space.sketches and space.legal(space.heuristic()[None])[0] else None
 
 
@@ -70,7 +73,9 @@ def depth_of(extent: int) -> int:
 def rows_axis(c: Contraction, vector: str) -> str | None:
     """Along which tiles have their rows: where they are fullest, and then the longest."""
     found = [
-        a for a in c.parallel if a.name not in c.apart and product_of(c.core, a.name, c.inner, vector)
+        a
+        for a in c.parallel
+        if a.name not in c.apart and product_of(c.core, a.name, c.inner, vector)
     ]
     full = ((a.extent / (ceil(a.extent / ROWS) * ROWS), a.extent, a.name) for a in found)
     best = max(full, default=None)
@@ -78,6 +83,8 @@ def rows_axis(c: Contraction, vector: str) -> str | None:
 
 
 class MatrixSpace(CpuSpace):
+    """Like that of vectors, but for what a register tile is, and how operands lie."""
+
     hands_over = False
 
     @cached_property
@@ -108,7 +115,9 @@ class MatrixSpace(CpuSpace):
     def _is_straight(self, found: Product) -> bool:
         """Whether the left operand's groups lie together where it is, with no border to check."""
         c, x = self.contraction, found.left
-        together = x.dtype == c.compute.tensor(x.tensor).dtype and c.inner in x.index[-1].coefficients
+        together = (
+            x.dtype == c.compute.tensor(x.tensor).dtype and c.inner in x.index[-1].coefficients
+        )
         whole = not guarded(c.compute, c.core, x) and c.compute.tensor(x.tensor).role != "temporary"
         return together and whole
 
@@ -145,8 +154,13 @@ class MatrixSpace(CpuSpace):
     def _tiles(self, vector: str) -> NDArray[np.int32]:
         names = [a.name for a in self.contraction.parallel]
         columns = self.knobs.columns("register")
-        values = [self._usable(vector, a, self.knobs.knobs[k]) for a, k in zip(names, columns, strict=True)]
-        fits = [row for row in product(*values) if self._fit(vector, dict(zip(names, row, strict=True)))]
+        values = [
+            self._usable(vector, a, self.knobs.knobs[k])
+            for a, k in zip(names, columns, strict=True)
+        ]
+        fits = [
+            row for row in product(*values) if self._fit(vector, dict(zip(names, row, strict=True)))
+        ]
         places = [
             [self.knobs.knobs[k].values.index(n) for k, n in zip(columns, row, strict=True)]
             for row in fits
@@ -161,7 +175,7 @@ class MatrixSpace(CpuSpace):
         return (1,) if alone else tuple(n for n in knob.values if n <= MOST_TILES)
 
     def _alone(self, vector: str) -> frozenset[str]:
-        """Axes with one row a tile: those beside the vector along which the right operand varies."""
+        """Axes with one row a tile: the right operand varies along them, and no vector runs."""
         if vector not in self.rows:
             return frozenset()
         return frozenset(self.product(vector).right.axes) - {vector}
@@ -181,7 +195,7 @@ class MatrixSpace(CpuSpace):
         wide = np.take_along_axis(tile, p.vector[:, None], 1)[:, 0]
         count = -(-high // ROWS) * (tile.prod(axis=1) // (high * wide))
         across = -(-wide // LANES)
-        fits = tile_registers(count, across) <= REGISTERS
+        fits = count * across + count + across <= REGISTERS
         alone = np.array([[a in self._alone(v) for a in names] for v in names])[p.vector]
         return count * across, fits & (~alone | (tile == 1)).all(axis=1)
 
@@ -235,7 +249,10 @@ class MatrixSpace(CpuSpace):
         """Positions of the tile in which least of the unit's time is lost."""
         tiles, names = self.tiles[vector], [a.name for a in self.contraction.parallel]
         columns = self.knobs.columns("register")
-        values = [[self.knobs.knobs[k].values[n] for k, n in zip(columns, row, strict=True)] for row in tiles]
+        values = [
+            [self.knobs.knobs[k].values[n] for k, n in zip(columns, row, strict=True)]
+            for row in tiles
+        ]
         costs = [self._cycles(vector, dict(zip(names, row, strict=True))) for row in values]
         best: NDArray[np.int32] = tiles[int(np.argmin(costs))]
         return best

@@ -45,7 +45,9 @@ def _rewriting(algorithm: str) -> Callable[[Compute], Compute]:
         return matrix
     rewriting = ALGORITHMS.get(algorithm) or named(algorithm)
     if rewriting is None:
-        known = ", ".join((*ALGORITHMS, DOTS, WIDENED, MATRIX, "split_reduction(axis, parts, axis, lanes)"))
+        known = ", ".join(
+            (*ALGORITHMS, DOTS, WIDENED, MATRIX, "split_reduction(axis, parts, axis, lanes)")
+        )
         raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
     return rewriting
 

@@ -44,9 +44,9 @@ def space_of(
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
     direct = cpu.space_of(compute, target)
-    ahead = matrix_space(compute, target), dots_space(compute, target)
-    found = [x for x in ahead if x is not None] or [widened_space(compute, target)]
-    first: tuple[Part, ...] = (*(x for x in found if x is not None), direct)
+    narrow = matrix_space(compute, target), dots_space(compute, target)
+    ahead = (*narrow, None if any(narrow) else widened_space(compute, target))
+    first: tuple[Part, ...] = (*(x for x in ahead if x is not None), direct)
     rest: tuple[Part, ...] = split_spaces(compute, target)
     rest += () if reorders_only else winograd_spaces(compute, target, fast=fast)
     return AlgorithmsSpace((*first, *rest)) if len(first) + len(rest) > 1 else direct

@@ -23,7 +23,7 @@ class Tensorize:
 
     stage: str
     rows: str
-    """The parallel axis that rows of tiles go along; its neighbours are as far apart as you like."""
+    """The parallel axis that rows of tiles go along; they may lie apart."""
     groups: str
     """The reduction that tiles sum over."""
 

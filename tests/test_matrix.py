@@ -19,7 +19,7 @@ from hlotune.codegen.compile import assembly, compile_object
 from hlotune.codegen.emit import emit
 from hlotune.codegen.hosts import serial, threaded
 from hlotune.measure import targets
-from hlotune.measure.peaks import peak_loops
+from hlotune.measure.peaks import compute_text, peak_loops
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.errors import BuildError, ScheduleError
 from hlotune.schedules.matrix import has_unit, matrix
@@ -239,7 +239,8 @@ def test_kernels_run_beside_others_that_use_the_unit() -> None:
     """Each thread has tiles of its own, and a kernel leaves none configured behind."""
     cases = [product(64, 64, 64, "bf16"), product(37, 45, 29, "bf16"), product(70, 40, 60, "i8")]
     loaded = [loader.load(build(c.compute, first(c, HOST), HOST)) for c in cases]
-    wanted = [np.asarray(call(x, c, serial(), "before")[0]) for x, c in zip(loaded, cases)]
+    pairs = list(zip(loaded, cases, strict=True))
+    wanted = [np.asarray(call(x, c, serial(), "before")[0]) for x, c in pairs]
     failures = list[str]()
 
     def repeat(k: int) -> None:
@@ -270,7 +271,9 @@ def test_what_uses_tiles_says_so_and_is_stored_with_it() -> None:
 def test_where_the_system_refuses_loading_fails_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     case = product(64, 64, 64, "bf16")
     monkeypatch.setattr("hlotune.codegen.permission.refusal", lambda: "Operation not permitted")
-    with pytest.raises(BuildError, match="leave to use the matrix unit .* got 'Operation not perm"):
+    with pytest.raises(
+        BuildError, match=r"leave to use the matrix unit .* got 'Operation not perm"
+    ):
         loader.load(build(case.compute, first(case), AMX))
 
 
@@ -290,7 +293,5 @@ def test_the_peak_is_that_of_the_unit() -> None:
 
 
 def test_the_peak_of_the_unit_compiles() -> None:
-    from hlotune.measure.peaks import compute_text
-
     for dtype in ("bf16", "i8"):
         assert compile_object(compute_text(peak_loops(AMX)[dtype], 10, 2), AMX)
