@@ -25,4 +25,5 @@ def build(compute: Compute, schedule: Schedule, target: Target) -> Built:
         flops=executed_flops(nest),
         threads=target.threads,
         algorithm=schedule.algorithm,
+        tiles=any(s.tiles for s in nest.stages),
     )

@@ -38,6 +38,8 @@ class Built:
     """Slots for which scratch is laid out: a host may run at most so many bodies at once."""
     algorithm: str = field(default="direct", kw_only=True)
     """Of the schedule: it says which rounding errors are legitimate."""
+    tiles: bool = field(default=False, kw_only=True)
+    """Whether it uses a matrix unit, for which a process must ask the system."""
 
     @cached_property
     def key(self) -> str:
@@ -53,6 +55,7 @@ class Built:
             "threads": self.threads,
             "algorithm": self.algorithm,
             "object_bytes": len(self.object),
+            **({"tiles": True} if self.tiles else {}),
         }
         return b"\n".join((_MAGIC, json.dumps(header).encode(), self.object))
 

@@ -48,11 +48,3 @@ def position_range(f: Function, span: Span, step: int) -> tuple[int, int]:
     if span.extent is not None:
         most = min(most, (span.extent - 1) // step * step)
     return least, most
-
-
-def written_out_from(s: StageNest) -> int:
-    """The first loop from which on all are unrolled or vectorized."""
-    k = len(s.loops)
-    while k and s.loops[k - 1].kind in ("unroll", "vectorize"):
-        k -= 1
-    return k

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from hlotune.codegen.abi import Call, HostHead
 from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_for_process
+from hlotune.codegen.permission import require_tiles
 from hlotune.schedules.errors import BuildError
 
 KERNEL = "kernel"
@@ -103,8 +104,10 @@ def load(built: Built) -> Loaded:
 
     Raises:
         BuildError: the object is for another machine, lacks an entry, or needs a symbol that this
-            process has not.
+            process has not, or a matrix unit that the system refuses.
     """
+    if built.tiles:
+        require_tiles(built.key)
     exports = (KERNEL, *(p.entry for p in built.packed))
     return Loaded(built, Library(built.object, exports, built.key))
 

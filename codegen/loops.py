@@ -16,7 +16,6 @@ from hlotune.codegen.cuts import (
     position_range,
     special_positions,
     static_size,
-    written_out_from,
 )
 from hlotune.codegen.places import Place, Places, Scratch
 from hlotune.codegen.prefetching import Entered, prefetch, rows_ahead, stream
@@ -24,6 +23,7 @@ from hlotune.codegen.regions import region_at
 from hlotune.codegen.spans import Lane, Point, Span, end_of, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
+from hlotune.codegen.tiles import Tiles
 from hlotune.codegen.turning import Waiting, waits
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine
@@ -52,13 +52,14 @@ class StageFunction:
         self.f = Function(module, header)
         self.places = Places(nest, root, self.f, scratch)
         self.statements = Statements(nest, self.f, self.places)
+        self.tiles = Tiles(nest, root, self.f, self.places)
         self.entered: list[Entered] = []
         self.run: transposing.Run | None = None
         """What the copy being written is turned along."""
         self.copies: dict[object, tuple[Copy, ...]] = {}
         """Of a stage's statement, by the loop that they begin with and sizes."""
         self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in nest.stages}
-        self.written_out = {s.stage.name: written_out_from(s) for s in nest.stages}
+        self.written_out = {s.stage.name: s.written_out for s in nest.stages}
         """The first loop of each stage from which on all are unrolled or vectorized."""
         self.attached = {
             (s.stage.name, x.axis): nest.attached(s.stage.name, x.axis)
@@ -72,6 +73,7 @@ class StageFunction:
         extents = region(self.nest, self.root)
         spans = {a: Span(Affine(), n, n) for a, n in extents.items()}
         self.places.open(self.root, spans)
+        self.tiles.open()
         count = prod(n for _, n in parallel)
         if count == 1:
             self._task(parallel, spans, Affine())
@@ -80,6 +82,7 @@ class StageFunction:
                 "%begin", "%end", 1, (0, count - 1),
                 lambda t: self._task(parallel, spans, t), nonempty=True,
             )  # fmt: skip
+        self.tiles.close()
         self.f.finish()
 
     # tasks --------------------------------------------------------------------------------------
@@ -143,10 +146,18 @@ class StageFunction:
         if k >= 0:
             for inner in self.attached[s.stage.name, name]:
                 self._stage(inner, s, point)
-        if s.accumulate == name:
+        if s.accumulate == name and s.tiles:
+            self._tensorized(s, k + 1, point)
+        elif s.accumulate == name:
             self.statements.accumulated(s, point, lambda: self._rest(s, k + 1, point))
         else:
             self._rest(s, k + 1, point)
+
+    def _tensorized(self, s: StageNest, k: int, point: Point) -> None:
+        """The loops from `k` on, with the results in tiles."""
+        self.tiles.begin(s, point, self.statements.first(s, point, point.constants))
+        self._rest(s, k, point)
+        self.tiles.end(s, point)
 
     def _rest(self, s: StageNest, k: int, point: Point) -> None:
         """Loop `k` and all inside it; the statement, when there is no such loop."""
@@ -156,6 +167,11 @@ class StageFunction:
             return
         if (s.prefetch or s.stream) and k == self.written_out[s.stage.name]:
             self._prefetch(s)
+        if s.tiles and k == self.written_out[s.stage.name]:
+            groups = next(n for n, x in enumerate(s.loops) if n >= k and x.root == s.tiles[1])
+            size = static_size(self.f, s, groups, point.spans[s.tiles[1]])
+            self.tiles.product(s, point, size)
+            return
         if self._is_copied(s, k):
             self.statements.written(s, point, self._copies(s, k, point))
             return

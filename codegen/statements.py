@@ -64,7 +64,7 @@ class Statements:
         target = frame.targets[k]
         if isinstance(target, Registers):
             return target.value(at, frame.lanes)
-        return self._stored(s, s.stage.stores[k], target.place, self._first(s, like, at), like, at)
+        return self._stored(s, s.stage.stores[k], target.place, self.first(s, like, at), like, at)
 
     def _put(self, s: StageNest, k: int, frame: Frame, value: Value, like: Point, at: At) -> None:
         x, target = s.stage.stores[k], frame.targets[k]
@@ -85,7 +85,7 @@ class Statements:
     def accumulated(self, s: StageNest, point: Point, inside: Callable[[], None]) -> None:
         """What `inside` writes, with the results in registers; loaded before, stored after."""
         origin = {a.name: point.spans[a.name].low for a in s.stage.parallel}
-        tile, memory, first = self._tile(s, point), {}, self._first(s, point, point.constants)
+        tile, memory, first = self._tile(s, point), {}, self.first(s, point, point.constants)
         for x in s.stage.stores:
             place = self.places[x.tensor]
             for r in tile:
@@ -156,7 +156,7 @@ class Statements:
         chosen = f"select i1 {first}, {start.type} {start.name}, {start.type} {old.name}"
         return Value(self.f.op(chosen), dtype, lanes)
 
-    def _first(self, s: StageNest, like: Point, at: At) -> str:
+    def first(self, s: StageNest, like: Point, at: At) -> str:
         """Whether all reductions stand at their first position: "true", "false", an SSA name."""
         condition = "true"
         for axis in s.stage.reduce:

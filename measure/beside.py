@@ -69,7 +69,14 @@ def trips_of_a_call(empty: Clock, some: Clock, least_s: float) -> int:
 def _calls(loop: Loop, trips: int, target: Target) -> Clock:
     """Blocking calls of the loop, made as kernels are: through the custom call."""
     tasks = target.threads
-    built = Built(compile_object(compute_text(loop, trips, tasks), target, "peak"), 0, (), 0, tasks)
+    built = Built(
+        compile_object(compute_text(loop, trips, tasks), target, "peak"),
+        0,
+        (),
+        0,
+        tasks,
+        tiles=loop.tiles,
+    )
     key, loaded = f"peak.{loop.vector}.{loop.work}.{trips}", load(built)
     source = TensorType((_INPUT_BYTES,), "ui8")
     sink = TensorType((64 * loop.chains * tasks,), "ui8")

@@ -36,6 +36,7 @@ ${after}
   %again = icmp slt i64 %task.next, %end
   br i1 %again, label %tasks, label %done
 done:
+${end}
   ret void
 }
 

@@ -22,12 +22,16 @@ from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import KERNEL, Host, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.targets import require_host
+from hlotune.schedules.dtypes import GROUPS
+from hlotune.schedules.matrix import has_unit
 from hlotune.schedules.target import Properties, Target
 
 CHAINS = 12
 """Independent chains: more than latency times units, and with operands fewer than 16 registers."""
 DOT_CHAINS = 24
 """Of dot instructions, which take longer and come with 32 registers."""
+TILE_CHAINS = 6
+"""Of a matrix unit: more than latency times units, and with operands its eight registers."""
 
 SMALL = 0x38
 """This byte repeated is 4.4e-5 as f32 and bf16, 7e-37 as f64: no chain overflows."""
@@ -51,6 +55,11 @@ class Loop:
     work: int
     """Operations, cycles or bytes of a trip."""
     declarations: str = ""
+    before: str = ""
+    """Text ahead of all tasks, and behind them."""
+    end: str = ""
+    tiles: bool = False
+    """Whether it uses a matrix unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +72,21 @@ class _Dot:
     group: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A product of tiles, by LLVM's name."""
+
+    name: str
+    group: str
+
+
 _DOTS = {
     "bf16": _Dot("@llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>", "<32 x bfloat>", 2),
     "i8": _Dot("@llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 4),
+}
+_UNITS = {
+    "bf16": _Unit("@llvm.x86.tdpbf16ps", "bf16x2"),
+    "i8": _Unit("@llvm.x86.tdpbssd", "i8x4"),
 }
 
 
@@ -89,7 +110,7 @@ def peak_loops(target: Target) -> dict[str, Loop]:
         loops["bf16"] = _dots("bf16")
     if "avx512vnni" in target.features:
         loops["i8"] = _dots("i8")
-    return loops
+    return loops | {t: _tiles(t) for t in _UNITS if has_unit(target, _UNITS[t].group)}
 
 
 def compute_text(loop: Loop, trips: int, tasks: int) -> str:
@@ -111,10 +132,11 @@ def compute_text(loop: Loop, trips: int, tasks: int) -> str:
     ]
     return _module(
         declarations=loop.declarations,
-        before="\n".join(before),
+        before="\n".join((*before, loop.before)),
         phis="\n".join(phis),
         body="\n".join(loop.step(i) for i in ids),
         after="\n".join(after),
+        end=loop.end,
         trips=trips,
         tasks=tasks,
         task_bytes=0,
@@ -144,6 +166,7 @@ def read_text(task_bytes: int, tasks: int, vector_bytes: int) -> str:
     return _module(
         declarations="",
         before="",
+        end="",
         phis="\n".join(phis),
         body="\n".join([f"  %position = mul i64 %trip, {8 * vector_bytes}", *loads]),
         after="\n".join(stores),
@@ -192,6 +215,30 @@ def _dots(dtype: str) -> Loop:
     return Loop(dot.sums, 3, DOT_CHAINS, step, 2 * 16 * dot.group * DOT_CHAINS, declared)
 
 
+def _tiles(dtype: str) -> Loop:
+    """Products of a matrix unit, each on the same operands: tiles have 16 rows of 64 bytes."""
+    unit = _UNITS[dtype]
+
+    def step(_: int) -> str:
+        products = (f"  call void {unit.name}(i8 {k}, i8 6, i8 7)" for k in range(TILE_CHAINS))
+        return "\n".join((*products, "  %next.0 = add i64 %chain.0, 1"))
+
+    config = bytes([1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8])
+    text = "".join(f"\\{byte:02X}" for byte in config)
+    declared = (
+        f'@shape = internal constant [64 x i8] c"{text}", align 64\n'
+        "declare void @llvm.x86.ldtilecfg(ptr)\ndeclare void @llvm.x86.tilerelease()\n"
+        "declare void @llvm.x86.tilezero(i8)\n"
+        f"declare void {unit.name}(i8, i8, i8)"
+    )
+    zeros = "\n".join(f"  call void @llvm.x86.tilezero(i8 {k})" for k in range(8))
+    before = f"  call void @llvm.x86.ldtilecfg(ptr @shape)\n{zeros}"
+    work = 2 * 16 * 16 * 16 * GROUPS[unit.group][1] * TILE_CHAINS
+    return Loop(
+        "i64", 3, 1, step, work, declared, before, "  call void @llvm.x86.tilerelease()", tiles=True
+    )
+
+
 def _dependent_adds() -> Loop:
     """One chain of 64 operations of a cycle each: additions and xors, so that nothing folds."""
 
@@ -210,9 +257,8 @@ def _rate(loop: Loop, target: Target, host: Host, tasks: int = 0) -> float:
     tasks = tasks or target.threads
     trips = 1 << 10
     while True:
-        seconds = _best_s(
-            compute_text(loop, trips, tasks), target, host, 4096, 64 * loop.chains * tasks
-        )
+        text, sunk = compute_text(loop, trips, tasks), 64 * loop.chains * tasks
+        seconds = _best_s(text, target, host, 4096, sunk, tiles=loop.tiles)
         if seconds >= _RUN_S / 4 or trips >= 1 << 34:
             return loop.work * trips * tasks / seconds
         trips *= max(2, int(_RUN_S / max(seconds, 1e-7)))
@@ -227,9 +273,13 @@ def _read_rate(target: Target, host: Host) -> float:
     return task_bytes * target.threads / seconds
 
 
-def _best_s(text: str, target: Target, host: Host, input_bytes: int, output_bytes: int) -> float:
+def _best_s(
+    text: str, target: Target, host: Host, input_bytes: int, output_bytes: int, *,
+    tiles: bool = False,
+) -> float:  # fmt: skip
     """Least time of a few calls, on small positive numbers."""
-    loaded = load(Built(compile_object(text, target, "peaks"), 0, (), 0, target.threads))
+    machine_code = compile_object(text, target, "peaks")
+    loaded = load(Built(machine_code, 0, (), 0, target.threads, tiles=tiles))
     source, sink = guarded(input_bytes, "before"), guarded(output_bytes, "before")
     source.data.view(np.uint8)[...] = SMALL
     times = []

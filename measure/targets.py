@@ -9,6 +9,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from hlotune.codegen.permission import refusal
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.target import Target, Toolchain
@@ -18,7 +19,10 @@ _UNKNOWN_CACHES = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}
 """Bytes assumed, by level, where the system says nothing."""
 
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse", "sse2")
+UNIT = "amx-"
+"""How features of a matrix unit begin."""
 _AVX512 = (*_AVX2, "avx512bf16", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_AMX = (*_AVX512, "amx-bf16", "amx-int8", "amx-tile", "avx512vnni")
 
 
 def _named(name: str, triple: str, isa: str, features: tuple[str, ...]) -> Target:
@@ -42,6 +46,7 @@ TARGETS: dict[str, Target] = {
         _named("x86-64", "x86_64-unknown-linux-gnu", "x86-64", ("sse", "sse2")),
         _named("x86-64-v3", "x86_64-unknown-linux-gnu", "x86-64-v3", _AVX2),
         _named("znver4", "x86_64-unknown-linux-gnu", "znver4", _AVX512),
+        _named("sapphirerapids", "x86_64-unknown-linux-gnu", "sapphirerapids", _AMX),
         _named("aarch64", "aarch64-unknown-linux-gnu", "neoverse-n1", ("fullfp16", "neon")),
     )
 }
@@ -77,13 +82,21 @@ def _host(threads: int, usable: tuple[int, ...]) -> Target:
         name=_model() or isa,
         triple=str(llvm.get_process_triple()),
         isa=isa,
-        features=tuple(sorted(k for k, on in llvm.get_host_cpu_features().items() if on)),
+        features=_features(),
         cores=_cores(usable[:threads]),
         threads=threads,
         l1_bytes=caches[1],
         l2_bytes=caches[2],
         l3_bytes=caches[3],
     )
+
+
+def _features() -> tuple[str, ...]:
+    """LLVM's features of this machine, but for a matrix unit that the system keeps from us."""
+    found = sorted(k for k, on in llvm.get_host_cpu_features().items() if on)
+    if any(k.startswith(UNIT) for k in found) and refusal():
+        found = [k for k in found if not k.startswith(UNIT)]
+    return tuple(found)
 
 
 def require_host(fingerprint: str) -> Target:

@@ -43,6 +43,8 @@ class Work:
     """Of the sums as the kernel states them."""
     beside: Floats | float
     """Operations of all other stages, `(n,)` or for all; not what runs as a program is loaded."""
+    rate: float = 1.0
+    """Sums that a unit of its own adds to in the time of one; it loads whole rows of operands."""
 
 
 @lru_cache(maxsize=64)
@@ -94,7 +96,8 @@ class Costs:
 
     @cached_property
     def multiply(self) -> Floats:
-        return self.of(self.v.flops / (2.0 * self.v.lanes * UNITS * self.v.lanes_used))
+        cycles = self.v.flops / (2.0 * self.v.lanes * UNITS * self.v.lanes_used)
+        return self.of(cycles / self.work.rate)
 
     @cached_property
     def latency(self) -> Floats:
@@ -106,7 +109,8 @@ class Costs:
         """`(operands, n)`: vectors where lanes lie together, else a load an element."""
         v = self.v
         elements = v.at(v.touched.elements[:-1], v.inner)
-        wide = np.where(v.lane_kinds == 1, v.lanes * v.lanes_used, np.float32(1))
+        rows = (v.lane_kinds == 1) | (self.work.rate > 1)
+        wide = np.where(rows, v.lanes * v.lanes_used, np.float32(1))
         return self.of(self.repeats * elements / (UNITS * wide))
 
     @cached_property

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,13 @@ from hlotune.schedules.loop_trees import Nodes, nodes_of
 from hlotune.schedules.moves import TOGETHER, moved
 from hlotune.schedules.nest import initial, stored_bytes
 from hlotune.schedules.packing import has_one_load
-from hlotune.schedules.paths import Path, digest
+from hlotune.schedules.paths import Ints, Path, digest
 from hlotune.schedules.populations import (
     Population,
+    Sizes,
     legal_of,
     path_of_population,
+    tile_of,
 )
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
@@ -64,6 +67,8 @@ class CpuSpace:
     algorithm: str = "direct"
     work: Work | None = None
     """What the kernel asks for, where the algorithm does other sums."""
+    hands_over: ClassVar[bool] = True
+    """Whether the last stage reads sums in registers, where reductions are whole."""
 
     @cached_property
     def lanes(self) -> int:
@@ -106,6 +111,12 @@ class CpuSpace:
         fits &= (across - 1) * self.lanes < extent
         tiles: NDArray[np.int32] = (rows[fits] - 1).astype(np.int32)
         return tiles
+
+    def held(self, p: Population, s: Sizes) -> tuple[Ints, NDArray[np.bool_]]:
+        """Statements of the sums that are written out, and whether registers hold a tile."""
+        rows, across = tile_of(self, p, s)
+        statements: Ints = rows * across * s.reduce_trips[2].prod(axis=1)
+        return statements, rows * across + across + 1 <= self.target.vector_registers
 
     def population(self, configs: Configs) -> Population:
         return Population(self, configs)

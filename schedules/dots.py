@@ -66,15 +66,18 @@ def dots(compute: Compute) -> Compute:
             f"dots: expected a sum of products of bf16 in f32 or of i8 in i32, over an axis that "
             f"both operands have plain, got\n{compute}\nuse `direct`"
         )
-    return _rewritten(compute, found)
+    return in_groups(compute, found)
 
 
 def has_instruction(target: Target, group: Grouping) -> bool:
     return group.instruction.features.get(target.vector_bytes) in target.features
 
 
-def grouping(compute: Compute) -> Grouping | None:
-    """None where a kernel has no sum that can be taken in groups."""
+def grouping(compute: Compute, *, signed: bool = False) -> Grouping | None:
+    """None where a kernel has no sum that can be taken in groups.
+
+    With `signed` by an instruction that takes bytes of both operands with their signs.
+    """
     try:
         c = contraction(compute)
     except UnsupportedKernel:
@@ -88,7 +91,7 @@ def grouping(compute: Compute) -> Grouping | None:
         return None
     axis = max(axes, key=lambda a: _worth(compute, a, operands, instruction.width))
     summed = None
-    if instruction.group == "i8x4":
+    if instruction.group == "i8x4" and not signed:
         summed = _summed(compute, c.core, operands, axis)
         if summed is None:
             return None
@@ -163,7 +166,8 @@ def _summed(compute: Compute, core: Stage, operands: tuple[Load, Load], axis: Ax
     return next((k for k in sorted((0, 1), key=work) if fits(operands[k])), None)
 
 
-def _rewritten(compute: Compute, g: Grouping) -> Compute:
+def in_groups(compute: Compute, g: Grouping) -> Compute:
+    """The compute with the sum taken in groups."""
     core, out, width = g.contraction.core, g.contraction.out, g.instruction.width
     short = replace(g.axis, extent=-(-g.axis.extent // width))
     reduce = tuple(short if r == g.axis else r for r in core.reduce)

@@ -57,7 +57,7 @@ def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
     columns = 1 + np.array(space.knobs.columns("register"))
     while not space.legal(config[None])[0] and config[columns].any():
         config[columns[int(np.argmax(config[columns]))]] //= 2
-        _set(space, config, "group", _groups(space, config))
+        _set(space, config, "group", groups_of(space, config))
     return config
 
 
@@ -81,7 +81,7 @@ def _not_packed(space: "CpuSpace", config: NDArray[np.int32]) -> None:
     sketch = space.sketches[int(config[0])]
     packs = tuple((t, "none" if n in ("block", "task") else n) for t, n in sketch.packs)
     config[0] = space.sketches.index(replace(sketch, packs=packs))
-    _set(space, config, "group", _groups(space, config))
+    _set(space, config, "group", groups_of(space, config))
 
 
 def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
@@ -100,8 +100,8 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     _set(space, config, "clip", clip)
     _set(space, config, "peel", _peeled(space, sketch, tile))
     _set_order(space, config, sketch)
-    _put_order(space, config, "reduce_order", order)
-    _set(space, config, "group", _groups(space, config))
+    put_order(space, config, "reduce_order", order)
+    _set(space, config, "group", groups_of(space, config))
     if lies_across(space, config):
         return in_short_chunks(space, config)
     if lies_in_pages(space, config):
@@ -118,11 +118,12 @@ def _streamed(
     for kind, values in wanted.items():
         _set(space, config, kind, values)
     for kind, order in orders.items():
-        _put_order(space, config, kind, order)
+        put_order(space, config, kind, order)
     return config
 
 
-def _put_order(space: "CpuSpace", config: NDArray[np.int32], kind: str, wanted: list[int]) -> None:
+def put_order(space: "CpuSpace", config: NDArray[np.int32], kind: str, wanted: list[int]) -> None:
+    """Puts an order into a config, where the space has it."""
     rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
     if len(rows):
         config[1 + space.knobs.columns(kind)[0]] = int(rows[0])
@@ -221,7 +222,7 @@ def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> 
     large, v = size > space.target.l2_bytes // 2, names.index(sketch.vector)
     rest = [k for k in range(len(names)) if k != v]
     for kind in ("group_order", "tile_order"):
-        _put_order(space, config, kind, [v, *rest] if large else [*rest, v])
+        put_order(space, config, kind, [v, *rest] if large else [*rest, v])
     _set(space, config, "prefetch", np.array([int(large)]))
 
 
@@ -230,7 +231,7 @@ def _is_read_again(c: Contraction, x: Load) -> bool:
     return any(a.name not in x.axes for a in c.parallel)
 
 
-def _groups(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
+def groups_of(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
     """Register tiles of a task along each axis: equal shares for the threads.
 
     They are cut along the first axes, along the vectors last: rows stay with their threads.

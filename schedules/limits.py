@@ -8,6 +8,7 @@ from math import ceil, inf, prod
 from hlotune.schedules.borders import bordering
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.form import check_form
+from hlotune.schedules.matrix import REGISTERS, tile_counts, tile_registers
 from hlotune.schedules.nest import LoopNest, StageNest, region, stored_bytes
 
 CODE_STATEMENTS = 1024
@@ -28,6 +29,11 @@ def check(nest: LoopNest) -> None:
                 f"{name}: the register tile needs {needed} vector registers, "
                 f"the target has {nest.target.vector_registers}: use a smaller tile"
             )
+        if s.tiles and (needed := tile_registers(*tile_counts(nest, s))) > REGISTERS:
+            raise ScheduleError(
+                f"{name}: its tiles need {needed} registers of the matrix unit, which has "
+                f"{REGISTERS}: use a smaller tile"
+            )
         if (size := stored_bytes(nest, s)) > MOST_BYTES[s.scope]:
             raise ScheduleError(
                 f"{name}: its buffer of {size} bytes is too large: compute it further inside"
@@ -41,9 +47,9 @@ def check(nest: LoopNest) -> None:
 def registers(nest: LoopNest, s: StageNest) -> int:
     """Vector registers that accumulating in a tile takes.
 
-    They hold its results, one row of operands and one broadcast.
+    They hold its results, one row of operands and one broadcast; none where tiles do.
     """
-    if s.accumulate is None:
+    if s.accumulate is None or s.tiles:
         return 0
     start = s.index(s.accumulate) + 1 if s.accumulate else 0
     sizes = s.sizes_inside(start - 1, region(nest, s))
@@ -59,6 +65,8 @@ def code_statements(nest: LoopNest, s: StageNest) -> int:
     """Statements of a stage as written: its unrolled loops, once for each body written apart."""
     trips = s.trips(region(nest, s))
     unrolled = prod(n for loop, n in zip(s.loops, trips, strict=True) if loop.kind == "unroll")
+    if s.tiles:
+        unrolled = prod(tile_counts(nest, s))
     return unrolled * bodies(nest, s) * len(s.stage.stores)
 
 

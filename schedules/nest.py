@@ -64,6 +64,9 @@ class StageNest:
     innermost loop."""
     overrun: tuple[str, ...] = ()
     """Axes along which its region is computed whole, beyond the end of the axis too."""
+    tiles: tuple[str, str] | None = None
+    """(parallel, reduce) axes along which tiles of the matrix unit have rows and groups: it
+    computes what is written out."""
 
     def index(self, axis: str) -> int:
         for k, loop in enumerate(self.loops):
@@ -98,6 +101,14 @@ class StageNest:
             return 1
         outer = [x for x in self.loops[:-1] if x.root == last.root]
         return outer[-1].step if outer else self.stage.extents[last.root]
+
+    @property
+    def written_out(self) -> int:
+        """The first loop from which on all are unrolled or vectorized."""
+        k = len(self.loops)
+        while k and self.loops[k - 1].kind in ("unroll", "vectorize"):
+            k -= 1
+        return k
 
     @property
     def vector_root(self) -> str | None:
@@ -282,6 +293,8 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
             yield f"{'  ' * depth}{s.stage.name}: registers"
         for inner in nest.attached(s.stage.name, loop.axis):
             yield from _stage_lines(nest, inner, depth)
+    if s.tiles:
+        yield f"{'  ' * depth}tiles of {s.tiles[0]}, {s.tiles[1]} and {s.vector_root}"
     for tensor in s.prefetch:
         yield f"{'  ' * depth}prefetch {tensor}"
     for tensor, axis in s.stream:

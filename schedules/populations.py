@@ -187,7 +187,7 @@ def path_of_population(space: "CpuSpace", p: Population) -> Path:
         packs=slots[p.packs],
         panels=_panels(space, p),
         borders=np.stack([as_bits(clip, len(c.parallel)), as_bits(peel)], axis=1),
-        handed_over=(~p.chunked).astype(np.int64),
+        handed_over=(~p.chunked & space.hands_over).astype(np.int64),
         prefetch=p.prefetch,
         asked_along=np.where(p.prefetch == 2, a + reduce_order[:, 0], -1),
         spacing=np.zeros(len(p.sketch), dtype=np.int64),
@@ -225,22 +225,21 @@ def _panels(space: "CpuSpace", p: Population) -> Ints:
 
 def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
     """The limits of `limits.py`, for all configs."""
-    s, target = sizes(space, p), space.target
-    rows, across = _tile(space, p, s)
+    s = sizes(space, p)
+    rows, across = tile_of(space, p, s)
     tile = rows * across
     bodies = _bodies(space, p, s)
-    core = tile * s.reduce_trips[2].prod(axis=1) * bodies
-    core *= (1 + _ragged_reduce(space, p, s)).prod(axis=1)
+    core, result = space.held(p, s)
+    core *= bodies * (1 + _ragged_reduce(space, p, s)).prod(axis=1)
     plain = tile * (1 + _ragged(space, s)).prod(axis=1)
     out = np.where(p.chunked, plain, tile * bodies)
-    result = tile + across + 1 <= target.vector_registers
     result &= (core <= CODE_STATEMENTS) & (out <= CODE_STATEMENTS)
     sums = s.inside[1].prod(axis=1, dtype=np.float64) * BYTES[space.contraction.dtype]
     result &= ~p.chunked | (sums <= TASK_BYTES)
     return result & _packs_fit(space, p, s)
 
 
-def _tile(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
+def tile_of(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
     """Rows and vectors of the register tile."""
     vector = p.vector[:, None]
     wide = np.take_along_axis(s.inside[2], vector, 1)[:, 0]

@@ -6,6 +6,7 @@ from hlotune.schedules.compute import Compute
 from hlotune.schedules.dots import DOTS, dots, grouping, has_instruction
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.limits import check
+from hlotune.schedules.matrix import MATRIX, matrix
 from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.split_reduction import named
@@ -40,9 +41,13 @@ def _rewriting(algorithm: str) -> Callable[[Compute], Compute]:
         return dots
     if algorithm == WIDENED:
         return widened
+    if algorithm == MATRIX:
+        return matrix
     rewriting = ALGORITHMS.get(algorithm) or named(algorithm)
     if rewriting is None:
-        known = ", ".join((*ALGORITHMS, DOTS, WIDENED, "split_reduction(axis, parts, axis, lanes)"))
+        known = ", ".join(
+            (*ALGORITHMS, DOTS, WIDENED, MATRIX, "split_reduction(axis, parts, axis, lanes)")
+        )
         raise ScheduleError(f"expected an algorithm of {known}, got {algorithm!r}: no nest to make")
     return rewriting
 

@@ -26,6 +26,9 @@ class Contraction:
     out: Stage
     apart: tuple[str, ...] = ()
     """Parallel axes that are there for tasks: register tiles have no rows along them."""
+    inner: str = ""
+    """A reduction along which operands lie together when packed, where vectors do not run along
+    them: matrix units read rows of it."""
 
     @cached_property
     def parallel(self) -> tuple[Axis, ...]:

@@ -178,6 +178,8 @@ def layout(c: Contraction, tensor: str, vector: str, block: int) -> Layout:
     whole = digit(c, load, vector)
     if whole is not None:
         return ((along[0], gcd(block, whole)), *((d, 1) for d in rest), (along[0], 1))
+    if not along:
+        rest.sort(key=lambda d: c.inner in load.index[d].coefficients)
     return tuple((d, 1) for d in rest + along)
 
 

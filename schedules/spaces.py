@@ -18,6 +18,7 @@ from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dots import DOTS, dots, grouping, has_instruction
 from hlotune.schedules.expr import loads
 from hlotune.schedules.loop_trees import ABSENT, Nodes
+from hlotune.schedules.matrix_space import matrix_space
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
@@ -43,8 +44,9 @@ def space_of(
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
     direct = cpu.space_of(compute, target)
-    found = dots_space(compute, target) or widened_space(compute, target)
-    first: tuple[Part, ...] = (direct,) if found is None else (found, direct)
+    narrow = matrix_space(compute, target), dots_space(compute, target)
+    ahead = (*narrow, None if any(narrow) else widened_space(compute, target))
+    first: tuple[Part, ...] = (*(x for x in ahead if x is not None), direct)
     rest: tuple[Part, ...] = split_spaces(compute, target)
     rest += () if reorders_only else winograd_spaces(compute, target, fast=fast)
     return AlgorithmsSpace((*first, *rest)) if len(first) + len(rest) > 1 else direct

@@ -2,8 +2,8 @@
 
 It raises ScheduleError where the step does not apply.  Each docstring shows the nest before ->
 after.  A step looks only at what it changes; limits that hang on several steps at once (registers,
-scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`, `Narrow` in `narrowing.py`, and
-steps about what a stage stores are in `results.py`.
+scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`, `Narrow` in `narrowing.py`,
+`Tensorize` in `tensorizing.py`, and steps about what a stage stores are in `results.py`.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from hlotune.schedules.results import Overrun as Overrun
 from hlotune.schedules.results import Preload as Preload
 from hlotune.schedules.results import Spread as Spread
 from hlotune.schedules.results import Stream as Stream
+from hlotune.schedules.tensorizing import Tensorize as Tensorize
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +335,7 @@ Step = (
     | Stream
     | Spread
     | Narrow
+    | Tensorize
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

@@ -61,6 +61,7 @@ def test_named_targets_differ_in_their_vectors() -> None:
         "x86-64": 16,
         "x86-64-v3": 32,
         "znver4": 64,
+        "sapphirerapids": 64,
         "aarch64": 16,
     }
 

@@ -1,0 +1,297 @@
+"""Sums on a processor's matrix unit: the step, the space, the text, and what it computes."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hlotune.codegen import loader
+from hlotune.codegen.build import build
+from hlotune.codegen.built import Built
+from hlotune.codegen.compile import assembly, compile_object
+from hlotune.codegen.emit import emit
+from hlotune.codegen.hosts import serial, threaded
+from hlotune.measure import targets
+from hlotune.measure.peaks import compute_text, peak_loops
+from hlotune.measure.targets import TARGETS, host_target
+from hlotune.schedules.errors import BuildError, ScheduleError
+from hlotune.schedules.matrix import has_unit, matrix
+from hlotune.schedules.matrix_space import MatrixSpace, depth_of, matrix_space
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.spaces import AlgorithmsSpace, space_of
+from hlotune.schedules.steps import Accumulate, Step, Tensorize
+from hlotune.schedules.target import Target
+from tests.computes import Case, call, whole
+from tests.contraction_cases import Drawn, contractions
+from tests.test_contractions import agrees_with_the_oracle, is_right
+from tests.test_dots import product, window
+from tests.test_dots_space import binds
+
+HOST, AMX = host_target(), TARGETS["sapphirerapids"]
+narrow = st.sampled_from(("bf16", "bf16->f32", "i8->i32"))
+seeds = st.integers(0, 2**32)
+on_unit = pytest.mark.skipif(
+    not all(has_unit(HOST, group) for group in ("bf16x2", "i8x4")), reason="needs a matrix unit"
+)
+
+
+def space(case: Case, target: Target = AMX) -> MatrixSpace:
+    found = matrix_space(case.compute, target)
+    assert found is not None, f"{case} has no products of tiles"
+    return found
+
+
+def first(case: Case, target: Target = AMX) -> Schedule:
+    found = space(case, target)
+    return found.schedule(found.heuristic())
+
+
+CASES = {
+    case.name: case
+    for kind in ("bf16", "i8")
+    for case in (
+        product(64, 64, 64, kind),
+        product(37, 45, 32, kind),
+        product(37, 45, 29, kind),
+        product(67, 45, 211, kind),
+        product(5, 3, 96, kind),
+        product(37, 45, 64, kind, spec="km,nk"),
+        product(37, 45, 64, kind, frozen=True),
+        window(kind, channels=64),
+        window(kind, channels=20, frozen=True),
+    )
+}
+
+
+# the space --------------------------------------------------------------------------------------
+
+
+def test_the_first_candidate_is_that_of_the_matrix_unit() -> None:
+    found = space_of(product(64, 64, 64, "bf16").compute, AMX)
+    assert isinstance(found, AlgorithmsSpace)
+    algorithms = [found.schedule(c).algorithm for c in found.firsts()]
+    assert algorithms == ["matrix", "dots", "direct"]
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS.keys() - {"sapphirerapids"}))
+def test_targets_without_a_unit_have_no_such_space(name: str) -> None:
+    assert matrix_space(product(64, 64, 64, "bf16").compute, TARGETS[name]) is None
+
+
+def test_tiles_of_the_first_candidate_are_two_by_two() -> None:
+    case = product(1024, 1024, 1024, "bf16")
+    found = space(case)
+    tiling = found.tiling(found.heuristic())
+    assert tiling.register == {"i0": 32, "i1": 2}
+    assert tiling.unroll == {"r0": 16}
+
+
+@pytest.mark.parametrize(
+    ("extent", "depth"), [(512, 16), (24, 12), (50, 10), (3, 3), (17, 16), (53, 16), (1, 1)]
+)
+def test_tiles_have_groups_that_divide_a_reduction_where_many_do(extent: int, depth: int) -> None:
+    assert depth_of(extent) == depth
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=repr)
+def test_arrays_say_what_nests_say(case: Case) -> None:
+    found = space(case)
+    rng = np.random.default_rng(0)
+    configs = np.concatenate([found.sample(40, rng), found._draw(40, rng)])
+    configs[40:, 1:] = rng.integers(found.knobs.counts, size=(40, len(found.knobs.counts)))
+    binds(case, found, configs)
+
+
+@given(contractions(narrow), seeds)
+@settings(max_examples=20, deadline=None)
+def test_arrays_say_what_nests_say_of_any_contraction(drawn: Drawn, seed: int) -> None:
+    found = matrix_space(drawn.case.compute, AMX)
+    assume(found is not None)
+    assert found is not None
+    binds(drawn.case, found, found.sample(12, np.random.default_rng(seed)))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=repr)
+def test_a_schedule_is_found_again_in_its_space(case: Case) -> None:
+    found = space(case)
+    for config in found.sample(10, np.random.default_rng(1)):
+        again = found.locate(Schedule.from_json(found.schedule(config).to_json()))
+        assert again is not None
+        assert found.schedule(again) == found.schedule(config)
+
+
+# the step ---------------------------------------------------------------------------------------
+
+
+def test_the_nest_of_the_first_candidate(golden: Any) -> None:
+    case = product(100, 45, 64, "bf16")
+    assert str(replay(case.compute, first(case), AMX)) == golden
+
+
+def test_the_text_of_the_first_candidate(golden: Any) -> None:
+    case = product(40, 40, 72, "i8")
+    assert emit(replay(case.compute, first(case), AMX)).text == golden
+
+
+def test_machine_code_has_products_of_tiles() -> None:
+    case = product(64, 64, 64, "bf16")
+    code = assembly(emit(replay(case.compute, first(case), AMX)).text, AMX)
+    assert code.count("tdpbf16ps") == 4
+    assert code.count("tilerelease") == 1
+    assert code.count("ldtilecfg") == 1
+
+
+def refused(case: Case, *steps: Step, target: Target = AMX) -> str:
+    kept = [s for s in first(case).steps if not isinstance(s, Tensorize)]
+    with pytest.raises(ScheduleError) as error:
+        replay(case.compute, Schedule("matrix", (*kept, *steps)), target)
+    return str(error.value)
+
+
+def test_the_step_refuses_what_the_unit_cannot_do() -> None:
+    case = product(64, 64, 64, "bf16")
+    core = space(case).contraction.core.name
+    assert "expected one of the axes" in refused(case, Tensorize(core, "r0", "r0"))
+    assert "no product of tiles along these axes" in refused(case, Tensorize(core, "i1", "r0"))
+    lesser = replace(AMX, features=tuple(f for f in AMX.features if f != "amx-bf16"))
+    assert "has no matrix unit for bf16x2" in refused(
+        case, Tensorize(core, "i0", "r0"), target=lesser
+    )
+
+
+def test_the_step_refuses_operands_that_do_not_lie_as_tiles_take_them() -> None:
+    case = product(64, 64, 64, "bf16")
+    steps = [s for s in first(case).steps if type(s).__name__ != "Pack"]
+    with pytest.raises(ScheduleError, match="does not lie along i1"):
+        replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
+
+
+def test_the_step_refuses_sums_that_are_not_held() -> None:
+    case = product(64, 64, 64, "bf16")
+    steps = [s for s in first(case).steps if not isinstance(s, Accumulate)]
+    with pytest.raises(ScheduleError, match="results are not held"):
+        replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
+
+
+def test_other_sums_have_no_tiles() -> None:
+    x = whole(8, 8)
+    with pytest.raises(ScheduleError, match="matrix: expected a sum of products of bf16 in f32"):
+        matrix(Case("f32", lambda x, y: x @ y, (x, x)).compute)
+
+
+# what is computed -------------------------------------------------------------------------------
+
+
+@on_unit
+@pytest.mark.parametrize("case", CASES.values(), ids=repr)
+def test_candidates_agree_with_the_oracle(case: Case) -> None:
+    found = space(case, HOST)
+    configs = [found.heuristic(), *found.sample(6, np.random.default_rng(2))]
+    for config in configs:
+        agrees_with_the_oracle(case, build(case.compute, found.schedule(config), HOST))
+
+
+@on_unit
+@given(contractions(narrow), seeds)
+@settings(max_examples=40, deadline=None)
+def test_any_contraction_is_right(drawn: Drawn, seed: int) -> None:
+    found = matrix_space(drawn.case.compute, HOST)
+    assume(found is not None)
+    assert found is not None
+    configs = [found.heuristic(), *found.sample(3, np.random.default_rng(seed))]
+    for config in configs:
+        schedule = found.schedule(config)
+        is_right(drawn, schedule, build(drawn.case.compute, schedule, HOST))
+
+
+def dense(m: int, n: int, k: int) -> Case:
+    """A product with a bias, cut off below zero, in bf16."""
+    x = whole(m, k).astype(ml_dtypes.bfloat16)
+    w = whole(k, n, seed=1).astype(ml_dtypes.bfloat16)
+    b = whole(n, seed=2)
+
+    def function(x: Any, w: Any, b: Any) -> Any:
+        total = jax.lax.dot(x, w, preferred_element_type=jnp.float32)
+        return jnp.maximum(total + b, 0).astype(jnp.bfloat16)
+
+    return Case(f"dense {m}x{n}x{k}", function, (x, w, b))
+
+
+@on_unit
+@pytest.mark.parametrize("sizes", [(64, 64, 64), (37, 53, 101), (130, 17, 66)])
+def test_an_epilogue_reads_the_sums(sizes: tuple[int, int, int]) -> None:
+    case = dense(*sizes)
+    found = space(case, HOST)
+    for config in (found.heuristic(), *found.sample(4, np.random.default_rng(3))):
+        agrees_with_the_oracle(case, build(case.compute, found.schedule(config), HOST))
+
+
+@on_unit
+def test_kernels_run_beside_others_that_use_the_unit() -> None:
+    """Each thread has tiles of its own, and a kernel leaves none configured behind."""
+    cases = [product(64, 64, 64, "bf16"), product(37, 45, 29, "bf16"), product(70, 40, 60, "i8")]
+    loaded = [loader.load(build(c.compute, first(c, HOST), HOST)) for c in cases]
+    pairs = list(zip(loaded, cases, strict=True))
+    wanted = [np.asarray(call(x, c, serial(), "before")[0]) for x, c in pairs]
+    failures = list[str]()
+
+    def repeat(k: int) -> None:
+        for n in range(30):
+            which = (k + n) % len(cases)
+            (got,) = call(loaded[which], cases[which], threaded(HOST.threads), "before")
+            if not np.array_equal(got, wanted[which]):
+                failures.append(cases[which].name)
+
+    threads = [threading.Thread(target=repeat, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+# leave to use it --------------------------------------------------------------------------------
+
+
+def test_what_uses_tiles_says_so_and_is_stored_with_it() -> None:
+    case = product(64, 64, 64, "bf16")
+    built = build(case.compute, first(case), AMX)
+    assert built.tiles
+    assert Built.from_bytes(built.to_bytes()) == built
+
+
+def test_where_the_system_refuses_loading_fails_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = product(64, 64, 64, "bf16")
+    monkeypatch.setattr("hlotune.codegen.permission.refusal", lambda: "Operation not permitted")
+    with pytest.raises(
+        BuildError, match=r"leave to use the matrix unit .* got 'Operation not perm"
+    ):
+        loader.load(build(case.compute, first(case), AMX))
+
+
+def test_where_the_system_refuses_a_target_has_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"amx-tile": True, "amx-bf16": True, "avx512f": True}
+    monkeypatch.setattr("hlotune.measure.targets.llvm.get_host_cpu_features", lambda: known)
+    monkeypatch.setattr(targets, "refusal", lambda: "Operation not permitted")
+    assert targets._features() == ("avx512f",)
+    monkeypatch.setattr(targets, "refusal", lambda: "")
+    assert targets._features() == ("amx-bf16", "amx-tile", "avx512f")
+
+
+def test_the_peak_is_that_of_the_unit() -> None:
+    loops = peak_loops(AMX)
+    assert [loops[t].tiles for t in ("f32", "bf16", "i8")] == [False, True, True]
+    assert loops["i8"].work == 2 * loops["bf16"].work
+
+
+def test_the_peak_of_the_unit_compiles() -> None:
+    for dtype in ("bf16", "i8"):
+        assert compile_object(compute_text(peak_loops(AMX)[dtype], 10, 2), AMX)
