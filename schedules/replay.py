@@ -23,6 +23,10 @@ def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
     nest = unscheduled(compute, schedule.algorithm, target)
     for step in schedule.steps:
         nest = step.apply(nest)
+    if schedule.algorithm == MATRIX and not any(s.tiles for s in nest.stages):
+        raise ScheduleError(
+            "matrix: expected a step Tensorize, got none: vectors do not take such sums; add it"
+        )
     check(nest)
     return nest
 

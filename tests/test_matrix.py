@@ -167,6 +167,10 @@ def test_the_step_refuses_what_the_unit_cannot_do() -> None:
     )
 
 
+def test_the_algorithm_without_its_step_is_refused() -> None:
+    assert "expected a step Tensorize, got none" in refused(product(64, 64, 64, "i8"))
+
+
 def test_the_step_refuses_operands_that_do_not_lie_as_tiles_take_them() -> None:
     case = product(64, 64, 64, "bf16")
     steps = [s for s in first(case).steps if type(s).__name__ != "Pack"]
