@@ -198,6 +198,16 @@ def _nothing(expected: str, got: str) -> Exception:
     return NoRecord(f"expected {expected}, got {got}; `tune run` records trials to train on")
 
 
+def _none_at_random() -> Exception:
+    from hlotune.schedules.errors import NoRecord
+    from hlotune.search.examples import FEWEST
+
+    return NoRecord(
+        f"expected {FEWEST} trials drawn at random of a kernel that is held out, got none with so "
+        "many; `tune run --searcher random` records some"
+    )
+
+
 def _judged(
     models: Sequence[str],
     of: "list[Examples]",
@@ -209,7 +219,7 @@ def _judged(
     from hlotune.search.schooling import cross_judged
 
     try:
-        return [
+        lines = [
             line
             for name in models
             for seed in range(seeds)
@@ -217,6 +227,9 @@ def _judged(
         ]
     except ValueError as error:
         raise NoRecord(str(error)) from error
+    if not lines:
+        raise _none_at_random()
+    return lines
 
 
 def _judged_file(file: Path, of: "list[Examples]", at_random: bool) -> "list[Judged]":
@@ -228,8 +241,11 @@ def _judged_file(file: Path, of: "list[Examples]", at_random: bool) -> "list[Jud
     header = header_of(file)
     seen = header.training.kernels if header.training else ()
     model = start(header.model, file).model
-    by = drawn_at_random(of) if at_random else of
-    lines = [judged(header.model, model, e) for e in by if e.key not in seen]
+    unseen = [e for e in of if e.key not in seen]
+    by = drawn_at_random(unseen) if at_random else unseen
+    lines = [judged(header.model, model, e) for e in by]
+    if unseen and not lines:
+        raise _none_at_random()
     if not lines:
         raise _nothing("kernels that the model has not seen", f"{len(of)} that it was trained on")
     return lines

@@ -30,6 +30,7 @@ def targets(
         ("name", target.name),
         ("instruction set", f"{target.isa}, {target.triple}"),
         ("vectors", f"{target.vector_registers} of {target.vector_bytes} bytes"),
+        ("matrix unit", ", ".join(f for f in target.features if f.startswith("amx-")) or "none"),
         ("cores, threads", f"{target.cores}, {target.threads}"),
         ("L1, L2, L3", ", ".join(size(b, "B", 1024) for b in target.caches_bytes)),
         ("toolchain", f"jaxlib {tools.jaxlib}, LLVM {tools.llvm}, codegen {tools.codegen}"),

@@ -48,7 +48,7 @@ class Explanation:
         return f"{self.site.name}  {self.site.label}  {self.status}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TunedFunction:
     """A jitted function of the original's signature, its kernels replaced where records say so."""
 

@@ -38,7 +38,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 """Of all members: equal programs make equal files."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Artifact:
     """A tuned program from a file: a jitted function of the original's signature."""
 

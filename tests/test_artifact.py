@@ -71,6 +71,13 @@ def test_another_process_runs_it_without_database_or_source(file: Path, tmp_path
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), want, rtol=1e-5, atol=1e-5)
 
 
+def test_what_is_applied_and_what_is_loaded_can_be_jitted_again(file: Path, tmp_path: Path) -> None:
+    want = mlp(PARAMETERS, X)["logits"]
+    for fast in (tuned(load(mlp, PARAMETERS, X), tmp_path), load_artifact(file)):
+        got = jax.jit(fast)(PARAMETERS, X)["logits"]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_packed_constants_are_in_it(tmp_path: Path) -> None:
     weights = normal(16, 32)
     program = load(freeze(lambda w, x: jax.nn.relu(x @ w), weights), X)

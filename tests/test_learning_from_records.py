@@ -326,6 +326,22 @@ class TestCommands:
         drawn = json.loads(capsys.readouterr().out)
         assert all(a["trials"] < b["trials"] for a, b in zip(drawn, lines, strict=True))
 
+    def test_trials_that_were_all_guided_are_no_sample_to_judge_by(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
+    ) -> None:
+        path, model = tmp_path / "guided.db", tmp_path / "m.npz"
+        with Database(path) as database:
+            run = database.start_run(None, TARGET, TOOLS, options={"searcher": "annealing"})
+            for seed, extent in enumerate(EXTENTS):
+                kernel = dot(extent)
+                database.add(run, kernel, simulated(kernel, seed), batch=0)
+        with Database(path) as database:
+            trained("trees", list(examples(database))[:5]).save(model)
+        for options in (["--model", "roofline"], ["--file", str(model)]):
+            options += ["--db", str(path), "--at-random"]
+            assert run_command(["model", "eval", *options]) == 1
+            assert "expected 8 trials drawn at random of a kernel" in capsys.readouterr().err
+
     def test_an_empty_database_teaches_nothing(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
     ) -> None:
