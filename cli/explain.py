@@ -30,8 +30,13 @@ def explain(
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     if json:
         return print_json({"program": loaded.name, "sites": [as_json(e) for e in found]})
-    rows = [(e.site.name, e.site.kernel.key[:8], e.site.label, e.status, e.reason) for e in found]
-    return print_table(["site", "kernel", "label", "status", "why"], rows)
+    columns = ["site", "kernel", "label", "status", "algorithm", "why"]
+    return print_table(columns, map(cells, found))
+
+
+def cells(e: "Explanation") -> tuple[str, ...]:
+    site = e.site
+    return site.name, site.kernel.key[:8], site.label, e.status, e.algorithm or "-", e.reason
 
 
 def as_json(e: "Explanation") -> dict[str, Any]:
@@ -41,5 +46,6 @@ def as_json(e: "Explanation") -> dict[str, Any]:
         "label": e.site.label,
         "status": e.status,
         "reason": e.reason,
+        "algorithm": e.algorithm,
         "speedup": None if e.paired is None else e.paired.speedup,
     }

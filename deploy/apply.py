@@ -36,6 +36,8 @@ class Explanation:
     site: Site
     status: Status
     reason: str
+    algorithm: str | None = None
+    """Of the schedule that stands in the site's place; None where it is the default's code."""
     paired: Paired | None = None
     """The recorded comparison with the default."""
 
@@ -171,13 +173,15 @@ def _explained(
 ) -> Explanation:
     decided = decisions[site.kernel.key]
     status, reason = _without_it(site, found, decisions, replacements)
+    algorithm = None
     if site in failures:
         status, reason = "failed", failures[site]
     elif any(r.site is site for r in replacements):
         anew = f"; {ANEW}" if site.kernel.key in verified else ""
         status, reason = "tuned", decided.reason + anew
+        algorithm = decided.schedule.algorithm
     paired = decided.final.paired if decided.final else None
-    return Explanation(site=site, status=status, reason=reason, paired=paired)
+    return Explanation(site=site, status=status, reason=reason, algorithm=algorithm, paired=paired)
 
 
 def _without_it(

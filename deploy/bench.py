@@ -107,6 +107,7 @@ def _kernel_json(e: Explanation) -> dict[str, Any]:
         "weight": e.site.weight,
         "status": e.status,
         "reason": e.reason,
+        "algorithm": e.algorithm,
         "default_s": median(paired.default_s) if paired else None,
         "tuned_s": median(paired.tuned_s) if paired else None,
         "speedup": paired.speedup if paired else None,

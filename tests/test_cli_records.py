@@ -110,6 +110,7 @@ def test_explain_gives_a_reason_for_every_site(
     lines = parsed(capsys, "explain", PROGRAM, "--db", path)["sites"]
     assert len(lines) == len(sites(load(PROGRAM)))
     assert lines[1]["status"] == "kept default" and lines[1]["speedup"] == 0.9
+    assert lines[1]["algorithm"] is None
     assert "margin" in lines[1]["reason"]
     assert {x["reason"] for x in lines[2:] if x["status"] == "no record"} == {"never tuned"}
 

@@ -103,7 +103,7 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
     interval = f"{champion.speedup_low:.2f} to {champion.speedup_high:.2f}" if champion else "-"
     rate, share = kernel.flop_per_s, kernel.share_of_peak
     return (
-        kernel.label[:LABEL] or "-",
+        _label(kernel.label),
         kernel.key[:8],
         _sites(kernel),
         str(kernel.trials),
@@ -114,9 +114,20 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
         interval,
         "-" if rate is None else f"{rate / 1e9:.1f}",
         "-" if share is None else f"{share:.0%}",
-        f"{kernel.decision}: {kernel.withdrawn}" if kernel.withdrawn else kernel.decision,
+        _decision(kernel),
         "yes" if kernel.won else "no",
     )
+
+
+def _label(label: str) -> str:
+    """As much of it as has room; a mark where there is more."""
+    return (label if len(label) <= LABEL else f"{label[: LABEL - 1]}…") or "-"
+
+
+def _decision(kernel: KernelReport) -> str:
+    """With the algorithm that won, or why the champion was taken back."""
+    more = kernel.withdrawn or (kernel.algorithm if kernel.won else None)
+    return f"{kernel.decision}: {more}" if more else kernel.decision
 
 
 def _sites(kernel: KernelReport) -> str:

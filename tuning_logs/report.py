@@ -45,6 +45,8 @@ class KernelReport:
     withdrawn: str | None = None
     """Why the champion was taken back after it had won."""
     won: bool = False
+    algorithm: str | None = None
+    """Of the best candidate, whether it won or not."""
     champion: Speedup | None = None
     """The best candidate against the default, whether it won or not."""
     used_s: float | None = None
@@ -136,7 +138,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 6, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 7, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
@@ -173,6 +175,7 @@ def _kernel(
         decision="tuned" if final.won else "kept xla",
         withdrawn=final.withdrawn,
         won=final.won,
+        algorithm=final.schedule.algorithm,
         champion=champion,
         used_s=used_s,
         speedup=champion.speedup if final.won else 1.0,
