@@ -28,7 +28,7 @@ AGAINST_RANDOM = ("C6", "C9", "gemm_1024", "gemm_128x768x3072")
 """Of `HELD_OUT`, where random search runs too: three minutes a search."""
 
 Curve = NDArray[np.float64]
-"""Best time after each trial, in seconds; infinite as long as everything failed."""
+"""Time of the best after each trial, in seconds; infinite as long as everything failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,10 @@ def table(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Table:
         columns=["case", "search", ">seeds", *(f">{n}" for n in SHOWN), ">to 95 %", ">never"],
         rows=lines,
         notes=[
-            "columns of numbers: share of the best speed ever recorded after so many trials, mean "
-            "of the seeds; to 95 %: median of the trials until it has that share of it; never: "
-            "searches that did not get there",
+            "columns of numbers: share, after so many trials, of the speed of the best that any "
+            "search found, mean of the seeds; to 95 %: median of the trials until it has that "
+            "share; never: searches that did not get there; times are those of champions in turns: "
+            "half of the samples choose, the other half count",
             *summary(curves, best_s),
         ],
     )

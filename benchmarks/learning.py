@@ -8,7 +8,7 @@ the default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
 left at any time; it goes on where it stopped, from the trials in the database.  Searches on another
-shipped model are begun anew.
+shipped model are begun anew.  At the end the champions of all are timed in turns (`settled.py`).
 """
 
 import argparse
@@ -19,13 +19,13 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.learned import CONTESTANTS, EARLIER, MILESTONES, Curve, Race, drawn, table
 from benchmarks.results import conditions, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
+from benchmarks.settled import Referee, chosen_s, curve, settled, shortlist
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import start
+from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
@@ -34,8 +34,7 @@ from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.database import UNDER, Database
-from hlotune.tuning_logs.database import conditions as under_conditions
+from hlotune.tuning_logs.database import Database
 
 LESSONS = 256
 """Trials of each teacher: the first that a search from nothing made."""
@@ -56,10 +55,24 @@ def main() -> None:
         for trials in MILESTONES:
             for race in races:
                 track.advance(race, min(trials, race.trials), deadline_s)
-        curves = {race: track.curve(race) for race in races}
-        best_s = {case: track.best_s(case) for case in options.cases}
+        curves, best_s = in_turns(track, races, runner)
         found = table(curves, best_s)
-        publish(found, before, [{**asdict(r), "best_s": c.tolist()} for r, c in curves.items()])
+        publish(found, before, [{**asdict(r), "time_s": c.tolist()} for r, c in curves.items()])
+
+
+def in_turns(
+    track: "Track", races: Sequence[Race], referee: Referee
+) -> tuple[dict[Race, Curve], dict[str, float]]:
+    """The curves of races, and by case the time of the best that any of them found."""
+    curves, best_s = dict[Race, Curve](), dict[str, float]()
+    for case in dict.fromkeys(race.case for race in races):
+        trials = {race: track.trials(race) for race in races if race.case == case}
+        schedules = shortlist(trials.values())
+        print(f"{case}: {len(schedules)} champions in turns", flush=True)
+        times = settled(track.kernel(case), schedules, track.builder, referee)
+        curves |= {race: curve(of, times) for race, of in trials.items()}
+        best_s[case] = chosen_s(schedules, times)
+    return curves, best_s
 
 
 def parsed() -> argparse.Namespace:
@@ -90,12 +103,12 @@ class Track:
 
         Who learns from others waits until they have made as many as it is taught.
         """
-        if time.monotonic() >= deadline_s or len(self._trials(race)) >= trials:
+        if time.monotonic() >= deadline_s or len(self.trials(race)) >= trials:
             return
         if CONTESTANTS[race.contestant].is_taught and not self._is_ready(race.seed):
             return
         of = self._operator(race.case)
-        tuner, done = self._tuner(race, of), len(self._trials(race))
+        tuner, done = self._tuner(race, of), len(self.trials(race))
         while done < trials and time.monotonic() < deadline_s:
             step = tuner.step(min(grown(done), trials - done))
             if step is None:
@@ -103,21 +116,16 @@ class Track:
             done += len(step.trials)
             print(f"{race}: {done} trials, best {step.best_s * 1e3:.4g} ms", flush=True)
 
-    def curve(self, race: Race) -> Curve:
-        times = [t.time_s or inf for t in self._trials(race)]
-        return np.minimum.accumulate(np.array(times, np.float64))
+    def kernel(self, case: str) -> Kernel:
+        return self._operator(case).task.kernel
 
-    def best_s(self, case: str) -> float:
-        """Of all that the database has of a kernel under these conditions.
-
-        Races time no default, so it is that of the best schedule that any of them found.
-        """
-        key = self._operator(case).task.kernel.key
+    def trials(self, race: Race) -> list[Trial]:
+        """In their order."""
         found = self.database.query(
-            f"select min(time_s) as best_s from trials where kernel = :kernel and {UNDER}",
-            {"kernel": key, **under_conditions(self.target, toolchain())},
+            "select * from trials where run = :run order by number", {"run": self._run(race)}
         )
-        return float(found[0]["best_s"] or inf)
+        kernel = self.database.kernel(found[0]["kernel"]) if found else None
+        return [rows.trial_of(row, kernel) for row in found] if kernel else []
 
     def _tuner(self, race: Race, of: Operator) -> KernelTuner:
         """Where the search stands, with what its model was taught."""
@@ -136,18 +144,18 @@ class Track:
         tuner = kernel_tuner(of.task, search, model, self.builder, self.runner, record, experience)
         if checkpoint := self.database.checkpoint(run, kernel.key):
             tuner.resume(*checkpoint)
-        tuner.know(self._trials(race))
+        tuner.know(self.trials(race))
         experience.learn()
         return tuner
 
     def _is_ready(self, seed: int) -> bool:
         """Whether all teachers have made the trials that they are asked for."""
-        return all(len(self._trials(Race(c, "scratch", seed))) >= LESSONS for c in EARLIER)
+        return all(len(self.trials(Race(c, "scratch", seed))) >= LESSONS for c in EARLIER)
 
     def _teach(self, experience: Experience, seed: int) -> None:
         """Lets a model see the first trials of its teachers."""
         for group, case in enumerate(EARLIER, 1):
-            trials = self._trials(Race(case, "scratch", seed))[:LESSONS]
+            trials = self.trials(Race(case, "scratch", seed))[:LESSONS]
             of = self._operator(case)
             search = blind(of.task, "random", experience.model, seed)
             known = kernel_tuner(
@@ -189,13 +197,6 @@ class Track:
             {"options": rows.dumps(options_of(race)), "seed": race.seed, **self._place},
         )
         return str(found[0]["id"]) if found else None
-
-    def _trials(self, race: Race) -> list[Trial]:
-        found = self.database.query(
-            "select * from trials where run = :run order by number", {"run": self._run(race)}
-        )
-        kernel = self.database.kernel(found[0]["kernel"]) if found else None
-        return [rows.trial_of(row, kernel) for row in found] if kernel else []
 
 
 def options_of(race: Race) -> dict[str, object]:

@@ -21,12 +21,11 @@ from benchmarks.learned import (
     summary,
     table,
 )
-from benchmarks.learning import Track
+from benchmarks.learning import Track, in_turns
 from benchmarks.searching import Operator
 from hlotune.costmodel.shipped import untrained
-from hlotune.measure.targets import toolchain
+from hlotune.schedules.schedule import Schedule
 from hlotune.tuning_logs.database import Database
-from tests.recorded import measured
 from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, task
 
 TASKS = tuple(task(name, seed) for seed, name in enumerate((*EARLIER, "C7")))
@@ -42,6 +41,10 @@ def track(database: Database, device: FakeDevice | None = None) -> Track:
     return found
 
 
+def schedules(of: Track) -> list[Schedule]:
+    return [trial.candidate.schedule for trial in of.trials(RACE)]
+
+
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
     return Database(tmp_path / "learning.db")
@@ -52,7 +55,7 @@ def test_a_race_goes_on_from_what_is_recorded(database: Database) -> None:
     device = FakeDevice(TASKS)
     track(database, device).advance(RACE, 40)
     assert device.requests == 16
-    assert len(track(database).curve(RACE)) == 40
+    assert len(track(database).trials(RACE)) == 40
 
 
 def test_an_interrupted_race_is_the_same_as_one_that_was_not(
@@ -63,13 +66,13 @@ def test_an_interrupted_race_is_the_same_as_one_that_was_not(
     track(database).advance(RACE, 64)
     with Database(tmp_path / "other.db") as other:
         track(other).advance(RACE, 64)
-        assert track(database).curve(RACE).tolist() == track(other).curve(RACE).tolist()
+        assert schedules(track(database)) == schedules(track(other))
 
 
 def test_races_do_not_know_of_each_other(database: Database) -> None:
     for race in (RACE, replace(RACE, contestant="random"), replace(RACE, seed=1)):
         track(database).advance(race, 16)
-        assert len(track(database).curve(race)) == 16
+        assert len(track(database).trials(race)) == 16
 
 
 def test_a_race_begins_anew_where_another_model_is_shipped(
@@ -79,14 +82,14 @@ def test_a_race_begins_anew_where_another_model_is_shipped(
     for digest in ("one", "another"):
         begun = replace(untrained("trees-time", ""), digest=digest)
         monkeypatch.setattr(learning, "start", lambda name, begun=begun: begun)
-        assert len(track(database).curve(race)) == 0
+        assert len(track(database).trials(race)) == 0
         track(database).advance(race, 16)
-        assert len(track(database).curve(race)) == 16
+        assert len(track(database).trials(race)) == 16
 
 
 def test_a_late_race_does_not_start(database: Database) -> None:
     track(database).advance(RACE, 16, deadline_s=-inf)
-    assert len(track(database).curve(RACE)) == 0
+    assert len(track(database).trials(RACE)) == 0
 
 
 def test_who_is_to_be_taught_waits_until_all_teachers_have_made_their_trials(
@@ -98,10 +101,10 @@ def test_who_is_to_be_taught_waits_until_all_teachers_have_made_their_trials(
     for case in EARLIER[:-1]:
         track(database).advance(replace(RACE, case=case), 16)
     track(database).advance(taught, 16)
-    assert len(track(database).curve(taught)) == 0
+    assert len(track(database).trials(taught)) == 0
     track(database).advance(replace(RACE, case=EARLIER[-1]), 16)
     track(database).advance(taught, 16)
-    assert len(track(database).curve(taught)) == 16
+    assert len(track(database).trials(taught)) == 16
 
 
 def test_teachers_make_the_first_batches_better(
@@ -112,25 +115,17 @@ def test_teachers_make_the_first_batches_better(
         track(database).advance(Race(case, "scratch", 0), 32)
     taught = replace(RACE, contestant="taught")
     track(database).advance(taught, 32)
-    assert len(track(database).curve(taught)) == 32
+    assert len(track(database).trials(taught)) == 32
 
 
-def test_the_best_ever_is_that_of_all_races(database: Database) -> None:
-    found = track(database)
-    for race in (RACE, replace(RACE, seed=1)):
+def test_the_best_is_that_of_all_races_in_turns(database: Database) -> None:
+    races, device = (RACE, replace(RACE, seed=1)), FakeDevice(TASKS)
+    found = track(database, device)
+    for race in races:
         found.advance(race, 16)
-    bests = [found.curve(replace(RACE, seed=seed))[-1] for seed in (0, 1)]
-    assert found.best_s("C7") == min(bests)
-
-
-def test_the_best_ever_is_of_the_cache_mode_of_the_races(database: Database) -> None:
-    found = track(database)
-    found.advance(RACE, 16)
-    before = found.best_s("C7")
-    run = database.start_run(None, TARGET, toolchain(), cache="warm")
-    of = TASKS[-1].kernel
-    database.add(run, of, [measured(before / 2, of=of, cache="warm")], batch=0)
-    assert found.best_s("C7") == before
+    curves, best_s = in_turns(found, races, device)
+    assert best_s == {"C7": min(curve[-1] for curve in curves.values())}
+    assert [len(curve) for curve in curves.values()] == [16, 16]
 
 
 def test_teachers_race_before_who_learns_from_them() -> None:

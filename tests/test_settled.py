@@ -1,0 +1,70 @@
+"""Champions of races by times that are not their luck."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from benchmarks.settled import WRONG, Settled, champions, chosen_s, curve, settled, shortlist
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.comparison import Comparison
+from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps import Unroll
+from tests.recorded import KERNEL
+
+A, B, C, D = (Schedule("direct", (Unroll("y", f"i{k}"),)) for k in range(4))
+WRONG_RESULT = Failure("wrong_result", "a lost tap")
+
+
+def trial(schedule: Schedule, time_s: float | None) -> Trial:
+    outcome = WRONG_RESULT if time_s is None else Measurement(samples_s=(time_s,))
+    return Trial(Candidate(KERNEL, schedule), outcome)
+
+
+@dataclass
+class Device:
+    """Builds nothing, and has samples of what it is asked for, in their order."""
+
+    samples_s: Sequence[tuple[float, ...] | None]
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        return [Failure("build_error", "never built") for _ in candidates]
+
+    def compare(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        pairs: int,
+        limit_s: float,
+    ) -> Comparison:
+        found = (Measurement(samples_s=s) if s else WRONG_RESULT for s in self.samples_s)
+        return Comparison(Measurement(samples_s=(1.0,)), tuple(found))
+
+
+def test_three_at_most_are_champions_and_failures_never() -> None:
+    found = champions([trial(A, 4.0), trial(B, None), trial(C, 2.0), trial(D, 3.0), trial(B, 1.0)])
+    assert found == [(A,), (A,), (C, A), (C, D, A), (B, C, D)]
+
+
+def test_whoever_was_a_champion_once_is_timed_once() -> None:
+    assert shortlist([[trial(A, 4.0), trial(C, 2.0)], [trial(B, None), trial(A, 3.0)]]) == [A, C]
+
+
+def test_half_of_the_samples_choose_and_the_others_tell_the_time() -> None:
+    """By all of its samples A would be the best; what chose it is left out of its time."""
+    device = Device([(9.0, 1.0, 9.0, 1.0), (3.0, 2.0, 3.0, 2.0), None])
+    times = settled(KERNEL, [A, B, C], device, device)
+    assert times == {A: Settled(1.0, 9.0), B: Settled(2.0, 3.0), C: WRONG}
+    assert chosen_s([A, B, C], times) == 9.0
+    assert chosen_s([B, C], times) == 3.0
+
+
+def test_a_race_hands_over_the_best_of_its_champions() -> None:
+    times = {A: Settled(3.0, 3.1), B: Settled(1.0, 1.1), C: Settled(2.0, 2.2), D: WRONG}
+    trials = [trial(D, None), trial(A, 0.5), trial(C, 0.6), trial(B, 0.7)]
+    assert curve(trials, times).tolist() == [inf, 3.1, 2.2, 1.1]
+    assert np.isinf(curve([trial(D, 0.1)], times)).all()
