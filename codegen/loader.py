@@ -106,6 +106,7 @@ def load(built: Built) -> Loaded:
         BuildError: the object is for another machine, lacks an entry, or needs a symbol that this
             process has not, or a matrix unit that the system refuses.
     """
+    _check_machine(built.object, built.key)  # before the system is asked for what only it has
     if built.tiles:
         require_tiles(built.key)
     exports = (KERNEL, *(p.entry for p in built.packed))

@@ -26,6 +26,8 @@ REGISTERS = 8
 """Of a tile each."""
 FEATURES = {"bf16x2": "amx-bf16", "i8x4": "amx-int8"}
 """What a target must have, by the type of the groups."""
+FINITE = {"i8x4"}
+"""Types of groups that no infinity is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ def product_of(stage: Stage, rows: str, groups: str, vector: str) -> Product | N
     if len(loads) != 2 or loads[0].dtype != loads[1].dtype:
         return None
     left, right = loads if vector in loads[1].axes else loads[::-1]
+    # Where something beside an operand says what is real, tiles would multiply packed zeros by it:
+    # undefined where that is infinite.  Bytes are finite.
+    if left.dtype not in FINITE and any(x.beside for x in loads):
+        return None
     crossed = vector in left.axes or rows in right.axes or rows == vector
     plain = _is_plain(left, groups) and _is_plain(right, groups) and _is_plain(right, vector)
     return None if crossed or not plain or rows not in left.axes else Product(left, right)

@@ -145,9 +145,9 @@ class MatrixSpace(CpuSpace):
         if axis in self.contraction.apart:
             return (1,)
         if axis in self.rows.values():
-            shares = {ceil(extent / n) for n in range(1, 2 * MOST_TILES * ceil(extent / ROWS) + 1)}
             longest = ROWS * MOST_TILES
-            vectors |= {n for n in (*shares, *range(ROWS, longest + 1, ROWS)) if n <= longest}
+            shares = (n for n in range(1, longest + 1) if ceil(extent / ceil(extent / n)) == n)
+            vectors |= {*shares, *range(ROWS, longest + 1, ROWS)}
         vectors |= set(range(1, MOST_TILES + 1))
         return tuple(sorted(n for n in vectors if n <= extent))
 
@@ -208,17 +208,17 @@ class MatrixSpace(CpuSpace):
     # the first candidate --------------------------------------------------------------------------
 
     def heuristic(self) -> NDArray[np.int32]:
-        """Tiles that lose least; where packs are too large for a task, each block makes its own."""
-        for level in ("task", "block"):
-            config = self._first(level)
+        """Tiles that lose least; packs that are too large for a place are made in a smaller one."""
+        for left, right in (("task", "call"), ("block", "call"), ("task", "task")):
+            config = self._first(left, right)
             if self.legal(config[None])[0]:
-                break
-        return config
+                return config
+        return self._first("block", "block")
 
-    def _first(self, level: str) -> NDArray[np.int32]:
-        c, sketch = self.contraction, self._sketch(level)
+    def _first(self, left: str, right: str) -> NDArray[np.int32]:
+        c, sketch = self.contraction, self._sketch(left, right)
         config = np.zeros(1 + len(self.knobs.knobs), dtype=np.int32)
-        config[0] = self.sketches.index(self._sketch("block"))
+        config[0] = self.sketches.index(self._sketch("block", right))
         columns = 1 + np.array(self.knobs.columns("register"))
         config[columns] = self._best_tile(sketch.vector)
         self.knobs.put(config, "block", np.ones(len(columns), dtype=np.int64))
@@ -231,18 +231,20 @@ class MatrixSpace(CpuSpace):
         config[0] = self.sketches.index(sketch)
         return config
 
-    def _sketch(self, level: str) -> Sketch:
-        """Vectors along what lies together in the result; packed as late as it is worth it."""
+    def _sketch(self, left: str, right: str) -> Sketch:
+        """Vectors along what lies together in the result; constants are packed as they load."""
         vectors = dict.fromkeys(s.vector for s in self.sketches)
         vector = min(vectors, key=lambda v: (self.contraction.out_stride(v) != 1, v))
         found, c = self.product(vector), self.contraction
         loaded = {t for s in self.sketches for t, n in s.packs if n == "load"}
         packs = []
         for x in c.operands:
-            if x == found.right:
-                packs.append((x.tensor, "load" if x.tensor in loaded else "call"))
-            else:
-                packs.append((x.tensor, "none" if self._is_straight(found) else level))
+            level = right if x == found.right else left
+            if x != found.right and self._is_straight(found):
+                level = "none"
+            elif x.tensor in loaded:
+                level = "load"
+            packs.append((x.tensor, level))
         return Sketch(vector, False, tuple(packs))
 
     def _best_tile(self, vector: str) -> NDArray[np.int32]:

@@ -234,7 +234,7 @@ class AlgorithmsSpace:
         return np.concatenate([found[k] for k in self._most_promising_first()])
 
     def _most_promising_first(self) -> list[int]:
-        """Dot instructions, those that only reorder sums by estimated time, then the others."""
+        """Matrix units, dots, those that only reorder sums by estimated time, then the others."""
         direct = self.parts.index(self.direct)
         estimates = {direct: estimate(self.direct.features(self.direct.heuristic()[None]))}
         estimates |= {

@@ -72,6 +72,20 @@ def window(kind: str, *, channels: int = 8, frozen: bool = False) -> Case:
     return Case(name, function, (x, w))
 
 
+def transposed(kind: str) -> Case:
+    """A transposed convolution of an odd window, by NWC and WIO."""
+    element, total = KINDS[kind]
+    x, w = whole(1, 16, 8).astype(element), whole(3, 8, 16, seed=1).astype(element)
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1,), [(-3, -4)], lhs_dilation=(2,),
+            dimension_numbers=("NWC", "WIO", "NWC"), preferred_element_type=total,
+        )  # fmt: skip
+
+    return Case(f"{kind} transposed", function, (x, w))
+
+
 CASES = {
     case.name: case
     for kind in KINDS
@@ -121,18 +135,9 @@ def test_of_few_rows_and_many_weights_the_rows_are_summed_frozen_or_not() -> Non
 
 
 def test_what_is_real_only_beside_the_weights_is_not_summed_alone() -> None:
-    """A transposed convolution of an odd window, by NWC and WIO."""
-    x, w = whole(1, 16, 8).astype(np.int8), whole(3, 8, 16, seed=1).astype(np.int8)
-
-    def function(x: Any, w: Any) -> Any:
-        return lax.conv_general_dilated(
-            x, w, (1,), [(-3, -4)], lhs_dilation=(2,),
-            dimension_numbers=("NWC", "WIO", "NWC"), preferred_element_type=np.int32,
-        )  # fmt: skip
-
-    case = Case("transposed", function, (x, w))
+    case = transposed("i8")
     assert any(x.beside for x in case.compute.stage("contract").loads)
-    wanted = np.asarray(jax.jit(function)(x, w))
+    wanted = np.asarray(jax.jit(case.function)(*case.arguments))
     found = space_of(case.compute, HOST)
     for config in found.firsts():
         schedule = found.schedule(config)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from jax import lax
 
 from hlotune.codegen import loader
 from hlotune.codegen.build import build
@@ -21,18 +22,20 @@ from hlotune.codegen.hosts import serial, threaded
 from hlotune.measure import targets
 from hlotune.measure.peaks import compute_text, peak_loops
 from hlotune.measure.targets import TARGETS, host_target
+from hlotune.schedules import populations
 from hlotune.schedules.errors import BuildError, ScheduleError
 from hlotune.schedules.matrix import has_unit, matrix
 from hlotune.schedules.matrix_space import MatrixSpace, depth_of, matrix_space
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.sketch import PACK_LEVELS
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of
 from hlotune.schedules.steps import Accumulate, Step, Tensorize
 from hlotune.schedules.target import Target
 from tests.computes import Case, call, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import agrees_with_the_oracle, is_right
-from tests.test_dots import product, window
+from tests.test_dots import product, transposed, window
 from tests.test_dots_space import binds
 
 HOST, AMX = host_target(), TARGETS["sapphirerapids"]
@@ -92,6 +95,51 @@ def test_tiles_of_the_first_candidate_are_two_by_two() -> None:
     tiling = found.tiling(found.heuristic())
     assert tiling.register == {"i0": 32, "i1": 2}
     assert tiling.unroll == {"r0": 16}
+
+
+def test_what_is_infinite_is_not_multiplied_by_zeros_that_fill_a_window() -> None:
+    """Bytes are finite: where a phase lacks a tap, tiles may multiply by zeros."""
+    assert matrix_space(transposed("i8").compute, AMX) is not None
+    assert matrix_space(transposed("bf16").compute, AMX) is None
+
+
+def packs(case: Case) -> dict[str, str]:
+    """Where the first candidate packs each operand."""
+    found = space(case)
+    return dict(found.sketches[int(found.heuristic()[0])].packs)
+
+
+def test_constants_are_packed_as_they_load_on_either_side() -> None:
+    x = whole(64, 48).astype(ml_dtypes.bfloat16)
+
+    def function(w: Any) -> Any:
+        return lax.dot_general(
+            jnp.asarray(x), w, (((0,), (0,)), ((), ())), preferred_element_type=np.float32
+        )
+
+    left = Case("left", function, (whole(64, 40, seed=1).astype(ml_dtypes.bfloat16),))
+    assert sorted(packs(left).values()) == ["call", "load"]
+    assert sorted(packs(product(48, 40, 64, "bf16", frozen=True)).values()) == ["load", "none"]
+
+
+def test_an_operand_too_large_to_be_packed_ahead_is_packed_by_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = product(64, 512, 64, "bf16")
+    assert sorted(packs(case).values()) == ["call", "none"]
+    most = populations.MOST_PACK_BYTES.copy()
+    most[PACK_LEVELS.index("call")] = 1024
+    monkeypatch.setattr(populations, "MOST_PACK_BYTES", most)
+    assert sorted(packs(case).values()) == ["none", "task"]
+
+
+@pytest.mark.parametrize("extent", [5, 16, 37, 97, 1000])
+def test_rows_of_a_tile_are_whole_tiles_or_equal_shares(extent: int) -> None:
+    found = space(product(extent, 16, 16, "bf16"))
+    (rows,) = (k.values for k in found.knobs.knobs if (k.kind, k.axis) == ("register", "i0"))
+    shares = {-(-extent // n) for n in range(1, extent + 1)}
+    wanted = {n for n in shares | {*range(1, 7), *range(16, 97, 16)} if n <= min(extent, 96)}
+    assert set(rows) == wanted
 
 
 @pytest.mark.parametrize(
