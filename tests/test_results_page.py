@@ -75,6 +75,7 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "arguments",
         "bandwidth",
         "budgets",
+        "learning",
         "matrix",
         "models",
         "operators",
