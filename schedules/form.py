@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from hlotune.schedules.errors import require
 from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region
+from hlotune.schedules.tensorizing import check_tiles
 
 
 def check_form(nest: LoopNest) -> None:
@@ -17,6 +18,8 @@ def check_form(nest: LoopNest) -> None:
         _check_vectors(s)
         _check_steps(s)
         _check_borders(s)
+        if s.tiles:
+            check_tiles(nest, s)
         if s.at is not None:
             _check_enclosing(nest.stage(s.at[0]), s, s.at[1])
             _check_readers(nest, s, s.at)

@@ -1,12 +1,13 @@
 """The step that has a processor's matrix unit compute what is written out of a stage."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.borders import guarded
 from hlotune.schedules.errors import require
-from hlotune.schedules.expr import Load
+from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.matrix import GROUPS, LANES, has_unit, product_of
-from hlotune.schedules.nest import LoopNest, StageNest, region
+from hlotune.schedules.nest import Layout, LoopNest, StageNest, region
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,45 +33,67 @@ class Tensorize:
         axes = [a.name for a in s.stage.parallel], [a.name for a in s.stage.reduce]
         for name, known in zip((self.rows, self.groups), axes, strict=True):
             require(name in known, "tensorize", f"expected one of the axes {known}, got {name!r}")
-        require(s.lanes == LANES, "tensorize", f"vectors have {s.lanes} lanes, tiles {LANES}")
-        require(s.accumulate is not None, "tensorize", "results are not held around the sum")
-        found = product_of(s.stage, self.rows, self.groups, s.vector_root or "")
-        require(found is not None, "tensorize", "it is no product of tiles along these axes")
-        assert found is not None
-        unit = has_unit(nest.target, found.right.dtype)
-        wanted = f"{nest.target.name} has no matrix unit for {found.right.dtype}"
-        require(unit, "tensorize", wanted)
-        for x, last in ((found.left, self.groups), (found.right, s.vector_root or "")):
-            require(_lies_along(nest, s, x, last), "tensorize", f"{x} does not lie along {last}")
-        self._check_sizes(nest, s, found.right)
         scope = "task" if s.scope == "register" else s.scope
-        return nest.put(replace(s, tiles=(self.rows, self.groups), scope=scope))
-
-    def _check_sizes(self, nest: LoopNest, s: StageNest, right: Load) -> None:
-        sizes = s.sizes_inside(s.written_out - 1, region(nest, s))
-        deep = sizes[self.groups]
-        require(deep <= GROUPS, "tensorize", f"{deep} steps are written out, tiles have {GROUPS}")
-        for r in s.stage.reduce:
-            single = r.name == self.groups or sizes[r.name] == 1
-            require(single, "tensorize", f"steps of {r.name} are written out: leave it a loop")
-        for a in s.stage.parallel:
-            single = a.name in (self.rows, s.vector_root) or sizes[a.name] == 1
-            require(
-                single or a.name not in right.axes,
-                "tensorize",
-                f"rows of {a.name} are written out, along which {right} varies too",
-            )
+        tiled = replace(s, tiles=(self.rows, self.groups), scope=scope)
+        check_tiles(nest, tiled)
+        return nest.put(tiled)
 
 
-def _lies_along(nest: LoopNest, s: StageNest, x: Load, axis: str) -> bool:
-    """Whether an operand is read without checks, and lies together along an axis.
+def check_tiles(nest: LoopNest, s: StageNest) -> None:
+    """Raises ScheduleError where the unit cannot compute what a stage has written out as tiles.
 
-    Blocks may only be of what lies together.
+    Of finished nests too: what comes after the step may change loops, and how operands lie.
     """
+    assert s.tiles is not None
+    rows, groups = s.tiles
+    require(s.lanes == LANES, "tensorize", f"vectors have {s.lanes} lanes, tiles {LANES}")
+    require(s.accumulate is not None, "tensorize", "results are not held around the sum")
+    found = product_of(s.stage, rows, groups, s.vector_root or "")
+    require(found is not None, "tensorize", "it is no product of tiles along these axes")
+    assert found is not None
+    unit = has_unit(nest.target, found.right.dtype)
+    wanted = f"{nest.target.name} has no matrix unit for {found.right.dtype}"
+    require(unit, "tensorize", wanted)
+    deep = _check_sizes(nest, s, found.right)
+    for x, last, whole in ((found.left, groups, deep), (found.right, s.vector_root or "", LANES)):
+        lies = _lies_along(nest, s, x, last, whole)
+        require(lies, "tensorize", f"{x} does not lie along {last}, whole tiles together")
+    for y in s.stage.stores if s.layout else ():  # without one lanes lie together in scratch
+        lies = _is_along(y.index, s.layout, s.vector_root or "", LANES)
+        require(lies, "tensorize", f"sums in {y.tensor} do not lie along {s.vector_root}")
+
+
+def _check_sizes(nest: LoopNest, s: StageNest, right: Load) -> int:
+    """The steps of the groups that are written out."""
+    assert s.tiles is not None
+    rows, groups = s.tiles
+    written = [x.root for x in s.loops[s.written_out :]]
+    require(groups in written, "tensorize", f"no steps of {groups} are written out: unroll some")
+    sizes = s.sizes_inside(s.written_out - 1, region(nest, s))
+    deep = sizes[groups]
+    require(deep <= GROUPS, "tensorize", f"{deep} steps are written out, tiles have {GROUPS}")
+    for r in s.stage.reduce:
+        single = r.name == groups or sizes[r.name] == 1
+        require(single, "tensorize", f"steps of {r.name} are written out: leave it a loop")
+    for a in s.stage.parallel:
+        single = a.name in (rows, s.vector_root) or sizes[a.name] == 1
+        varies = a.name in right.axes
+        message = f"rows of {a.name} are written out, along which {right} varies too"
+        require(single or not varies, "tensorize", message)
+    return deep
+
+
+def _lies_along(nest: LoopNest, s: StageNest, x: Load, axis: str, whole: int) -> bool:
+    """Whether an operand is read without checks, and lies together along an axis."""
     maker, tensor = nest.producer(x.tensor), nest.compute.tensor(x.tensor)
     layout = maker.layout if maker else ()
-    last = layout[-1][0] if layout else len(x.index) - 1
-    blocks = {d for d, block in layout if block > 1}
-    coefficient = x.index[last].coefficients.get(axis)
-    whole = x.dtype == tensor.dtype and not guarded(nest.compute, s.stage, x)
-    return whole and coefficient == 1 and blocks <= {last} and (maker is None or bool(layout))
+    plain = x.dtype == tensor.dtype and not guarded(nest.compute, s.stage, x)
+    return plain and _is_along(x.index, layout, axis, whole) and (maker is None or bool(layout))
+
+
+def _is_along(index: Sequence[Affine], layout: Layout, axis: str, whole: int) -> bool:
+    """Whether elements lie together along an axis; blocks may only be of it, of whole tiles."""
+    last = layout[-1][0] if layout else len(index) - 1
+    blocks = [(d, block) for d, block in layout if block > 1]
+    together = all(d == last and block % whole == 0 for d, block in blocks)
+    return index[last].coefficients.get(axis) == 1 and together

@@ -30,7 +30,14 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import PACK_LEVELS
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.steps import Accumulate, Step, Tensorize
+from hlotune.schedules.steps import (
+    Accumulate,
+    LayOut,
+    Pack,
+    Step,
+    Tensorize,
+    Unroll,
+)
 from hlotune.schedules.target import Target
 from tests.computes import Case, call, whole
 from tests.contraction_cases import Drawn, contractions
@@ -224,6 +231,42 @@ def test_the_step_refuses_operands_that_do_not_lie_as_tiles_take_them() -> None:
     steps = [s for s in first(case).steps if type(s).__name__ != "Pack"]
     with pytest.raises(ScheduleError, match="does not lie along i1"):
         replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
+
+
+def test_later_steps_may_not_undo_what_tiles_rely_on() -> None:
+    """The finished nest is checked again."""
+    case = product(64, 64, 64, "bf16")
+    core = space(case).contraction.core.name
+    tiled = Tensorize(core, "i0", "r0")
+    assert "32 steps are written out, tiles have 16" in refused(case, tiled, Unroll(core, "r0.1"))
+
+
+def test_the_step_refuses_groups_that_are_a_loop() -> None:
+    case = product(64, 64, 64, "bf16")
+    steps = [s for s in first(case).steps if not (isinstance(s, Unroll) and s.axis.startswith("r"))]
+    with pytest.raises(ScheduleError, match="no steps of r0 are written out"):
+        replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
+
+
+def test_the_step_refuses_panels_that_part_a_tile() -> None:
+    case = product(64, 64, 64, "bf16")
+
+    def halved(step: Step) -> Step:
+        if not isinstance(step, Pack):
+            return step
+        layout = tuple((d, 8 if n > 1 else n) for d, n in step.layout)
+        return replace(step, layout=layout, lanes=8)
+
+    steps = tuple(halved(s) for s in first(case).steps)
+    with pytest.raises(ScheduleError, match="does not lie along i1, whole tiles together"):
+        replay(case.compute, Schedule("matrix", steps), AMX)
+
+
+def test_the_step_refuses_sums_that_lie_across_their_lanes() -> None:
+    case = product(64, 64, 64, "bf16")
+    core = space(case).contraction.core.name
+    across = LayOut(core, ((1, 1), (0, 1)))
+    assert "do not lie along i1" in refused(case, across, Tensorize(core, "i0", "r0"))
 
 
 def test_the_step_refuses_sums_that_are_not_held() -> None:
