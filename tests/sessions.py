@@ -122,12 +122,7 @@ class FakeDevice:
         return Measurement(samples_s=(time_s,))
 
     def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        limit_s: float = 5.0,
+        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
     ) -> Comparison:
         default = Measurement(samples_s=self.default(kernel).samples_s * pairs)
         if self.wrong:

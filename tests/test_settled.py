@@ -31,7 +31,7 @@ class Device:
     samples_s: Sequence[tuple[float, ...] | None]
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
-        return [Failure("build_error", "never built") for _ in candidates]
+        return [Failure("build", "never built") for _ in candidates]
 
     def compare(
         self,
