@@ -84,6 +84,8 @@ class Case:
     kind: InputKind
     values: tuple[Array, ...]
     expected: tuple[Expected, ...]
+    scale: float = 1.0
+    """Size of typical values."""
 
     @cached_property
     def together(self) -> tuple[Together, ...]:
@@ -178,7 +180,7 @@ class References:
     def _drawn(self, kind: InputKind, seed: int, outputs: int) -> Case:
         """Draws other sizes until results can be compared and suit; else the best try stands."""
         tries = list[Case]()
-        for scale in _TRIED.get(kind, _SCALES):
+        for scale in self._scales(kind, seed, outputs):
             case = self._evaluated(kind, seed, scale, outputs)
             if case.uncompared <= MOST_UNCOMPARED and case.suits:
                 return case
@@ -194,6 +196,11 @@ class References:
             )
         return case
 
+    def _scales(self, kind: InputKind, seed: int, outputs: int) -> tuple[float, ...]:
+        """Sizes to try: what did not suit without tiles does not with their wider bounds."""
+        scales = _TRIED.get(kind, _SCALES)
+        return scales[scales.index(self.case(kind, seed).scale) :] if outputs else scales
+
     def _evaluated(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
         values = draw(self.graph, kind, rng, scale)
@@ -204,7 +211,7 @@ class References:
                 place = tuple(slice(low, high) for low, high in box)
                 shape = self.graph.result_types[result].shape
                 expected.append(Expected(result, place, oracle.region(result, box), shape))
-        return Case(kind, values, tuple(expected))
+        return Case(kind, values, tuple(expected), scale)
 
 
 class Shelf:

@@ -1,9 +1,11 @@
 """The oracle's answers to one input set, box by box and together."""
 
 import numpy as np
+import pytest
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
+from hlotune.measure.inputs import MOST_SUBNORMAL, InputKind
 from hlotune.measure.references import MOST_ELEMENTS, Case, References, Shelf
 
 SIZE = 300
@@ -65,3 +67,40 @@ def test_a_case_is_as_large_as_what_it_holds() -> None:
     held += [together.step, *(e.reference.value for e in found.expected)]
     held += [e.reference.bound for e in found.expected]
     assert found.bytes == sum(x.nbytes for x in held if x is not None)
+
+
+CONVOLUTION = """func.func @kernel(%arg0: tensor<1x8x8x3xf32>, %arg1: tensor<3x3x3x4xf32>)
+    -> (tensor<1x8x8x4xf32>) {
+  %0 = "stablehlo.convolution"(%arg0, %arg1) <{
+    batch_group_count = 1 : i64,
+    dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>,
+    feature_group_count = 1 : i64, padding = dense<1> : tensor<2x2xi64>,
+    window_strides = array<i64: 1, 1>
+  }> : (tensor<1x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<1x8x8x4xf32>
+  %1 = "stablehlo.tanh"(%0) : (tensor<1x8x8x4xf32>) -> tensor<1x8x8x4xf32>
+  return %1 : tensor<1x8x8x4xf32>
+}
+"""
+
+
+def test_what_did_not_suit_without_tiles_is_not_tried_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = list[tuple[float, int]]()
+    evaluated = References._evaluated
+
+    def seen(of: References, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
+        tried.append((scale, outputs))
+        return evaluated(of, kind, seed, scale, outputs)
+
+    monkeypatch.setattr(References, "_evaluated", seen)
+    case = References(Kernel(CONVOLUTION)).case("integers", outputs=2)
+    assert not case.is_exact, "tanh rounds, so no size of integers suits"
+    assert tried == [(4.0, 0), (1.0, 0), (1.0, 2)]
+
+
+def test_few_elements_are_subnormal_however_large_the_argument() -> None:
+    case = References(Kernel(TEXT)).case("special")
+    (values,) = case.values
+    subnormal = np.count_nonzero((values != 0) & (np.abs(values) < np.finfo(np.float32).tiny))
+    assert 0 < subnormal < 4 * MOST_SUBNORMAL

@@ -1,97 +1,22 @@
-"""dot_general and convolution: sums of products by f64 matrix products, their bound by another.
-
-A sum of K products whose factors carry errors ea and eb is off by at most
-`sum(ea |b| + |a| eb + ea eb) + eps sqrt(K) sum |a b|`, which is
-`(ea + eps sqrt(K) |a|) @ |b| + (|a| + ea) @ eb`.
-"""
+"""dot_general and convolution, as sums of products."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.hlo.graph import numpy_dtype
-from hlotune.hlo.oracle.bounded import PRECISIONS, UNKNOWN, Bounded, quantum, settle
+from hlotune.hlo.oracle.bounded import Bounded
 from hlotune.hlo.oracle.boxes import Run, assemble, covering, extents, run, slabs
+from hlotune.hlo.oracle.products import Products, factor
 from hlotune.hlo.oracle.request import Request
 from hlotune.hlo.oracle.tiles import amplified
-from hlotune.schedules.dtypes import accumulator, is_float
 
 SLAB_ELEMENTS = 1 << 22
 """Of an operand, that are looked at together."""
-
-
-class Products:
-    """A sum of products `(batch, rows, terms) @ (batch, terms, columns)`, gathered in pieces."""
-
-    def __init__(self, shape: tuple[int, ...], terms: int, dtype: str) -> None:
-        """`terms` is how many products the whole of each sum has."""
-        self.dtype, self.floating = dtype, is_float(dtype)
-        self.value: NDArray[Any] = np.zeros(shape, np.float64 if self.floating else np.int64)
-        self.bound = np.zeros(shape)
-        eps = PRECISIONS[accumulator(dtype)].eps if self.floating else 0.0
-        self.growth = eps * sqrt(max(terms, 1))
-        self.grid: float | None = 1.0
-
-    def add(self, a: Bounded, b: Bounded, place: tuple[slice, ...] = ()) -> None:
-        """Adds a product to the rows named by `place`."""
-        shape = self.value[place].shape
-        self.value[place] += self._product(a.value, b.value).reshape(shape)
-        if not self.floating:
-            known = a.is_exact and b.is_exact
-            self.bound[place] += 0.0 if known else UNKNOWN
-            return
-        left, right = _magnitude(a.value), _magnitude(b.value)
-        weight = self.growth * left if a.is_exact else self.growth * left + a.bound
-        spread = _matmul(weight, right)
-        if not b.is_exact:
-            spread = spread + _matmul(left + a.bound, b.bound)
-        self.bound[place] += np.nan_to_num(spread, nan=UNKNOWN, posinf=UNKNOWN).reshape(shape)
-        self._watch_exactness(a, b)
-
-    def _product(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        if self.floating:
-            return _matmul(a, b)
-        reach = float(np.abs(a.astype(np.float64)).max(initial=0)) * float(
-            np.abs(b.astype(np.float64)).max(initial=0)
-        )
-        if reach * a.shape[-1] < 2**53:
-            return _matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
-        return _matmul(a.astype(np.int64), b.astype(np.int64))
-
-    def _watch_exactness(self, a: Bounded, b: Bounded) -> None:
-        """Keeps a power of two of which all products so far are multiples, while there is one."""
-        if self.grid is None or not (a.is_exact and b.is_exact):
-            self.grid = None
-            return
-        left, right = quantum(a.value), quantum(b.value)
-        self.grid = None if left is None or right is None else min(self.grid, left * right)
-
-    def finish(self) -> Bounded:
-        """The sums, in the type of the result."""
-        if not self.floating:
-            value = self.value if self.dtype != "i1" else self.value != 0
-            return Bounded(value.astype(numpy_dtype(self.dtype)), self.bound, self.dtype)
-        bound = self.bound
-        if self.grid is not None:
-            digits = PRECISIONS[accumulator(self.dtype)].digits
-            bound = np.where(bound <= self.growth * self.grid * 2.0**digits, 0.0, bound)
-        return settle(self.value, bound, self.dtype)
-
-
-def _magnitude(values: NDArray[Any]) -> NDArray[Any]:
-    """Infinities count nothing: what they make of a sum is certain."""
-    magnitude: NDArray[Any] = np.nan_to_num(np.abs(values), nan=0.0, posinf=0.0)
-    return magnitude
-
-
-def _matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    product: NDArray[Any] = np.multiply(a, b) if a.shape[-1] == 1 else np.matmul(a, b)
-    return product
 
 
 def dot_general(request: Request) -> tuple[Bounded, ...]:
@@ -126,7 +51,7 @@ def dot_general(request: Request) -> tuple[Bounded, ...]:
         )
         a = _arranged(request.operand(0, left_box), left_order, (sizes[0], sizes[1], count))
         b = _arranged(request.operand(1, right_box), right_order, (sizes[0], count, sizes[2]))
-        sums.add(a, b)
+        sums.add(factor(a), factor(b))
     return (sums.finish().move(lambda x: x.reshape(request.shape)),)
 
 
@@ -250,7 +175,9 @@ class Convolution:
             prod(self.window) * self.channels,
             self.request.result.dtype,
         )
-        patches = self.patches(ranges) if all(low < high for low, high in ranges) else None
+        taps = factor(weights)
+        reached = all(low < high for low, high in ranges)
+        patches = factor(self.patches(ranges)) if reached else None
         for tap in product(*(range(n) for n in self.window)):
             here = [line[t] for line, t in zip(runs, tap, strict=True)]
             real = [r for r in here if r is not None]
@@ -258,9 +185,9 @@ class Convolution:
                 sources = tuple(r.inputs(low) for r, (low, _) in zip(real, ranges, strict=True))
                 rows = patches[(slice(None), slice(None), *sources)].move(_flat_rows)
                 place = (slice(None), slice(None), *(r.outputs for r in real))
-                sums.add(rows, weights[tap].move(lambda x: x[:, 0]), place)
+                sums.add(rows, taps[tap].move(lambda x: x[:, 0]), place)
         result = sums.finish()
-        wider = amplified(self, self.request.outputs) if self.request.outputs else None
+        wider = amplified(self, weights, self.request.outputs) if self.request.outputs else None
         if wider is not None:
             result = replace(result, bound=np.maximum(result.bound, wider))
         return self.arranged(result)

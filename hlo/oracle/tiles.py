@@ -9,7 +9,8 @@ transformed in the type of the results round on their own: by units of `|G| |g| 
 far above what is left of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from math import ceil, sqrt
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.hlo.oracle.bounded import PRECISIONS
+from hlotune.hlo.oracle.bounded import PRECISIONS, Bounded
 from hlotune.schedules.transforms import (
     TAPS,
     Matrix,
@@ -37,46 +38,45 @@ Place = tuple[slice, ...]
 """Taps of each axis of a window."""
 
 
-def amplified(c: "Convolution", m: int) -> Array | None:
+def amplified(c: "Convolution", weights: Bounded, m: int) -> Array | None:
     """Bound by (group, batch, spatial..., feature) of F(m, 3) along all axes that it can take.
 
-    None where it can take none.
+    `weights` are the convolution's.  None where it can take none.
     """
     axes, places = _axes(c)
     if not axes or c.request.result.dtype not in ("f32", "f64"):
         return None
-    sums, of_taps = (
-        np.sum([_sums(c, axes, m, place, apart) for place in places], axis=0)
-        for apart in (False, True)
-    )
+    taps = weights.value.astype(np.float64).reshape(*c.window, *weights.shape[-2:])
+    roundings = c.channels * len(places) + 2 * len(axes) * inputs(m)
+    parts = [_sums(c, axes, m, at, _worth(taps[at], axes, m, roundings)) for at in places]
     cut = [slice(None)] * len(c.spatial)
     for d in axes:
         low, high = c.spatial[d]
         cut[d] = slice(low % m, low % m + high - low)
     eps = PRECISIONS[c.request.result.dtype].eps
-    roundings = c.channels * len(places) + 2 * len(axes) * inputs(m)
-    worth = sqrt(roundings) * sums + sqrt(len(axes)) * of_taps
-    bound: Array = eps * worth[(slice(None), *cut)][None]
+    bound: Array = eps * np.sum(parts, axis=0)[(slice(None), *cut)][None]
     return bound
 
 
-def _sums(c: "Convolution", axes: Sequence[int], m: int, place: Place, apart: bool) -> Array:
-    """`|A'| (sum |G g G'| * (|B'| |d| |B|)) |A|` of whole tiles, (batch, spatial..., feature).
-
-    `place` is where in the window: three taps of each of `axes`, one of each other.  With `apart`
-    the taps are taken absolutely one by one, `|G| |g| |G'|`.
-    """
-    weights = c.weights().value.astype(np.float64)
-    taps = weights.reshape(*c.window, *weights.shape[-2:])[place]
-    rows = _array(tap_matrix(m))
-    taps, rows = (np.abs(taps), np.abs(rows)) if apart else (taps, rows)
+def _worth(taps: Array, axes: Sequence[int], m: int, roundings: int) -> Array:
+    """Of transformed taps: what the roundings of the sums are worth, and those of the taps."""
+    rows = _rows(tap_matrix, m)
+    plain, apart = taps, np.abs(taps)
     for d in axes:
-        taps = _along(taps, d, rows)
-    image, input_rows = np.abs(_image(c, axes, m, place)), np.abs(_array(input_matrix(m)))
+        plain, apart = _along(plain, d, rows), _along(apart, d, np.abs(rows))
+    return sqrt(roundings) * np.abs(plain) + sqrt(len(axes)) * apart
+
+
+def _sums(c: "Convolution", axes: Sequence[int], m: int, place: Place, taps: Array) -> Array:
+    """`|A'| (sum taps * (|B'| |d| |B|)) |A|` of whole tiles, by (batch, spatial..., feature).
+
+    `place` is where in the window: three taps of each of `axes`, one of each other.
+    """
+    image, input_rows = np.abs(_image(c, axes, m, place)), np.abs(_rows(input_matrix, m))
     for k, d in enumerate(axes):  # each moves its points in front of the other axes
         image = _tiles(image, d + 1 + k, m, input_rows)
-    sums = _products(image, np.abs(taps), len(axes))
-    output_rows = np.abs(_array(output_matrix(m)))
+    sums = _products(image, taps, len(axes))
+    output_rows = np.abs(_rows(output_matrix, m))
     for k, d in enumerate(axes):
         sums = _outputs(sums, len(axes) - k + d, output_rows)
     return sums
@@ -152,5 +152,6 @@ def _along(x: Array, axis: int, rows: Array) -> Array:
     return np.moveaxis(np.tensordot(rows, x, (1, axis)), 0, axis)
 
 
-def _array(matrix: Matrix) -> Array:
-    return np.array([[float(v) for v in row] for row in matrix])
+@cache
+def _rows(matrix: Callable[[int], Matrix], m: int) -> Array:
+    return np.array([[float(v) for v in row] for row in matrix(m)])
