@@ -1,6 +1,7 @@
 """Operands as cold as weights inside a network: copies of the constants, taken in turn.
 
-Between two uses of a copy all others of its ring are read, twice the last-level cache in all.
+Between two uses of a copy all others of its ring are read: twice the last-level cache in all, or
+64 MB where that cache is so large that it keeps any ring.
 """
 
 import mmap
@@ -16,6 +17,8 @@ from hlotune.measure.inputs import Array
 from hlotune.measure.xla import on_device
 
 MOST_BYTES = 256 << 20
+WITHIN_BYTES = 64 << 20
+"""Of a ring that the last cache holds as a whole: constants are to leave the inner caches alone."""
 MOST_COPIES = 256
 """Constants below a 256th of twice the last cache have a shorter ring, and stay in that cache."""
 
@@ -23,10 +26,15 @@ _HUGE_PAGE = 2 << 20
 
 
 def copies(constant_bytes: int, cache_bytes: int) -> int:
-    """How many copies make a ring twice as large as the last-level cache."""
+    """How many copies make a ring twice as large as the last-level cache.
+
+    One that holds the largest ring, as that of a big server does, holds all but the largest models
+    too: there a longer ring takes its time and leaves constants where a short one does.
+    """
     if constant_bytes == 0:
         return 1
-    wanted = -(-2 * cache_bytes // constant_bytes)
+    ring_bytes = WITHIN_BYTES if cache_bytes >= MOST_BYTES else 2 * cache_bytes
+    wanted = -(-ring_bytes // constant_bytes)
     return max(1, min(wanted, MOST_COPIES, MOST_BYTES // constant_bytes))
 
 

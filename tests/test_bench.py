@@ -30,6 +30,12 @@ def test_copies_fill_twice_the_last_cache(constant_bytes: int, number: int) -> N
     assert copies(constant_bytes, 32 * MEGABYTE) == number
 
 
+@pytest.mark.parametrize("cache_bytes", [256 * MEGABYTE, 480 * MEGABYTE])
+def test_a_ring_that_the_last_cache_keeps_is_no_longer_than_it_must_be(cache_bytes: int) -> None:
+    assert copies(MEGABYTE, cache_bytes) == 64
+    assert copies(MEGABYTE, 255 * MEGABYTE) == 256
+
+
 def test_a_ring_gives_copies_in_turn_at_places_of_their_own() -> None:
     weights = np.arange(50, dtype=np.float32).reshape(5, 10)
     ring = Arena().ring([weights], 3)
