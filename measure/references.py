@@ -1,7 +1,7 @@
 """What a kernel should give: inputs with the oracle's answers, made once for all candidates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.oracle import Oracle, Reference
+from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference
 from hlotune.hlo.oracle.bounded import quantum
 from hlotune.measure.inputs import Array, InputKind, draw
 from hlotune.schedules.errors import UnsupportedKernel
@@ -29,6 +29,9 @@ ANSWERS = 6
 
 MOST_BYTES = 1 << 29
 """Of the cases that are kept of kernels seen before; the last kernel's are, however large."""
+
+MOST_KEPT_BYTES = 1 << 28
+"""Of sums from which bounds of tiles are made, beside the cases of a kernel."""
 
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
 _TRIED: dict[InputKind, tuple[float, ...]] = {
@@ -158,6 +161,7 @@ class References:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self._cases: dict[tuple[InputKind, int, int], Case] = {}
+        self._oracles: dict[tuple[InputKind, int, float], Oracle] = {}
 
     @cached_property
     def graph(self) -> Graph:
@@ -181,7 +185,7 @@ class References:
         """Draws other sizes until results can be compared and suit; else the best try stands."""
         tries = list[Case]()
         for scale in self._scales(kind, seed, outputs):
-            case = self._evaluated(kind, seed, scale, outputs)
+            case = self._tried(kind, seed, scale, outputs)
             if case.uncompared <= MOST_UNCOMPARED and case.suits:
                 return case
             tries.append(case)
@@ -201,17 +205,41 @@ class References:
         scales = _TRIED.get(kind, _SCALES)
         return scales[scales.index(self.case(kind, seed).scale) :] if outputs else scales
 
-    def _evaluated(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
+    def _tried(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
+        if not outputs:
+            return self._evaluated(kind, seed, scale)
+        plain = self.case(kind, seed)
+        if plain.scale != scale:
+            plain = self._evaluated(kind, seed, scale)
+        oracle = OracleInTiles(self._oracle(plain, seed), outputs)
+        return replace(plain, expected=tuple(_by(oracle, e) for e in plain.expected))
+
+    def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Case:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
-        values = draw(self.graph, kind, rng, scale)
-        oracle = Oracle(self.graph, values, outputs)
-        expected = []
-        for result in range(len(self.graph.results)):
+        case = Case(kind, draw(self.graph, kind, rng, scale), (), scale)
+        oracle, expected = self._oracle(case, seed), []
+        for result, tensor in enumerate(self.graph.result_types):
             for box in oracle.regions_to_check(result, rng, MOST_ELEMENTS):
                 place = tuple(slice(low, high) for low, high in box)
-                shape = self.graph.result_types[result].shape
-                expected.append(Expected(result, place, oracle.region(result, box), shape))
-        return Case(kind, values, tuple(expected), scale)
+                found = oracle.region(result, box)
+                expected.append(Expected(result, place, found, tensor.shape))
+        return replace(case, expected=tuple(expected))
+
+    def _oracle(self, case: Case, seed: int) -> Oracle:
+        """That knows the sums of a case, as long as there is room for them."""
+        key = case.kind, seed, case.scale
+        if sum(o.kept_bytes for o in self._oracles.values()) > MOST_KEPT_BYTES:
+            self.forget()
+        return self._oracles.setdefault(key, Oracle(self.graph, case.values))
+
+    def forget(self) -> None:
+        """What the cases were made by; they stay."""
+        self._oracles.clear()
+
+
+def _by(oracle: Oracle, e: Expected) -> Expected:
+    box = tuple((s.start, s.stop) for s in e.box)
+    return replace(e, reference=oracle.region(e.result, box))
 
 
 class Shelf:
@@ -228,6 +256,8 @@ class Shelf:
 
     def of(self, kernel: Kernel) -> References:
         self._all[kernel] = self._all.pop(kernel, References(kernel))
+        for other in list(self._all.values())[-2:-1]:
+            other.forget()
         while len(self._all) > 1 and sum(r.bytes for r in self._all.values()) > self._most_bytes:
             self._all.pop(next(iter(self._all)))
         return self._all[kernel]

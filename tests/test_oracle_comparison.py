@@ -13,6 +13,7 @@ from hlotune.hlo.graph import Graph, Op, TensorType
 from hlotune.hlo.oracle import (
     Mismatch,
     Oracle,
+    OracleInTiles,
     Reference,
     compare,
     evaluate,
@@ -128,3 +129,20 @@ def test_boxes_of_large_kernels_take_little_time_and_memory(kind: str) -> None:
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert (time.perf_counter() - start) / len(boxes) < 2
     assert grown_kib < 1 << 20
+
+
+def test_bounds_of_tiles_go_from_one_convolution_into_the_next() -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.tanh(conv(x, w))
+
+    x, w = normal(0, 1, 8, 8, 4), normal(1, 3, 3, 4, 4)
+    box = ((0, 1), (1, 7), (0, 8), (0, 4))
+    two = Oracle(graph_of(lambda x, w: layer(layer(x, w), w), [x, w]), [x, w])
+    plain, tiles = two.region(0, box), OracleInTiles(two, 4).region(0, box)
+    between = np.asarray(evaluate(graph_of(layer, [x, w]), [x, w])[0].value, np.float32)
+    one = Oracle(graph_of(layer, [between, w]), [between, w])
+    alone = OracleInTiles(one, 4).region(0, box)
+    np.testing.assert_array_equal(tiles.value, plain.value)
+    assert plain.bound is not None and tiles.bound is not None and alone.bound is not None
+    assert (tiles.bound >= plain.bound).all()
+    assert (tiles.bound > alone.bound).mean() > 0.99

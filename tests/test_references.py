@@ -87,13 +87,13 @@ def test_what_did_not_suit_without_tiles_is_not_tried_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = list[tuple[float, int]]()
-    evaluated = References._evaluated
+    try_ = References._tried
 
     def seen(of: References, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
         tried.append((scale, outputs))
-        return evaluated(of, kind, seed, scale, outputs)
+        return try_(of, kind, seed, scale, outputs)
 
-    monkeypatch.setattr(References, "_evaluated", seen)
+    monkeypatch.setattr(References, "_tried", seen)
     case = References(Kernel(CONVOLUTION)).case("integers", outputs=2)
     assert not case.is_exact, "tanh rounds, so no size of integers suits"
     assert tried == [(4.0, 0), (1.0, 0), (1.0, 2)]

@@ -17,7 +17,7 @@ from hlotune.codegen.emit import emit
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import load
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.oracle import Oracle
+from hlotune.hlo.oracle import Oracle, OracleInTiles
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure, Numerics
@@ -237,7 +237,8 @@ def test_the_bound_is_that_of_rounding_each_step(m: int, layout: str) -> None:
     values = References(case.kernel).case("normal").values
     graph = graph_of(case.kernel)
     box = ((0, 2), *((1, n) for n in graph.result_types[0].shape[1:]))
-    bounds = [Oracle(graph, values, outputs).region(0, box) for outputs in (0, m)]
+    oracle = Oracle(graph, values)
+    bounds = [of.region(0, box) for of in (oracle, OracleInTiles(oracle, m))]
     plain, wide = (r.bound for r in bounds)
     assert plain is not None and wide is not None
     assert (wide >= plain).all()

@@ -22,7 +22,16 @@ several of them exceeds the values.  It is for kernels; whole programs are bette
 """
 
 from hlotune.hlo.oracle.comparison import Mismatch, Reference, compare, rms_error
-from hlotune.hlo.oracle.evaluation import Oracle, evaluate
+from hlotune.hlo.oracle.evaluation import Oracle, OracleInTiles, evaluate
 from hlotune.hlo.oracle.request import OutOfTime
 
-__all__ = ["Mismatch", "Oracle", "OutOfTime", "Reference", "compare", "evaluate", "rms_error"]
+__all__ = [
+    "Mismatch",
+    "Oracle",
+    "OracleInTiles",
+    "OutOfTime",
+    "Reference",
+    "compare",
+    "evaluate",
+    "rms_error",
+]

@@ -186,13 +186,9 @@ class Convolution:
                 rows = patches[(slice(None), slice(None), *sources)].move(_flat_rows)
                 place = (slice(None), slice(None), *(r.outputs for r in real))
                 sums.add(rows, taps[tap].move(lambda x: x[:, 0]), place)
-        result = sums.finish()
-        wider = amplified(self, weights, self.request.outputs) if self.request.outputs else None
-        if wider is not None:
-            result = replace(result, bound=np.maximum(result.bound, wider))
-        return self.arranged(result)
+        return sums.finish().move(self.arranged)
 
-    def arranged(self, result: Bounded) -> Bounded:
+    def arranged(self, x: NDArray[Any]) -> NDArray[Any]:
         """From (group, batch, spatial..., feature) to the box that was asked for."""
         first = self.groups[0] * self.per_group
         low, high = self.features
@@ -202,12 +198,9 @@ class Convolution:
             else slice(None)
         )
 
-        def arrange(x: NDArray[Any]) -> NDArray[Any]:
-            x = np.moveaxis(x, 0, -2)
-            x = x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[..., columns]
-            return x.transpose(np.argsort(self.outputs))
-
-        return result.move(arrange)
+        x = np.moveaxis(x, 0, -2)
+        x = x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[..., columns]
+        return x.transpose(np.argsort(self.outputs))
 
 
 def _flat_rows(x: NDArray[Any]) -> NDArray[Any]:
@@ -216,3 +209,15 @@ def _flat_rows(x: NDArray[Any]) -> NDArray[Any]:
 
 def convolution(request: Request) -> tuple[Bounded, ...]:
     return (Convolution(request).evaluate(),)
+
+
+def in_tiles(request: Request, sums: Bounded, outputs: int) -> Bounded:
+    """What a convolution gives that is computed in tiles of so many outputs an axis.
+
+    `sums` is what it gives tap by tap: the value is the same, the bound is wider.
+    """
+    c = Convolution(request)
+    wider = amplified(c, outputs)
+    if wider is None:
+        return sums
+    return replace(sums, bound=np.maximum(sums.bound, c.arranged(wider)))

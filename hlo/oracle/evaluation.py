@@ -15,13 +15,14 @@ from hlotune.hlo.oracle import elementwise
 from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded, received
 from hlotune.hlo.oracle.boxes import Box, elements, slices, whole
 from hlotune.hlo.oracle.comparison import Reference, reference
-from hlotune.hlo.oracle.contraction import convolution, dot_general
+from hlotune.hlo.oracle.contraction import convolution, dot_general, in_tiles
 from hlotune.hlo.oracle.indexed import INDEXED
 from hlotune.hlo.oracle.movement import MOVEMENT
 from hlotune.hlo.oracle.regions import regions_to_check
 from hlotune.hlo.oracle.request import OutOfTime, Request, Rule, unsupported
 from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
 
+CONVOLUTION = "stablehlo.convolution"
 SMALL_ELEMENTS = 4096
 """Intermediate values up to this size are evaluated whole, once."""
 MEMORY_BYTES = 256 << 20
@@ -71,7 +72,7 @@ def unchanged(request: Request) -> tuple[Bounded, ...]:
 BY_BOX: dict[str, Rule] = {
     **MOVEMENT,
     "stablehlo.dot_general": dot_general,
-    "stablehlo.convolution": convolution,
+    CONVOLUTION: convolution,
     "stablehlo.reduce": reduce,
     "stablehlo.reduce_window": reduce_window,
     "stablehlo.map": mapped,
@@ -156,9 +157,8 @@ def evaluate(
 class Oracle:
     """Evaluates boxes of results, asking every operation only for what the box needs."""
 
-    def __init__(self, graph: Graph, arguments: Sequence[NDArray[Any]], outputs: int = 0) -> None:
-        """With `outputs` the bounds are those of Winograd's F(outputs, 3), see `tiles.py`."""
-        self.graph, self.outputs = graph, outputs
+    def __init__(self, graph: Graph, arguments: Sequence[NDArray[Any]]) -> None:
+        self.graph = graph
         self.arguments = dict(zip(graph.arguments, arguments, strict=True))
         self.producers = {v: op for op in graph.ops for v in op.results}
         self.kept: OrderedDict[tuple[int, Box], tuple[Bounded, ...]] = OrderedDict()
@@ -174,7 +174,7 @@ class Oracle:
         if len(self.graph.ops) > LONG_GRAPH:
             return self._cut(result, box)
         with np.errstate(all="ignore"):
-            return reference(self._value(self.graph.results[result], box))
+            return reference(self.value(self.graph.results[result], box))
 
     def regions_to_check(self, result: int, rng: Generator, limit_elements: int) -> list[Box]:
         """The whole of a result when it is small, else its corners, borders and random blocks."""
@@ -188,28 +188,64 @@ class Oracle:
             full.value[cut], None if full.bound is None else full.bound[cut], full.exact
         )
 
-    def _value(self, value: int, box: Box) -> Bounded:
+    def value(self, value: int, box: Box) -> Bounded:
         shape, dtype = self.graph.types[value].shape, self.graph.types[value].dtype
         if value in self.arguments:
             return received(np.asarray(self.arguments[value])[slices(box)], dtype)
         op = self.producers[value]
         full = whole(shape)
         wide = full if op.name in WHOLE or elements(full) <= SMALL_ELEMENTS else box
-        found = self._results(op, wide)[op.results.index(value)]
+        found = self.results(op, wide)[op.results.index(value)]
         return found if wide == box else found[slices(box, wide)]
 
-    def _results(self, op: Op, box: Box) -> tuple[Bounded, ...]:
+    def results(self, op: Op, box: Box) -> tuple[Bounded, ...]:
+        """What an operation gives, kept for a second use."""
         asked = () if op.name in WHOLE else box
         key = (op.results[0], asked)
         if key in self.kept:
             self.kept.move_to_end(key)
             return self.kept[key]
-        results = rule(op)(Request(self.graph, op, box, self._value, self.outputs))
+        results = self._applied(op, box)
         self.kept[key] = results
         self.kept_bytes += _bytes(results)
         while self.kept_bytes > MEMORY_BYTES:
             self.kept_bytes -= _bytes(self.kept.popitem(last=False)[1])
         return results
+
+    def _applied(self, op: Op, box: Box) -> tuple[Bounded, ...]:
+        return rule(op)(Request(self.graph, op, box, self.value))
+
+
+class OracleInTiles(Oracle):
+    """Bounds of kernels that compute convolutions by Winograd's F(outputs, 3), see `tiles.py`.
+
+    What no convolution is behind, and the sums themselves, it takes from the plain oracle.
+    """
+
+    def __init__(self, plain: Oracle, outputs: int) -> None:
+        super().__init__(plain.graph, list(plain.arguments.values()))
+        self.plain, self.outputs = plain, outputs
+        self.wider = _behind_convolutions(plain.graph)
+
+    def value(self, value: int, box: Box) -> Bounded:
+        return super().value(value, box) if value in self.wider else self.plain.value(value, box)
+
+    def _applied(self, op: Op, box: Box) -> tuple[Bounded, ...]:
+        if op.name != CONVOLUTION:
+            return super()._applied(op, box)
+        same = self.wider.isdisjoint(op.operands)
+        (sums,) = self.plain.results(op, box) if same else super()._applied(op, box)
+        return (in_tiles(Request(self.graph, op, box, self.value), sums, self.outputs),)
+
+
+def _behind_convolutions(graph: Graph) -> set[int]:
+    """The values that a convolution gives or has part in."""
+    found = set[int]()
+    for op in graph.ops:
+        captures = {outside for region in op.regions for _, outside in region.captures}
+        if op.name == CONVOLUTION or not found.isdisjoint({*op.operands, *captures}):
+            found |= set(op.results)
+    return found
 
 
 def _bytes(values: Sequence[Bounded]) -> int:

@@ -25,8 +25,6 @@ class Request:
     box: Box
     """Of the first result; all results of an operation with a rule by boxes have one shape."""
     values: Values
-    outputs: int = 0
-    """The kernel computes convolutions in tiles of so many outputs an axis; 0: tap by tap."""
     deadline_s: float = inf
     """Of `time.monotonic()`: regions that it runs raise OutOfTime after it."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.hlo.oracle.bounded import PRECISIONS, Bounded
+from hlotune.hlo.oracle.bounded import PRECISIONS
 from hlotune.schedules.transforms import (
     TAPS,
     Matrix,
@@ -38,15 +38,16 @@ Place = tuple[slice, ...]
 """Taps of each axis of a window."""
 
 
-def amplified(c: "Convolution", weights: Bounded, m: int) -> Array | None:
+def amplified(c: "Convolution", m: int) -> Array | None:
     """Bound by (group, batch, spatial..., feature) of F(m, 3) along all axes that it can take.
 
-    `weights` are the convolution's.  None where it can take none.
+    None where it can take none.
     """
     axes, places = _axes(c)
     if not axes or c.request.result.dtype not in ("f32", "f64"):
         return None
-    taps = weights.value.astype(np.float64).reshape(*c.window, *weights.shape[-2:])
+    weights = c.weights().value.astype(np.float64)
+    taps = weights.reshape(*c.window, *weights.shape[-2:])
     roundings = c.channels * len(places) + 2 * len(axes) * inputs(m)
     parts = [_sums(c, axes, m, at, _worth(taps[at], axes, m, roundings)) for at in places]
     cut = [slice(None)] * len(c.spatial)
