@@ -46,7 +46,7 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     """Of one kernel, with so many pairs; None where it had no batch in this run."""
     if costs.build_s is None or costs.first_s is None:
         return None
-    verifying_s = SETS * costs.first_s + costs.slowest_s
+    verifying_s = SETS * (costs.first_s + costs.slowest_s)
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = costs.first_s if costs.default_s is None else costs.default_s
     return costs.entrants * costs.build_s + verifying_s + default_s * (1 + pairs / SAMPLES)
