@@ -184,8 +184,8 @@ def test_a_batch_ends_where_only_the_time_for_closing_is_left(database: Database
 
 def test_a_final_is_expected_to_take_what_its_parts_took() -> None:
     assert final_s(COSTS, 0) == pytest.approx(3 * 0.1 + 1.5 * (0.6 + 0.5) + 0.4)
-    assert final_s(COSTS, 30) == pytest.approx(2.1 + 1.5 * 0.4)
-    assert final_s(replace(COSTS, entrants=1), 0) == pytest.approx(1.9)
+    assert final_s(COSTS, 30) == pytest.approx(2.35 + 1.5 * 0.4)
+    assert final_s(replace(COSTS, entrants=1), 0) == pytest.approx(2.15)
     assert final_s(Costs(default_s=0.4), 30) is None
 
 

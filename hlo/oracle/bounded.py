@@ -12,6 +12,7 @@ from hlotune.schedules.dtypes import is_float
 
 Float = NDArray[np.float64]
 Values = NDArray[Any]
+_FEW = 256
 UNKNOWN = np.inf
 """The bound of an element that hangs on a comparison inside its error."""
 
@@ -156,8 +157,8 @@ def scaled(error: Float, factor: Values) -> Float:
 
 def quantum(values: Float) -> float | None:
     """A power of two that divides all values, or None where no coarse one does."""
+    few = values.reshape(-1)[:_FEW]  # mostly enough to tell that there is none
     for power in (1.0, 2.0**-4, 2.0**-8):
-        scaled_up = values / power
-        if np.array_equal(scaled_up, np.rint(scaled_up)):
+        if all(np.array_equal(x / power, np.rint(x / power)) for x in (few, values)):
             return power
     return None

@@ -46,7 +46,8 @@ def amplified(c: "Convolution", m: int) -> Array | None:
     axes, places = _axes(c)
     if not axes or c.request.result.dtype not in ("f32", "f64"):
         return None
-    weights = c.weights().value.astype(np.float64)
+    # A bound of f32 results needs no more digits, and many weights take their time.
+    weights = c.weights().value.astype(c.request.result.dtype.replace("f", "float"))
     taps = weights.reshape(*c.window, *weights.shape[-2:])
     roundings = c.channels * len(places) + 2 * len(axes) * inputs(m)
     parts = [_sums(c, axes, m, at, _worth(taps[at], axes, m, roundings)) for at in places]
@@ -61,11 +62,14 @@ def amplified(c: "Convolution", m: int) -> Array | None:
 
 def _worth(taps: Array, axes: Sequence[int], m: int, roundings: int) -> Array:
     """Of transformed taps: what the roundings of the sums are worth, and those of the taps."""
-    rows = _rows(tap_matrix, m)
+    rows = _rows(tap_matrix, m).astype(taps.dtype)
     plain, apart = taps, np.abs(taps)
     for d in axes:
         plain, apart = _along(plain, d, rows), _along(apart, d, np.abs(rows))
-    return sqrt(roundings) * np.abs(plain) + sqrt(len(axes)) * apart
+    worth: Array = np.abs(plain, out=plain)
+    worth *= sqrt(roundings)
+    worth += np.multiply(apart, sqrt(len(axes)), out=apart)
+    return worth
 
 
 def _sums(c: "Convolution", axes: Sequence[int], m: int, place: Place, taps: Array) -> Array:
@@ -76,7 +80,7 @@ def _sums(c: "Convolution", axes: Sequence[int], m: int, place: Place, taps: Arr
     image, input_rows = np.abs(_image(c, axes, m, place)), np.abs(_rows(input_matrix, m))
     for k, d in enumerate(axes):  # each moves its points in front of the other axes
         image = _tiles(image, d + 1 + k, m, input_rows)
-    sums = _products(image, taps, len(axes))
+    sums = _products(image.astype(taps.dtype), taps, len(axes))
     output_rows = np.abs(_rows(output_matrix, m))
     for k, d in enumerate(axes):
         sums = _outputs(sums, len(axes) - k + d, output_rows)
