@@ -2,11 +2,13 @@
 
 They do not begin at nothing, but part of the way to what a roofline says (`roofline.py`).  Where
 they have seen nothing like a kernel, they say what it says.
+
+Where there is time, trees on both are several forests in one: their errors differ.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
 from hlotune.costmodel.forest import Asked
 from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
+from hlotune.costmodel.merged import merged
 from hlotune.costmodel.metrics import GroupedScores
 from hlotune.costmodel.pairs import both_gradients
 from hlotune.costmodel.roofline import log_speed
@@ -57,6 +60,19 @@ GROWTH: dict[Effort, Growth] = {
     ),
 }
 
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A forest of those that are grown together."""
+
+    objective: Objective
+    depth: int
+    seed: int
+
+
+TOGETHER = (Member("both", 7, 0), Member("rank", 6, 0), Member("rank", 6, 1))
+"""Each has an equal say, in units of its spread; docs/models.md has others."""
+
 THREADS = 1
 """A second one saves less than a quarter, and spins for seconds where others use the cores."""
 BINS = 64
@@ -77,6 +93,17 @@ OBJECTIVES: dict[Objective, dict[str, Any]] = {
 NAMES: dict[Objective, str] = {"both": "trees", "rank": "trees-rank", "time": "trees-time"}
 
 
+@dataclass(frozen=True, slots=True)
+class Forests:
+    """Trees, and the share of the roofline at which they begin."""
+
+    trees: Asked
+    start: float
+
+    def margins(self, inputs: Features) -> Scores:
+        return self.trees.margins(inputs) + np.float32(self.start) * log_speed(inputs)
+
+
 class Trees:
     """Fits on top of the loaded model's margin, if one was loaded, else from nothing.
 
@@ -85,11 +112,19 @@ class Trees:
 
     reads: Reads = "summary"
 
-    def __init__(self, effort: Effort = "batch", objective: Objective = "both") -> None:
-        self._effort, self._objective, self._growth = effort, objective, GROWTH[effort]
-        self._start = START
-        self._base: Asked | None = None
-        self._grown: Asked | None = None
+    def __init__(
+        self,
+        effort: Effort = "batch",
+        objective: Objective = "both",
+        *,
+        depth: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        growth = GROWTH[effort]
+        self._effort, self._objective, self._seed = effort, objective, seed
+        self._growth = growth if depth is None else replace(growth, depth=depth)
+        self._base: Forests | None = None
+        self._grown: Forests | None = None
 
     @property
     def knows(self) -> bool:
@@ -102,9 +137,14 @@ class Trees:
         if not _ranks_anything(*rows[1:]):
             return
         base = self._base if self._is_sound(*rows) else None
-        self._grown = Asked(self._fitted(base and base.raw, *rows), base)
+        if self._effort == "offline" and self._objective == "both":
+            self._grown = _together(base, *rows)
+        else:
+            self._grown = self._fitted(base, *rows)
 
-    def _fitted(self, base: Any, inputs: Features, scores: Scores, groups: Groups) -> Any:
+    def _fitted(
+        self, base: Forests | None, inputs: Features, scores: Scores, groups: Groups
+    ) -> Forests:
         """Learns all rows while a part of them is learned to know for how many rounds."""
         rows, until = (inputs, scores, groups), _Until()
         parts = [
@@ -113,7 +153,7 @@ class Trees:
             if held.any() and _ranks_anything(scores[held], groups[held])
         ]
         if not parts:
-            return self._train(base, *rows, self._growth.blind)
+            return _grown_on(base, self._train(base, *rows, self._growth.blind))
         with ThreadPoolExecutor(1) as beside:
             all_rows = beside.submit(
                 self._train, base, *rows, self._growth.rounds, callbacks=[until]
@@ -124,15 +164,16 @@ class Trees:
                 until.is_known = True
             grown = all_rows.result()
         surplus = until.begun - until.rounds
-        return grown[: grown.num_boosted_rounds() - surplus] if surplus else grown
+        kept = grown[: grown.num_boosted_rounds() - surplus] if surplus else grown
+        return _grown_on(base, kept)
 
     def _curve(
-        self, base: Any, inputs: Features, scores: Scores, groups: Groups, held: Rows
+        self, base: Forests | None, inputs: Features, scores: Scores, groups: Groups, held: Rows
     ) -> list[float]:
         """How well the held-out rows are ranked, after each round of learning the others."""
         judge = xgboost.DMatrix(
             inputs[held], scores[held], qid=groups[held], nthread=THREADS,
-            base_margin=self._start * log_speed(inputs[held]),
+            base_margin=_start(base) * log_speed(inputs[held]),
         )  # fmt: skip
         truth = GroupedScores(scores[held], groups[held])
         stop = xgboost.callback.EarlyStopping(
@@ -147,12 +188,18 @@ class Trees:
         return curves["held_out"]["rank"]
 
     def _train(
-        self, base: Any, inputs: Features, scores: Scores, groups: Groups, rounds: int, **judge: Any
+        self,
+        base: Forests | None,
+        inputs: Features,
+        scores: Scores,
+        groups: Groups,
+        rounds: int,
+        **judge: Any,
     ) -> Any:
         """`judge`: what xgboost is to say of held-out rows meanwhile, and what ends it."""
         ranks = self._objective == "rank"
         labels = scores if ranks else log_scores(scores)
-        start = _centred(self._start * log_speed(inputs), groups)
+        start = _centred(_start(base) * log_speed(inputs), groups)
         with xgboost.config_context(nthread=THREADS):  # of this thread alone
             matrix = xgboost.QuantileDMatrix(
                 inputs, labels, qid=groups, base_margin=start, max_bin=BINS, nthread=THREADS
@@ -161,7 +208,7 @@ class Trees:
                 self._parameters(),
                 matrix,
                 num_boost_round=rounds,
-                xgb_model=base,
+                xgb_model=base and base.trees.raw,
                 obj=both_gradients(labels, groups) if self._objective == "both" else None,
                 verbose_eval=False,
                 **judge,
@@ -178,7 +225,7 @@ class Trees:
             "min_child_weight": growth.min_child_weight if self._objective == "rank" else 2.0,
             "colsample_bylevel": growth.columns,
             "nthread": THREADS,
-            "seed": 0,
+            "seed": self._seed,
             "verbosity": 0,
             "disable_default_eval_metric": 1,
         }
@@ -186,7 +233,7 @@ class Trees:
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         if self._grown is None:
             return np.zeros(count(inputs), np.float32)
-        return self._margins(self._grown, as_summaries(inputs))
+        return self._grown.margins(as_summaries(inputs))
 
     def save(self, path: Path) -> None:
         if self._grown is None:
@@ -194,26 +241,46 @@ class Trees:
                 f"expected a model that has learned, got an empty one; fit it before {path}"
             )
         header = files.Header(NAMES[self._objective], files.features_key(self.reads))
-        raw = np.frombuffer(bytes(self._grown.raw), np.uint8)
-        files.write(path, header, {"booster": raw, "start": np.array(self._start)})
+        raw = np.frombuffer(bytes(self._grown.trees.raw), np.uint8)
+        files.write(path, header, {"booster": raw, "start": np.array(self._grown.start)})
 
     def load(self, path: Path) -> None:
         arrays = files.arrays_of(path, NAMES[self._objective], self.reads)
         booster = xgboost.Booster({"nthread": THREADS})
         booster.load_model(bytearray(arrays["booster"].tobytes()))
-        self._base = self._grown = Asked(booster)
-        self._start = float(arrays.get("start", 0.0))  # files of before had none
+        start = float(arrays.get("start", 0.0))  # files of before had none
+        self._base = self._grown = Forests(Asked(booster), start)
 
     def _is_sound(self, inputs: Features, scores: Scores, groups: Groups) -> bool:
         """Whether a loaded model ranks rows it has not learned better than chance, kernel by
         kernel."""
         if self._base is None:
             return False
-        margins = self._margins(self._base, inputs)
-        return GroupedScores(scores, groups).correlation(margins) > 0
+        return GroupedScores(scores, groups).correlation(self._base.margins(inputs)) > 0
 
-    def _margins(self, trees: Asked, inputs: Features) -> NDArray[np.float32]:
-        return trees.margins(inputs) + np.float32(self._start) * log_speed(inputs)
+
+def _together(base: Forests | None, inputs: Features, scores: Scores, groups: Groups) -> Forests:
+    """Forests of several members as one, whose spread is that of the first."""
+    several = [Trees("offline", m.objective, depth=m.depth, seed=m.seed) for m in TOGETHER]
+    members = [trees._fitted(base, inputs, scores, groups) for trees in several]
+    spreads = [_spread(m.margins(inputs), groups) for m in members]
+    weights = [spreads[0] / ((spread or 1.0) * len(members)) for spread in spreads]
+    booster = merged([m.trees.booster for m in members], weights)
+    start = sum(weight * m.start for weight, m in zip(weights, members, strict=True))
+    return Forests(Asked(booster), start)
+
+
+def _spread(margins: Scores, groups: Groups) -> float:
+    """Of a kernel's rows, in the mean over the kernels."""
+    return float(np.mean([np.std(margins[a:b]) for a, b in pairwise(_ends(groups))]))
+
+
+def _start(base: Forests | None) -> float:
+    return START if base is None else base.start
+
+
+def _grown_on(base: Forests | None, booster: Any) -> Forests:
+    return Forests(Asked(booster, None if base is None else base.trees), _start(base))
 
 
 class _Until(xgboost.callback.TrainingCallback):

@@ -266,8 +266,8 @@ def test_all_rows_are_learned_for_as_many_rounds_as_the_held_out_ones_say() -> N
     model, alone = Trees(), Trees()
     features, scores, groups = kernels(400)
     model.fit(features, scores, groups)
-    made = model._grown
-    assert made is not None
+    assert model._grown is not None
+    made = model._grown.trees
     rounds = made.booster.num_boosted_rounds()
     assert 1 < rounds < GROWTH["batch"].rounds
     booster = alone._train(None, features, scores, groups, rounds)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import forest
 from hlotune.costmodel.forest import DEEPEST, Asked
+from hlotune.costmodel.merged import merged
 from hlotune.costmodel.shipped import shipped
 from hlotune.costmodel.trees import Objective, Trees
 from hlotune.schedules.features import NAMES
@@ -92,8 +93,9 @@ def test_trees_that_are_too_deep_are_left_to_xgboost() -> None:
 def test_every_objective_is_asked_so(objective: Objective) -> None:
     model = Trees(objective=objective)
     model.fit(*kernels(300, groups=3))
-    made = model._grown
-    assert made is not None and made.forests is not None
+    assert model._grown is not None
+    made = model._grown.trees
+    assert made.forests is not None
     np.testing.assert_array_equal(made.margins(rows(70)), said_by_xgboost(made.booster, rows(70)))
 
 
@@ -103,9 +105,42 @@ def test_the_shipped_trees_are_asked_so_and_what_grows_on_them_too() -> None:
     model = Trees()
     model.load(path)
     for _ in range(2):
-        made = model._grown
-        assert made is not None and made.forests is not None
+        assert model._grown is not None
+        made = model._grown.trees
+        assert made.forests is not None
         np.testing.assert_array_equal(
             made.margins(rows(70)), said_by_xgboost(made.booster, rows(70))
         )
         model.fit(*kernels(200, groups=2))
+
+
+def test_forests_as_one_say_the_weighted_sum_of_what_they_say() -> None:
+    several, weights = [grown(4), grown(6, rounds=5, base_score=0.5), grown(2)], [0.5, 1.25, -2.0]
+    together = Asked(merged(several, weights))
+    assert [len(f.tests) for f in together.forests or ()] == [9 + 5 + 9]
+    begun = 1.25 * 0.5
+    sums = sum(w * said_by_xgboost(b, rows(99, 6)) for b, w in zip(several, weights, strict=True))
+    sums = np.asarray(sums) - begun
+    np.testing.assert_allclose(together.margins(rows(99, 6)), sums, rtol=1e-5, atol=1e-5)
+    grown_on = grown(3, rounds=4, before=together.booster)
+    np.testing.assert_array_equal(
+        Asked(grown_on, together).margins(rows(99, 6)), said_by_xgboost(grown_on, rows(99, 6))
+    )
+
+
+def test_offline_trees_on_both_are_several_forests(tmp_path: Path) -> None:
+    told = kernels(900, groups=6)
+    alone, together = Trees("offline", "rank"), Trees("offline")
+    for model in (alone, together):
+        model.fit(*told)
+    together.save(tmp_path / "trees.npz")
+    loaded = Trees()
+    loaded.load(tmp_path / "trees.npz")
+    asked = kernels(500, seed=1)[0]
+    np.testing.assert_array_equal(loaded.predict(asked), together.predict(asked))
+    assert rounds_of(together) > rounds_of(alone)
+
+
+def rounds_of(model: Trees) -> int:
+    assert model._grown is not None
+    return int(model._grown.trees.booster.num_boosted_rounds())
