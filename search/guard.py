@@ -1,4 +1,8 @@
-"""How far to trust a model: the share of a batch that is drawn without asking it."""
+"""How far to trust a model: the share of a batch that does not follow its ranking.
+
+While the model ranks better than chance these are its best of sketches that few trials had (see
+`guided.py`); else they are drawn at random.
+"""
 
 import numpy as np
 
@@ -7,7 +11,7 @@ from hlotune.search.history import History, Times, scores
 from hlotune.search.picking import Scores
 
 EPSILON = 0.05
-"""Share of a batch that is drawn at random while the model ranks better than chance."""
+"""Share of a batch that explores while the model ranks better than chance."""
 EPSILON_MOST = 0.5
 OPENING = 0.25
 """The same of the first batch of a kernel, of which the model has seen nothing yet."""
@@ -16,7 +20,7 @@ FEWEST = 8
 
 
 def judged(epsilon: float, predicted: Scores, times_s: Times) -> float:
-    """The random share after a batch, of which the model had not seen the times yet.
+    """The exploring share after a batch, of which the model had not seen the times yet.
 
     Twice as large where it ranked worse than chance by one standard deviation, else half.
     """
@@ -28,5 +32,5 @@ def judged(epsilon: float, predicted: Scores, times_s: Times) -> float:
     return float(np.clip(epsilon * factor, EPSILON, EPSILON_MOST))
 
 
-def random_share(epsilon: float, history: History) -> float:
+def exploring_share(epsilon: float, history: History) -> float:
     return epsilon if len(history) else max(epsilon, OPENING)

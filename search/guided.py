@@ -6,12 +6,14 @@ import numpy as np
 
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
-from hlotune.search.guard import EPSILON, judged, random_share
+from hlotune.search.guard import EPSILON, judged, exploring_share
 from hlotune.search.history import History, Times
 from hlotune.search.memory import Arrays, packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
 
+EXPLORED = 512
+"""Random configs among which the model chooses where a batch explores."""
 RANKED = 4096
 """Rows that are looked through at a time for new nests: a look costs as much as some thousand."""
 
@@ -34,11 +36,27 @@ class Guided(ABC):
     def propose(self, n: int) -> Configs:
         rng = batch_rng(self._entropy, len(self.history))
         first = self._first[self.history.unseen(self._first)][:n]
-        chosen = n - len(first) - int(np.ceil(random_share(self.epsilon, self.history) * n))
+        chosen = n - len(first) - int(np.ceil(exploring_share(self.epsilon, self.history) * n))
         if chosen > 0 and self._model.knows:
             best = self._best_met(SHORTLIST * n, rng)
             first = np.concatenate([first, apart(best, self._space.features(best), chosen)])
+        if self._model.knows and self.epsilon <= EPSILON:  # one that misleads is not asked here
+            first = np.concatenate([first, self._explored(n - len(first), rng)])
         return filled(self._space, self.history, first, n, rng)
+
+    def _explored(self, n: int, rng: np.random.Generator) -> Configs:
+        """New configs of n sketches, of those measured least: of each the best of some at random.
+
+        A config at random says little of its sketch: most of its other knobs are poor.  Column 0
+        is the sketch.
+        """
+        drawn = self._space.sample(EXPLORED if n > 0 else 0, rng)
+        drawn = drawn[self.history.unseen(drawn)]
+        ranked = best_distinct(drawn, self._score(drawn))
+        sketches, best = np.unique(ranked[:, 0], return_index=True)
+        measured = [np.count_nonzero(self.history.configs[:, 0] == s) for s in sketches]
+        order = np.lexsort((rng.random(len(sketches)), measured))
+        return ranked[best[order[: max(0, n)]]]
 
     def observe(self, configs: Configs, times_s: Times) -> None:
         new = self.history.unseen(configs)

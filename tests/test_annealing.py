@@ -121,7 +121,7 @@ def test_a_batch_is_apart_while_there_is_a_choice() -> None:
     assert differ.min() >= APART
 
 
-def test_the_random_share_grows_while_the_model_misleads_and_shrinks_again() -> None:
+def test_the_exploring_share_grows_while_the_model_misleads_and_shrinks_again() -> None:
     space = ToySpace(MILLION)
     model = Liar(space)
     annealing = started(space, model)
@@ -138,7 +138,7 @@ def observed_share(annealing: Annealing, space: ToySpace, seed: int) -> float:
     return annealing.epsilon
 
 
-def test_a_good_model_keeps_the_random_share_small() -> None:
+def test_a_good_model_keeps_the_exploring_share_small() -> None:
     space = ToySpace(MILLION)
     annealing = started(space, TrueModel(space))
     assert observed_share(annealing, space, 1) == EPSILON
@@ -152,7 +152,40 @@ def test_a_model_that_knows_something_ranks_the_first_batch() -> None:
     times = space.times_s(batch)
     by_chance = space.times_s(space.sample(1000, np.random.default_rng(0)))
     assert np.median(times[:12]) < by_chance.min()
-    assert np.median(times[12:]) > by_chance.min()  # a quarter is drawn at random
+    assert np.median(times[13:]) > by_chance.min()  # a quarter explores; there is one sketch here
+
+
+class Sketches(ToySpace):
+    """Eight sketches, alike but for their number."""
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> Configs:
+        drawn = super()._drawn(n, rng)
+        drawn[:, 0] = rng.integers(0, 8, n)
+        return drawn
+
+
+def test_what_explores_is_the_best_of_sketches_that_few_trials_had() -> None:
+    space = Sketches(MILLION)
+    annealing = Annealing(space, TrueModel(space), (0,), no_configs(space))
+    known = space.sample(64, np.random.default_rng(1))
+    known = known[known[:, 0] >= 3]
+    annealing.observe(known, space.times_s(known))
+    explored = annealing._explored(3, np.random.default_rng(2))
+    assert sorted(explored[:, 0]) == [0, 1, 2], "of which there was no trial"
+    by_chance = space.times_s(space.sample(1000, np.random.default_rng(0)))
+    assert space.times_s(explored).max() < np.quantile(by_chance, 0.1)
+    assert sorted(annealing._explored(20, np.random.default_rng(2))[:, 0]) == list(range(8))
+
+
+def test_where_the_model_misleads_it_is_not_asked_what_to_explore(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = ToySpace(MILLION)
+    annealing = started(space, Liar(space))
+    for seed in range(3):
+        observed_share(annealing, space, seed)
+    monkeypatch.setattr(annealing, "_explored", None)
+    assert len(annealing.propose(32)) == 32
 
 
 def test_a_model_that_knows_nothing_is_not_asked() -> None:

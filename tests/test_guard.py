@@ -8,7 +8,7 @@ from hlotune.search.guard import EPSILON, EPSILON_MOST, judged
 TIMES = np.arange(1.0, 17.0)
 
 
-def test_a_model_that_ranks_right_keeps_the_random_share_small() -> None:
+def test_a_model_that_ranks_right_keeps_the_exploring_share_small() -> None:
     assert judged(0.2, -TIMES.astype(np.float32), TIMES) == pytest.approx(0.1)
     assert judged(EPSILON, -TIMES.astype(np.float32), TIMES) == EPSILON
 
