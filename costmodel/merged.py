@@ -10,8 +10,7 @@ import xgboost
 def merged(forests: Sequence[xgboost.Booster], weights: Sequence[float]) -> xgboost.Booster:
     """One tree a round, the trees of each forest in its order, behind those of the one before.
 
-    All but the trees is the first one's: its objective, its columns.  What the forests begin with
-    is left out, as it is the same for all rows.
+    All but the trees is the first one's: its objective, its columns, what it begins with.
     """
     said = [json.loads(bytes(f.save_raw("json"))) for f in forests]
     result = said[0]
@@ -23,8 +22,7 @@ def merged(forests: Sequence[xgboost.Booster], weights: Sequence[float]) -> xgbo
         iteration_indptr=list(range(len(trees) + 1)),
     )
     _model(result)["gbtree_model_param"]["num_trees"] = str(len(trees))
-    result["learner"]["learner_model_param"]["base_score"] = "[0E0]"
-    booster = xgboost.Booster()
+    booster = xgboost.Booster({"nthread": 1})
     booster.load_model(bytearray(json.dumps(result).encode()))
     return booster
 

@@ -8,7 +8,7 @@ Where there is time, trees on both are several forests in one: their errors diff
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -67,10 +67,10 @@ class Member:
 
     objective: Objective
     depth: int
-    seed: int
+    seed: int = 0
 
 
-TOGETHER = (Member("both", 7, 0), Member("rank", 6, 0), Member("rank", 6, 1))
+TOGETHER = (Member("both", 7), Member("rank", 6), Member("rank", 6, seed=1))
 """Each has an equal say, in units of its spread; docs/models.md has others."""
 
 THREADS = 1
@@ -112,17 +112,10 @@ class Trees:
 
     reads: Reads = "summary"
 
-    def __init__(
-        self,
-        effort: Effort = "batch",
-        objective: Objective = "both",
-        *,
-        depth: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        growth = GROWTH[effort]
-        self._effort, self._objective, self._seed = effort, objective, seed
-        self._growth = growth if depth is None else replace(growth, depth=depth)
+    def __init__(self, effort: Effort = "batch", objective: Objective = "both") -> None:
+        self._effort, self._objective, self._growth = effort, objective, GROWTH[effort]
+        several = effort == "offline" and objective == "both"
+        self._members = TOGETHER if several else (Member(objective, self._growth.depth),)
         self._base: Forests | None = None
         self._grown: Forests | None = None
 
@@ -137,13 +130,11 @@ class Trees:
         if not _ranks_anything(*rows[1:]):
             return
         base = self._base if self._is_sound(*rows) else None
-        if self._effort == "offline" and self._objective == "both":
-            self._grown = _together(base, *rows)
-        else:
-            self._grown = self._fitted(base, *rows)
+        grown = [self._fitted(member, base, *rows) for member in self._members]
+        self._grown = grown[0] if len(grown) == 1 else _together(base, grown, rows[0], rows[2])
 
     def _fitted(
-        self, base: Forests | None, inputs: Features, scores: Scores, groups: Groups
+        self, member: Member, base: Forests | None, inputs: Features, scores: Scores, groups: Groups
     ) -> Forests:
         """Learns all rows while a part of them is learned to know for how many rounds."""
         rows, until = (inputs, scores, groups), _Until()
@@ -153,13 +144,13 @@ class Trees:
             if held.any() and _ranks_anything(scores[held], groups[held])
         ]
         if not parts:
-            return _grown_on(base, self._train(base, *rows, self._growth.blind))
+            return _grown_on(base, self._train(member, base, *rows, self._growth.blind))
         with ThreadPoolExecutor(1) as beside:
             all_rows = beside.submit(
-                self._train, base, *rows, self._growth.rounds, callbacks=[until]
+                self._train, member, base, *rows, self._growth.rounds, callbacks=[until]
             )
             try:
-                until.rounds = _best([self._curve(base, *rows, held) for held in parts])
+                until.rounds = _best([self._curve(member, base, *rows, held) for held in parts])
             finally:
                 until.is_known = True
             grown = all_rows.result()
@@ -168,7 +159,13 @@ class Trees:
         return _grown_on(base, kept)
 
     def _curve(
-        self, base: Forests | None, inputs: Features, scores: Scores, groups: Groups, held: Rows
+        self,
+        member: Member,
+        base: Forests | None,
+        inputs: Features,
+        scores: Scores,
+        groups: Groups,
+        held: Rows,
     ) -> list[float]:
         """How well the held-out rows are ranked, after each round of learning the others."""
         judge = xgboost.DMatrix(
@@ -181,7 +178,7 @@ class Trees:
         )
         curves: dict[str, dict[str, list[float]]] = {}
         self._train(
-            base, inputs[~held], scores[~held], groups[~held], self._growth.rounds,
+            member, base, inputs[~held], scores[~held], groups[~held], self._growth.rounds,
             evals=[(judge, "held_out")], callbacks=[stop], evals_result=curves,
             custom_metric=lambda margins, _: ("rank", truth.correlation(margins)),
         )  # fmt: skip
@@ -189,6 +186,7 @@ class Trees:
 
     def _train(
         self,
+        member: Member,
         base: Forests | None,
         inputs: Features,
         scores: Scores,
@@ -197,7 +195,7 @@ class Trees:
         **judge: Any,
     ) -> Any:
         """`judge`: what xgboost is to say of held-out rows meanwhile, and what ends it."""
-        ranks = self._objective == "rank"
+        ranks = member.objective == "rank"
         labels = scores if ranks else log_scores(scores)
         start = _centred(_start(base) * log_speed(inputs), groups)
         with xgboost.config_context(nthread=THREADS):  # of this thread alone
@@ -205,27 +203,27 @@ class Trees:
                 inputs, labels, qid=groups, base_margin=start, max_bin=BINS, nthread=THREADS
             )
             return xgboost.train(
-                self._parameters(),
+                self._parameters(member),
                 matrix,
                 num_boost_round=rounds,
                 xgb_model=base and base.trees.raw,
-                obj=both_gradients(labels, groups) if self._objective == "both" else None,
+                obj=both_gradients(labels, groups) if member.objective == "both" else None,
                 verbose_eval=False,
                 **judge,
             )
 
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self, member: Member) -> dict[str, Any]:
         growth = self._growth
         return {
-            **OBJECTIVES[self._objective],
+            **OBJECTIVES[member.objective],
             "tree_method": "hist",
             "max_bin": BINS,
-            "max_depth": growth.depth,
+            "max_depth": member.depth,
             "eta": growth.eta,
-            "min_child_weight": growth.min_child_weight if self._objective == "rank" else 2.0,
+            "min_child_weight": growth.min_child_weight if member.objective == "rank" else 2.0,
             "colsample_bylevel": growth.columns,
             "nthread": THREADS,
-            "seed": self._seed,
+            "seed": member.seed,
             "verbosity": 0,
             "disable_default_eval_metric": 1,
         }
@@ -259,15 +257,18 @@ class Trees:
         return GroupedScores(scores, groups).correlation(self._base.margins(inputs)) > 0
 
 
-def _together(base: Forests | None, inputs: Features, scores: Scores, groups: Groups) -> Forests:
-    """Forests of several members as one, whose spread is that of the first."""
-    several = [Trees("offline", m.objective, depth=m.depth, seed=m.seed) for m in TOGETHER]
-    members = [trees._fitted(base, inputs, scores, groups) for trees in several]
+def _together(
+    base: Forests | None, members: Sequence[Forests], inputs: Features, groups: Groups
+) -> Forests:
+    """Forests that grew on the same base as one, whose spread is that of the first."""
     spreads = [_spread(m.margins(inputs), groups) for m in members]
     weights = [spreads[0] / ((spread or 1.0) * len(members)) for spread in spreads]
-    booster = merged([m.trees.booster for m in members], weights)
+    begin = 0 if base is None else base.trees.booster.num_boosted_rounds()
+    grown = [m.trees.booster[begin:] if begin else m.trees.booster for m in members]
     start = sum(weight * m.start for weight, m in zip(weights, members, strict=True))
-    return Forests(Asked(booster), start)
+    if base is None:
+        return Forests(Asked(merged(grown, weights)), start)
+    return Forests(Asked(merged([base.trees.booster, *grown], [sum(weights), *weights])), start)
 
 
 def _spread(margins: Scores, groups: Groups) -> float:

@@ -9,7 +9,7 @@ In the cache mode `model` the same stands in the caches before every call, whoev
 
 - Constants are cold.  As operands they come from a ring of copies; before a program that has them
   in its text, as many bytes are read as the ring's other copies have.  A ring has at most 256
-  copies, so constants below a 256th of twice the last cache are in that cache, in both forms.
+  copies, so constants below a 256th of it are in the last cache, in both forms.
 - All other operands are warm: every thread reads them, up to the size of the last cache.  That
   holds for weights too where a program takes them as arguments: a kernel cannot tell them from
   activations.
@@ -41,7 +41,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.inputs import Array, draw
 from hlotune.measure.meeting import meeting
 from hlotune.measure.prepacking import prepack
-from hlotune.measure.rotation import Arena, copies
+from hlotune.measure.rotation import Arena, copies, ring_bytes
 from hlotune.measure.timing import Clock, Subject
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.xla import Program, baked_text, compiled, default_text, on_device
@@ -168,7 +168,7 @@ class Bench:
         return lambda: _wait(read([flood]))
 
     def _copies(self, constant_bytes: int) -> int:
-        return copies(constant_bytes, self.target.l3_bytes) if self.cache == "model" else 1
+        return copies(constant_bytes, ring_bytes(self.target)) if self.cache == "model" else 1
 
     def _program(self, form: Form) -> tuple[str, Program]:
         if form not in self._forms:

@@ -12,6 +12,7 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference
 from hlotune.hlo.oracle.bounded import quantum
+from hlotune.hlo.oracle.evaluation import CONVOLUTION
 from hlotune.measure.inputs import Array, InputKind, draw
 from hlotune.schedules.errors import UnsupportedKernel
 
@@ -88,7 +89,7 @@ class Case:
     values: tuple[Array, ...]
     expected: tuple[Expected, ...]
     scale: float = 1.0
-    """Size of typical values."""
+    """Which of the sizes that its kind tries."""
 
     @cached_property
     def together(self) -> tuple[Together, ...]:
@@ -100,10 +101,9 @@ class Case:
         return tuple(map(_together, alike.values()))
 
     @property
-    def bytes(self) -> int:
-        """Of its inputs, and about of the answers: each is kept by its box, and together."""
-        answers = sum(e.reference.value.nbytes for e in self.expected)
-        return sum(v.nbytes for v in self.values) + ANSWERS * answers
+    def answers_bytes(self) -> int:
+        """About: each is kept by its box, and together."""
+        return ANSWERS * sum(e.reference.value.nbytes for e in self.expected)
 
     @property
     def is_exact(self) -> bool:
@@ -155,13 +155,17 @@ def _places(box: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
     return places.reshape(-1)
 
 
+Tried = tuple[Case, Oracle]
+
+
 class References:
     """The cases of one kernel.  Each is made on first use and kept."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self._cases: dict[tuple[InputKind, int, int], Case] = {}
-        self._oracles: dict[tuple[InputKind, int, float], Oracle] = {}
+        self._oracles: dict[tuple[InputKind, int], Oracle] = {}
+        """Of cases without tiles, from whose sums those with tiles are made."""
 
     @cached_property
     def graph(self) -> Graph:
@@ -169,7 +173,10 @@ class References:
 
     @property
     def bytes(self) -> int:
-        return sum(case.bytes for case in self._cases.values())
+        """Of all cases; inputs that several have are there once."""
+        cases = self._cases.values()
+        inputs = {id(v): v.nbytes for case in cases for v in case.values}
+        return sum(inputs.values()) + sum(case.answers_bytes for case in cases)
 
     def case(self, kind: InputKind, seed: int = 0, outputs: int = 0) -> Case:
         """One input set; with `outputs` for Winograd's F(outputs, 3).
@@ -183,21 +190,31 @@ class References:
 
     def _drawn(self, kind: InputKind, seed: int, outputs: int) -> Case:
         """Draws other sizes until results can be compared and suit; else the best try stands."""
-        tries = list[Case]()
+        tries = list[Tried]()
         for scale in self._scales(kind, seed, outputs):
-            case = self._tried(kind, seed, scale, outputs)
+            case, oracle = self._tried(kind, seed, scale, outputs)
             if case.uncompared <= MOST_UNCOMPARED and case.suits:
-                return case
-            tries.append(case)
+                return self._kept(case, seed, oracle)
+            tries.append((case, oracle))
         if kind == "few":
-            tries.sort(key=lambda c: -c.alike)
-        case = min(reversed(tries), key=lambda c: c.uncompared)  # of equals the smallest values
+            tries.sort(key=lambda t: -t[0].alike)
+        # Of equals the smallest values.
+        case, oracle = min(reversed(tries), key=lambda t: t[0].uncompared)
         if case.uncompared > 1 - LEAST_COMPARED:
             raise UnsupportedKernel(
                 f"expected results that the oracle can compare, got {case.uncompared:.0%} of them "
                 f"infinite, no numbers or undecided with {kind} inputs of every size; "
                 "leave this kernel to XLA"
             )
+        return self._kept(case, seed, oracle)
+
+    def _kept(self, case: Case, seed: int, oracle: Oracle) -> Case:
+        """Keeps the oracle where tiles may be asked for, as long as there is room."""
+        has_tiles = any(op.name == CONVOLUTION for op in self.graph.ops)
+        if has_tiles and not isinstance(oracle, OracleInTiles):
+            if sum(o.kept_bytes for o in self._oracles.values()) > MOST_KEPT_BYTES:
+                self.forget()
+            self._oracles[case.kind, seed] = oracle
         return case
 
     def _scales(self, kind: InputKind, seed: int, outputs: int) -> tuple[float, ...]:
@@ -205,41 +222,38 @@ class References:
         scales = _TRIED.get(kind, _SCALES)
         return scales[scales.index(self.case(kind, seed).scale) :] if outputs else scales
 
-    def _tried(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
-        if not outputs:
-            return self._evaluated(kind, seed, scale)
-        plain = self.case(kind, seed)
-        if plain.scale != scale:
-            plain = self._evaluated(kind, seed, scale)
-        oracle = OracleInTiles(self._oracle(plain, seed), outputs)
-        return replace(plain, expected=tuple(_by(oracle, e) for e in plain.expected))
+    def _tried(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Tried:
+        return (
+            self._in_tiles(kind, seed, scale, outputs)
+            if outputs
+            else self._evaluated(kind, seed, scale)
+        )
 
-    def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Case:
+    def _in_tiles(self, kind: InputKind, seed: int, scale: float, outputs: int) -> Tried:
+        plain = self.case(kind, seed)
+        sums = self._oracles.get((kind, seed)) or Oracle(self.graph, plain.values)
+        if plain.scale != scale:
+            plain, sums = self._evaluated(kind, seed, scale)
+        oracle, expected = OracleInTiles(sums, outputs), []
+        for e in plain.expected:
+            box = tuple((s.start, s.stop) for s in e.box)
+            expected.append(replace(e, reference=oracle.region(e.result, box)))
+        return replace(plain, expected=tuple(expected)), oracle
+
+    def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Tried:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
-        case = Case(kind, draw(self.graph, kind, rng, scale), (), scale)
-        oracle, expected = self._oracle(case, seed), []
+        values = draw(self.graph, kind, rng, scale)
+        oracle, expected = Oracle(self.graph, values), []
         for result, tensor in enumerate(self.graph.result_types):
             for box in oracle.regions_to_check(result, rng, MOST_ELEMENTS):
                 place = tuple(slice(low, high) for low, high in box)
                 found = oracle.region(result, box)
                 expected.append(Expected(result, place, found, tensor.shape))
-        return replace(case, expected=tuple(expected))
-
-    def _oracle(self, case: Case, seed: int) -> Oracle:
-        """That knows the sums of a case, as long as there is room for them."""
-        key = case.kind, seed, case.scale
-        if sum(o.kept_bytes for o in self._oracles.values()) > MOST_KEPT_BYTES:
-            self.forget()
-        return self._oracles.setdefault(key, Oracle(self.graph, case.values))
+        return Case(kind, values, tuple(expected), scale), oracle
 
     def forget(self) -> None:
-        """What the cases were made by; they stay."""
+        """The oracles; cases stay."""
         self._oracles.clear()
-
-
-def _by(oracle: Oracle, e: Expected) -> Expected:
-    box = tuple((s.start, s.stop) for s in e.box)
-    return replace(e, reference=oracle.region(e.result, box))
 
 
 class Shelf:
@@ -255,9 +269,10 @@ class Shelf:
         """The last used at the end."""
 
     def of(self, kernel: Kernel) -> References:
+        for last in list(self._all.values())[-1:]:
+            if last.kernel != kernel:
+                last.forget()
         self._all[kernel] = self._all.pop(kernel, References(kernel))
-        for other in list(self._all.values())[-2:-1]:
-            other.forget()
         while len(self._all) > 1 and sum(r.bytes for r in self._all.values()) > self._most_bytes:
             self._all.pop(next(iter(self._all)))
         return self._all[kernel]

@@ -1,7 +1,7 @@
 """Operands as cold as weights inside a network: copies of the constants, taken in turn.
 
 Between two uses of a copy all others of its ring are read: twice the last-level cache in all, or
-64 MB where that cache is so large that it keeps any ring.
+less where that cache is so large that it keeps any ring.
 """
 
 import mmap
@@ -15,25 +15,33 @@ from numpy.typing import NDArray
 from hlotune.measure.buffers import rounded
 from hlotune.measure.inputs import Array
 from hlotune.measure.xla import on_device
+from hlotune.schedules.target import Target
 
 MOST_BYTES = 256 << 20
 WITHIN_BYTES = 64 << 20
 """Of a ring that the last cache holds as a whole: constants are to leave the inner caches alone."""
 MOST_COPIES = 256
-"""Constants below a 256th of twice the last cache have a shorter ring, and stay in that cache."""
+"""Constants below a 256th of a ring have a shorter one, and stay in the last cache."""
 
 _HUGE_PAGE = 2 << 20
 
 
-def copies(constant_bytes: int, cache_bytes: int) -> int:
-    """How many copies make a ring twice as large as the last-level cache.
+def ring_bytes(target: Target) -> int:
+    """Of a ring from which constants come as far as those of a large model do.
 
-    One that holds the largest ring, as that of a big server does, holds all but the largest models
-    too: there a longer ring takes its time and leaves constants where a short one does.
+    A cache that holds the largest ring, as that of a big server does, holds all but the largest
+    models too: there a longer ring takes its time and leaves constants where a short one does, as
+    long as it is twice what the caches below hold.
     """
+    if target.l3_bytes < MOST_BYTES:
+        return min(2 * target.l3_bytes, MOST_BYTES)
+    return min(max(WITHIN_BYTES, 2 * target.l2_bytes * target.threads), MOST_BYTES)
+
+
+def copies(constant_bytes: int, ring_bytes: int) -> int:
+    """How many copies make a ring of so many bytes, or as many as there is memory for."""
     if constant_bytes == 0:
         return 1
-    ring_bytes = WITHIN_BYTES if cache_bytes >= MOST_BYTES else 2 * cache_bytes
     wanted = -(-ring_bytes // constant_bytes)
     return max(1, min(wanted, MOST_COPIES, MOST_BYTES // constant_bytes))
 

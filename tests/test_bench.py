@@ -13,7 +13,7 @@ from hlotune.hlo.graph import TensorType
 from hlotune.measure import bench
 from hlotune.measure.bench import Bench
 from hlotune.measure.buffers import rounded
-from hlotune.measure.rotation import Arena, copies
+from hlotune.measure.rotation import Arena, copies, ring_bytes
 from hlotune.measure.targets import host_target
 from hlotune.measure.xla import baked_text, compiled, default_text, on_device
 from hlotune.schedules.target import Target
@@ -26,14 +26,21 @@ MEGABYTE = 1 << 20
     ("constant_bytes", "number"),
     [(0, 1), (MEGABYTE, 64), (63 * MEGABYTE, 2), (64 * MEGABYTE, 1), (300 * MEGABYTE, 1), (8, 256)],
 )
-def test_copies_fill_twice_the_last_cache(constant_bytes: int, number: int) -> None:
-    assert copies(constant_bytes, 32 * MEGABYTE) == number
+def test_copies_fill_a_ring(constant_bytes: int, number: int) -> None:
+    assert copies(constant_bytes, 64 * MEGABYTE) == number
 
 
-@pytest.mark.parametrize("cache_bytes", [256 * MEGABYTE, 480 * MEGABYTE])
-def test_a_ring_that_the_last_cache_keeps_is_no_longer_than_it_must_be(cache_bytes: int) -> None:
-    assert copies(MEGABYTE, cache_bytes) == 64
-    assert copies(MEGABYTE, 255 * MEGABYTE) == 256
+@pytest.mark.parametrize(
+    ("threads", "l3", "ring"),
+    [(2, 32, 64), (2, 128, 256), (2, 255, 256), (2, 256, 64), (2, 480, 64), (32, 480, 128),
+     (96, 480, 256)],
+)  # fmt: skip
+def test_a_ring_is_no_longer_than_it_takes_to_leave_a_cache(
+    threads: int, l3: int, ring: int
+) -> None:
+    """The last one; those of all threads below it where that one would keep any ring."""
+    target = replace(host_target(), threads=threads, l2_bytes=2 * MEGABYTE, l3_bytes=l3 * MEGABYTE)
+    assert ring_bytes(target) == ring * MEGABYTE
 
 
 def test_a_ring_gives_copies_in_turn_at_places_of_their_own() -> None:

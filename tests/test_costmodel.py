@@ -270,7 +270,7 @@ def test_all_rows_are_learned_for_as_many_rounds_as_the_held_out_ones_say() -> N
     made = model._grown.trees
     rounds = made.booster.num_boosted_rounds()
     assert 1 < rounds < GROWTH["batch"].rounds
-    booster = alone._train(None, features, scores, groups, rounds)
+    booster = alone._train(alone._members[0], None, features, scores, groups, rounds)
     np.testing.assert_array_equal(
         made.margins(features), booster.inplace_predict(features, predict_type="margin")
     )

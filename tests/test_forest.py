@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from hlotune.costmodel import forest
 from hlotune.costmodel.forest import DEEPEST, Asked
 from hlotune.costmodel.merged import merged
+from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.shipped import shipped
-from hlotune.costmodel.trees import Objective, Trees
+from hlotune.costmodel.trees import GROWTH, TOGETHER, Objective, Trees
 from hlotune.schedules.features import NAMES
 from tests.test_costmodel import kernels
 
@@ -118,7 +119,7 @@ def test_forests_as_one_say_the_weighted_sum_of_what_they_say() -> None:
     several, weights = [grown(4), grown(6, rounds=5, base_score=0.5), grown(2)], [0.5, 1.25, -2.0]
     together = Asked(merged(several, weights))
     assert [len(f.tests) for f in together.forests or ()] == [9 + 5 + 9]
-    begun = 1.25 * 0.5
+    begun = 1.25 * 0.5  # what the first begins with, nothing, is what all do
     sums = sum(w * said_by_xgboost(b, rows(99, 6)) for b, w in zip(several, weights, strict=True))
     sums = np.asarray(sums) - begun
     np.testing.assert_allclose(together.margins(rows(99, 6)), sums, rtol=1e-5, atol=1e-5)
@@ -128,17 +129,35 @@ def test_forests_as_one_say_the_weighted_sum_of_what_they_say() -> None:
     )
 
 
-def test_offline_trees_on_both_are_several_forests(tmp_path: Path) -> None:
+def test_offline_trees_on_both_are_the_mean_of_forests_of_equal_spreads(tmp_path: Path) -> None:
     told = kernels(900, groups=6)
-    alone, together = Trees("offline", "rank"), Trees("offline")
-    for model in (alone, together):
-        model.fit(*told)
+    together, alone = Trees("offline"), Trees("offline")
+    together.fit(*told)
+    alone._members = TOGETHER[:1]
+    alone.fit(*told)
     together.save(tmp_path / "trees.npz")
     loaded = Trees()
     loaded.load(tmp_path / "trees.npz")
     asked = kernels(500, seed=1)[0]
     np.testing.assert_array_equal(loaded.predict(asked), together.predict(asked))
     assert rounds_of(together) > rounds_of(alone)
+    spreads = [np.std(m.predict(told[0])) for m in (alone, together)]
+    assert spreads[1] == pytest.approx(spreads[0], rel=0.2)
+
+
+def test_forests_that_grow_together_on_a_loaded_model_have_its_trees_once(tmp_path: Path) -> None:
+    told, more = kernels(900, groups=6), kernels(900, seed=5, groups=6)
+    taught = Trees("offline")
+    taught.fit(*told)
+    taught.save(tmp_path / "trees.npz")
+    pupil = Trees("offline")
+    pupil.load(tmp_path / "trees.npz")
+    pupil.fit(*more)
+    most = rounds_of(taught) + len(TOGETHER) * GROWTH["offline"].rounds
+    assert rounds_of(taught) < rounds_of(pupil) <= most
+    rows, scores, _ = kernels(500, seed=9)
+    quality = [spearman(scores, m.predict(rows)) for m in (taught, pupil)]
+    assert quality[1] > quality[0] - 0.02
 
 
 def rounds_of(model: Trees) -> int:

@@ -146,3 +146,24 @@ def test_bounds_of_tiles_go_from_one_convolution_into_the_next() -> None:
     assert plain.bound is not None and tiles.bound is not None and alone.bound is not None
     assert (tiles.bound >= plain.bound).all()
     assert (tiles.bound > alone.bound).mean() > 0.99
+
+
+def test_a_bound_of_tiles_that_is_no_number_is_unknown() -> None:
+    x, w = normal(0, 1, 8, 8, 4), normal(1, 3, 3, 4, 4)
+    x[0, 3, 3] = np.inf
+    graph, box = graph_of(conv, [x, w]), ((0, 1), (0, 8), (0, 8), (0, 4))
+    bound = OracleInTiles(Oracle(graph, [x, w]), 2).region(0, box).bound
+    assert bound is not None
+    assert not np.isnan(bound).any()
+    assert np.isinf(bound[0, 2:5, 2:5]).all()
+
+
+def test_integers_whose_products_float_do_not_wrap() -> None:
+    def product(a: Any, b: Any) -> Any:
+        return jnp.matmul(a, b, preferred_element_type=jnp.float32)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-128, 128, (16, 16)).astype(np.int8) for _ in range(2))
+    found = Oracle(graph_of(product, [a, b]), [a, b]).region(0, ((0, 16), (0, 16)))
+    np.testing.assert_array_equal(found.value, a.astype(np.float64) @ b.astype(np.float64))
+    assert found.exact

@@ -5,8 +5,9 @@ import pytest
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
+from hlotune.measure import references as measured_references
 from hlotune.measure.inputs import MOST_SUBNORMAL, InputKind
-from hlotune.measure.references import MOST_ELEMENTS, Case, References, Shelf
+from hlotune.measure.references import MOST_ELEMENTS, Case, References, Shelf, Tried
 
 SIZE = 300
 TEXT = f"""func.func @kernel(%arg0: tensor<{SIZE}x{SIZE}xf32>) -> (tensor<{SIZE}x{SIZE}xf32>) {{
@@ -42,15 +43,20 @@ def test_the_worst_element_of_all_boxes_is_the_worst_together() -> None:
 
 def test_references_are_kept_as_long_as_there_is_room_for_them() -> None:
     kernels = [Kernel(TEXT), Kernel(TEXT.replace("exponential", "tanh")), Kernel(TEXT + "\n")]
-    shelf = Shelf(most_bytes=2 * case().bytes)
+    size = bytes_of(case())
+    shelf = Shelf(most_bytes=2 * size)
     first = [shelf.of(k) for k in kernels[:2]]
     for references in first:
         references.case("normal")
     assert [shelf.of(k) for k in kernels[:2]] == first
     shelf.of(kernels[2]).case("normal")
-    assert shelf.of(kernels[2]).bytes == case().bytes
+    assert shelf.of(kernels[2]).bytes == size
     assert shelf.of(kernels[1]) is first[1]
     assert shelf.of(kernels[0]) is not first[0]
+
+
+def bytes_of(found: Case) -> int:
+    return sum(v.nbytes for v in found.values) + found.answers_bytes
 
 
 def test_the_references_in_use_are_kept_however_large() -> None:
@@ -66,7 +72,45 @@ def test_a_case_is_as_large_as_what_it_holds() -> None:
     held = [*found.values, together.reference.value, together.reference.bound, together.places]
     held += [together.step, *(e.reference.value for e in found.expected)]
     held += [e.reference.bound for e in found.expected]
-    assert found.bytes == sum(x.nbytes for x in held if x is not None)
+    assert bytes_of(found) == sum(x.nbytes for x in held if x is not None)
+
+
+def test_inputs_that_cases_share_are_counted_once() -> None:
+    of = References(Kernel(CONVOLUTION))
+    plain, tiles = (of.case("normal", outputs=m) for m in (0, 2))
+    assert of.bytes == bytes_of(plain) + tiles.answers_bytes
+
+
+@pytest.mark.parametrize("room", [-1, 1 << 28])
+def test_tiles_have_the_same_bounds_whether_sums_were_kept_or_not(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured_references, "MOST_KEPT_BYTES", room)
+    kernel = Kernel(CONVOLUTION)
+    of, fresh = References(kernel), References(kernel)
+    for seed in range(3):
+        of.case("normal", seed)
+    assert len(of._oracles) == (3 if room > 0 else 1)
+    found = of.case("normal", 0, 4)
+    of.forget()
+    for e, same in zip(found.expected, fresh.case("normal", 0, 4).expected, strict=True):
+        np.testing.assert_array_equal(e.reference.value, same.reference.value)
+        assert e.reference.bound is not None and same.reference.bound is not None
+        np.testing.assert_array_equal(e.reference.bound, same.reference.bound)
+
+
+def test_kernels_that_have_no_tiles_keep_no_sums() -> None:
+    of = References(Kernel(TEXT))
+    of.case("normal")
+    assert not of._oracles
+
+
+def test_sums_of_one_kernel_are_kept_at_a_time() -> None:
+    shelf, first, second = Shelf(), Kernel(CONVOLUTION), Kernel(CONVOLUTION + "\n")
+    shelf.of(first).case("normal")
+    assert shelf.of(first)._oracles
+    shelf.of(second)
+    assert not shelf.of(first)._oracles
 
 
 CONVOLUTION = """func.func @kernel(%arg0: tensor<1x8x8x3xf32>, %arg1: tensor<3x3x3x4xf32>)
@@ -89,7 +133,7 @@ def test_what_did_not_suit_without_tiles_is_not_tried_with_them(
     tried = list[tuple[float, int]]()
     try_ = References._tried
 
-    def seen(of: References, kind: InputKind, seed: int, scale: float, outputs: int) -> Case:
+    def seen(of: References, kind: InputKind, seed: int, scale: float, outputs: int) -> Tried:
         tried.append((scale, outputs))
         return try_(of, kind, seed, scale, outputs)
 

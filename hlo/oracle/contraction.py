@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.hlo.oracle.bounded import Bounded
+from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded
 from hlotune.hlo.oracle.boxes import Run, assemble, covering, extents, run, slabs
 from hlotune.hlo.oracle.products import Products, factor
 from hlotune.hlo.oracle.request import Request
@@ -51,7 +51,7 @@ def dot_general(request: Request) -> tuple[Bounded, ...]:
         )
         a = _arranged(request.operand(0, left_box), left_order, (sizes[0], sizes[1], count))
         b = _arranged(request.operand(1, right_box), right_order, (sizes[0], count, sizes[2]))
-        sums.add(factor(a), factor(b))
+        sums.add(factor(a, sums.floating), factor(b, sums.floating))
     return (sums.finish().move(lambda x: x.reshape(request.shape)),)
 
 
@@ -175,9 +175,9 @@ class Convolution:
             prod(self.window) * self.channels,
             self.request.result.dtype,
         )
-        taps = factor(weights)
+        taps = factor(weights, sums.floating)
         reached = all(low < high for low, high in ranges)
-        patches = factor(self.patches(ranges)) if reached else None
+        patches = factor(self.patches(ranges), sums.floating) if reached else None
         for tap in product(*(range(n) for n in self.window)):
             here = [line[t] for line, t in zip(runs, tap, strict=True)]
             real = [r for r in here if r is not None]
@@ -220,4 +220,5 @@ def in_tiles(request: Request, sums: Bounded, outputs: int) -> Bounded:
     wider = amplified(c, outputs)
     if wider is None:
         return sums
-    return replace(sums, bound=np.maximum(sums.bound, c.arranged(wider)))
+    known = np.where(np.isnan(wider), UNKNOWN, wider)  # infinities among what is transformed
+    return replace(sums, bound=np.maximum(sums.bound, c.arranged(known)))

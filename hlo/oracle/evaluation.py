@@ -219,13 +219,17 @@ class Oracle:
 class OracleInTiles(Oracle):
     """Bounds of kernels that compute convolutions by Winograd's F(outputs, 3), see `tiles.py`.
 
-    What no convolution is behind, and the sums themselves, it takes from the plain oracle.
+    What no convolution is behind, the sums themselves, and all of a long graph, it takes from the
+    plain oracle.
     """
 
     def __init__(self, plain: Oracle, outputs: int) -> None:
         super().__init__(plain.graph, list(plain.arguments.values()))
         self.plain, self.outputs = plain, outputs
         self.wider = _behind_convolutions(plain.graph)
+
+    def _cut(self, result: int, box: Box) -> Reference:
+        return self.plain.region(result, box)
 
     def value(self, value: int, box: Box) -> Bounded:
         return super().value(value, box) if value in self.wider else self.plain.value(value, box)

@@ -48,15 +48,17 @@ class Factor:
         return self.move(lambda x: x[index])
 
 
-def factor(x: Bounded) -> Factor:
+def factor(x: Bounded, floating: bool) -> Factor:
+    """For sums that are `floating` or not.  One value that is not exact makes all of them so."""
     known = x.is_exact
     bound = None if known else x.bound
-    if not is_float(x.dtype):
+    if not floating:
         return Factor(x.value, no_bound(x.shape), bound, None)
-    magnitude = np.abs(x.value)
+    value = x.value.astype(np.float64, copy=False)  # integers would wrap in their own type
+    magnitude = np.abs(value)
     if not np.isfinite(magnitude).all():
         magnitude = np.nan_to_num(magnitude, nan=0.0, posinf=0.0)
-    return Factor(x.value, magnitude, bound, quantum(x.value) if known else None)
+    return Factor(value, magnitude, bound, quantum(value) if known else None)
 
 
 class Products:
@@ -83,8 +85,8 @@ class Products:
         weight = self.growth * a.magnitude
         spread = _matmul(weight if a.bound is None else weight + a.bound, b.magnitude)
         if b.bound is not None:
-            reach = a.magnitude if a.bound is None else a.magnitude + a.bound
-            spread = spread + _matmul(reach, b.bound)
+            most = a.magnitude if a.bound is None else a.magnitude + a.bound
+            spread = spread + _matmul(most, b.bound)
         self.bound[place] += spread.reshape(shape)
         if self.grid is not None and a.grid is not None and b.grid is not None:
             self.grid = min(self.grid, a.grid * b.grid)
@@ -106,7 +108,7 @@ class Products:
         if not self.floating:
             value = self.value if self.dtype != "i1" else self.value != 0
             return Bounded(value.astype(numpy_dtype(self.dtype)), self.bound, self.dtype)
-        # No number is what unknown factors make beside zeros.
+        # NaN is what an unknown factor makes beside a zero.
         bound = np.where(np.isnan(self.bound), UNKNOWN, self.bound)
         if self.grid is not None:
             digits = PRECISIONS[accumulator(self.dtype)].digits

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 from math import ceil, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from hlotune.schedules.transforms import (
 if TYPE_CHECKING:
     from hlotune.hlo.oracle.contraction import Convolution
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 Place = tuple[slice, ...]
 """Taps of each axis of a window."""
 
@@ -44,7 +44,8 @@ def amplified(c: "Convolution", m: int) -> Array | None:
     None where it can take none.
     """
     axes, places = _axes(c)
-    if not axes or c.request.result.dtype not in ("f32", "f64"):
+    is_empty = not c.channels or 0 in c.request.shape
+    if not axes or is_empty or c.request.result.dtype not in ("f32", "f64"):
         return None
     # A bound of f32 results needs no more digits, and many weights take their time.
     weights = c.weights().value.astype(c.request.result.dtype.replace("f", "float"))
