@@ -6,7 +6,7 @@ import numpy as np
 
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.space import Configs, Space
-from hlotune.search.guard import EPSILON, judged, exploring_share
+from hlotune.search.guard import EPSILON, exploring_share, judged
 from hlotune.search.history import History, Times
 from hlotune.search.memory import Arrays, packed, unpacked
 from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
