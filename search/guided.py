@@ -50,13 +50,15 @@ class Guided(ABC):
         A config at random says little of its sketch: most of its other knobs are poor.  Column 0
         is the sketch.
         """
-        drawn = self._space.sample(EXPLORED if n > 0 else 0, rng)
+        if n <= 0:
+            return self._first[:0]
+        drawn = self._space.sample(EXPLORED, rng)
         drawn = drawn[self.history.unseen(drawn)]
         ranked = best_distinct(drawn, self._score(drawn))
         sketches, best = np.unique(ranked[:, 0], return_index=True)
         measured = [np.count_nonzero(self.history.configs[:, 0] == s) for s in sketches]
         order = np.lexsort((rng.random(len(sketches)), measured))
-        return ranked[best[order[: max(0, n)]]]
+        return ranked[best[order[:n]]]
 
     def observe(self, configs: Configs, times_s: Times) -> None:
         new = self.history.unseen(configs)
