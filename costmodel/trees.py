@@ -94,6 +94,22 @@ NAMES: dict[Objective, str] = {"both": "trees", "rank": "trees-rank", "time": "t
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """`n` rows, those of one kernel behind each other."""
+
+    inputs: Features
+    scores: Scores
+    groups: Groups
+
+    def of(self, rows: Rows | NDArray[np.intp]) -> "Lesson":
+        return Lesson(self.inputs[rows], self.scores[rows], self.groups[rows])
+
+    @property
+    def ranks_anything(self) -> bool:
+        return any(np.ptp(self.scores[a:b]) > 0 for a, b in pairwise(_ends(self.groups)))
+
+
+@dataclass(frozen=True, slots=True)
 class Forests:
     """Trees, and the share of the roofline at which they begin."""
 
@@ -126,31 +142,30 @@ class Trees:
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
         last = slice(-self._growth.rows, None)
         order = np.argsort(groups[last], kind="stable")
-        rows = as_summaries(inputs)[last][order], scores[last][order], groups[last][order]
-        if not _ranks_anything(*rows[1:]):
+        newest = Lesson(as_summaries(inputs)[last], scores[last], groups[last])
+        lesson = newest.of(order)
+        if not lesson.ranks_anything:
             return
-        base = self._base if self._is_sound(*rows) else None
-        grown = [self._fitted(member, base, *rows) for member in self._members]
-        self._grown = grown[0] if len(grown) == 1 else _together(base, grown, rows[0], rows[2])
+        base = self._base if self._is_sound(lesson) else None
+        grown = [self._fitted(member, base, lesson) for member in self._members]
+        self._grown = grown[0] if len(grown) == 1 else _together(base, grown, lesson)
 
-    def _fitted(
-        self, member: Member, base: Forests | None, inputs: Features, scores: Scores, groups: Groups
-    ) -> Forests:
+    def _fitted(self, member: Member, base: Forests | None, lesson: Lesson) -> Forests:
         """Learns all rows while a part of them is learned to know for how many rounds."""
-        rows, until = (inputs, scores, groups), _Until()
+        until, growth = _Until(), self._growth
         parts = [
             held
-            for held in held_out_in_turn(groups, self._effort)
-            if held.any() and _ranks_anything(scores[held], groups[held])
+            for held in held_out_in_turn(lesson.groups, self._effort)
+            if held.any() and lesson.of(held).ranks_anything
         ]
         if not parts:
-            return _grown_on(base, self._train(member, base, *rows, self._growth.blind))
+            return _grown_on(base, self._train(member, base, lesson, growth.blind))
         with ThreadPoolExecutor(1) as beside:
             all_rows = beside.submit(
-                self._train, member, base, *rows, self._growth.rounds, callbacks=[until]
+                self._train, member, base, lesson, growth.rounds, callbacks=[until]
             )
             try:
-                until.rounds = _best([self._curve(member, base, *rows, held) for held in parts])
+                until.rounds = _best([self._curve(member, base, lesson, held) for held in parts])
             finally:
                 until.is_known = True
             grown = all_rows.result()
@@ -159,42 +174,31 @@ class Trees:
         return _grown_on(base, kept)
 
     def _curve(
-        self,
-        member: Member,
-        base: Forests | None,
-        inputs: Features,
-        scores: Scores,
-        groups: Groups,
-        held: Rows,
+        self, member: Member, base: Forests | None, lesson: Lesson, held: Rows
     ) -> list[float]:
         """How well the held-out rows are ranked, after each round of learning the others."""
+        asked = lesson.of(held)
         judge = xgboost.DMatrix(
-            inputs[held], scores[held], qid=groups[held], nthread=THREADS,
-            base_margin=_start(base) * log_speed(inputs[held]),
+            asked.inputs, asked.scores, qid=asked.groups, nthread=THREADS,
+            base_margin=_start(base) * log_speed(asked.inputs),
         )  # fmt: skip
-        truth = GroupedScores(scores[held], groups[held])
+        truth = GroupedScores(asked.scores, asked.groups)
         stop = xgboost.callback.EarlyStopping(
             rounds=self._growth.patience, metric_name="rank", maximize=True
         )
         curves: dict[str, dict[str, list[float]]] = {}
         self._train(
-            member, base, inputs[~held], scores[~held], groups[~held], self._growth.rounds,
+            member, base, lesson.of(~held), self._growth.rounds,
             evals=[(judge, "held_out")], callbacks=[stop], evals_result=curves,
             custom_metric=lambda margins, _: ("rank", truth.correlation(margins)),
         )  # fmt: skip
         return curves["held_out"]["rank"]
 
     def _train(
-        self,
-        member: Member,
-        base: Forests | None,
-        inputs: Features,
-        scores: Scores,
-        groups: Groups,
-        rounds: int,
-        **judge: Any,
+        self, member: Member, base: Forests | None, lesson: Lesson, rounds: int, **judge: Any
     ) -> Any:
         """`judge`: what xgboost is to say of held-out rows meanwhile, and what ends it."""
+        inputs, scores, groups = lesson.inputs, lesson.scores, lesson.groups
         ranks = member.objective == "rank"
         labels = scores if ranks else log_scores(scores)
         start = _centred(_start(base) * log_speed(inputs), groups)
@@ -249,20 +253,19 @@ class Trees:
         start = float(arrays.get("start", 0.0))  # files of before had none
         self._base = self._grown = Forests(Asked(booster), start)
 
-    def _is_sound(self, inputs: Features, scores: Scores, groups: Groups) -> bool:
+    def _is_sound(self, lesson: Lesson) -> bool:
         """Whether a loaded model ranks rows it has not learned better than chance, kernel by
         kernel."""
         if self._base is None:
             return False
-        return GroupedScores(scores, groups).correlation(self._base.margins(inputs)) > 0
+        truth = GroupedScores(lesson.scores, lesson.groups)
+        return truth.correlation(self._base.margins(lesson.inputs)) > 0
 
 
-def _together(
-    base: Forests | None, members: Sequence[Forests], inputs: Features, groups: Groups
-) -> Forests:
+def _together(base: Forests | None, members: Sequence[Forests], lesson: Lesson) -> Forests:
     """Forests that grew on the same base as one, whose spread is that of the first."""
-    spreads = [_spread(m.margins(inputs), groups) for m in members]
-    weights = [spreads[0] / ((spread or 1.0) * len(members)) for spread in spreads]
+    spreads = [_spread(m.margins(lesson.inputs), lesson.groups) or 1.0 for m in members]
+    weights = [spreads[0] / (spread * len(members)) for spread in spreads]
     begin = 0 if base is None else base.trees.booster.num_boosted_rounds()
     grown = [m.trees.booster[begin:] if begin else m.trees.booster for m in members]
     start = sum(weight * m.start for weight, m in zip(weights, members, strict=True))
@@ -308,10 +311,6 @@ def _centred(start: Scores, groups: Groups) -> Scores:
     means = np.bincount(number, start) / np.bincount(number)
     centred: Scores = start - means[number].astype(np.float32)
     return centred
-
-
-def _ranks_anything(scores: Scores, groups: Groups) -> bool:
-    return any(np.ptp(scores[a:b]) > 0 for a, b in pairwise(_ends(groups)))
 
 
 def _ends(groups: Groups) -> list[int]:

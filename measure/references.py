@@ -269,9 +269,9 @@ class Shelf:
         """The last used at the end."""
 
     def of(self, kernel: Kernel) -> References:
-        for last in list(self._all.values())[-1:]:
-            if last.kernel != kernel:
-                last.forget()
+        last = next(reversed(self._all.values()), None)
+        if last is not None and last.kernel != kernel:
+            last.forget()
         self._all[kernel] = self._all.pop(kernel, References(kernel))
         while len(self._all) > 1 and sum(r.bytes for r in self._all.values()) > self._most_bytes:
             self._all.pop(next(iter(self._all)))

@@ -38,11 +38,11 @@ def ring_bytes(target: Target) -> int:
     return min(max(WITHIN_BYTES, 2 * target.l2_bytes * target.threads), MOST_BYTES)
 
 
-def copies(constant_bytes: int, ring_bytes: int) -> int:
+def copies(constant_bytes: int, wanted_bytes: int) -> int:
     """How many copies make a ring of so many bytes, or as many as there is memory for."""
     if constant_bytes == 0:
         return 1
-    wanted = -(-ring_bytes // constant_bytes)
+    wanted = -(-wanted_bytes // constant_bytes)
     return max(1, min(wanted, MOST_COPIES, MOST_BYTES // constant_bytes))
 
 

@@ -23,7 +23,7 @@ from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners, sums
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import BALANCE, EVEN, TIME, Roofline
-from hlotune.costmodel.trees import GROWTH, Objective, Trees
+from hlotune.costmodel.trees import GROWTH, Lesson, Objective, Trees
 from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
@@ -270,7 +270,7 @@ def test_all_rows_are_learned_for_as_many_rounds_as_the_held_out_ones_say() -> N
     made = model._grown.trees
     rounds = made.booster.num_boosted_rounds()
     assert 1 < rounds < GROWTH["batch"].rounds
-    booster = alone._train(alone._members[0], None, features, scores, groups, rounds)
+    booster = alone._train(alone._members[0], None, Lesson(features, scores, groups), rounds)
     np.testing.assert_array_equal(
         made.margins(features), booster.inplace_predict(features, predict_type="margin")
     )
