@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from itertools import groupby, zip_longest
+from itertools import zip_longest
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -54,14 +55,6 @@ TrainedFile = Annotated[
 HeldOut = Annotated[
     Literal["kernels", "families"],
     typer.Option(help="Judge by unknown kernels of known families, or by unknown families."),
-]
-AtRandom = Annotated[
-    bool,
-    typer.Option(
-        "--at-random",
-        help="Judge by those trials alone that were drawn at random: a sample of the space, where "
-        "guided ones crowd among the fastest.",
-    ),
 ]
 Plot = Annotated[
     Path | None,
@@ -114,21 +107,21 @@ def evaluate(
     model: Kinds = None,
     file: TrainedFile = None,
     hold_out: HeldOut = "kernels",
-    at_random: AtRandom = False,
     seeds: Annotated[int, typer.Option(min=1, help="Splits to train and judge by.")] = 3,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Judges models by recorded trials of kernels that they have not seen."""
+    """Judges models by recorded trials of kernels that they have not seen.
+
+    On each machine by all trials, and by those alone that were drawn at random: a sample of the
+    space, where guided ones crowd among the fastest.
+    """
     if unknown := set(model or ()) - set(get_args(Model)):
         raise typer.BadParameter(
             f"expected models among {', '.join(get_args(Model))}, got {', '.join(sorted(unknown))}"
         )
     of = _examples(database)
-    if file:
-        lines = _judged_file(file, of, at_random)
-    else:
-        lines = _judged(model or ["trees"], of, hold_out, seeds, at_random)
+    lines = _judged_file(file, of) if file else _judged(model or ["trees"], of, hold_out, seeds)
     if plot is not None:
         with _writing(plot), whole(plot) as part:
             part.write_text(_chart(lines), encoding="utf-8")
@@ -198,80 +191,68 @@ def _nothing(expected: str, got: str) -> Exception:
     return NoRecord(f"expected {expected}, got {got}; `tune run` records trials to train on")
 
 
-def _none_at_random() -> Exception:
-    from hlotune.schedules.errors import NoRecord
-    from hlotune.search.examples import FEWEST
-
-    return NoRecord(
-        f"expected {FEWEST} trials drawn at random of a kernel that is held out, got none with so "
-        "many; `tune run --searcher random` records some"
-    )
-
-
 def _judged(
-    models: Sequence[str],
-    of: "list[Examples]",
-    hold_out: "HoldOut",
-    seeds: int,
-    at_random: bool,
+    models: Sequence[str], of: "list[Examples]", hold_out: "HoldOut", seeds: int
 ) -> "list[Judged]":
     from hlotune.schedules.errors import NoRecord
     from hlotune.search.schooling import cross_judged
 
     try:
-        lines = [
+        return [
             line
             for name in models
             for seed in range(seeds)
-            for line in cross_judged(name, of, hold_out, seed, at_random=at_random)
+            for line in cross_judged(name, of, hold_out, seed)
         ]
     except ValueError as error:
         raise NoRecord(str(error)) from error
-    if not lines:
-        raise _none_at_random()
-    return lines
 
 
-def _judged_file(file: Path, of: "list[Examples]", at_random: bool) -> "list[Judged]":
+def _judged_file(file: Path, of: "list[Examples]") -> "list[Judged]":
     from hlotune.costmodel.files import header_of
     from hlotune.costmodel.shipped import start
-    from hlotune.search.examples import drawn_at_random
     from hlotune.search.schooling import judged
 
     header = header_of(file)
     seen = header.training.kernels if header.training else ()
     model = start(header.model, file).model
     unseen = [e for e in of if e.key not in seen]
-    by = drawn_at_random(unseen) if at_random else unseen
-    lines = [judged(header.model, model, e) for e in by]
-    if unseen and not lines:
-        raise _none_at_random()
+    lines = [line for e in unseen for line in judged(header.model, model, e)]
     if not lines:
         raise _nothing("kernels that the model has not seen", f"{len(of)} that it was trained on")
     return lines
 
 
 def _print_tables(lines: "Sequence[Judged]") -> None:
-    from hlotune.costmodel.quality import mean_quality
-
     columns = [f">{name}" for name in FIGURES]
-    for model, of_model in _by_model(lines):
+    for (model, machine, by), some in _sets(lines):
         rows = [
             [line.label or line.key[:8], line.family[:6], str(line.trials), *_cells(line.quality)]
-            for line in of_model
+            for line in some
         ]
-        print_table(["kernel", "family", ">trials", *columns], rows, title=model)
+        title = f"{model}, {by} on {machine}"
+        print_table(["kernel", "family", ">trials", *columns], rows, title=title)
         print()
-    means = [
-        [
-            model,
-            *_cells(mean_quality([x.quality for x in of_model])),
-            f"{sum(x.train_s for x in of_model) / len(of_model):.1f}",
-            f"{rows_per_s(of_model):,.0f}",
-        ]
-        for model, of_model in _by_model(lines)
-    ]
-    print_table(["mean", *columns, ">train, s", ">rows/s"], means)
+    about = ["mean", "machine", "judged by", ">kernels"]
+    rows = [[*names, *cells] for names, cells in means(lines)]
+    print_table([*about, *columns, ">worst pairs", ">train, s", ">rows/s"], rows)
+
+
+def means(lines: "Sequence[Judged]") -> "Iterator[tuple[tuple[str, str, str], list[str]]]":
+    """The cells of what can be averaged: of one model, on one machine, by one kind of trials."""
+    from hlotune.costmodel.quality import mean_quality
+
+    for names, some in _sets(lines):
+        yield (
+            names,
+            [
+                str(len({x.key for x in some})),
+                *_cells(mean_quality([x.quality for x in some])),
+                f"{min(x.quality.pairwise_accuracy for x in some):.3f}",
+                f"{sum(x.train_s for x in some) / len(some):.1f}",
+                f"{rows_per_s(some):,.0f}",
+            ],
+        )
 
 
 def rows_per_s(lines: "Sequence[Judged]") -> float:
@@ -280,23 +261,28 @@ def rows_per_s(lines: "Sequence[Judged]") -> float:
 
 
 def _cells(quality: "Quality") -> list[str]:
-    values = asdict(quality)
-    return [f"{values[field]:.3f}" for field in FIGURES.values()]
+    values = [asdict(quality)[field] for field in FIGURES.values()]
+    return ["-" if isnan(value) else f"{value:.3f}" for value in values]
 
 
-def _by_model(lines: "Sequence[Judged]") -> "Iterator[tuple[str, list[Judged]]]":
-    for model, of_model in groupby(lines, key=lambda line: line.model):
-        yield model, list(of_model)
+def _sets(lines: "Sequence[Judged]") -> "list[tuple[tuple[str, str, str], list[Judged]]]":
+    """By model, machine and kind of trials, in their order."""
+    found: dict[tuple[str, str, str], list[Judged]] = {}
+    for line in lines:
+        found.setdefault((line.model, line.machine, line.by), []).append(line)
+    return list(found.items())
 
 
 def _chart(lines: "Sequence[Judged]") -> str:
     from hlotune.cli.charts import line_chart
 
+    curves: dict[str, list[tuple[float, ...]]] = {}
+    for line in lines:
+        if line.by == "all trials":
+            curves.setdefault(line.model, []).append(line.curve)
     means = {
-        model: [
-            sum(ys) / len(ys) for ys in zip_longest(*(x.curve for x in of_model), fillvalue=1.0)
-        ]
-        for model, of_model in _by_model(lines)
+        model: [sum(ys) / len(ys) for ys in zip_longest(*of_model, fillvalue=1.0)]
+        for model, of_model in curves.items()
     }
     title = "Recorded trials in the order of the predictions, mean of the kernels"
     return line_chart(title, "trials", "best so far, of the best recorded", means)

@@ -1,5 +1,6 @@
 """How long a model may learn, and which rows it keeps back to know when to stop."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,6 @@ Effort = Literal["batch", "offline"]
 
 ONE_IN = 5
 """Share of kernels, or of rows, that are held out."""
-FEWEST_KERNELS = 5
 FEWEST_ROWS = 40
 
 
@@ -19,15 +19,24 @@ Rows = NDArray[np.bool_]
 """`(n,)`: which rows are meant."""
 
 
+def numbered(kernels: Sequence[str]) -> list[int]:
+    """Numbers of groups, each of the trials of one kernel on one machine, that are held out by
+    kernel: a kernel's groups have one remainder by `ONE_IN`.
+    """
+    place = {kernel: n for n, kernel in enumerate(sorted(set(kernels)))}
+    return [ONE_IN * n + place[kernel] % ONE_IN for n, kernel in enumerate(kernels)]
+
+
 def held_out(groups: NDArray[np.int32], effort: Effort) -> Rows:
     """The rows that decide when to stop, and that are not learned from until then.
 
-    Offline they are whole kernels, for the model is meant for kernels it has not seen.  Between
-    batches it is meant for the very kernels that it learns from, so they are single rows.  None
-    where there are too few to hold out any.
+    Offline they are whole kernels, those whose groups have one remainder by `ONE_IN` together, for
+    the model is meant for kernels it has not seen.  Between batches it is meant for the very
+    kernels that it learns from, so they are single rows.  None where there are too few to hold out
+    any.
     """
     if _by_kernel(groups, effort):
-        return _in_turn(_numbers(groups), ONE_IN - 1)
+        return _in_turn(groups, ONE_IN - 1)
     if len(groups) >= FEWEST_ROWS:
         return _in_turn(np.arange(len(groups)), ONE_IN - 1)
     return np.zeros(len(groups), np.bool_)
@@ -36,19 +45,15 @@ def held_out(groups: NDArray[np.int32], effort: Effort) -> Rows:
 def held_out_in_turn(groups: NDArray[np.int32], effort: Effort) -> list[Rows]:
     """Offline each kernel once, since a fifth of them tells too little; else as above."""
     if _by_kernel(groups, effort):
-        return [_in_turn(_numbers(groups), turn) for turn in range(ONE_IN)]
+        return [_in_turn(groups, turn) for turn in range(ONE_IN)]
     return [held_out(groups, effort)]
 
 
 def _by_kernel(groups: NDArray[np.int32], effort: Effort) -> bool:
-    return effort == "offline" and len(np.unique(groups)) >= FEWEST_KERNELS
+    return effort == "offline" and len(np.unique(groups % ONE_IN)) == ONE_IN
 
 
-def _numbers(groups: NDArray[np.int32]) -> NDArray[np.intp]:
-    return np.unique(groups, return_inverse=True)[1]
-
-
-def _in_turn(numbers: NDArray[np.intp], turn: int) -> Rows:
+def _in_turn(numbers: NDArray[np.int32] | NDArray[np.intp], turn: int) -> Rows:
     held: Rows = numbers % ONE_IN == turn
     return held
 

@@ -1,7 +1,9 @@
 """How well predictions rank measured scores; larger is faster in both.
 
-Where a figure is not defined, it is that of chance.
+Where a figure is not defined, it is that of chance, or nan where chance is no less than all.
 """
+
+from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,10 +76,9 @@ def kendall(scores: Values, predictions: Values) -> float:
 
 
 def recall_at(k: int, scores: Values, predictions: Values) -> float:
-    """Share of the k best by score that are among the k best by prediction."""
-    k = min(k, len(scores))
-    if k == 0:
-        return 0.0
+    """Share of the k best by score that are among the k best by prediction; nan where k are all."""
+    if len(scores) <= k:
+        return nan
     best = set(np.argsort(-scores, kind="stable")[:k].tolist())
     return len(best & set(np.argsort(-predictions, kind="stable")[:k].tolist())) / k
 

@@ -33,8 +33,9 @@ class Quality:
     recall_30: float
     top1_regret: float
     r2_log_time: float
-    """Share of the variance of log time that a line through the predictions explains, failures left
-    out: the level and the unit of a kernel's times are nothing that a ranking could know.
+    """Share of the variance of log time that a rising line through the predictions explains,
+    failures left out: the level and the unit of a kernel's times are nothing that a ranking could
+    know, but which way is faster is.
     """
 
 
@@ -70,7 +71,7 @@ def r2_log_time(scores: Values, predictions: Values) -> float:
         return nan
     if np.ptp(guesses) == 0:
         return 0.0
-    return float(np.corrcoef(logs, guesses)[0, 1] ** 2)
+    return max(0.0, float(np.corrcoef(logs, guesses)[0, 1])) ** 2
 
 
 def mean_quality(of: Sequence[Quality]) -> Quality:

@@ -22,16 +22,17 @@ class Split:
 
 
 def hold_out_kernels(families: Mapping[str, str], *, share: float = 0.25, seed: int = 0) -> Split:
-    """Holds out unknown kernels of known families: a share of each family that is large enough.
+    """Holds out unknown kernels of known families: a share of each family that is large enough,
+    one at least.
 
     Args:
         families: key to family.
-        share: of a family's kernels, rounded down; `LEAST_KNOWN` of them stay.
+        share: of a family's kernels, rounded down but not to none; `LEAST_KNOWN` of them stay.
         seed: of the choice.
     """
     held: list[str] = []
     for members in by_family(families).values():
-        most = min(int(share * len(members)), len(members) - LEAST_KNOWN)
+        most = min(max(1, int(share * len(members))), len(members) - LEAST_KNOWN)
         held += sorted(members, key=lambda key: _draw(key, seed))[: max(0, most)]
     return split(families, held)
 

@@ -52,6 +52,8 @@ class Examples:
     key: str
     family: str
     label: str
+    machine: str
+    """The name of its processor."""
     features: Features
     nodes: Nodes
     times_s: Times
@@ -103,11 +105,6 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
             yield found
 
 
-def drawn_at_random(of: Sequence[Examples]) -> list[Examples]:
-    """Those trials of each kernel, where there are `FEWEST` of them."""
-    return [found for e in of if len((found := e.at_random).times_s) >= FEWEST]
-
-
 def _trials(database: Database, group: Row) -> list[Recorded]:
     """In the order of recording; the last word on each schedule."""
     found = database.query(
@@ -139,8 +136,8 @@ def _cached(
     if arrays.keys() >= ARRAYS:
         nodes = Nodes(arrays["values"], arrays["parent"])
         return Examples(
-            kernel.key, kernel.family, label, arrays["features"], nodes, arrays["times_s"],
-            arrays["drawn"],
+            kernel.key, kernel.family, label, target.name, arrays["features"], nodes,
+            arrays["times_s"], arrays["drawn"],
         )  # fmt: skip
     found = _computed(kernel, label, target, trials)
     if found is not None:
@@ -169,8 +166,9 @@ def _computed(
     if not len(configs):
         return None
     return Examples(
-        kernel.key, kernel.family, label, space.features(configs), space.nodes(configs),
-        times_of([trials[n][1] for n in rows]), np.array([trials[n][2] for n in rows]),
+        kernel.key, kernel.family, label, target.name, space.features(configs),
+        space.nodes(configs), times_of([trials[n][1] for n in rows]),
+        np.array([trials[n][2] for n in rows]),
     )  # fmt: skip
 
 

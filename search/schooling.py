@@ -3,34 +3,39 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.costmodel.effort import numbered
 from hlotune.costmodel.files import Training
 from hlotune.costmodel.inputs import count, joined
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pool import best_so_far
 from hlotune.costmodel.quality import Quality, quality
-from hlotune.costmodel.splits import Split, hold_out_families, hold_out_kernels
-from hlotune.search.examples import Examples, drawn_at_random
+from hlotune.costmodel.splits import LEAST_KNOWN, Split, hold_out_families, hold_out_kernels
+from hlotune.search.examples import FEWEST, Examples
 
 HoldOut = Literal["kernels", "families"]
 KERNELS_SHARE = 0.25
-ENOUGH = {"kernels": f"{ceil(1 / KERNELS_SHARE)} kernels of one family", "families": "two families"}
+ENOUGH = {"kernels": f"{LEAST_KNOWN + 1} kernels of one family", "families": "two families"}
+By = Literal["all trials", "at random"]
+"""`at random`: by those alone that were drawn so, a sample of the space, where guided ones crowd
+among the fastest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A model on one kernel that it has not seen."""
+    """A model on one kernel that it has not seen, by trials of one machine."""
 
     model: str
     seed: int
     key: str
     family: str
     label: str
+    machine: str
+    by: By
     trials: int
     quality: Quality
     curve: tuple[float, ...]
@@ -42,8 +47,8 @@ class Judged:
 
 def trained(name: str, on: Sequence[Examples]) -> CostModel:
     """A model of `MODELS`, taught from nothing by all of these."""
-    model = MODELS[name]("offline")
-    groups = np.concatenate([np.full(len(e.times_s), k, np.int32) for k, e in enumerate(on)])
+    model, numbers = MODELS[name]("offline"), numbered([e.key for e in on])
+    groups = np.repeat(np.array(numbers, np.int32), [len(e.times_s) for e in on])
     inputs = joined([e.inputs(model.reads) for e in on])
     model.fit(inputs, np.concatenate([e.scores for e in on]), groups)
     return model
@@ -74,37 +79,42 @@ def splits_of(of: Sequence[Examples], hold_out: HoldOut, seed: int) -> tuple[Spl
 
 
 def cross_judged(
-    name: str, of: Sequence[Examples], hold_out: HoldOut, seed: int, *, at_random: bool = False
+    name: str, of: Sequence[Examples], hold_out: HoldOut, seed: int
 ) -> Iterator[Judged]:
-    """Trains once a split, and judges by what the split holds out.
-
-    With `at_random` by those of its trials alone that were drawn at random.
-    """
-    judges = drawn_at_random(of) if at_random else of
+    """Trains once a split, and judges by what the split holds out, on all machines."""
     for split in splits_of(of, hold_out, seed):
         start_s = time.perf_counter()
         model = trained(name, [e for e in of if e.key in split.train])
         train_s = time.perf_counter() - start_s
-        for e in judges:
+        for e in of:
             if e.key in split.held_out:
-                yield judged(name, model, e, seed, train_s)
+                yield from judged(name, model, e, seed, train_s)
 
 
-def judged(name: str, model: CostModel, e: Examples, seed: int = 0, train_s: float = 0.0) -> Judged:
-    inputs = e.inputs(model.reads)
-    start_s = time.perf_counter()
-    predictions: NDArray[np.float32] = model.predict(inputs)
-    predict_s = time.perf_counter() - start_s
-    order = np.argsort(-predictions, kind="stable")
-    return Judged(
-        model=name,
-        seed=seed,
-        key=e.key,
-        family=e.family,
-        label=e.label,
-        trials=len(e.times_s),
-        quality=quality(e.scores, predictions),
-        curve=tuple(best_so_far(e.scores, order).tolist()),
-        train_s=train_s,
-        predict_rows_per_s=count(inputs) / max(predict_s, 1e-9),
-    )
+def judged(
+    name: str, model: CostModel, e: Examples, seed: int = 0, train_s: float = 0.0
+) -> Iterator[Judged]:
+    """By all trials, and by those drawn at random where there are `FEWEST` of them."""
+    sets: dict[By, Examples] = {"all trials": e, "at random": e.at_random}
+    for by, of in sets.items():
+        if len(of.times_s) < FEWEST:
+            continue
+        inputs = of.inputs(model.reads)
+        start_s = time.perf_counter()
+        predictions: NDArray[np.float32] = model.predict(inputs)
+        predict_s = time.perf_counter() - start_s
+        order = np.argsort(-predictions, kind="stable")
+        yield Judged(
+            model=name,
+            seed=seed,
+            key=e.key,
+            family=e.family,
+            label=e.label,
+            machine=e.machine,
+            by=by,
+            trials=len(of.times_s),
+            quality=quality(of.scores, predictions),
+            curve=tuple(best_so_far(of.scores, order).tolist()),
+            train_s=train_s,
+            predict_rows_per_s=count(inputs) / max(predict_s, 1e-9),
+        )

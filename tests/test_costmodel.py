@@ -382,7 +382,11 @@ def test_metrics_without_information_are_at_chance_level() -> None:
     assert pairwise_accuracy(SCORES, flat) == 0.5
     assert pairwise_accuracy(flat, SCORES) == 0.5
     assert spearman(SCORES, flat) == kendall(SCORES, flat) == 0
-    assert recall_at(3, np.array([]), np.array([])) == 0
+
+
+def test_the_best_k_of_k_are_no_choice() -> None:
+    assert np.isnan(recall_at(4, SCORES, SCORES))
+    assert np.isnan(recall_at(3, np.array([]), np.array([])))
 
 
 @pytest.mark.parametrize("digits", [0, 1, 8])

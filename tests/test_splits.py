@@ -42,12 +42,11 @@ def test_each_family_is_held_out_exactly_once(families: dict[str, str], seed: in
     assert sorted(key for split in folds for key in split.held_out) == sorted(families)
 
 
-def test_a_share_of_each_large_family_is_held_out() -> None:
-    families = {
-        f"{family}{n}": family for family, size in (("a", 12), ("b", 8)) for n in range(size)
-    }
+def test_a_share_of_each_family_is_held_out_and_one_at_least_if_two_stay() -> None:
+    sizes = {"a": 12, "b": 8, "c": 3, "d": 2}
+    families = {f"{family}{n}": family for family, size in sizes.items() for n in range(size)}
     held = hold_out_kernels(families, share=0.25).held_out
-    assert [sum(key.startswith(family) for key in held) for family in "ab"] == [3, 2]
+    assert [sum(key.startswith(family) for key in held) for family in "abcd"] == [3, 2, 1, 0]
 
 
 def test_folds_have_about_as_many_kernels_each() -> None:
