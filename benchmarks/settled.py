@@ -19,7 +19,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.schedule import Schedule
-from hlotune.search.finals import CHAMPIONS, Object
+from hlotune.search.finals import MOST_CHAMPIONS, Object, places
 from hlotune.search.tuner import Builder
 
 ROUNDS = 31
@@ -51,11 +51,13 @@ Times = Mapping[Schedule, Settled]
 
 def champions(trials: Sequence[Trial]) -> list[tuple[Schedule, ...]]:
     """After each trial the best so far by the times of the trials themselves."""
-    found, best = list[tuple[Schedule, ...]](), list[tuple[float, int]]()
+    found, best, usable = list[tuple[Schedule, ...]](), list[tuple[float, int]](), 0
     for n, trial in enumerate(trials):
         if trial.time_s is not None:
-            best = nsmallest(CHAMPIONS, [*best, (trial.time_s, n)])
-        found.append(tuple(trials[k].candidate.schedule for _, k in best))
+            usable += 1
+            best = nsmallest(MOST_CHAMPIONS, [*best, (trial.time_s, n)])
+        first = best[: places(usable)]
+        found.append(tuple(trials[k].candidate.schedule for _, k in first))
     return found
 
 

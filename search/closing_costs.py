@@ -8,8 +8,8 @@ UNKNOWN_FINAL_S = 3.0
 """Expected time of a final before any kernel has been built and verified."""
 SETS = 1.5
 """Sets of inputs that champions alone are verified with, for each one of a trial."""
-SAMPLES = 20
-"""Pairs that take as long as compiling and timing the default: most of a sample is what puts the
+SAMPLES = 80
+"""So many take as long as compiling and timing the default: most of a sample is what puts the
 caches into their state, and is alike for all kernels."""
 ALONE = 2.0
 """Building one kernel by itself, beside what it takes where two are built at a time."""
@@ -49,7 +49,8 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     verifying_s = SETS * (costs.first_s + costs.slowest_s)
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = costs.first_s if costs.default_s is None else costs.default_s
-    return costs.entrants * costs.build_s + verifying_s + default_s * (1 + pairs / SAMPLES)
+    samples = pairs * (1 + costs.entrants)
+    return costs.entrants * costs.build_s + verifying_s + default_s * (1 + samples / SAMPLES)
 
 
 def building_s(costs: Sequence[Costs]) -> float:

@@ -14,8 +14,10 @@ from hlotune.search.spending import Contest
 from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
 
-CHAMPIONS = 3
+CHAMPIONS, MOST_CHAMPIONS = 3, 5
 """Best candidates that meet the default: by the search's own times they are often equal."""
+CROWD = 64
+"""Trials for which there is one more: the more there are, the more look like the best."""
 LUCK = 1.1
 """How much faster than it is a schedule may look by the samples of one trial."""
 ROUNDS = 4
@@ -72,6 +74,11 @@ def final(
     return None
 
 
+def places(trials: int) -> int:
+    """How many champions of a kernel with so many trials there may be."""
+    return min(MOST_CHAMPIONS, CHAMPIONS + trials // CROWD)
+
+
 def entrants(tuner: KernelTuner, standing: Schedule | None) -> list[Candidate]:
     """The best candidates, the simplest first; before them what stands.
 
@@ -80,7 +87,7 @@ def entrants(tuner: KernelTuner, standing: Schedule | None) -> list[Candidate]:
     best = [t.candidate for t in champions(tuner)]
     if standing is None or tuner.has_failed(standing):
         return sorted(best, key=simplicity)
-    others = [c for c in best if c.schedule != standing][: CHAMPIONS - 1]
+    others = [c for c in best if c.schedule != standing][: places(tuner.usable) - 1]
     return [Candidate(tuner.kernel, standing), *sorted(others, key=simplicity)]
 
 
@@ -90,13 +97,14 @@ def champions(tuner: KernelTuner) -> list[Trial]:
     Of many that are about as fast those with the luckiest samples look best; a formula chose the
     first one before there were any.
     """
-    best = list(tuner.champions(CHAMPIONS))
+    most = places(tuner.usable)
+    best = list(tuner.champions(most))
     first = tuner.first_candidate()
     if first is None or first in best or not isinstance(first.outcome, Measurement):
         return best
     if first.outcome.time_s > LUCK * (best[0].time_s or 0.0):
         return best
-    return [*best[: CHAMPIONS - 1], first]
+    return [*best[: most - 1], first]
 
 
 def simplicity(candidate: Candidate) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from math import inf, isfinite
 from hlotune.search.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.closing import Comparing
 from hlotune.search.closing_costs import Costs, Due, building_s, finals_s
-from hlotune.search.finals import CHAMPIONS, FEWEST_PAIRS, PAIRS
+from hlotune.search.finals import FEWEST_PAIRS, PAIRS, places
 from hlotune.search.spending import Contest
 
 HOPELESS = 1.25
@@ -109,7 +109,7 @@ def costs(contest: Contest) -> Costs:
         build_s=took.build_s,
         first_s=first[0] if first else None,
         slowest_s=max(others, default=0.0),
-        entrants=max(1, min(CHAMPIONS, len(took.trials_s))),
+        entrants=max(1, min(places(contest.tuner.usable), len(took.trials_s))),
     )
 
 

@@ -164,6 +164,11 @@ class KernelTuner:
         times = (t.time_s for t in self._usable if t.candidate.schedule not in self._failed)
         return min((time_s for time_s in times if time_s), default=float("inf"))
 
+    @property
+    def usable(self) -> int:
+        """Trials that did not fail, known ones among them."""
+        return len(self._usable)
+
     def champions(self, n: int) -> tuple[Trial, ...]:
         """The n fastest, fastest first; of equal times the shorter schedule."""
 

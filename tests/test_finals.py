@@ -11,7 +11,7 @@ from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Split
-from hlotune.search.finals import Contender, Object, champions, meetings, shared, winner
+from hlotune.search.finals import Contender, Object, champions, meetings, places, shared, winner
 from tests.toy import ToySpace
 from tests.tuners import Log, tuner
 
@@ -143,6 +143,14 @@ def known(times_s: Sequence[float], first_s: float | None) -> list[Trial]:
 def test_the_first_candidate_meets_the_default_where_others_may_only_have_been_luckier() -> None:
     found = known([1.00, 1.01, 1.02, 1.03], first_s=1.05)
     assert [t.time_s for t in found] == [1.00, 1.01, 1.05]
+
+
+def test_of_many_trials_more_are_champions() -> None:
+    """By their own samples more of them look like the best."""
+    times = [1.0 + n / 100 for n in range(64)]
+    assert [len(known(times[:n], first_s=None)) for n in (2, 63, 64)] == [2, 3, 4]
+    assert places(128) == places(10_000) == 5
+    assert [t.time_s for t in known(times, first_s=1.05)] == [1.0, 1.01, 1.02, 1.05]
 
 
 def test_a_first_candidate_that_is_far_behind_takes_no_place() -> None:

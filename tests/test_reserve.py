@@ -106,9 +106,9 @@ def test_finals_that_take_longer_than_expected_have_fewer_pairs(database: Databa
 
 
 def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_its_final() -> None:
-    had = Took(build_s=0.05, trials_s=[0.1, 0.1 / 3])
+    had = Took(build_s=0.05, trials_s=[0.1, 0.1 / 3, 0.1 / 3])
     contests = [contest(n, Took() if n < 3 else had) for n in range(10)]
-    final_s = 0.5  # of each, with 20 pairs
+    final_s = 0.55  # of each, with 20 pairs
     reserve = Reserve(contests, 10 * final_s + OUTSIDE_S + 0.01, FakeProgram())
     assert reserve.pairs(contests, 0.0, hurried=False) == 20
     reserve.learn(contests[0], 20, final_s)
@@ -119,7 +119,7 @@ def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_
 
 def contest(n: int, took: Took) -> Contest:
     """Of a kernel whose search came to something."""
-    tuner: Any = SimpleNamespace(took=took, best_s=1.0)
+    tuner: Any = SimpleNamespace(took=took, best_s=1.0, usable=3)
     return Contest(task(f"conv{n}", n), tuner, default_s=1.0, known_trials=0, timing_s=0.1)
 
 

@@ -45,9 +45,15 @@ class Device:
         return Comparison(Measurement(samples_s=(1.0,)), tuple(found))
 
 
-def test_three_at_most_are_champions_and_failures_never() -> None:
+def test_three_of_few_are_champions_and_failures_never() -> None:
     found = champions([trial(A, 4.0), trial(B, None), trial(C, 2.0), trial(D, 3.0), trial(B, 1.0)])
     assert found == [(A,), (A,), (C, A), (C, D, A), (B, C, D)]
+
+
+def test_of_more_trials_more_are_champions_as_in_the_finals_of_a_run() -> None:
+    schedules = [Schedule("direct", (Unroll("y", f"i{n}"),)) for n in range(130)]
+    found = champions([trial(s, 1.0 + n) for n, s in enumerate(schedules)])
+    assert [len(found[n - 1]) for n in (2, 63, 64, 127, 128, 130)] == [2, 3, 4, 4, 5, 5]
 
 
 def test_whoever_was_a_champion_once_is_timed_once() -> None:
