@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results import Table
+from hlotune.cli.charts import line_chart
 
 MILESTONES = (64, 128, 256, 512, 1024, 2000)
 SHOWN = (64, 128, 256, 512)
@@ -26,6 +27,12 @@ EARLIER = ("C1", "C2", "C3", "C4", "C5", "C6")
 """Convolutions whose trials teach the model that is tried on `TAUGHT`."""
 AGAINST_RANDOM = ("C6", "C9", "gemm_1024", "gemm_128x768x3072")
 """Of `HELD_OUT`, where random search runs too: three minutes a search."""
+
+CHARTS = {
+    "learning_random": (("shipped", "random"), AGAINST_RANDOM),
+    "learning_taught": (("taught", "scratch"), TAUGHT),
+}
+"""Name of a chart to the searches that it compares, and on which cases."""
 
 Curve = NDArray[np.float64]
 """Time of the best after each trial, in seconds; infinite as long as everything failed."""
@@ -132,12 +139,42 @@ def summary(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[s
             f"to random's best, annealing on the shipped trees needs {median(saved):.3f} of the "
             f"trials, median of {len(saved)} races"
         )
-    if saved := against_scratch(curves, best_s):
+    met = against_scratch(curves, best_s)
+    if saved := [ratio for ratio in met if ratio is not None]:
         lines.append(
             f"to 95 % of the best ever, trees taught by C1 to C6 need {median(saved):.3f} of the "
-            f"trials from scratch, median of {len(saved)} races"
+            f"trials from scratch, median of {len(saved)} races; {len(met) - len(saved)} more had "
+            "neither there"
         )
     return lines
+
+
+def charts(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> dict[str, str]:
+    """SVGs of the shares of the best speed ever, by name, as far as all races of a line went."""
+    found = {}
+    for name, (contestants, cases) in CHARTS.items():
+        lines = {c: mean_shares(c, cases, curves, best_s) for c in contestants}
+        drawn_lines = {c: line for c, line in lines.items() if line}
+        title = f"Mean of {', '.join(cases)}"
+        if drawn_lines:
+            found[name] = line_chart(title, "trials", "of the best speed ever", drawn_lines)
+    return found
+
+
+def mean_shares(
+    contestant: str,
+    cases: Sequence[str],
+    curves: Mapping[Race, Curve],
+    best_s: Mapping[str, float],
+) -> list[float]:
+    """After each trial, up to the last milestone that the tables show."""
+    shares = [
+        best_s[race.case] / curve
+        for race, curve in curves.items()
+        if race.contestant == contestant and race.case in cases and len(curve)
+    ]
+    length = min([SHOWN[-1], *map(len, shares)])
+    return [float(x) for x in np.mean([s[:length] for s in shares], axis=0)] if shares else []
 
 
 def shares_at(
@@ -169,14 +206,22 @@ def against_random(curves: Mapping[Race, Curve]) -> list[float]:
     return found
 
 
-def against_scratch(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[float]:
-    """Trials that taught trees need to 95 % of the best ever, over those from scratch."""
-    found = []
+def against_scratch(
+    curves: Mapping[Race, Curve], best_s: Mapping[str, float]
+) -> list[float | None]:
+    """Trials that taught trees need to 95 % of the best ever, over those from scratch.
+
+    A search from scratch that is through and did not get there counts with all its trials, which
+    flatters it, and a taught one as infinite; None where neither got there.
+    """
+    found: list[float | None] = []
     for race, curve in curves.items():
         rival = curves.get(Race(race.case, "scratch", race.seed), curve[:0])
         if race.contestant == "taught" and len(curve) and len(rival):
             limit_s = best_s[race.case] / NEAR
             ours, theirs = reached(curve, limit_s), reached(rival, limit_s)
-            if theirs is not None:
-                found.append(ours / theirs if ours else inf)
+            if ours is not None:
+                found.append(ours / (theirs or len(rival)))
+            else:
+                found.append(None if theirs is None else inf)
     return found

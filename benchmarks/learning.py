@@ -8,7 +8,8 @@ the default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
 left at any time; it goes on where it stopped, from the trials in the database.  Searches on another
-shipped model are begun anew.  At the end the champions of all are timed in turns (`settled.py`).
+shipped model are begun anew.  At the end the champions of all are timed in turns (`settled.py`), and
+curves drawn, `build/learning_*.svg`.
 """
 
 import argparse
@@ -19,8 +20,8 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 
-from benchmarks.learned import CONTESTANTS, EARLIER, MILESTONES, Curve, Race, drawn, table
-from benchmarks.results import conditions, publish
+from benchmarks.learned import CONTESTANTS, EARLIER, MILESTONES, Curve, Race, charts, drawn, table
+from benchmarks.results import FOLDER, conditions, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from benchmarks.settled import Referee, chosen_s, curve, settled, shortlist
 from hlotune.costmodel.model import MODELS
@@ -58,6 +59,8 @@ def main() -> None:
         curves, best_s = in_turns(track, races, runner)
         found = table(curves, best_s)
         publish(found, before, [{**asdict(r), "time_s": c.tolist()} for r, c in curves.items()])
+        for name, svg in charts(curves, best_s).items():
+            (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 def in_turns(

@@ -2,11 +2,13 @@
 
     python -m benchmarks.page
 
-A table stands between `<!-- NAME -->` and `<!-- /NAME -->`.  What was not measured stays.
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`.  Charts that the page shows are taken
+from `build/*.svg`.  What was not measured stays.
 """
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from benchmarks.results import FOLDER, described
 
 PAGE = Path("docs/performance.md")
+CHART = re.compile(r"!\[[^]]*\]\((charts/\w+\.svg)\)")
 MARKED = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
@@ -22,6 +25,9 @@ def main() -> None:
     found = {n: FOLDER / f"{n}.json" for n in names(text)}
     tables = {n: json.loads(path.read_text()) for n, path in found.items() if path.exists()}
     PAGE.write_text(filled(text, tables), encoding="utf-8")
+    for chart in CHART.findall(text):
+        if (drawn := FOLDER / Path(chart).name).exists():
+            shutil.copyfile(drawn, PAGE.parent / chart)
     print(f"{PAGE}: {', '.join(tables) or 'nothing measured'}")
 
 

@@ -16,7 +16,9 @@ from benchmarks.learned import (
     Race,
     against_random,
     against_scratch,
+    charts,
     drawn,
+    mean_shares,
     reached,
     share,
     summary,
@@ -112,15 +114,27 @@ def test_who_is_to_be_taught_waits_until_all_teachers_have_made_their_trials(
     assert len(track(database).trials(taught)) == 16
 
 
-def test_teachers_make_the_first_batches_better(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+def test_what_teachers_found_decides_the_first_batch(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With other lessons another one."""
     monkeypatch.setattr(learning, "LESSONS", 32)
-    for case in EARLIER:
-        track(database).advance(Race(case, "scratch", 0), 32)
-    taught = replace(RACE, contestant="taught")
-    track(database).advance(taught, 32)
-    assert len(track(database).trials(taught)) == 32
+    taught, first = replace(RACE, contestant="taught"), []
+    for name, device in (("same", None), ("again", None), ("other", Reversed(TASKS))):
+        with Database(tmp_path / f"{name}.db") as lessons:
+            for case in EARLIER:
+                track(lessons, device).advance(Race(case, "scratch", 0), 32)
+            track(lessons).advance(taught, 16)
+            first.append([t.candidate.schedule for t in track(lessons).trials(taught)])
+    assert len(first[0]) == 16
+    assert first[0] == first[1] != first[2]
+
+
+class Reversed(FakeDevice):
+    """What was fast is slow on it."""
+
+    def _time_s(self, candidate: Candidate) -> float:
+        return 1e-6 / super()._time_s(candidate)
 
 
 class Referee(FakeDevice):
@@ -178,6 +192,19 @@ def falling(*times: float) -> np.ndarray:
     return np.array(times)
 
 
+def test_charts_compare_searches_on_the_same_cases() -> None:
+    curves = {Race(case, "taught", seed): CURVE for case in ("C7", "C8") for seed in (0, 1)}
+    best_s = {"C7": 1.0, "C8": 0.5}
+    assert mean_shares("taught", ("C7", "C8"), curves, best_s) == pytest.approx(
+        [0.1875, 0.375, 0.375, 0.75]
+    )
+    assert mean_shares("scratch", ("C7", "C8"), curves, best_s) == []
+    drawn_charts = charts(curves, best_s)
+    assert list(drawn_charts) == ["learning_taught"]
+    assert "taught" in drawn_charts["learning_taught"]
+    assert "scratch" not in drawn_charts["learning_taught"]
+
+
 def test_trials_saved_are_counted_against_random_search() -> None:
     rival = np.full(2000, 3.0)
     rival[1000:] = 2.0
@@ -199,6 +226,19 @@ def test_lessons_are_counted_against_a_search_from_nothing() -> None:
     slow = falling(4.0, 4.0, 3.0, 2.0, 1.5, 1.02)
     curves = {Race("C7", "taught", 0): CURVE, Race("C7", "scratch", 0): slow}
     assert against_scratch(curves, {"C7": 1.0}) == [4 / 6]
+
+
+def test_searches_that_did_not_get_there_count_too() -> None:
+    """Else those that need most trials would be left out, of either side."""
+    taught, scratch = Race("C7", "taught", 0), Race("C7", "scratch", 0)
+    never = falling(4.0, 4.0, 3.0, 3.0, 3.0, 3.0)
+    assert against_scratch({taught: CURVE, scratch: never}, {"C7": 1.0}) == [4 / 6]
+    assert against_scratch({taught: never, scratch: CURVE}, {"C7": 1.0}) == [inf]
+    assert against_scratch({taught: never, scratch: never}, {"C7": 1.0}) == [None]
+    assert summary({taught: CURVE, scratch: never}, {"C7": 1.0}) == [
+        "to 95 % of the best ever, trees taught by C1 to C6 need 0.667 of the trials from scratch, "
+        "median of 1 races; 0 more had neither there"
+    ]
 
 
 def test_the_table_has_a_line_for_each_search_and_says_the_figures() -> None:
