@@ -8,8 +8,8 @@ the default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
 left at any time; it goes on where it stopped, from the trials in the database.  Searches on another
-shipped model are begun anew.  At the end the champions of all are timed in turns (`settled.py`), and
-curves drawn, `build/learning_*.svg`.
+shipped model are begun anew.  At the end the champions of all are timed in turns (`settled.py`),
+and curves drawn, `build/learning_*.svg`.
 """
 
 import argparse

@@ -34,6 +34,21 @@ def test_a_table_is_kept_with_its_conditions_and_comes_into_the_page(
     assert "old" not in text and "load before 0.00" in text
 
 
+def test_charts_that_the_page_shows_are_taken_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs" / "charts").mkdir(parents=True)
+    (tmp_path / "build").mkdir()
+    page.PAGE.write_text("![one](charts/one.svg) ![two](charts/two.svg)")
+    (tmp_path / "docs/charts/two.svg").write_text("old")
+    (tmp_path / "build/one.svg").write_text("new")
+    (tmp_path / "build/three.svg").write_text("of no page")
+    page.main()
+    shown = {f.name: f.read_text() for f in (tmp_path / "docs/charts").iterdir()}
+    assert shown == {"one.svg": "new", "two.svg": "old"}
+
+
 def test_conditions_name_the_kind_of_core_and_those_of_older_files_are_read() -> None:
     under = results.conditions(replace(TARGETS["znver4"], name="EPYC"), PROPERTIES)
     assert results.described(under).startswith("EPYC (znver4), 2 threads, measured f32 peak 200.0")
