@@ -9,7 +9,7 @@ from statistics import mean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.results import Table
+from benchmarks.results import Table, geometric_mean
 from hlotune.cli.charts import line_chart
 
 MILESTONES = (64, 128, 256, 512, 1024, 2000)
@@ -134,6 +134,11 @@ def summary(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[s
         lines.append(f"first 64 trials within 10 % of the best ever: {near} of {len(first)} cases")
     if second := shares_at(128, curves, best_s):
         lines.append(f"shipped model after 128 trials: {mean(second):.3f} of the best ever")
+    if ahead := [f"{r:.2f}" for n in SHOWN if (r := over_random(n, curves)) is not None]:
+        lines.append(
+            f"random's best over annealing's after {', '.join(map(str, SHOWN[: len(ahead)]))} "
+            f"trials: {', '.join(ahead)}, geometric means of the cases and seeds"
+        )
     if saved := against_random(curves):
         lines.append(
             f"to random's best, annealing on the shipped trees needs {median(saved):.3f} of the "
@@ -187,6 +192,20 @@ def shares_at(
         if race.contestant == "shipped" and reached_share is not None:
             found[race.case].append(reached_share)
     return [mean(shares) for shares in found.values()]
+
+
+def over_random(trials: int, curves: Mapping[Race, Curve]) -> float | None:
+    """How much slower random search's best is after so many trials than the shipped model's.
+
+    The geometric mean of the races that both ran so far and in which both have one; None of none.
+    """
+    ratios = []
+    for race, curve in curves.items():
+        rival = curves.get(Race(race.case, "random", race.seed), curve[:0])
+        if race.contestant == "shipped" and min(len(curve), len(rival)) >= trials:
+            ratios.append(rival[trials - 1] / curve[trials - 1])
+    found = [ratio for ratio in ratios if 0 < ratio < inf]
+    return geometric_mean(found) if found else None
 
 
 def against_random(curves: Mapping[Race, Curve]) -> list[float]:

@@ -19,6 +19,7 @@ from benchmarks.learned import (
     charts,
     drawn,
     mean_shares,
+    over_random,
     reached,
     share,
     summary,
@@ -212,6 +213,20 @@ def test_trials_saved_are_counted_against_random_search() -> None:
     assert against_random(curves) == [2 / 1001]
     curves[Race("C2", "random", 0)] = np.full(2000, 0.5)
     assert against_random(curves) == [inf]
+
+
+def test_random_search_is_held_against_annealing_at_equal_trials() -> None:
+    """Where one of both has nothing that works, there is no ratio."""
+    curves = {Race("C2", c, 0): CURVE * k for c, k in (("shipped", 1.0), ("random", 2.0))}
+    curves |= {Race("C6", c, 0): CURVE * k for c, k in (("shipped", 1.0), ("random", 8.0))}
+    curves |= {Race("C9", "shipped", 0): CURVE, Race("C9", "random", 0): np.full(4, inf)}
+    assert over_random(2, curves) == pytest.approx(4)
+    assert over_random(5, curves) is None
+    long = {Race("C2", c, 0): np.full(130, t) for c, t in (("shipped", 1.0), ("random", 1.5))}
+    assert (
+        "random's best over annealing's after 64, 128 trials: 1.50, 1.50, geometric means of "
+        "the cases and seeds" in summary(long, {"C2": 1.0})
+    )
 
 
 def test_random_search_that_is_not_through_has_no_best_to_be_held_against() -> None:
