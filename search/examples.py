@@ -59,7 +59,8 @@ class Examples:
     times_s: Times
     """nan for failures."""
     drawn: NDArray[np.bool_]
-    """Which of them a searcher drew at random: a sample of the space, where others are guided."""
+    """Which of them a searcher drew at random: a sample of the space, where others are guided, and
+    first candidates are computed."""
 
     @property
     def at_random(self) -> "Examples":
@@ -165,10 +166,11 @@ def _computed(
     configs, rows = located(space, [text for text, _, _ in trials])
     if not len(configs):
         return None
+    is_first = (configs[:, None] == space.firsts()).all(axis=2).any(axis=1)
+    drawn = np.array([trials[n][2] for n in rows]) & ~is_first
     return Examples(
         kernel.key, kernel.family, label, target.name, space.features(configs),
-        space.nodes(configs), times_of([trials[n][1] for n in rows]),
-        np.array([trials[n][2] for n in rows]),
+        space.nodes(configs), times_of([trials[n][1] for n in rows]), drawn,
     )  # fmt: skip
 
 

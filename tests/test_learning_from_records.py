@@ -133,6 +133,20 @@ class TestExamples:
             np.testing.assert_array_equal(drawn.times_s, e.times_s[e.drawn])
             np.testing.assert_array_equal(drawn.features, e.features[e.drawn])
 
+    def test_the_first_candidate_is_not_drawn_whoever_measured_it(self, tmp_path: Path) -> None:
+        kernel = dot(EXTENTS[0])
+        space = space_of(compute_of(graph_of(kernel)), TARGET)
+        configs = [space.heuristic(), *space.sample(9, np.random.default_rng(0))]
+        trials = [
+            Trial(Candidate(kernel, space.schedule(c)), Measurement(samples_s=(1e-3 * (n + 1),)))
+            for n, c in enumerate(configs)
+        ]
+        with Database(tmp_path / "a.db") as database:
+            run = database.start_run(None, TARGET, TOOLS, options={"searcher": "random"})
+            database.add(run, kernel, trials, batch=0)
+            (found,) = examples(database)
+        assert list(found.drawn) == [t > 1e-3 for t in found.times_s]
+
     def test_the_cache_gives_what_was_computed(self, path: Path, tmp_path: Path) -> None:
         with Database(path) as database:
             first, second = (list(examples(database, tmp_path / "cache")) for _ in range(2))
