@@ -9,9 +9,11 @@ Where a host can take cores away (`probe.py`), samples are taken while each thre
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil, inf
+from random import Random
 from statistics import median
 
 from hlotune.measure.trial import Clock as ClockName
@@ -176,7 +178,7 @@ def interleaved(
     effort: Effort = DEFAULT_EFFORT,
     apart: Apart = always_apart,
 ) -> tuple[tuple[float, ...], ...]:
-    """Samples of several subjects, round by round; every other round goes through them backwards.
+    """Samples of several subjects, round by round, in orders as of `turns`.
 
     Stops after `pairs` rounds, or at `limit_s` seconds once there are six, the least that prove
     anything.
@@ -189,12 +191,24 @@ def interleaved(
         return looks.sample(lambda: one_sample(subjects[i], calls[i], clock))
 
     rounds: list[dict[int, float]] = []
-    while len(rounds) < pairs:
+    for order in islice(turns(len(subjects)), pairs):
         if time.perf_counter() - start > limit_s and len(rounds) >= 6:
             break
-        order = range(len(subjects)) if len(rounds) % 2 == 0 else reversed(range(len(subjects)))
         rounds.append({i: sample(i) for i in order})
     return tuple(tuple(r[i] for r in rounds) for i in range(len(subjects)))
+
+
+def turns(count: int) -> Iterator[list[int]]:
+    """Orders of rounds without end: one that is drawn, the same backwards, another, and so on.
+
+    What ran before it makes a kernel faster or slower, by a quarter at worst, so that is not to be
+    the same in every round; and of two each goes before the other as often.
+    """
+    rng = Random(0)
+    while True:
+        order = rng.sample(range(count), count)
+        yield order
+        yield order[::-1]
 
 
 def calls_a_sample(call_s: float, effort: Effort = DEFAULT_EFFORT) -> int:

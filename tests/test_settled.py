@@ -62,7 +62,7 @@ def test_whoever_was_a_champion_once_is_timed_once() -> None:
 
 def test_half_of_the_samples_choose_and_the_others_tell_the_time() -> None:
     """By all of its samples A would be the best; what chose it is left out of its time."""
-    device = Device([(9.0, 1.0, 9.0, 1.0), (3.0, 2.0, 3.0, 2.0), None])
+    device = Device([(9.0, 9.0, 1.0, 1.0), (3.0, 3.0, 2.0, 2.0), None])
     times = settled(KERNEL, [A, B, C], device, device)
     assert times == {A: Settled(1.0, 9.0), B: Settled(2.0, 3.0), C: WRONG}
     assert chosen_s([A, B, C], times) == 9.0
