@@ -47,6 +47,12 @@ def argument_order(graph: Graph) -> tuple[int, ...]:
     return tuple(used) + tuple(a for a in graph.arguments if a not in used)
 
 
+def places(graph: Graph) -> dict[int, int]:
+    """Place of each operation in the canonical text, by index; what no result needs comes last."""
+    order = {op.results: n for n, op in enumerate(_traverse(graph)[0])}
+    return {i: order.get(op.results, len(order) + i) for i, op in enumerate(graph.ops)}
+
+
 def _digest(literal: Literal) -> str:
     if literal.splat or literal.type.elements <= INLINE_ELEMENTS:
         return attributes.constant(literal)

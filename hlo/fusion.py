@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hlotune.hlo.canonical import INLINE_ELEMENTS
+from hlotune.hlo.canonical import INLINE_ELEMENTS, places
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 
 ANCHORS = ("stablehlo.dot_general", "stablehlo.convolution")
@@ -108,18 +108,24 @@ def reads(op: Op) -> Iterable[int]:
 
 
 def groups(region: Region) -> list[Group]:
-    """The largest group of each anchor, in order; none share operations or wait in a ring."""
+    """The largest group of each anchor, in order; none share operations or wait in a ring.
+
+    Where anchors meet, places in the canonical text decide, not the order of the statements.
+    """
+    place = places(region.graph)
     anchors = [i for i, op in enumerate(region.graph.ops) if op.name in ANCHORS]
+    anchors.sort(key=place.__getitem__)
     owned: set[int] = set(anchors)
     found: dict[int, Group] = {}
-    for anchor in sorted(anchors, key=lambda a: (-region.depths[a], a)):
+    for anchor in sorted(anchors, key=lambda a: -region.depths[a]):
         found[anchor] = Group(anchor, after=_grow_down(region, anchor, owned))
         owned |= found[anchor].after
     for anchor in anchors:
         before = _grow_up(region, found[anchor], owned)
         found[anchor] = Group(anchor, before, found[anchor].after)
         owned |= before
-    return _without_rings(region, [found[a] for a in anchors])
+    kept = _without_rings(region, [found[a] for a in anchors])
+    return sorted(kept, key=lambda group: group.anchor)
 
 
 def _grow_down(region: Region, anchor: int, owned: set[int]) -> frozenset[int]:

@@ -1,6 +1,8 @@
 """Sites are chosen so that nothing is replaced twice, and groups of any graph are convex."""
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +73,39 @@ def reaches(graph: Graph, start: frozenset[int], end: frozenset[int]) -> bool:
         if i not in start and (outside or inside):
             tainted |= set(op.results)
     return False
+
+
+def in_another_order(data: st.DataObject, graph: Graph) -> Graph:
+    """The same statements in any order in which values are defined before they are used."""
+    left, defined, ops = list(graph.ops), set(graph.arguments), list[Op]()
+    while left:
+        ops.append(data.draw(st.sampled_from([op for op in left if defined >= {*op.operands}])))
+        left.remove(ops[-1])
+        defined |= {*ops[-1].results}
+    return replace(graph, ops=tuple(ops))
+
+
+@given(graphs(), st.data())
+def test_kernels_do_not_hang_on_the_order_of_the_statements(
+    graph: Graph, data: st.DataObject
+) -> None:
+    """Else a program that is exported again would not find its records."""
+    programs = (Program("g", "g", b"", g) for g in (graph, in_another_order(data, graph)))
+    first, second = (Counter(s.kernel.key for s in sites(p)) for p in programs)
+    assert first == second
+
+
+def test_where_two_anchors_meet_the_order_of_the_statements_does_not_decide() -> None:
+    """tanh(x @ w) + (w @ x + x): the last addition belongs to one of them."""
+    left = Op("stablehlo.dot_general", (0, 1), (2,), DOT), Op("stablehlo.tanh", (2,), (3,))
+    right = Op("stablehlo.dot_general", (1, 0), (4,), DOT), Op("stablehlo.add", (4, 0), (5,))
+    last = Op("stablehlo.add", (3, 5), (6,))
+    found = [
+        Counter(s.kernel.key for s in sites(Program("g", "g", b"", graph)))
+        for ops in ((*left, *right), (*right, *left))
+        for graph in [Graph((MATRIX,) * 7, (0, 1), (*ops, last), (6,))]
+    ]
+    assert found[0] == found[1]
 
 
 @given(graphs())
