@@ -55,7 +55,7 @@ def test_random_search_does_not_find_it_in_20000_trials() -> None:
         search = RandomSearch(space, TrueModel(space), (seed, 1), heuristic_first(space))
         times = space.times_s(search.propose(20_000))
         found += times.min() == space.times_s(space.best[None, :])[0]
-    assert found <= 3
+    assert found <= 1
 
 
 def test_one_proposal_scores_at_least_20000_configs() -> None:

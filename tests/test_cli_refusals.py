@@ -19,6 +19,29 @@ def test_a_run_without_a_place_for_its_database_is_refused() -> None:
     assert "cannot be opened; check the path and the rights of file and folder" in message
 
 
+@pytest.mark.parametrize(
+    ("suffix", "expected"),
+    [
+        ("mlir", "a StableHLO module"),
+        ("hlo", "HLO text"),
+        ("pb", "a serialized HloModuleProto"),
+        ("onnx", "StableHLO or HLO in a file"),
+        ("exe", "a StableHLO module"),
+    ],
+)
+def test_a_file_that_is_no_program_is_refused(suffix: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{suffix}"
+    path.write_text("no program\n")
+    assert f"expected {expected}" in refused("kernels", str(path))
+
+
+def test_a_run_of_what_is_no_program_leaves_no_database(tmp_path: Path) -> None:
+    path, database = tmp_path / "model.mlir", tmp_path / "tuning.db"
+    path.write_text("no program\n")
+    refused("run", str(path), "--database", str(database))
+    assert not database.exists()
+
+
 @pytest.mark.parametrize("verb", READING)
 def test_each_look_at_a_folder_says_that_it_is_one(verb: str, tmp_path: Path) -> None:
     message = refused("db", verb, "--database", str(tmp_path))
@@ -46,7 +69,14 @@ def test_a_folder_in_place_of_a_file_of_records_is_refused(
     assert database.exists() == (verb == "export")
 
 
-@pytest.mark.parametrize("command", [("explain", PROGRAM), ("db", "check")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", PROGRAM), ("bench", PROGRAM), ("explain", PROGRAM), ("report", PROGRAM),
+        ("db", "check"), ("db", "ls"), ("db", "stats"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
 def test_the_database_of_a_newer_version_is_refused(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
