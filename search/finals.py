@@ -23,9 +23,9 @@ LUCK = 1.1
 ROUNDS = 4
 """So many times the next best may take the places of champions that all failed."""
 PAIRS = 31
-"""Paired samples; with so many the interval of one among three leaves out eight at either end."""
+"""Paired samples; with so many the interval of one among five leaves out seven at either end."""
 FEWEST_PAIRS = 9
-"""When the time is short; from seven on there is an interval for each of three at all."""
+"""When the time is short; from eight on there is an interval for each of five at all."""
 
 Object = tuple[Candidate, Built | Failure]
 
