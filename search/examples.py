@@ -53,7 +53,7 @@ class Examples:
     family: str
     label: str
     machine: str
-    """The name of its processor."""
+    """The name of its processor, the vendor's with LLVM's."""
     features: Features
     nodes: Nodes
     times_s: Times
@@ -137,7 +137,7 @@ def _cached(
     if arrays.keys() >= ARRAYS:
         nodes = Nodes(arrays["values"], arrays["parent"])
         return Examples(
-            kernel.key, kernel.family, label, target.name, arrays["features"], nodes,
+            kernel.key, kernel.family, label, target.title, arrays["features"], nodes,
             arrays["times_s"], arrays["drawn"],
         )  # fmt: skip
     found = _computed(kernel, label, target, trials)
@@ -169,7 +169,7 @@ def _computed(
     is_first = (configs[:, None] == space.firsts()).all(axis=2).any(axis=1)
     drawn = np.array([trials[n][2] for n in rows]) & ~is_first
     return Examples(
-        kernel.key, kernel.family, label, target.name, space.features(configs),
+        kernel.key, kernel.family, label, target.title, space.features(configs),
         space.nodes(configs), times_of([trials[n][1] for n in rows]), drawn,
     )  # fmt: skip
 

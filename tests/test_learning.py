@@ -252,8 +252,14 @@ def test_searches_that_did_not_get_there_count_too() -> None:
     assert against_scratch({taught: never, scratch: never}, {"C7": 1.0}) == [None]
     assert summary({taught: CURVE, scratch: never}, {"C7": 1.0}) == [
         "to 95 % of the best ever, trees taught by C1 to C6 need 0.667 of the trials from scratch, "
-        "median of 1 races; 0 more had neither there"
+        "median of 1 races; 0.667 without the 0 in which neither got there, which count as no "
+        "saving; a search from scratch that did not get there counts with all its trials"
     ]
+    both = {taught: CURVE, scratch: never}
+    both |= {replace(race, seed=1): never for race in (taught, scratch)}
+    both |= {replace(race, seed=2): never for race in (taught, scratch)}
+    (line,) = summary(both, {"C7": 1.0})
+    assert "need 1.000 of the trials" in line and "0.667 without the 2" in line
 
 
 def test_the_table_has_a_line_for_each_search_and_says_the_figures() -> None:
