@@ -134,10 +134,11 @@ def summary(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[s
         lines.append(f"first 64 trials within 10 % of the best ever: {near} of {len(first)} cases")
     if second := shares_at(128, curves, best_s):
         lines.append(f"shipped model after 128 trials: {mean(second):.3f} of the best ever")
-    if ahead := [f"{r:.2f}" for n in SHOWN if (r := over_random(n, curves)) is not None]:
+    if ahead := [ratios for n in SHOWN if (ratios := over_random(n, curves))]:
         lines.append(
             f"random's best over annealing's after {', '.join(map(str, SHOWN[: len(ahead)]))} "
-            f"trials: {', '.join(ahead)}, geometric means of the cases and seeds"
+            f"trials: {', '.join(f'{geometric_mean(ratios):.2f}' for ratios in ahead)}, "
+            f"geometric means of {len(ahead[0])} races"
         )
     if saved := against_random(curves):
         lines.append(
@@ -196,18 +197,18 @@ def shares_at(
     return [mean(shares) for shares in found.values()]
 
 
-def over_random(trials: int, curves: Mapping[Race, Curve]) -> float | None:
-    """How much slower random search's best is after so many trials than the shipped model's.
-
-    The geometric mean of the races that both ran so far and in which both have one; None of none.
+def over_random(trials: int, curves: Mapping[Race, Curve]) -> list[float]:
+    """How much slower random search's best is after so many trials than the shipped model's, of
+    each race that both ran so far; infinite or 0 where one has nothing that works.
     """
     ratios = []
     for race, curve in curves.items():
         rival = curves.get(Race(race.case, "random", race.seed), curve[:0])
         if race.contestant == "shipped" and min(len(curve), len(rival)) >= trials:
-            ratios.append(rival[trials - 1] / curve[trials - 1])
-    found = [ratio for ratio in ratios if 0 < ratio < inf]
-    return geometric_mean(found) if found else None
+            ours, theirs = float(curve[trials - 1]), float(rival[trials - 1])
+            if min(ours, theirs) < inf:
+                ratios.append(theirs / ours)
+    return ratios
 
 
 def against_random(curves: Mapping[Race, Curve]) -> list[float]:

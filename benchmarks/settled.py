@@ -81,9 +81,11 @@ def settled(
 
 
 def _halves(samples_s: Sequence[float]) -> Settled:
-    """Two rounds of one, two of the other: each second one goes through all backwards."""
-    halves = [[s for k, s in enumerate(samples_s) if k % 4 // 2 == half] for half in (0, 1)]
-    return Settled(median(halves[1]), median(halves[0]))
+    """Two rounds tell, two choose, and so on: two are one order both ways, as of `turns`."""
+    telling, choosing = (
+        [s for k, s in enumerate(samples_s) if k % 4 // 2 == half] for half in (0, 1)
+    )
+    return Settled(median(choosing), median(telling))
 
 
 def curve(trials: Sequence[Trial], times: Times) -> NDArray[np.float64]:

@@ -280,12 +280,12 @@ def _chart(lines: "Sequence[Judged]") -> str:
     for line in lines:
         if line.by == "all trials":
             curves.setdefault(line.model, []).append(line.curve)
-    means = {
+    mean_curves = {
         model: [sum(ys) / len(ys) for ys in zip_longest(*of_model, fillvalue=1.0)]
         for model, of_model in curves.items()
     }
-    title = "Recorded trials in the order of the predictions, mean of the kernels"
-    return line_chart(title, "trials", "best so far, of the best recorded", means)
+    title = "Recorded trials in the order of the predictions, mean of kernels and machines"
+    return line_chart(title, "trials", "best so far, of the best recorded", mean_curves)
 
 
 def _as_json(line: "Judged") -> dict[str, Any]:

@@ -19,9 +19,11 @@ Rows = NDArray[np.bool_]
 """`(n,)`: which rows are meant."""
 
 
-def numbered(kernels: Sequence[str]) -> list[int]:
-    """Numbers of groups, each of the trials of one kernel on one machine, that are held out by
-    kernel: a kernel's groups have one remainder by `ONE_IN`.
+def group_numbers(kernels: Sequence[str]) -> list[int]:
+    """A number for each group of trials, which are those of one kernel on one machine.
+
+    Groups of one kernel have one remainder by `ONE_IN`, so that they are held out together:
+    0, 6 and 10 for the kernels a, b and a again.
     """
     place = {kernel: n for n, kernel in enumerate(sorted(set(kernels)))}
     return [ONE_IN * n + place[kernel] % ONE_IN for n, kernel in enumerate(kernels)]

@@ -39,7 +39,9 @@ class CostModel(Protocol):
         Args:
             inputs: `n` rows.
             scores: `(n,)`, best time of the group / time, so the best has 1; a failure has 0.
-            groups: `(n,)`, one number a kernel; only rows of one group are compared.
+            groups: `(n,)`, one number a kernel and machine; only rows of one group are compared.
+                A model that is taught offline holds out together those of one remainder
+                (`effort.group_numbers`).
         """
         ...
 

@@ -8,6 +8,7 @@ confidence whatever the distribution of the noise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import comb, inf
 from statistics import median
 
@@ -66,6 +67,16 @@ def ratio(
     if rank == 0:
         return Ratio(median(ratios), 0.0, inf)
     return Ratio(median(ratios), ratios[rank - 1], ratios[-rank])
+
+
+def shared(contenders: int) -> float:
+    """The confidence of each interval with which so many together hold with `CONFIDENCE`."""
+    return 1 - (1 - CONFIDENCE) / contenders
+
+
+def fewest_pairs(contenders: int) -> int:
+    """Pairs from which on each of so many has an interval: six of one, eight of five."""
+    return next(n for n in count(1) if interval_rank(n, shared(contenders)))
 
 
 def interval_rank(pairs: int, confidence: float) -> int:

@@ -13,6 +13,7 @@ from hlotune.measure.bench import Bench
 from hlotune.measure.beside import TURNS, peak
 from hlotune.measure.buffers import Pages
 from hlotune.measure.channel import Message
+from hlotune.measure.comparison import fewest_pairs
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import GIVES_UP_S, NEVER_APART, Probe
 from hlotune.measure.references import Shelf
@@ -138,9 +139,10 @@ def _compare(request: Message) -> Message:
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     apart = _apart(target)
     default = _better(bench.default(), apart)
+    subjects = [default, *_candidates(bench, header["sizes"], request.blob)]
     samples = interleaved(
-        [default, *_candidates(bench, header["sizes"], request.blob)],
-        pairs=header["pairs"], limit_s=header["limit_s"], clock=header["clock"], apart=apart,
+        subjects, pairs=header["pairs"], limit_s=header["limit_s"],
+        least=fewest_pairs(max(1, len(subjects) - 1)), clock=header["clock"], apart=apart,
     )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
 

@@ -117,8 +117,9 @@ class ProcessRunner:
 
         Args:
             objects: the simplest first: a later one must be proven faster to take its place.
-            pairs: rounds; six is the least that proves anything.
-            limit_s: seconds of timing after which no further round starts.
+            pairs: rounds.
+            limit_s: seconds of timing after which no further round starts, once there are as many
+                as prove anything of so many candidates (`comparison.fewest_pairs`).
 
         Raises ProgramError where XLA does not compile or run the kernel.
         """

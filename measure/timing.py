@@ -11,9 +11,8 @@ Where a host can take cores away (`probe.py`), samples are taken while each thre
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from math import ceil, inf
-from random import Random
 from statistics import median
 
 from hlotune.measure.trial import Clock as ClockName
@@ -174,13 +173,14 @@ def interleaved(
     *,
     pairs: int,
     limit_s: float,
+    least: int = 6,
     clock: ClockName = "kernel",
     effort: Effort = DEFAULT_EFFORT,
     apart: Apart = always_apart,
 ) -> tuple[tuple[float, ...], ...]:
     """Samples of several subjects, round by round, in orders as of `turns`.
 
-    Stops after `pairs` rounds, or at `limit_s` seconds once there are six, the least that prove
+    Stops after `pairs` rounds, or at `limit_s` seconds once there are the `least` that prove
     anything.
     """
     start = time.perf_counter()
@@ -192,21 +192,23 @@ def interleaved(
 
     rounds: list[dict[int, float]] = []
     for order in islice(turns(len(subjects)), pairs):
-        if time.perf_counter() - start > limit_s and len(rounds) >= 6:
+        if time.perf_counter() - start > limit_s and len(rounds) >= least:
             break
         rounds.append({i: sample(i) for i in order})
     return tuple(tuple(r[i] for r in rounds) for i in range(len(subjects)))
 
 
 def turns(count: int) -> Iterator[list[int]]:
-    """Orders of rounds without end: one that is drawn, the same backwards, another, and so on.
+    """Orders of rounds without end, each second one the one before it backwards.
 
     What ran before it makes a kernel faster or slower, by a quarter at worst, so that is not to be
-    the same in every round; and of two each goes before the other as often.
+    the same in every round.  The orders are rows of a Latin square in which neighbours change, too
+    (E. J. Williams, 1949): in twice as many rounds as there are subjects each stands twice at
+    every place, and each runs as often right behind any other.
     """
-    rng = Random(0)
-    while True:
-        order = rng.sample(range(count), count)
+    zigzag = [k // 2 if k % 2 == 0 else count - 1 - k // 2 for k in range(count)]
+    for shift in cycle(range(count)):
+        order = [(k + shift) % count for k in zigzag]
         yield order
         yield order[::-1]
 

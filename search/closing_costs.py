@@ -28,6 +28,8 @@ class Costs:
     slowest_s: float = 0.0
     """Of the others in the first batch: algorithms that do more than reorder sums need answers of
     their own."""
+    usual_s: float = 0.0
+    """Of the others in the first batch, the median."""
     entrants: int = 3
     """Champions that are built, verified and timed."""
 
@@ -46,7 +48,8 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     """Of one kernel, with so many pairs; None where it had no batch in this run."""
     if costs.build_s is None or costs.first_s is None:
         return None
-    verifying_s = SETS * (costs.first_s + costs.slowest_s)
+    more = max(0, costs.entrants - 3)  # what three take was fitted to runs
+    verifying_s = SETS * (costs.first_s + costs.slowest_s + more * costs.usual_s)
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = costs.first_s if costs.default_s is None else costs.default_s
     samples = pairs * (1 + costs.entrants)

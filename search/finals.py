@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio
+from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.search.spending import Contest
@@ -119,7 +119,7 @@ def survivors(
     if failed := [x for x in met if isinstance(x, Trial)]:
         contest.tuner.reject(failed)
     found = [x for x in met if isinstance(x, Contender)]
-    if len(found) > 1 and isinf(found[0].ratio(shared(found)).high):
+    if len(found) > 1 and isinf(found[0].ratio(shared(len(found))).high):
         best = max(found, key=lambda c: c.ratio(CONFIDENCE).median)
         return survivors(contest, [(best.candidate, best.built)], referee, pairs)
     return found
@@ -154,11 +154,6 @@ def is_broken(outcome: Measurement | Failure) -> bool:
     return isinstance(outcome, Failure) and outcome.kind in ("crash", "timeout", "device")
 
 
-def shared(contenders: Sequence[Contender]) -> float:
-    """The confidence of each interval with which all together hold with `CONFIDENCE`."""
-    return 1 - (1 - CONFIDENCE) / len(contenders)
-
-
 def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
     """The winner, or the best of those that did not win.
 
@@ -166,7 +161,7 @@ def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
     holds with `CONFIDENCE` at least.
     """
     won = winner(contenders)
-    confidence = shared(contenders)
+    confidence = shared(len(contenders))
     chosen = won or max(contenders, key=lambda c: c.ratio(confidence).median)
     found = chosen.ratio(confidence)
     return Final(
@@ -193,7 +188,7 @@ def winner(contenders: Sequence[Contender]) -> Contender | None:
     The simplest of those that are.  A later one must be proven faster than it to take its place,
     or have the larger lower bound where each was timed alone.
     """
-    confidence = shared(contenders)
+    confidence = shared(len(contenders))
     best: Contender | None = None
     for contender in contenders:
         bound = contender.ratio(confidence)

@@ -9,6 +9,7 @@ is decided by what is left when its turn comes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from statistics import median
 
 from hlotune.search.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.closing import Comparing
@@ -109,6 +110,7 @@ def costs(contest: Contest) -> Costs:
         build_s=took.build_s,
         first_s=first[0] if first else None,
         slowest_s=max(others, default=0.0),
+        usual_s=median(others) if others else 0.0,
         entrants=max(1, min(places(contest.tuner.usable), len(took.trials_s))),
     )
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.costmodel.effort import numbered
+from hlotune.costmodel.effort import group_numbers
 from hlotune.costmodel.files import Training
 from hlotune.costmodel.inputs import count, joined
 from hlotune.costmodel.model import MODELS, CostModel
@@ -47,7 +47,7 @@ class Judged:
 
 def trained(name: str, on: Sequence[Examples]) -> CostModel:
     """A model of `MODELS`, taught from nothing by all of these."""
-    model, numbers = MODELS[name]("offline"), numbered([e.key for e in on])
+    model, numbers = MODELS[name]("offline"), group_numbers([e.key for e in on])
     groups = np.repeat(np.array(numbers, np.int32), [len(e.times_s) for e in on])
     inputs = joined([e.inputs(model.reads) for e in on])
     model.fit(inputs, np.concatenate([e.scores for e in on]), groups)

@@ -166,8 +166,8 @@ class KernelTuner:
 
     @property
     def usable(self) -> int:
-        """Trials that did not fail, known ones among them."""
-        return len(self._usable)
+        """Schedules that work, known ones among them."""
+        return len({t.candidate.schedule for t in self._usable} - self._failed)
 
     def champions(self, n: int) -> tuple[Trial, ...]:
         """The n fastest, fastest first; of equal times the shorter schedule."""

@@ -11,7 +11,7 @@ from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Split
-from hlotune.search.finals import Contender, Object, champions, meetings, places, shared, winner
+from hlotune.search.finals import Contender, Object, champions, meetings, places, winner
 from tests.toy import ToySpace
 from tests.tuners import Log, tuner
 
@@ -107,7 +107,6 @@ def test_several_share_the_error_that_one_alone_may_have() -> None:
     assert ratio(default.samples_s, barely.samples_s).is_faster
     assert winner(contenders(default, barely)) is not None
     assert winner(contenders(default, barely, barely, barely)) is None
-    assert shared(contenders(default, barely, barely)) == pytest.approx(0.975)
 
 
 def test_a_later_one_must_be_proven_faster_than_an_earlier_one() -> None:

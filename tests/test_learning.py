@@ -200,6 +200,10 @@ def test_charts_compare_searches_on_the_same_cases() -> None:
         [0.1875, 0.375, 0.375, 0.75]
     )
     assert mean_shares("scratch", ("C7", "C8"), curves, best_s) == []
+    shorter = curves | {Race("C7", "taught", 2): CURVE[:3]}
+    assert len(mean_shares("taught", ("C7", "C8"), shorter, best_s)) == 3
+    long = {Race("C7", "taught", 0): np.full(2000, 1.0)}
+    assert len(mean_shares("taught", ("C7", "C8"), long, best_s)) == 512
     drawn_charts = charts(curves, best_s)
     assert list(drawn_charts) == ["learning_taught"]
     assert "taught" in drawn_charts["learning_taught"]
@@ -216,16 +220,18 @@ def test_trials_saved_are_counted_against_random_search() -> None:
 
 
 def test_random_search_is_held_against_annealing_at_equal_trials() -> None:
-    """Where one of both has nothing that works, there is no ratio."""
+    """Where one of both has nothing that works, that is no less than a loss."""
     curves = {Race("C2", c, 0): CURVE * k for c, k in (("shipped", 1.0), ("random", 2.0))}
     curves |= {Race("C6", c, 0): CURVE * k for c, k in (("shipped", 1.0), ("random", 8.0))}
     curves |= {Race("C9", "shipped", 0): CURVE, Race("C9", "random", 0): np.full(4, inf)}
-    assert over_random(2, curves) == pytest.approx(4)
-    assert over_random(5, curves) is None
+    assert over_random(2, curves) == [2, 8, inf]
+    curves |= {Race("C7", c, 0): np.full(4, inf) for c in ("shipped", "random")}
+    assert over_random(2, curves) == [2, 8, inf]
+    assert over_random(5, curves) == []
     long = {Race("C2", c, 0): np.full(130, t) for c, t in (("shipped", 1.0), ("random", 1.5))}
     assert (
         "random's best over annealing's after 64, 128 trials: 1.50, 1.50, geometric means of "
-        "the cases and seeds" in summary(long, {"C2": 1.0})
+        "1 races" in summary(long, {"C2": 1.0})
     )
 
 

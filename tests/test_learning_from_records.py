@@ -18,7 +18,7 @@ from hlotune.costmodel.files import header_of, read_arrays
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pool import best_so_far, drawn
-from hlotune.costmodel.quality import fastest_quarter_accuracy, mean_quality, quality, r2_log_time
+from hlotune.costmodel.quality import mean_quality, quality
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
@@ -290,33 +290,6 @@ class TestPool:
         assert sorted(order) == list(range(len(of[0].scores)))
         np.testing.assert_array_equal(order[:8], np.arange(8))  # it knew nothing then
         assert model.knows
-
-
-SCORES = np.array([1, 0.98, 0.9, 0.8, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0], np.float32)
-
-
-def test_among_the_fastest_close_pairs_do_not_count() -> None:
-    """Of the fastest three, 1.0 and 0.98 are too close to tell apart."""
-    swapped = SCORES.copy()
-    swapped[[0, 1]] = swapped[[1, 0]]
-    assert fastest_quarter_accuracy(SCORES, swapped) == 1
-    assert fastest_quarter_accuracy(SCORES, -SCORES) == 0
-    assert np.isnan(fastest_quarter_accuracy(np.ones(8, np.float32), SCORES[:8]))
-
-
-def test_r2_is_of_log_time_and_knows_no_unit_but_which_way_is_faster() -> None:
-    assert r2_log_time(SCORES, 3 * np.log(SCORES + 1e-9) - 7) == pytest.approx(1)
-    assert r2_log_time(SCORES, -SCORES) == 0
-    assert r2_log_time(SCORES, np.zeros(12, np.float32)) == 0
-    assert np.isnan(r2_log_time(SCORES[:2], SCORES[:2]))
-
-
-def test_a_mean_leaves_out_what_is_not_defined() -> None:
-    flat = np.ones(8, np.float32)
-    one = quality(SCORES, SCORES)
-    mean = mean_quality([one, quality(flat, SCORES[:8])])
-    assert mean.fastest_quarter_accuracy == one.fastest_quarter_accuracy == 1
-    assert mean.pairwise_accuracy == 0.75
 
 
 class TestCommands:

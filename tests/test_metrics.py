@@ -13,6 +13,7 @@ from hlotune.costmodel.metrics import (
     spearman,
     top1_regret,
 )
+from hlotune.costmodel.quality import fastest_quarter_accuracy, mean_quality, quality, r2_log_time
 
 SCORES = np.array([1.0, 0.8, 0.5, 0.0])
 
@@ -73,3 +74,30 @@ def test_ranks_are_correlated_as_scipy_does_ties_and_all() -> None:
     for digits in (1, 8):
         a, b = np.round(rng.standard_normal((2, 50)), digits)
         assert spearman(a, b) == pytest.approx(float(stats.spearmanr(a, b)[0]), abs=1e-12)
+
+
+MANY = np.array([1, 0.98, 0.9, 0.8, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0], np.float32)
+
+
+def test_among_the_fastest_close_pairs_do_not_count() -> None:
+    """Of the fastest three, 1.0 and 0.98 are too close to tell apart."""
+    swapped = MANY.copy()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    assert fastest_quarter_accuracy(MANY, swapped) == 1
+    assert fastest_quarter_accuracy(MANY, -MANY) == 0
+    assert np.isnan(fastest_quarter_accuracy(np.ones(8, np.float32), MANY[:8]))
+
+
+def test_r2_is_of_log_time_and_knows_no_unit_but_which_way_is_faster() -> None:
+    assert r2_log_time(MANY, 3 * np.log(MANY + 1e-9) - 7) == pytest.approx(1)
+    assert r2_log_time(MANY, -MANY) == 0
+    assert r2_log_time(MANY, np.zeros(12, np.float32)) == 0
+    assert np.isnan(r2_log_time(MANY[:2], MANY[:2]))
+
+
+def test_a_mean_leaves_out_what_is_not_defined() -> None:
+    flat = np.ones(8, np.float32)
+    one = quality(MANY, MANY)
+    mean = mean_quality([one, quality(flat, MANY[:8])])
+    assert mean.fastest_quarter_accuracy == one.fastest_quarter_accuracy == 1
+    assert mean.pairwise_accuracy == 0.75
