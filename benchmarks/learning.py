@@ -2,9 +2,10 @@
 
     python -m benchmarks.learning --seeds 3
 
-Annealing on the trees that ship, on trees that start from nothing, on trees that were taught by the
-trials of other convolutions, and distinct legal configs at random.  All leave out the heuristic and
-the default compiler: what they find, they found themselves.
+Annealing on the trees that ship, as far as its trials go and as a run of 128 trials, which ends in
+coordinate descent; on trees that start from nothing, on trees that were trained on the trials of
+other convolutions, and distinct legal configs at random.  All leave out the heuristic and the
+default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
 left at any time; it goes on where it stopped, from the trials in the database.  Searches on another
@@ -19,12 +20,23 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from benchmarks.learned import CONTESTANTS, EARLIER, MILESTONES, Curve, Race, charts, drawn, table
+from benchmarks.learned import (
+    CONTESTANTS,
+    EARLIER,
+    MILESTONES,
+    Contestant,
+    Curve,
+    Race,
+    charts,
+    drawn,
+    table,
+)
 from benchmarks.results import FOLDER, conditions, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from benchmarks.settled import Referee, chosen_s, curve, settled, shortlist
-from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import ProcessBuilder
@@ -32,7 +44,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.target import Properties, Target
-from hlotune.search.budget import grown
+from hlotune.search.budget import Limits, Spent, finishing, full_batch, grown
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
@@ -113,7 +125,8 @@ class Track:
         of = self._operator(race.case)
         tuner, done = self._tuner(race, of), len(self.trials(race))
         while done < trials and time.monotonic() < deadline_s:
-            step = tuner.step(min(grown(done), trials - done))
+            size, ends = next_batch(race, done)
+            step = tuner.step(min(size, trials - done), finishing=ends)
             if step is None:
                 break
             done += len(step.trials)
@@ -134,22 +147,37 @@ class Track:
         """Where the search stands, with what its model was taught."""
         kernel, contestant = of.task.kernel, CONTESTANTS[race.contestant]
         run = self._run(race) or self._started(race, of)
-        name = contestant.model
-        model = start(name).model if contestant.is_shipped else MODELS[name]()
+        model = self._model(contestant, race.seed)
         experience = Experience(model)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(run, kernel, trials, batch=batch, state=state)
 
         search = blind(of.task, contestant.searcher, model, race.seed)
-        if contestant.is_taught:
-            self._teach(experience, race.seed)
         tuner = kernel_tuner(of.task, search, model, self.builder, self.runner, record, experience)
         if checkpoint := self.database.checkpoint(run, kernel.key):
             tuner.resume(*checkpoint)
         tuner.know(self.trials(race))
         experience.learn()
         return tuner
+
+    def _model(self, contestant: Contestant, seed: int) -> CostModel:
+        if contestant.is_shipped:
+            return start(contestant.model).model
+        model = MODELS[contestant.model]()
+        if contestant.is_taught:
+            with TemporaryDirectory() as folder:
+                file = Path(folder) / "taught.npz"
+                self._taught(contestant.model, seed).save(file)
+                model.load(file)
+        return model
+
+    def _taught(self, name: str, seed: int) -> CostModel:
+        """What `tune model train` makes of a database that holds the teachers' trials alone."""
+        experience = Experience(MODELS[name]("offline"))
+        self._teach(experience, seed)
+        experience.learn()
+        return experience.model
 
     def _is_ready(self, seed: int) -> bool:
         """Whether all teachers have made the trials that they are asked for."""
@@ -200,6 +228,14 @@ class Track:
             {"options": rows.dumps(options_of(race)), "seed": race.seed, **self._place},
         )
         return str(found[0]["id"]) if found else None
+
+
+def next_batch(race: Race, done: int) -> tuple[int, bool]:
+    """Trials of the batch after so many, and whether coordinate descent proposes them."""
+    if not CONTESTANTS[race.contestant].finishes:
+        return grown(done), False
+    spent, limits = [Spent(0, done, 0.0, inf)], Limits(trials=race.trials)
+    return full_batch(0, spent, limits), finishing(0, spent, limits, 0.0)
 
 
 def options_of(race: Race) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """Times that tell near equals apart: the best that races have found, timed in turns.
 
 One trial's time is some percent off, so the best of thousands of trials is mostly the luckiest of
-many near equals.  What a race would hand over after so many trials is the best of its champions, as
-the finals of a run say it; half of the samples choose, the other half say the time.
+many near equals.  What a race would hand over after so many trials is the best of its champions,
+who come out of a heat, as in a run; half of the samples choose, the other half say the time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,15 +19,16 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.schedule import Schedule
-from hlotune.search.finals import MOST_CHAMPIONS, Object, places
-from hlotune.search.tuner import Builder
+from hlotune.search.finals import Object
+from hlotune.search.heats import CHAMPIONS, MOST, heat_size
+from hlotune.search.tuner import Builder, Runner
 
 ROUNDS = 31
 LIMIT_S = 240.0
 """Of the rounds of one kernel."""
 
 
-class Referee(Protocol):
+class Referee(Runner, Protocol):
     def compare(
         self, kernel: Kernel, objects: Sequence[Object], *, pairs: int, limit_s: float
     ) -> Comparison:
@@ -39,31 +40,33 @@ class Referee(Protocol):
 class Settled:
     """Of one schedule, by samples taken in turns with all others; infinite where it failed."""
 
+    heat_s: float
+    """By which a heat finds its champions: two more trials, one on the way there, one back."""
     choosing_s: float
-    """By which the best is chosen."""
+    """By which the best of these is chosen."""
     time_s: float
     """By samples that had no say in that."""
 
 
-WRONG = Settled(inf, inf)
+WRONG = Settled(inf, inf, inf)
 Times = Mapping[Schedule, Settled]
 
 
-def champions(trials: Sequence[Trial]) -> list[tuple[Schedule, ...]]:
-    """After each trial the best so far by the times of the trials themselves."""
+def crowds(trials: Sequence[Trial]) -> list[tuple[Schedule, ...]]:
+    """After each trial those that would be in the heat, or champions without one."""
     found, best, usable = list[tuple[Schedule, ...]](), list[tuple[float, int]](), 0
     for n, trial in enumerate(trials):
         if trial.time_s is not None:
             usable += 1
-            best = nsmallest(MOST_CHAMPIONS, [*best, (trial.time_s, n)])
-        first = best[: places(usable)]
+            best = nsmallest(MOST, [*best, (trial.time_s, n)])
+        first = best[: heat_size(usable) or CHAMPIONS]
         found.append(tuple(trials[k].candidate.schedule for _, k in first))
     return found
 
 
 def shortlist(races: Iterable[Sequence[Trial]]) -> list[Schedule]:
-    """All that were among the champions of any race after any trial, each once."""
-    found = (s for trials in races for best in champions(trials) for s in best)
+    """All that were in the crowd of any race after any trial, each once."""
+    found = (s for trials in races for crowd in crowds(trials) for s in crowd)
     return list(dict.fromkeys(found))
 
 
@@ -73,24 +76,39 @@ def settled(
     """Of all schedules; what fails when it is verified thoroughly is infinite."""
     candidates = [Candidate(kernel, s) for s in schedules]
     objects: list[Object] = list(zip(candidates, builder.build(candidates), strict=True))
+    heats_s = heat_times(kernel, objects, referee)
     met = referee.compare(kernel, objects, pairs=ROUNDS, limit_s=LIMIT_S)
     return {
-        candidate.schedule: WRONG if isinstance(outcome, Failure) else _halves(outcome.samples_s)
-        for candidate, outcome in zip(candidates, met.candidates, strict=True)
+        candidate.schedule: WRONG
+        if isinstance(outcome, Failure)
+        else Settled(heat_s, *_halves(outcome.samples_s))
+        for candidate, heat_s, outcome in zip(candidates, heats_s, met.candidates, strict=True)
     }
 
 
-def _halves(samples_s: Sequence[float]) -> Settled:
+def heat_times(kernel: Kernel, objects: Sequence[Object], runner: Runner) -> list[float]:
+    """Means of two trials of each; infinite where either failed."""
+    there = runner.measure(kernel, objects)
+    back = runner.measure(kernel, objects[::-1])[::-1]
+    return [((a.time_s or inf) + (b.time_s or inf)) / 2 for a, b in zip(there, back, strict=True)]
+
+
+def _halves(samples_s: Sequence[float]) -> tuple[float, float]:
     """Two rounds tell, two choose, and so on: two are one order both ways, as of `turns`."""
     telling, choosing = (
         [s for k, s in enumerate(samples_s) if k % 4 // 2 == half] for half in (0, 1)
     )
-    return Settled(median(choosing), median(telling))
+    return median(choosing), median(telling)
 
 
 def curve(trials: Sequence[Trial], times: Times) -> NDArray[np.float64]:
     """Time of what would be handed over after each trial; infinite while nothing works."""
-    return np.array([chosen_s(found, times) for found in champions(trials)], np.float64)
+    return np.array([chosen_s(champions(c, times), times) for c in crowds(trials)], np.float64)
+
+
+def champions(crowd: Sequence[Schedule], times: Times) -> list[Schedule]:
+    """The fastest of a heat."""
+    return sorted(crowd, key=lambda s: times[s].heat_s)[:CHAMPIONS]
 
 
 def chosen_s(schedules: Sequence[Schedule], times: Times) -> float:

@@ -32,6 +32,8 @@ class Costs:
     """Of the others in the first batch, the median."""
     entrants: int = 3
     """Champions that are built, verified and timed."""
+    crowd: int = 0
+    """Candidates in the heat, each built once and measured twice; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,13 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     """Of one kernel, with so many pairs; None where it had no batch in this run."""
     if costs.build_s is None or costs.first_s is None:
         return None
-    more = max(0, costs.entrants - 3)  # what three take was fitted to runs
-    verifying_s = SETS * (costs.first_s + costs.slowest_s + more * costs.usual_s)
+    verifying_s = SETS * (costs.first_s + costs.slowest_s)
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = costs.first_s if costs.default_s is None else costs.default_s
     samples = pairs * (1 + costs.entrants)
-    return costs.entrants * costs.build_s + verifying_s + default_s * (1 + samples / SAMPLES)
+    heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
+    own_s = costs.entrants * costs.build_s + verifying_s + default_s * (1 + samples / SAMPLES)
+    return heat_s + own_s
 
 
 def building_s(costs: Sequence[Costs]) -> float:

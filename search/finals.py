@@ -10,22 +10,18 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
+from hlotune.search.heats import CHAMPIONS, Heat, crowd, heat
 from hlotune.search.spending import Contest
 from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
 
-CHAMPIONS, MOST_CHAMPIONS = 3, 5
-"""Best candidates that meet the default: by the search's own times they are often equal."""
-CROWD = 64
-"""Trials for which there is one more: the more there are, the more look like the best."""
-LUCK = 1.1
-"""How much faster than it is a schedule may look by the samples of one trial."""
 ROUNDS = 4
 """So many times the next best may take the places of champions that all failed."""
 PAIRS = 31
-"""Paired samples; with so many the interval of one among five leaves out seven at either end."""
+"""Paired samples; with so many the interval of one among three leaves out eight at either end."""
 FEWEST_PAIRS = 9
-"""When the time is short; from eight on there is an interval for each of five at all."""
+"""When the time is short, and there is none for a heat; from seven on there is an interval for each
+of three at all."""
 
 Object = tuple[Candidate, Built | Failure]
 
@@ -66,45 +62,31 @@ def final(
     What fails is recorded as a failure, and is never champion again.  `standing` is what an earlier
     run decided for.  Raises ProgramError where the default cannot be timed.
     """
+    tuner = contest.tuner
+    before = heat(tuner) if pairs > FEWEST_PAIRS else Heat()
+    if before.failed:
+        tuner.reject(before.failed)
     for _ in range(ROUNDS):
-        candidates = entrants(contest.tuner, standing)
+        candidates = entrants(tuner, before.order, standing)
         objects = list(zip(candidates, builder.build(candidates), strict=True))
         if contenders := survivors(contest, objects, referee, pairs):
             return decided(contest, contenders)
     return None
 
 
-def places(trials: int) -> int:
-    """How many champions of a kernel with so many trials there may be."""
-    return min(MOST_CHAMPIONS, CHAMPIONS + trials // CROWD)
+def entrants(
+    tuner: KernelTuner, order: Sequence[Candidate], standing: Schedule | None
+) -> list[Candidate]:
+    """Champions, the simplest first; before them what stands.
 
-
-def entrants(tuner: KernelTuner, standing: Schedule | None) -> list[Candidate]:
-    """The best candidates, the simplest first; before them what stands.
-
-    It is there whatever this run measured: only who is proven faster beside it takes its place.
+    That is there whatever this run measured: only who is proven faster beside it takes its place.
+    Without an order, or once all in it have failed, champions are the fastest by their trials.
     """
-    best = [t.candidate for t in champions(tuner)]
+    best = [c for c in order if not tuner.has_failed(c.schedule)] or crowd(tuner, CHAMPIONS)
     if standing is None or tuner.has_failed(standing):
-        return sorted(best, key=simplicity)
-    others = [c for c in best if c.schedule != standing][: places(tuner.usable) - 1]
+        return sorted(best[:CHAMPIONS], key=simplicity)
+    others = [c for c in best if c.schedule != standing][: CHAMPIONS - 1]
     return [Candidate(tuner.kernel, standing), *sorted(others, key=simplicity)]
-
-
-def champions(tuner: KernelTuner) -> list[Trial]:
-    """The fastest, among them the first candidate where it is not far behind.
-
-    Of many that are about as fast those with the luckiest samples look best; a formula chose the
-    first one before there were any.
-    """
-    most = places(tuner.usable)
-    best = list(tuner.champions(most))
-    first = tuner.first_candidate()
-    if first is None or first in best or not isinstance(first.outcome, Measurement):
-        return best
-    if first.outcome.time_s > LUCK * (best[0].time_s or 0.0):
-        return best
-    return [*best[: most - 1], first]
 
 
 def simplicity(candidate: Candidate) -> tuple[int, str]:

@@ -14,7 +14,8 @@ from statistics import median
 from hlotune.search.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.closing import Comparing
 from hlotune.search.closing_costs import Costs, Due, building_s, finals_s
-from hlotune.search.finals import FEWEST_PAIRS, PAIRS, places
+from hlotune.search.finals import FEWEST_PAIRS, PAIRS
+from hlotune.search.heats import CHAMPIONS, heat_size
 from hlotune.search.spending import Contest
 
 HOPELESS = 1.25
@@ -111,7 +112,8 @@ def costs(contest: Contest) -> Costs:
         first_s=first[0] if first else None,
         slowest_s=max(others, default=0.0),
         usual_s=median(others) if others else 0.0,
-        entrants=max(1, min(places(contest.tuner.usable), len(took.trials_s))),
+        entrants=max(1, min(CHAMPIONS, len(took.trials_s))),
+        crowd=heat_size(contest.tuner.usable),
     )
 
 

@@ -218,6 +218,15 @@ class KernelTuner:
             self._observe(np.stack([c for c, _ in located]), [t for _, t in located])
         return len(ours)
 
+    def measured_again(self, candidates: Sequence[Candidate]) -> list[tuple[Trial, Trial]]:
+        """Two new trials of each: all in this order, then all backwards, so that a machine that
+        grows slower favours nobody.  Nobody learns from them, and they are not recorded.
+        """
+        objects = list(zip(candidates, self._builder.build(candidates), strict=True))
+        one_way = self._runner.measure(self.kernel, objects, cache=self._cache)
+        back = self._runner.measure(self.kernel, objects[::-1], cache=self._cache)
+        return list(zip(one_way, reversed(back), strict=True))
+
     def reject(self, trials: Sequence[Trial]) -> None:
         """Records failures of champions that were looked at more closely."""
         self._record(trials, self._batches, sealed(self._searcher.state(), self.account))

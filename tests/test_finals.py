@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import pytest
-
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Split
-from hlotune.search.finals import Contender, Object, champions, meetings, places, winner
+from hlotune.search.finals import Contender, Object, entrants, meetings, winner
+from hlotune.search.tuner import KernelTuner
 from tests.toy import ToySpace
 from tests.tuners import Log, tuner
 
@@ -127,40 +126,38 @@ def test_of_those_timed_alone_the_larger_lower_bound_wins() -> None:
     assert winner([b, a]) is b
 
 
-def known(times_s: Sequence[float], first_s: float | None) -> list[Trial]:
-    """Champions of a tuner with such trials of other schedules, and of its first candidate."""
+def known(times_s: Sequence[float], first_s: float | None = None) -> KernelTuner:
+    """A tuner with such trials of other schedules, and of its first candidate."""
     toy = ToySpace((10,) * 6, seed=11)
     tuning = tuner(Log(), toy)
-    first = Candidate(KERNEL, toy.schedule(toy.heuristic()))
     trials = [Trial(candidate(20 + n), measured(s)) for n, s in enumerate(times_s)]
     if first_s is not None:
+        first = Candidate(KERNEL, toy.schedule(toy.heuristic()))
         trials.append(Trial(first, measured(first_s)))
     tuning.know(trials)
-    return champions(tuning)
+    return tuning
 
 
-def test_the_first_candidate_meets_the_default_where_others_may_only_have_been_luckier() -> None:
-    found = known([1.00, 1.01, 1.02, 1.03], first_s=1.05)
-    assert [t.time_s for t in found] == [1.00, 1.01, 1.05]
+def test_champions_are_the_first_of_a_heat_and_the_simplest_is_tested_first() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3])
+    order = [candidate(n) for n in (23, 22, 20, 21)]
+    assert [number(c) for c in entrants(tuning, order, None)] == [20, 22, 23]
 
 
-def test_of_many_trials_more_are_champions() -> None:
-    """By their own samples more of them look like the best."""
-    times = [1.0 + n / 100 for n in range(64)]
-    assert [len(known(times[:n], first_s=None)) for n in (2, 63, 64)] == [2, 3, 4]
-    assert places(128) == places(10_000) == 5
-    assert [t.time_s for t in known(times, first_s=1.05)] == [1.0, 1.01, 1.02, 1.05]
+def test_without_a_heat_champions_are_the_fastest_by_their_trials() -> None:
+    assert [number(c) for c in entrants(known([1.3, 1.0, 1.1, 1.2]), [], None)] == [21, 22, 23]
 
 
-def test_a_first_candidate_that_is_far_behind_takes_no_place() -> None:
-    found = known([1.00, 1.01, 1.02, 1.03], first_s=1.5)
-    assert [t.time_s for t in found] == [1.00, 1.01, 1.02]
+def test_what_stands_is_tested_first_and_takes_the_place_of_the_last() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3])
+    order = [candidate(n) for n in (20, 21, 22)]
+    stands = candidate(23).schedule
+    assert [number(c) for c in entrants(tuning, order, stands)] == [23, 20, 21]
+    assert [number(c) for c in entrants(tuning, order, candidate(21).schedule)] == [21, 20, 22]
 
 
-@pytest.mark.parametrize("first_s", [0.5, None])
-def test_a_first_candidate_that_is_best_or_unmeasured_has_no_second_place(
-    first_s: float | None,
-) -> None:
-    found = known([1.00, 1.01, 1.02, 1.03], first_s)
-    best = [0.5] if first_s else []
-    assert [t.time_s for t in found] == [*best, 1.00, 1.01, 1.02][:3]
+def test_once_all_of_a_heat_have_failed_the_next_by_their_trials_are_champions() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3])
+    order = [candidate(n) for n in (20, 21)]
+    tuning.reject([Trial(c, Failure("wrong_result", "a lost tap")) for c in order])
+    assert [number(c) for c in entrants(tuning, order, None)] == [22, 23]

@@ -25,7 +25,7 @@ from benchmarks.learned import (
     summary,
     table,
 )
-from benchmarks.learning import Track, in_turns
+from benchmarks.learning import Track, in_turns, next_batch
 from benchmarks.searching import Operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
@@ -93,6 +93,17 @@ def test_a_race_begins_anew_where_another_model_is_shipped(
         assert len(track(database).trials(race)) == 0
         track(database).advance(race, 16)
         assert len(track(database).trials(race)) == 16
+
+
+def test_the_last_tenth_of_a_run_is_coordinate_descent() -> None:
+    run = Race("C2", "run", 0)
+    batches, done = list[tuple[int, bool]](), 0
+    while done < run.trials:
+        batches.append(next_batch(run, done))
+        done += batches[-1][0]
+    assert done == 128
+    assert [n for n, ends in batches if ends] == [12]
+    assert next_batch(replace(run, contestant="shipped"), 116) == (16, False)
 
 
 def test_a_late_race_does_not_start(database: Database) -> None:
@@ -257,9 +268,9 @@ def test_searches_that_did_not_get_there_count_too() -> None:
     assert against_scratch({taught: never, scratch: CURVE}, {"C7": 1.0}) == [inf]
     assert against_scratch({taught: never, scratch: never}, {"C7": 1.0}) == [None]
     assert summary({taught: CURVE, scratch: never}, {"C7": 1.0}) == [
-        "to 95 % of the best ever, trees taught by C1 to C6 need 0.667 of the trials from scratch, "
-        "median of 1 races; 0.667 without the 0 in which neither got there, which count as no "
-        "saving; a search from scratch that did not get there counts with all its trials"
+        "to 95 % of the best ever, trees trained on C1 to C6 need 0.667 of the trials from "
+        "scratch, median of 1 races; 0.667 without the 0 in which neither got there, which count "
+        "as no saving; a search from scratch that did not get there counts with all its trials"
     ]
     both = {taught: CURVE, scratch: never}
     both |= {replace(race, seed=1): never for race in (taught, scratch)}
@@ -279,5 +290,5 @@ def test_the_table_has_a_line_for_each_search_and_says_the_figures() -> None:
     ]
     assert summary(curves, {"C2": 1.0}) == [
         "first 64 trials within 10 % of the best ever: 1 of 1 cases",
-        "shipped model after 128 trials: 1.000 of the best ever",
+        "shipped model, the first 128 trials of 512: 1.000 of the best ever",
     ]

@@ -189,11 +189,10 @@ def test_a_final_is_expected_to_take_what_its_parts_took() -> None:
     assert final_s(Costs(default_s=0.4), 30) is None
 
 
-def test_more_champions_are_expected_to_take_longer() -> None:
+def test_a_heat_is_expected_to_build_its_crowd_once_and_measure_it_twice() -> None:
     some = replace(COSTS, usual_s=0.2)
     assert final_s(some, 0) == pytest.approx(2.35)
-    more = final_s(replace(some, entrants=5), 0)
-    assert more == pytest.approx(2.35 + 1.5 * 2 * 0.2 + 2 * 0.1)
+    assert final_s(replace(some, crowd=8), 0) == pytest.approx(2.35 + 8 * (0.1 + 2 * 0.2))
 
 
 def test_kernels_without_a_batch_take_what_others_take() -> None:

@@ -140,7 +140,7 @@ def test_ctrl_c_while_kin_teach_ends_the_run(
 
 def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> None:
     tasks = two()
-    result = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 192 + 1))
+    result = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 192 + 3))
     assert result.interrupted
     assert [k.won for k in result.kernels] == [False, True]
 

@@ -15,7 +15,8 @@ from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.schedule import XLA
 from hlotune.search.budget import Limits
 from hlotune.search.closing import missed_by
-from hlotune.search.finals import ROUNDS, places
+from hlotune.search.finals import ROUNDS
+from hlotune.search.heats import CHAMPIONS
 from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
@@ -34,7 +35,7 @@ def test_a_champion_that_proves_wrong_is_a_recorded_failure(database: Database) 
     conv = (task("conv", 1),)
     run(database, conv, FakeDevice(conv, wrong=True))
     wrong = [t for t in database.trials(conv[0].kernel.key, **UNDER) if t.time_s is None]
-    assert len(wrong) == ROUNDS * places(96)
+    assert len(wrong) == ROUNDS * CHAMPIONS
     assert {t.outcome.kind for t in wrong if isinstance(t.outcome, Failure)} == {"wrong_result"}
     (kernel,) = run(database, conv, limits=Limits(trials=1), seed=1).kernels
     assert kernel.schedule not in {t.candidate.schedule for t in wrong}
@@ -56,7 +57,7 @@ def test_with_too_few_pairs_to_test_several_the_best_is_proved_alone(database: D
 
     conv = (task("conv", 1),)
     result = run(database, conv, Slow(conv))
-    assert Slow.met == [places(96), 1]
+    assert Slow.met == [CHAMPIONS, 1]
     assert result.kernels[0].won
 
 

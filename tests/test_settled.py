@@ -6,11 +6,20 @@ from math import inf
 
 import numpy as np
 
-from benchmarks.settled import WRONG, Settled, champions, chosen_s, curve, settled, shortlist
+from benchmarks.settled import (
+    WRONG,
+    Settled,
+    champions,
+    chosen_s,
+    crowds,
+    curve,
+    settled,
+    shortlist,
+)
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Unroll
 from tests.recorded import KERNEL
@@ -29,9 +38,25 @@ class Device:
     """Builds nothing, and has samples of what it is asked for, in their order."""
 
     samples_s: Sequence[tuple[float, ...] | None]
+    heats_s: Sequence[float] = (1.0, 1.0, 1.0)
+    """Of trials on the way there; on the way back they take twice as long."""
+    is_back: bool = False
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
         return [Failure("build", "never built") for _ in candidates]
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        times_s = [2 * s for s in reversed(self.heats_s)] if self.is_back else self.heats_s
+        self.is_back = not self.is_back
+        pairs = zip(objects, times_s, strict=True)
+        return [Trial(c, Measurement(samples_s=(s,))) for (c, _), s in pairs]
 
     def compare(
         self,
@@ -45,32 +70,44 @@ class Device:
         return Comparison(Measurement(samples_s=(1.0,)), tuple(found))
 
 
-def test_three_of_few_are_champions_and_failures_never() -> None:
-    found = champions([trial(A, 4.0), trial(B, None), trial(C, 2.0), trial(D, 3.0), trial(B, 1.0)])
+def test_of_few_trials_the_best_three_are_champions_and_failures_never() -> None:
+    found = crowds([trial(A, 4.0), trial(B, None), trial(C, 2.0), trial(D, 3.0), trial(B, 1.0)])
     assert found == [(A,), (A,), (C, A), (C, D, A), (B, C, D)]
 
 
-def test_of_more_trials_more_are_champions_as_in_the_finals_of_a_run() -> None:
-    schedules = [Schedule("direct", (Unroll("y", f"i{n}"),)) for n in range(130)]
-    found = champions([trial(s, 1.0 + n) for n, s in enumerate(schedules)])
-    assert [len(found[n - 1]) for n in (2, 63, 64, 127, 128, 130)] == [2, 3, 4, 4, 5, 5]
+def test_of_more_trials_one_in_eight_meets_in_a_heat_as_in_a_run() -> None:
+    schedules = [Schedule("direct", (Unroll("y", f"i{n}"),)) for n in range(200)]
+    found = crowds([trial(s, 1.0 + n) for n, s in enumerate(schedules)])
+    assert [len(found[n - 1]) for n in (2, 31, 32, 64, 128, 200)] == [2, 3, 4, 8, 16, 16]
 
 
-def test_whoever_was_a_champion_once_is_timed_once() -> None:
+def test_whoever_was_in_a_heat_once_is_timed_once() -> None:
     assert shortlist([[trial(A, 4.0), trial(C, 2.0)], [trial(B, None), trial(A, 3.0)]]) == [A, C]
 
 
 def test_half_of_the_samples_choose_and_the_others_tell_the_time() -> None:
     """By all of its samples A would be the best; what chose it is left out of its time."""
-    device = Device([(9.0, 9.0, 1.0, 1.0), (3.0, 3.0, 2.0, 2.0), None])
+    samples = [(9.0, 9.0, 1.0, 1.0), (3.0, 3.0, 2.0, 2.0), None]
+    device = Device(samples, heats_s=(1.0, 2.0, 4.0))
     times = settled(KERNEL, [A, B, C], device, device)
-    assert times == {A: Settled(1.0, 9.0), B: Settled(2.0, 3.0), C: WRONG}
+    assert times == {A: Settled(1.5, 1.0, 9.0), B: Settled(3.0, 2.0, 3.0), C: WRONG}
     assert chosen_s([A, B, C], times) == 9.0
     assert chosen_s([B, C], times) == 3.0
 
 
+def test_a_heat_lets_three_through() -> None:
+    heats_s = {A: 4.0, B: 1.0, C: 3.0, D: 2.0}
+    times = {s: Settled(heat_s, 1.0, 1.0) for s, heat_s in heats_s.items()}
+    assert champions([A, B, C, D], times) == [B, D, C]
+
+
 def test_a_race_hands_over_the_best_of_its_champions() -> None:
-    times = {A: Settled(3.0, 3.1), B: Settled(1.0, 1.1), C: Settled(2.0, 2.2), D: WRONG}
+    times = {
+        A: Settled(3.0, 3.0, 3.1),
+        B: Settled(1.0, 1.0, 1.1),
+        C: Settled(2.0, 2.0, 2.2),
+        D: WRONG,
+    }
     trials = [trial(D, None), trial(A, 0.5), trial(C, 0.6), trial(B, 0.7)]
     assert curve(trials, times).tolist() == [inf, 3.1, 2.2, 1.1]
     assert np.isinf(curve([trial(D, 0.1)], times)).all()
