@@ -13,7 +13,9 @@ from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
 from hlotune.search.random_search import batch_rng, filled, legal_rows
 
 EXPLORED = 512
-"""Random configs among which the model chooses where a batch explores."""
+"""Random configs among which the model chooses where a batch explores, beside those it met."""
+LEADERS = 4
+"""Configs of each sketch that are kept of all that the model met."""
 RANKED = 4096
 """Rows that are looked through at a time for new nests: a look costs as much as some thousand."""
 
@@ -28,6 +30,8 @@ class Guided(ABC):
         self._first = legal_rows(space, first)
         self.epsilon = EPSILON
         self.history = History(space)
+        self._leaders = self._first[:0]
+        """Of the last proposal: the best new configs of each sketch that the model met."""
 
     @abstractmethod
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
@@ -41,24 +45,28 @@ class Guided(ABC):
             best = self._best_met(SHORTLIST * n, rng)
             first = np.concatenate([first, apart(best, self._space.features(best), chosen)])
         if self._model.knows and self.epsilon <= EPSILON:  # one that misleads is not asked here
-            first = np.concatenate([first, self._explored(n - len(first), rng)])
+            first = np.concatenate([first, self._explored(n - len(first), first, rng)])
         return filled(self._space, self.history, first, n, rng)
 
-    def _explored(self, n: int, rng: np.random.Generator) -> Configs:
-        """New configs of n sketches, of those measured least: of each the best of some at random.
+    def _explored(self, n: int, chosen: Configs, rng: np.random.Generator) -> Configs:
+        """New configs of n sketches, of those measured or chosen least: of each the model's best.
 
-        A config at random says little of its sketch: most of its other knobs are poor.  Column 0
-        is the sketch.
+        Of sketches that were measured as little, those come first whose best the model likes most.
+        It knows nothing of what it never measured, so a search would stay with the sketches of its
+        first batches, however far another one is ahead.  Column 0 is the sketch.
         """
         if n <= 0:
             return self._first[:0]
-        drawn = self._space.sample(EXPLORED, rng)
-        drawn = drawn[self.history.unseen(drawn)]
+        drawn = np.concatenate([chosen, self._leaders, self._space.sample(EXPLORED, rng)])
+        new = self.history.unseen(drawn)
+        new[: len(chosen)] = False
+        drawn = drawn[new]
         ranked = best_distinct(drawn, self._score(drawn))
         sketches, best = np.unique(ranked[:, 0], return_index=True)
-        measured = [np.count_nonzero(self.history.configs[:, 0] == s) for s in sketches]
-        order = np.lexsort((rng.random(len(sketches)), measured))
-        return ranked[best[order[:n]]]
+        known = np.concatenate([self.history.configs[:, 0], chosen[:, 0]])
+        measured = [np.count_nonzero(known == s) for s in sketches]
+        chosen_rows: Configs = ranked[best[np.lexsort((best, measured))[:n]]]
+        return chosen_rows
 
     def observe(self, configs: Configs, times_s: Times) -> None:
         new = self.history.unseen(configs)
@@ -89,6 +97,7 @@ class Guided(ABC):
         Many rows make one nest, all of them with one score, so it may take many rows to find n.
         """
         ranked = best_distinct(np.concatenate(configs), np.concatenate(values))
+        self._leaders = leaders(ranked)
         found = ranked[:0]
         for start in range(0, len(ranked), RANKED):
             found = np.concatenate([found, ranked[start : start + RANKED]])
@@ -96,3 +105,12 @@ class Guided(ABC):
             if len(found) >= n:
                 break
         return found[:n]
+
+
+def leaders(ranked: Configs) -> Configs:
+    """The first rows of each sketch, `LEADERS` of them: some may be known nests."""
+    order = np.argsort(ranked[:, 0], kind="stable")
+    sketches = ranked[order, 0]
+    place = np.arange(len(order)) - np.searchsorted(sketches, sketches)
+    found: Configs = ranked[np.sort(order[place < LEADERS])]
+    return found

@@ -170,11 +170,33 @@ def test_what_explores_is_the_best_of_sketches_that_few_trials_had() -> None:
     known = space.sample(64, np.random.default_rng(1))
     known = known[known[:, 0] >= 3]
     annealing.observe(known, space.times_s(known))
-    explored = annealing._explored(3, np.random.default_rng(2))
+    none = no_configs(space)
+    explored = annealing._explored(3, none, np.random.default_rng(2))
     assert sorted(explored[:, 0]) == [0, 1, 2], "of which there was no trial"
     by_chance = space.times_s(space.sample(1000, np.random.default_rng(0)))
     assert space.times_s(explored).max() < np.quantile(by_chance, 0.1)
-    assert sorted(annealing._explored(20, np.random.default_rng(2))[:, 0]) == list(range(8))
+    last = annealing._explored(1, explored[:2], np.random.default_rng(2))
+    assert last[0, 0] == explored[2, 0], "the others are in the batch by then"
+    assert sorted(annealing._explored(20, none, np.random.default_rng(2))[:, 0]) == list(range(8))
+
+
+def test_what_explores_is_as_good_as_what_the_chains_met_of_a_sketch() -> None:
+    space = Sketches(MILLION)
+    annealing = Annealing(space, TrueModel(space), (0,), no_configs(space))
+    batch = annealing.propose(32)  # a quarter of the first batch explores
+    assert len(np.unique(batch[:, 0])) == 8
+    by_chance = space.times_s(space.sample(1000, np.random.default_rng(0)))
+    assert space.times_s(batch).max() < by_chance.min()
+
+
+def test_of_sketches_that_were_measured_as_little_the_most_promising_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = Sketches(MILLION)
+    annealing = Annealing(space, TrueModel(space), (0,), no_configs(space))
+    monkeypatch.setattr(annealing, "_score", lambda configs: (configs[:, 0] == 5).astype("f4"))
+    explored = annealing._explored(1, no_configs(space), np.random.default_rng(2))
+    assert explored[:, 0].tolist() == [5]
 
 
 def test_where_the_model_misleads_it_is_not_asked_what_to_explore(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from hlotune.costmodel.adam import DECAY, Adam
 from hlotune.costmodel.inputs import Inputs, taken
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.mlp import mlp
@@ -187,5 +188,31 @@ def test_trees_are_used_without_torch() -> None:
     code = (
         "import sys; from hlotune.costmodel.shipped import start; start('trees'); "
         "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_steps_are_those_of_torchs_adam() -> None:
+    ours, theirs = (torch.nn.Linear(4, 3) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    reference = torch.optim.Adam(theirs.parameters(), lr=0.01, weight_decay=DECAY)
+    optimizer = Adam(ours.parameters(), 0.01)
+    inputs = torch.arange(8.0).reshape(2, 4) / 8
+    for step in range(20):
+        for network, one in ((ours, optimizer), (theirs, reference)):
+            network.zero_grad()
+            (network(inputs) - step).square().sum().backward()
+            one.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_learning_does_not_import_torchs_compiler() -> None:
+    """That takes a second, in the middle of a search."""
+    code = (
+        "import sys, numpy as np; from hlotune.costmodel.mlp import mlp; "
+        "rows = np.arange(64, dtype=np.float32)[:, None]; "
+        "mlp().fit(rows, rows[:, 0] / 64, np.zeros(64, np.int32)); "
+        "assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
