@@ -89,9 +89,13 @@ def batch_line(event: Batch) -> str:
         f"{event.label}: best {kernel_time_text(event.best_s)} of {time_text(event.default_s)}",
         *([] if event.gflops is None else [f"{event.gflops:.1f} GFLOP/s"]),
         *([] if event.peak_share is None else [f"{event.peak_share:.0%} of peak"]),
-        *([] if event.remaining_s is None else [f"{event.remaining_s:.0f} s left"]),
+        left_text(event),
     ]
     return ", ".join(parts)
+
+
+def left_text(event: Batch) -> str:
+    return f"{'about ' if event.is_estimate else ''}{event.remaining_s:.0f} s left"
 
 
 @dataclass
@@ -125,10 +129,9 @@ class View:
         if self.note or self.latest is None:
             return self.note
         latest = self.latest
-        left = "" if latest.remaining_s is None else f", {latest.remaining_s:.0f} s left"
         return (
             f"{latest.kernels_begun} of {latest.kernels} kernels begun, {latest.trials} trials, "
-            f"{latest.failures} failed, {latest.elapsed_s:.0f} s{left}"
+            f"{latest.failures} failed, {latest.elapsed_s:.0f} s, {left_text(latest)}"
         )
 
     def table(self) -> Table:

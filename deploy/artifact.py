@@ -100,14 +100,20 @@ def load_artifact(path: str | Path) -> Artifact:
     for built in kernels:
         bound(built)
     packed = [np.frombuffer(members[f"{PACKED}{n}"], np.uint8) for n in range(manifest["packed"])]
-    trees = (_tree(manifest[name]) for name in ("arguments", "results"))
+    takes, gives = (_tree(manifest[name]) for name in ("arguments", "results"))
     return Artifact(
         name=manifest["program"],
         numerics=manifest["numerics"],
         target=target.fingerprint,
         kernels=tuple(built.key for built in kernels),
         packed_bytes=sum(p.nbytes for p in packed),
-        _function=function_of(mlir.parse(members[PROGRAM]), *trees, hidden_values=packed),
+        _function=function_of(
+            mlir.parse(members[PROGRAM]),
+            takes,
+            gives,
+            manifest.get("names", ()),  # files of before have none
+            hidden_values=packed,
+        ),
     )
 
 
@@ -131,6 +137,7 @@ def _manifest(tuned: TunedFunction) -> dict[str, Any]:
         "numerics": tuned.numerics,
         "packed": sum(len(r.packed) for r in tuned.replacements),
         "arguments": _structure(tuned.program.in_tree, "arguments"),
+        "names": tuned.program.names,
         "results": _structure(tuned.program.out_tree, "results"),
     }
 

@@ -1,7 +1,9 @@
 """Binding parameters, so that their values are constants of the program."""
 
 import functools
+import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -30,4 +32,6 @@ def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
         return function(*kept, *arguments, **named)
 
     del frozen.__wrapped__  # its signature has the bound arguments
+    with suppress(TypeError, ValueError):  # a function that is not Python's own has none
+        frozen.__signature__ = inspect.signature(functools.partial(function, *kept))  # type: ignore[attr-defined]
     return frozen

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import export
 
 from hlotune.hlo import mlir
+from hlotune.hlo.names import by_position
 from hlotune.hlo.program import Program, shape_of
 from hlotune.schedules.errors import ProgramError
 
@@ -33,10 +34,10 @@ def jitted(
 ) -> Callable[..., Any]:
     """A jitted function of the program, or of a module made from it.
 
-    It takes and gives the pytrees of the original.  A program that did not come from a JAX function
-    takes flat arrays and gives a tuple.  `hidden_values` are the arguments that splicing appended:
-    they are put on the device once and passed with every call.  It runs on the CPU, and fetches
-    arguments that lie elsewhere.
+    It takes and gives the pytrees of the original, by position or by name.  A program that did not
+    come from a JAX function takes flat arrays and gives a tuple.  `hidden_values` are the arguments
+    that splicing appended: they are put on the device once and passed with every call.  It runs on
+    the CPU, and fetches arguments that lie elsewhere.
     """
     module = mlir.parse(program.bytecode if bytecode is None else bytecode)
     function = mlir.signature(module)
@@ -46,11 +47,18 @@ def jitted(
             f"expected {hidden} hidden values, got {len(hidden_values)}; give those that the "
             "spliced program needs"
         )
-    return function_of(module, program.in_tree, program.out_tree, hidden_values=hidden_values)
+    return function_of(
+        module, program.in_tree, program.out_tree, program.names, hidden_values=hidden_values
+    )
 
 
 def function_of(
-    module: mlir.Module, in_tree: Any, out_tree: Any, *, hidden_values: Sequence[Any] = ()
+    module: mlir.Module,
+    in_tree: Any,
+    out_tree: Any,
+    names: Sequence[str] = (),
+    *,
+    hidden_values: Sequence[Any] = (),
 ) -> Callable[..., Any]:
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees."""
     function = mlir.signature(module)
@@ -60,7 +68,7 @@ def function_of(
     with jax.enable_x64(wide or already), jax.default_device(cpu()):
         exported = _exported(module, function)
         values = tuple(jnp.asarray(v) for v in hidden_values)
-    run = jax.jit(functools.partial(_call, exported, in_tree, out_tree))
+    run = jax.jit(functools.partial(_call, exported, in_tree, out_tree, names))
     bound: Callable[..., Any] = functools.partial(run, values)
     if jax.default_backend() != "cpu":
         bound = _fetching(bound)
@@ -88,11 +96,12 @@ def _call(
     exported: export.Exported,
     in_tree: Any,
     out_tree: Any,
+    names: Sequence[str],
     hidden: tuple[jax.Array, ...],
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    leaves, tree = jax.tree.flatten((args, kwargs))
+    leaves, tree = jax.tree.flatten((by_position(names, args, kwargs), {}))
     if in_tree is not None and tree != in_tree:
         raise TypeError(f"expected arguments of the structure {in_tree}, got {tree}")
     results = exported.call(*leaves, *hidden)  # type: ignore[no-untyped-call]

@@ -101,10 +101,11 @@ def parse(source: str | bytes) -> Module:
             return Module(ir.Module.parse(source))
         except (ir.MLIRError, UnicodeDecodeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:500]
+            if isinstance(error, UnicodeDecodeError):
+                reason = "it is neither text nor MLIR bytecode"
             raise ProgramError(
                 "expected a StableHLO module (text, bytecode or portable artifact), got one that "
-                "MLIR "
-                f"refuses: {reason}; check that the file is StableHLO of a version up to "
+                f"MLIR refuses: {reason}; check that the file is StableHLO of a version up to "
                 f"{stablehlo.get_current_version()}"
             ) from error
 

@@ -19,6 +19,7 @@ from hlotune.hlo import mlir, rewrite
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
+from hlotune.hlo.names import names_of
 from hlotune.schedules.errors import ProgramError
 
 FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")
@@ -56,6 +57,8 @@ class Program:
     out_tree: Any = field(default=None, repr=False)
     example_args: tuple[Any, ...] | None = field(default=None, repr=False)
     """What the program was loaded with: arrays, or shapes only."""
+    names: tuple[str, ...] = ()
+    """Of its arguments; "" for one that has none, and none at all of a file."""
 
     @cached_property
     def key(self) -> str:
@@ -158,7 +161,7 @@ def _from_function(
         )
     return Program(
         program.name, source, program.bytecode, program.graph,
-        lowered.in_tree, lowered.out_tree, arguments,
+        lowered.in_tree, lowered.out_tree, arguments, names_of(function, len(arguments)),
     )  # fmt: skip
 
 

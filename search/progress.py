@@ -58,8 +58,11 @@ class Batch:
     rank_correlation: float
     """Of the model's prediction with what this batch then measured, -1 .. 1."""
     elapsed_s: float
-    remaining_s: float | None
-    """Seconds of the budget that are left; None where trials are counted."""
+    remaining_s: float
+    """Seconds of the budget that are left; where trials are counted, what those to come will take
+    if they go on like the newest."""
+    is_estimate: bool = False
+    """Whether it is that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

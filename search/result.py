@@ -80,9 +80,15 @@ class TuneResult:
         return tuple(k for k in self.kernels if k.won)
 
     def report(self) -> str:
-        """The report of the run, from the database alone.  Raises DatabaseError if it is gone."""
+        """The report of the run, from the database, and whether its budget was too short to search.
+
+        Raises DatabaseError if the database is gone.
+        """
         with Database(self.database, create=False) as database:
-            return render(report(database, self.run))
+            text = render(report(database, self.run))
+        if self.needed_s is None:
+            return text
+        return f"{text}\nNo batch of trials fitted into the budget; give one of {self.needed_s} s."
 
 
 def kernel_result(

@@ -15,6 +15,8 @@ from hlotune.search.budget import (
     less,
     longest_s,
     next_batch,
+    trial_s,
+    trials_left,
 )
 from hlotune.search.closing_costs import Due
 from hlotune.search.progress import Batch, KernelStarted, Progress
@@ -140,7 +142,6 @@ class Spending:
         rate = contest.task.flops / best_s if best_s else None
         peaks = self.peaks().flops_per_s if self.peaks else {}
         peak = peaks.get(contest.task.dtype)
-        limit_s = self._batches.seconds
         self.progress(
             Batch(
                 key=contest.task.kernel.key,
@@ -155,6 +156,15 @@ class Spending:
                 peak_share=rate / peak if rate and peak else None,
                 rank_correlation=step.rank_correlation,
                 elapsed_s=elapsed_s,
-                remaining_s=None if limit_s is None else max(0.0, limit_s - elapsed_s),
+                remaining_s=self._remaining_s(elapsed_s),
+                is_estimate=self._batches.seconds is None,
             )
+        )
+
+    def _remaining_s(self, elapsed_s: float) -> float:
+        if self._batches.seconds is not None:
+            return max(0.0, self._batches.seconds - elapsed_s)
+        waiting = (k for k in range(len(self.contests)) if k not in self.exhausted)
+        return sum(
+            trials_left(k, self.spent, self.limits) * trial_s(k, self.spent) for k in waiting
         )

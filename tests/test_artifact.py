@@ -78,6 +78,15 @@ def test_what_is_applied_and_what_is_loaded_can_be_jitted_again(file: Path, tmp_
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def test_what_is_applied_and_what_is_loaded_takes_its_arguments_by_name(
+    file: Path, tmp_path: Path
+) -> None:
+    want = mlp(PARAMETERS, X)["logits"]
+    for fast in (tuned(load(mlp, PARAMETERS, X), tmp_path), load_artifact(file)):
+        got = fast(x=X, parameters=PARAMETERS)["logits"]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_packed_constants_are_in_it(tmp_path: Path) -> None:
     weights = normal(16, 32)
     program = load(freeze(lambda w, x: jax.nn.relu(x @ w), weights), X)

@@ -1,10 +1,12 @@
 """What a run shows while it goes."""
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 from rich.console import Console
 
+from hlotune.cli import progress as shown
 from hlotune.cli.progress import View, line, watching
 from hlotune.search.progress import (
     Batch,
@@ -56,6 +58,7 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
         (KERNEL, "[1/3] dot 64x784x512: default 200 us"),
         (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
+        (replace(BATCH, is_estimate=True), "75% of peak, about 50 s left"),
         (Finalising(kernels=3, interrupted=True), "interrupted: comparing champions of 3 kernels"),
         (Finalising(kernels=1, interrupted=False), "comparing champions of 1 kernel with the"),
         (Started(kernels=1, known_trials=1), "1 kernel, 1 trial known"),
@@ -103,6 +106,22 @@ def test_without_a_terminal_each_event_is_a_line_on_stderr(
         progress(FINISHED)
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err == line(FINISHED) + "\n"
+
+
+def test_in_a_terminal_a_table_lives_below_the_lines_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = StringIO()
+    terminal = Console(file=out, force_terminal=True, width=120, color_system=None)
+    monkeypatch.setattr(shown, "Console", lambda **_: terminal)
+    with watching() as progress:
+        for event in (Started(kernels=3, known_trials=7), KERNEL, BATCH, FINISHED):
+            progress(event)
+    text = out.getvalue()
+    assert line(Started(kernels=3, known_trials=7)) in text
+    assert line(FINISHED) in text
+    assert "dot 64x784x512" in text, "the table"
+    assert line(BATCH) not in text, "which the table says"
 
 
 def test_quiet_watching_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -222,7 +222,18 @@ def test_progress_tells_the_story_in_order(database: Database) -> None:
     assert batch.best_s is not None
     assert batch.gflops == pytest.approx(1000 / batch.best_s / 1e9)
     assert batch.peak_share == pytest.approx(batch.gflops)
-    assert batch.remaining_s is None
+
+
+def test_where_trials_are_counted_their_pace_says_how_long_the_others_take(
+    database: Database,
+) -> None:
+    events, limits = list[Event](), Limits(trials=2 * YOUNG)
+    run(database, two(), limits=limits, events=events)
+    batches = [e for e in events if isinstance(e, Batch)]
+    assert all(b.is_estimate for b in batches)
+    first, last = batches[0], batches[-1]
+    assert first.remaining_s == pytest.approx(3 * first.elapsed_s, rel=0.5)  # 16 of 64 trials
+    assert last.remaining_s == 0.0
 
 
 def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:

@@ -148,8 +148,13 @@ def test_a_budget_without_room_for_a_batch_says_which_has_it(database: Database)
     assert result.trials == 0
     assert result.needed_s is not None
     assert result.needed_s > 0.1
+    assert f"No batch of trials fitted into the budget; give one of {result.needed_s} s." in (
+        result.report()
+    )
     assert result.skipped == (("conv", "the budget has no time for it"),)
-    assert run(database, tasks, limits=Limits(trials=1)).needed_s is None
+    enough = run(database, tasks, limits=Limits(trials=1))
+    assert enough.needed_s is None
+    assert "No batch" not in enough.report()
 
 
 def test_a_program_is_not_prepared_where_the_budget_has_passed(database: Database) -> None:

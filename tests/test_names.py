@@ -1,0 +1,59 @@
+"""Arguments by name, as the function took them that a program was loaded from."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from hlotune.deploy.freeze import freeze
+from hlotune.hlo.callable import jitted
+from hlotune.hlo.names import by_position, names_of
+from hlotune.hlo.program import load
+
+X = np.arange(4, dtype=np.float32)
+
+
+def scaled(params: dict[str, jax.Array], x: jax.Array, shift: float = 0.0) -> jax.Array:
+    return params["w"] * x - shift
+
+
+def test_names_are_those_of_the_arguments_that_were_given() -> None:
+    assert names_of(scaled, 2) == ("params", "x")
+    assert names_of(scaled, 3) == ("params", "x", "shift")
+    assert names_of(lambda a, /, b, *rest: a, 4) == ("", "b")
+    assert names_of(partial(scaled, {}), 1) == ("x",)
+    assert names_of(freeze(scaled, {"w": X}), 1) == ("x",)
+    assert names_of(max, 2) == ()
+
+
+def test_a_program_takes_its_arguments_by_name_in_any_order() -> None:
+    run = jitted(load(scaled, {"w": X}, X))
+    wanted = X * 2 * X
+    np.testing.assert_array_equal(run({"w": X}, x=2 * X), wanted)
+    np.testing.assert_array_equal(run(x=2 * X, params={"w": X}), wanted)
+
+
+def test_a_frozen_function_takes_what_is_left_by_name() -> None:
+    run = jitted(load(freeze(scaled, {"w": X}), X))
+    np.testing.assert_array_equal(run(x=2 * X), X * 2 * X)
+
+
+def test_a_program_of_a_file_has_no_names() -> None:
+    with pytest.raises(TypeError, match="loaded with \\(none of them by name\\), got x"):
+        by_position((), (1,), {"x": 2})
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "message"),
+    [
+        ((1,), {"y": 2}, "loaded with \\(params, x\\), got y; leave it out, or load"),
+        ((1, 2), {"x": 3}, "expected one x, got two: by position and by name"),
+        ((), {"x": 3}, "expected params before x, got none; pass it too"),
+    ],
+)
+def test_wrong_names_are_refused_in_words(
+    args: tuple[int, ...], named: dict[str, int], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        by_position(("params", "x"), args, named)
