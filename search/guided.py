@@ -31,7 +31,7 @@ class Guided(ABC):
         self.epsilon = EPSILON
         self.history = History(space)
         self._leaders = self._first[:0]
-        """Of the last proposal: the best new configs of each sketch that the model met."""
+        """Of this proposal: the best configs of each sketch that the model met."""
 
     @abstractmethod
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
@@ -39,6 +39,7 @@ class Guided(ABC):
 
     def propose(self, n: int) -> Configs:
         rng = batch_rng(self._entropy, len(self.history))
+        self._leaders = self._first[:0]
         first = self._first[self.history.unseen(self._first)][:n]
         chosen = n - len(first) - int(np.ceil(exploring_share(self.epsilon, self.history) * n))
         if chosen > 0 and self._model.knows:
