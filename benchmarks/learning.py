@@ -2,9 +2,9 @@
 
     python -m benchmarks.learning --seeds 3
 
-Annealing on the trees that ship, as far as its trials go and as a run of 128 trials, which ends in
-coordinate descent; on trees that start from nothing, on trees that were trained on the trials of
-other convolutions, and distinct legal configs at random.  All leave out the heuristic and the
+Annealing on the trees that ship, once for 512 trials and once as a run of 128, which ends in
+coordinate descent; on trees that start from nothing; on trees that were trained on the trials of
+other convolutions; and distinct legal configs at random.  All leave out the heuristic and the
 default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
@@ -125,7 +125,7 @@ class Track:
         of = self._operator(race.case)
         tuner, done = self._tuner(race, of), len(self.trials(race))
         while done < trials and time.monotonic() < deadline_s:
-            size, ends = next_batch(race, done)
+            size, ends = batch_after(race, done)
             step = tuner.step(min(size, trials - done), finishing=ends)
             if step is None:
                 break
@@ -230,7 +230,7 @@ class Track:
         return str(found[0]["id"]) if found else None
 
 
-def next_batch(race: Race, done: int) -> tuple[int, bool]:
+def batch_after(race: Race, done: int) -> tuple[int, bool]:
     """Trials of the batch after so many, and whether coordinate descent proposes them."""
     if not CONTESTANTS[race.contestant].finishes:
         return grown(done), False

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf
-from statistics import median
+from statistics import mean, median
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.schedule import Schedule
 from hlotune.search.finals import Object
 from hlotune.search.heats import CHAMPIONS, MOST, heat_size
-from hlotune.search.tuner import Builder, Runner
+from hlotune.search.tuner import Builder, Runner, there_and_back
 
 ROUNDS = 31
 LIMIT_S = 240.0
@@ -88,9 +88,8 @@ def settled(
 
 def heat_times(kernel: Kernel, objects: Sequence[Object], runner: Runner) -> list[float]:
     """Means of two trials of each; infinite where either failed."""
-    there = runner.measure(kernel, objects)
-    back = runner.measure(kernel, objects[::-1])[::-1]
-    return [((a.time_s or inf) + (b.time_s or inf)) / 2 for a, b in zip(there, back, strict=True)]
+    pairs = there_and_back(runner, kernel, objects)
+    return [mean(trial.time_s or inf for trial in pair) for pair in pairs]
 
 
 def _halves(samples_s: Sequence[float]) -> tuple[float, float]:

@@ -62,7 +62,7 @@ class TunedFunction:
     _explanations: tuple[Explanation, ...]
     _function: Callable[..., Any]
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._function(*arguments, **named)
 
     @property

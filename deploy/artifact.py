@@ -51,7 +51,7 @@ class Artifact:
     packed_bytes: int
     _function: Callable[..., Any]
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._function(*arguments, **named)
 
 

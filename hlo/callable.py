@@ -98,6 +98,7 @@ def _call(
     out_tree: Any,
     names: Sequence[str],
     hidden: tuple[jax.Array, ...],
+    /,  # an argument of the program may have any of these names
     *args: Any,
     **kwargs: Any,
 ) -> Any:

@@ -38,6 +38,7 @@ def by_position(
                 "leave it out, or load the program with it"
             )
     found = {n: named[n] for n in waiting if n in named}
-    if missing := next((n for n in waiting[: len(found)] if n not in found), None):
-        raise TypeError(f"expected {missing} before {next(iter(found))}, got none; pass it too")
+    if left_out := [n for n in waiting[: len(found)] if n not in found]:
+        missing = left_out[0] or "an argument by position"
+        raise TypeError(f"expected {missing} before {list(found)[-1]}, got none; pass it too")
     return (*args, *found.values())

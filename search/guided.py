@@ -66,8 +66,8 @@ class Guided(ABC):
         sketches, best = np.unique(ranked[:, 0], return_index=True)
         known = np.concatenate([self.history.configs[:, 0], chosen[:, 0]])
         measured = [np.count_nonzero(known == s) for s in sketches]
-        chosen_rows: Configs = ranked[best[np.lexsort((best, measured))[:n]]]
-        return chosen_rows
+        found: Configs = ranked[best[np.lexsort((best, measured))[:n]]]
+        return found
 
     def observe(self, configs: Configs, times_s: Times) -> None:
         new = self.history.unseen(configs)

@@ -308,7 +308,6 @@ class Session:
         """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""
         decided: list[Final | None] = [None] * len(contests)
         ready = [n for n, c in enumerate(contests) if c.tuner.champions(1)]
-        self.progress(Finalising(kernels=len(ready), interrupted=self.interrupted))
 
         def gain_s(n: int) -> float:
             contest = contests[n]
@@ -316,6 +315,7 @@ class Session:
 
         order = sorted(ready, key=gain_s, reverse=True)
         try:
+            self.progress(Finalising(kernels=len(ready), interrupted=self.interrupted))
             for n in order:
                 waiting = [contests[k] for k in order[order.index(n) :]]
                 start_s = self.passed_s

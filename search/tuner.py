@@ -219,13 +219,11 @@ class KernelTuner:
         return len(ours)
 
     def measured_again(self, candidates: Sequence[Candidate]) -> list[tuple[Trial, Trial]]:
-        """Two new trials of each: all in this order, then all backwards, so that a machine that
-        grows slower favours nobody.  Nobody learns from them, and they are not recorded.
+        """New trials of each, as of `there_and_back`.  Nobody learns from them, and they are not
+        recorded.
         """
         objects = list(zip(candidates, self._builder.build(candidates), strict=True))
-        one_way = self._runner.measure(self.kernel, objects, cache=self._cache)
-        back = self._runner.measure(self.kernel, objects[::-1], cache=self._cache)
-        return list(zip(one_way, reversed(back), strict=True))
+        return there_and_back(self._runner, self.kernel, objects, self._cache)
 
     def reject(self, trials: Sequence[Trial]) -> None:
         """Records failures of champions that were looked at more closely."""
@@ -321,6 +319,20 @@ class KernelTuner:
         if config is None or not self._space.legal(config[None, :])[0]:
             return None
         return config if self._space.schedule(config) == schedule else None
+
+
+def there_and_back(
+    runner: Runner,
+    kernel: Kernel,
+    objects: Sequence[tuple[Candidate, Built | Failure]],
+    cache: CacheMode = "model",
+) -> list[tuple[Trial, Trial]]:
+    """Two trials of each: all in this order, then all backwards, so that a machine that grows
+    slower favours nobody.
+    """
+    there = runner.measure(kernel, objects, cache=cache)
+    back = runner.measure(kernel, objects[::-1], cache=cache)
+    return list(zip(there, reversed(back), strict=True))
 
 
 def is_hanging(trials: Sequence[Trial]) -> bool:

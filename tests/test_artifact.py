@@ -87,6 +87,13 @@ def test_what_is_applied_and_what_is_loaded_takes_its_arguments_by_name(
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def test_an_argument_may_be_called_self(tmp_path: Path) -> None:
+    fast = apply(load(lambda self: self + 1, X), database=recorded(tmp_path / "a.db", {}))
+    save_artifact(fast, path := tmp_path / "a.hlotune")
+    for run in (fast, load_artifact(path)):
+        np.testing.assert_array_equal(run(self=X), X + 1)
+
+
 def test_packed_constants_are_in_it(tmp_path: Path) -> None:
     weights = normal(16, 32)
     program = load(freeze(lambda w, x: jax.nn.relu(x @ w), weights), X)

@@ -25,7 +25,7 @@ from benchmarks.learned import (
     summary,
     table,
 )
-from benchmarks.learning import Track, in_turns, next_batch
+from benchmarks.learning import Track, batch_after, in_turns
 from benchmarks.searching import Operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
@@ -99,11 +99,11 @@ def test_the_last_tenth_of_a_run_is_coordinate_descent() -> None:
     run = Race("C2", "run", 0)
     batches, done = list[tuple[int, bool]](), 0
     while done < run.trials:
-        batches.append(next_batch(run, done))
+        batches.append(batch_after(run, done))
         done += batches[-1][0]
     assert done == 128
     assert [n for n, ends in batches if ends] == [12]
-    assert next_batch(replace(run, contestant="shipped"), 116) == (16, False)
+    assert batch_after(replace(run, contestant="shipped"), 116) == (16, False)
 
 
 def test_a_late_race_does_not_start(database: Database) -> None:

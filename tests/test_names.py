@@ -1,6 +1,8 @@
 """Arguments by name, as the function took them that a program was loaded from."""
 
+import inspect
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -37,6 +39,33 @@ def test_a_program_takes_its_arguments_by_name_in_any_order() -> None:
 def test_a_frozen_function_takes_what_is_left_by_name() -> None:
     run = jitted(load(freeze(scaled, {"w": X}), X))
     np.testing.assert_array_equal(run(x=2 * X), X * 2 * X)
+
+
+def test_arguments_may_be_called_as_ours_are() -> None:
+    """What hands them on has parameters too."""
+
+    def own(
+        self: Any, hidden: Any, names: Any, in_tree: Any, out_tree: Any, exported: Any, args: Any
+    ) -> Any:
+        return self - hidden + names - in_tree + out_tree - exported + args
+
+    values = {name: X + n for n, name in enumerate(inspect.signature(own).parameters)}
+    run = jitted(load(own, *values.values()))
+    np.testing.assert_array_equal(run(**values), own(**values))
+
+
+@pytest.mark.parametrize(
+    ("names", "named", "message"),
+    [
+        (("a", "b", "c", "d"), {"a": 1, "d": 2}, "expected b before d"),
+        (("", "b"), {"b": 2}, "expected an argument by position before b"),
+    ],
+)
+def test_what_is_left_out_is_named(
+    names: tuple[str, ...], named: dict[str, int], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        by_position(names, (), named)
 
 
 def test_a_program_of_a_file_has_no_names() -> None:

@@ -145,6 +145,20 @@ def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> N
     assert [k.won for k in result.kernels] == [False, True]
 
 
+def test_ctrl_c_while_the_finals_are_announced_ends_the_run(database: Database) -> None:
+    class Impatient(list[Event]):
+        def append(self, event: Event) -> None:
+            super().append(event)
+            if isinstance(event, Finalising):
+                raise KeyboardInterrupt
+
+    result = run(database, two(), events=Impatient())
+    assert result.interrupted
+    assert [k.won for k in result.kernels] == [False, False]
+    assert result.trials == 192
+    assert "conv" in result.report()
+
+
 def test_ctrl_c_while_the_whole_program_is_timed_keeps_the_kernels(database: Database) -> None:
     def interrupted() -> Whole | None:
         raise KeyboardInterrupt
