@@ -1,14 +1,17 @@
 """A program with the tuned kernels that the database has for it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from jax.stages import Lowered
+
 from hlotune.deploy.freeze import freeze
 from hlotune.deploy.replacing import Replacement, assembled, built_here, replacement
 from hlotune.deploy.vouching import ANEW, Vouching
+from hlotune.hlo.callable import JittedProgram
 from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, choose, sites
 from hlotune.measure.targets import host_target, require_host, toolchain
@@ -60,10 +63,17 @@ class TunedFunction:
     target: Target
     """What its kernels are built for."""
     _explanations: tuple[Explanation, ...]
-    _function: Callable[..., Any]
+    _function: JittedProgram
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._function(*arguments, **named)
+
+    def lower(self, /, *arguments: Any, **named: Any) -> Lowered:
+        """As of `jax.jit`: the program's text, and what is compiled of it ahead of calls.
+
+        That has a copy of its own of packed constants.
+        """
+        return self._function.lower(*arguments, **named)
 
     @property
     def sites(self) -> tuple[Site, ...]:

@@ -14,19 +14,20 @@ Nothing in it is executed or unpickled before its hash, and the machine, have be
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax.stages import Lowered
 
 from hlotune.codegen.built import Built
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.replacing import bound, combined
 from hlotune.hlo import mlir
-from hlotune.hlo.callable import function_of
+from hlotune.hlo.callable import JittedProgram, function_of
 from hlotune.measure.targets import require_host
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import BuildError, ProgramError
@@ -49,10 +50,17 @@ class Artifact:
     kernels: tuple[str, ...]
     """Hashes of the machine code of its kernels."""
     packed_bytes: int
-    _function: Callable[..., Any]
+    _function: JittedProgram
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._function(*arguments, **named)
+
+    def lower(self, /, *arguments: Any, **named: Any) -> Lowered:
+        """As of `jax.jit`: the program's text, and what is compiled of it ahead of calls.
+
+        That has a copy of its own of packed constants.
+        """
+        return self._function.lower(*arguments, **named)
 
 
 def save_artifact(tuned: TunedFunction, path: str | Path) -> int:

@@ -119,14 +119,14 @@ class Jitted:
     def __post_init__(self) -> None:
         require_one_of(NUMERICS, self.numerics, "setting of numerics")
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         split = self._split(arguments, named)
         tuned = self._tuned(split)
         if tuned is None:
             return self.plain(*arguments, **named)
         return tuned(split.positional, split.named)
 
-    def explain(self, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
+    def explain(self, /, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
         """What is done with each site of the program for such arguments; none where XLA has it."""
         tuned = self._tuned(self._split(arguments, named))
         return () if tuned is None else tuned.explain()

@@ -1,6 +1,6 @@
 """What stands in the place of a site: a call of a kernel of ours, with its packed constants."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import Loaded, load
-from hlotune.hlo.callable import jitted
+from hlotune.hlo.callable import JittedProgram, jitted
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Literal
 from hlotune.hlo.kernel import Kernel
@@ -120,7 +120,7 @@ def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     return Combined(spliced.bytecode, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 
 
-def assembled(program: Program, replacements: Sequence[Replacement]) -> Callable[..., Any]:
+def assembled(program: Program, replacements: Sequence[Replacement]) -> JittedProgram:
     """The program with these replacements as a jitted function of its own signature."""
     whole = combined(program, replacements)
     return jitted(program, whole.bytecode, hidden_values=whole.hidden)

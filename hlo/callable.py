@@ -3,16 +3,25 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import export
 
 from hlotune.hlo import mlir
-from hlotune.hlo.names import by_position
+from hlotune.hlo.arguments import leaves_of
 from hlotune.hlo.program import Program, shape_of
 from hlotune.schedules.errors import ProgramError
+
+
+class JittedProgram(Protocol):
+    """What `jitted` gives; an argument of the program may have any name, `self` too."""
+
+    def __call__(self, /, *args: Any, **named: Any) -> Any: ...
+
+    lower: Callable[..., jax.stages.Lowered]
+    """As of `jax.jit`; what is compiled of it holds the hidden values as constants."""
 
 
 def cpu() -> jax.Device:
@@ -31,7 +40,7 @@ def cpu() -> jax.Device:
 
 def jitted(
     program: Program, bytecode: bytes | None = None, *, hidden_values: Sequence[Any] = ()
-) -> Callable[..., Any]:
+) -> JittedProgram:
     """A jitted function of the program, or of a module made from it.
 
     It takes and gives the pytrees of the original, by position or by name.  A program that did not
@@ -59,7 +68,7 @@ def function_of(
     names: Sequence[str] = (),
     *,
     hidden_values: Sequence[Any] = (),
-) -> Callable[..., Any]:
+) -> JittedProgram:
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees."""
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
@@ -68,11 +77,16 @@ def function_of(
     with jax.enable_x64(wide or already), jax.default_device(cpu()):
         exported = _exported(module, function)
         values = tuple(jnp.asarray(v) for v in hidden_values)
-    run = jax.jit(functools.partial(_call, exported, in_tree, out_tree, names))
-    bound: Callable[..., Any] = functools.partial(run, values)
+    run = jax.jit(_program(exported, in_tree, out_tree, names))
+    call: Any = functools.partial(run, values)
+    lower: Any = functools.partial(_lowered, run, values)
     if jax.default_backend() != "cpu":
-        bound = _fetching(bound)
-    return _wide(bound) if wide else bound
+        call = _fetching(call)
+    if wide:
+        call, lower = _wide(call), _wide(lower)
+    call.lower = lower
+    made: JittedProgram = call
+    return made
 
 
 def _exported(module: mlir.Module, function: mlir.Signature) -> export.Exported:
@@ -92,21 +106,46 @@ def _exported(module: mlir.Module, function: mlir.Signature) -> export.Exported:
     )
 
 
-def _call(
-    exported: export.Exported,
-    in_tree: Any,
-    out_tree: Any,
-    names: Sequence[str],
-    hidden: tuple[jax.Array, ...],
-    /,  # an argument of the program may have any of these names
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    leaves, tree = jax.tree.flatten((by_position(names, args, kwargs), {}))
-    if in_tree is not None and tree != in_tree:
-        raise TypeError(f"expected arguments of the structure {in_tree}, got {tree}")
-    results = exported.call(*leaves, *hidden)  # type: ignore[no-untyped-call]
-    return results if out_tree is None else jax.tree.unflatten(out_tree, results)
+def _program(
+    exported: export.Exported, in_tree: Any, out_tree: Any, names: Sequence[str]
+) -> Callable[..., Any]:
+    """What a call does, of the hidden values and the original's arguments."""
+    call = _untransformed(exported)
+
+    def program(hidden: tuple[jax.Array, ...], /, *args: Any, **named: Any) -> Any:
+        types = exported.in_avals[: len(exported.in_avals) - len(hidden)]
+        results = call(*leaves_of(args, named, names, in_tree, types), *hidden)
+        return results if out_tree is None else jax.tree.unflatten(out_tree, results)
+
+    return program
+
+
+def _untransformed(exported: export.Exported) -> Callable[..., Any]:
+    """The call of a module: in other transformations than `jit` it is an error in our words."""
+    batched = jax.custom_batching.custom_vmap(exported.call)
+    batched.def_vmap(functools.partial(_refused, "vmap"))
+    derived = jax.custom_jvp(batched)
+    derived.defjvp(functools.partial(_refused, "grad"))
+    return derived
+
+
+def _refused(transformation: str, *_: Any) -> NoReturn:
+    raise ProgramError(
+        f"expected a tuned program outside of grad and vmap, got it inside {transformation}, for "
+        "which tuned kernels have no rule; take hlotune.jit of the function, which leaves it to "
+        "XLA there, or tune the transformed function"
+    )
+
+
+def _lowered(
+    run: Callable[..., Any], values: Sequence[jax.Array], /, *args: Any, **named: Any
+) -> jax.stages.Lowered:
+    """For the CPU: of arrays that lie elsewhere only the types are taken."""
+    args, named = jax.tree.map(
+        lambda x: jax.typeof(x) if isinstance(x, jax.Array) else x, (args, named)
+    )
+    with jax.default_device(cpu()):
+        return jax.jit(functools.partial(run, values)).lower(*args, **named)
 
 
 def _fetching(function: Callable[..., Any]) -> Callable[..., Any]:

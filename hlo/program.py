@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 
 from hlotune.hlo import mlir, rewrite
+from hlotune.hlo.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
-from hlotune.hlo.names import names_of
 from hlotune.schedules.errors import ProgramError
 
 FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")

@@ -48,6 +48,12 @@ def test_a_recorded_kernel_runs_and_gives_what_jax_gives(database: Path) -> None
     assert fast.explain(X, w=W, scale=2.0)[0].status == "tuned"
 
 
+def test_an_argument_may_be_called_self(database: Path) -> None:
+    fast = hlotune.jit(lambda self, w: dense(self, w), database=database)
+    close(fast(self=X, w=W), dense(X, W))
+    assert fast.explain(self=X, w=W)[0].status == "tuned"
+
+
 def counting(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[int]]:
     """Notes each trace of a function."""
     traces: list[int] = []

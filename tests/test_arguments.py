@@ -1,7 +1,8 @@
-"""Arguments by name, as the function took them that a program was loaded from."""
+"""Arguments of a call, as the function took them that a program was loaded from."""
 
 import inspect
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 from hlotune.deploy.freeze import freeze
+from hlotune.hlo.arguments import by_position, names_of
 from hlotune.hlo.callable import jitted
-from hlotune.hlo.names import by_position, names_of
 from hlotune.hlo.program import load
 
 X = np.arange(4, dtype=np.float32)
@@ -66,6 +67,34 @@ def test_what_is_left_out_is_named(
 ) -> None:
     with pytest.raises(TypeError, match=message):
         by_position(names, (), named)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (({"w": X},), r"as the program was loaded with, 2 \(params, x\), got 1; pass as many, or"),
+        (({"w": X}, X, X), r"expected as many arguments as the .* \(params, x\), got 3"),
+        ((X, X), r"expected \{'w': \*\} as params, got \*; pass that, or load the program"),
+        (({"w": X, "b": X}, X), r"expected \{'w': \*\} as params, got \{'b': \*, 'w': \*\}"),
+        (({"w": X[:2]}, X), r"expected f32\[4\] as params\['w'\], got f32\[2\]; convert it, or"),
+        (({"w": X}, X.astype(np.int32)), r"expected f32\[4\] as x, got i32\[4\]"),
+    ],
+)
+def test_other_arguments_than_those_of_the_program_are_refused_by_name(
+    args: tuple[Any, ...], message: str
+) -> None:
+    run = jitted(load(scaled, {"w": X}, X))
+    with pytest.raises(TypeError, match=message):
+        run(*args)
+
+
+def test_arguments_of_a_file_are_refused_by_number(tmp_path: Path) -> None:
+    (tmp_path / "a.mlir").write_text(jax.jit(jax.numpy.add).lower(X, X).as_text())
+    run = jitted(load(tmp_path / "a.mlir"))
+    with pytest.raises(TypeError, match=r"expected as many arrays as .*, 2, got 1; pass as"):
+        run(X)
+    with pytest.raises(TypeError, match=r"expected f32\[4\] as argument 1, got f32\[3\]"):
+        run(X, X[1:])
 
 
 def test_a_program_of_a_file_has_no_names() -> None:

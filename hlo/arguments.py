@@ -1,0 +1,110 @@
+"""The arguments of a call: a program takes what the function took that it came from, and says of
+what else it gets where it differs from what the program was loaded with."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+import jax
+
+BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
+IN_A_ROW = (inspect.Parameter.POSITIONAL_ONLY, BY_NAME)
+SUCH = "or load the program with such arguments"
+
+
+def names_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Of its first `count` arguments: "" for one by position alone, none for those of `*args`."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a function that is not Python's own
+        return ()
+    row = list(takewhile(lambda p: p.kind in IN_A_ROW, parameters))[:count]
+    return tuple(p.name if p.kind is BY_NAME else "" for p in row)
+
+
+def leaves_of(
+    args: tuple[Any, ...],
+    named: Mapping[str, Any],
+    names: Sequence[str],
+    in_tree: Any,
+    types: Sequence[Any],
+) -> list[Any]:
+    """The arrays of a call, in the order of the program.
+
+    Args:
+        in_tree: pytree of `(args, {})`; None where the program takes flat arrays.
+        types: of these arrays.
+
+    Raises TypeError where names, number, structure, shapes or types are others.
+    """
+    args = by_position(names, args, named)
+    if in_tree is not None:
+        _check_structure(args, names, in_tree.children()[0].children())
+    found, _ = jax.tree_util.tree_flatten_with_path(args)
+    _check_count(len(found), len(types), "arrays")
+    for (path, leaf), wanted in zip(found, types, strict=True):
+        got = jax.typeof(leaf)
+        if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+            called = _called(path[0].idx, names) + jax.tree_util.keystr(tuple(path[1:]))
+            raise TypeError(
+                f"expected {_short(wanted)} as {called}, got {_short(got)}; convert it, {SUCH}"
+            )
+    return [leaf for _, leaf in found]
+
+
+def by_position(
+    names: Sequence[str], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments of a call in their order.
+
+    Raises TypeError for a name that is not among the arguments that the program was loaded with, is
+    given by position too, or leaves one out before it.
+    """
+    waiting = names[len(args) :]
+    for name in named:
+        if name in names[: len(args)]:
+            raise TypeError(f"expected one {name}, got two: by position and by name; leave one out")
+        if name not in waiting:
+            have = ", ".join(n for n in names if n) or "none of them by name"
+            raise TypeError(
+                f"expected the arguments that the program was loaded with ({have}), got {name}; "
+                "leave it out, or load the program with it"
+            )
+    found = {n: named[n] for n in waiting if n in named}
+    if left_out := [n for n in waiting[: len(found)] if n not in found]:
+        missing = left_out[0] or "an argument by position"
+        raise TypeError(f"expected {missing} before {list(found)[-1]}, got none; pass it too")
+    return (*args, *found.values())
+
+
+def _check_structure(args: Sequence[Any], names: Sequence[str], wanted: Sequence[Any]) -> None:
+    _check_count(len(args), len(wanted), "arguments", names if all(names) else ())
+    for n, (argument, tree) in enumerate(zip(args, wanted, strict=True)):
+        if (got := jax.tree.structure(argument)) != tree:
+            raise TypeError(
+                f"expected {_plain(tree)} as {_called(n, names)}, got {_plain(got)}; "
+                f"pass that, {SUCH}"
+            )
+
+
+def _check_count(got: int, wanted: int, what: str, names: Sequence[str] = ()) -> None:
+    if got != wanted:
+        listed = f" ({', '.join(names)})" if names else ""
+        raise TypeError(
+            f"expected as many {what} as the program was loaded with, {wanted}{listed}, "
+            f"got {got}; pass as many, {SUCH}"
+        )
+
+
+def _called(position: int, names: Sequence[str]) -> str:
+    """An argument by its name, or by its number where it has none."""
+    return (names[position : position + 1] or ("",))[0] or f"argument {position}"
+
+
+def _plain(tree: Any) -> str:
+    return str(tree).removeprefix("PyTreeDef(").removesuffix(")")
+
+
+def _short(kind: Any) -> str:
+    return str(kind.str_short(short_dtypes=True))
