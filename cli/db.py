@@ -51,14 +51,17 @@ def stats(database: Database = None, json: Json = False) -> None:
         found = listing.stats(opened)
     if json:
         return print_json(asdict(found))
-    print_table(["table", ">rows"], [(name, str(n)) for name, n in found.rows.items()])
+    defaults = found.rows["trials"] - found.candidates
+    of_these = {"trials": f"{found.candidates} of candidates, {defaults} of defaults"}
+    tables = [(name, str(n), of_these.get(name, "")) for name, n in found.rows.items()]
+    print_table(["table", ">rows", "of these"], tables)
     if found.runs:
         runs = [
             (r.id[:8], r.program, r.started[:16], "yes" if r.finished else "no", str(r.trials))
             for r in found.runs
         ]
         print()
-        print_table(["run", "program", "started (UTC)", "finished", ">trials"], runs)
+        print_table(["run", "program", "started (UTC)", "finished", ">candidates"], runs)
     if found.failures:
         failures = [(f.kind, str(f.count), f.kernel[:8], f.message) for f in found.failures]
         print()

@@ -182,6 +182,10 @@ def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
         raise ProgramError(
             f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
         ) from error
+    if not data.strip(b"\0 \r\n\t"):
+        raise ProgramError(
+            f"expected StableHLO or HLO in {path}, got an empty file; write it again"
+        )
     if path.suffix == ".pb":
         data = stablehlo_of_proto(data)
     elif path.suffix == ".hlo" or data.startswith(TEXT_MARK):

@@ -37,9 +37,11 @@ def test_db_ls_of_an_empty_database_finds_nothing(
 
 def test_db_stats_counts_rows_and_failures(capsys: pytest.CaptureFixture[str], path: str) -> None:
     data = parsed(capsys, "db", "stats", "--db", path)
-    assert data["rows"]["trials"] == 3
+    assert (data["rows"]["trials"], data["candidates"], data["runs"][0]["trials"]) == (3, 2, 2)
     assert data["failures"][0]["message"] == "no such stage"
-    assert "no such stage" in said(capsys, "db", "stats", "--db", path)
+    text = said(capsys, "db", "stats", "--db", path)
+    assert "no such stage" in text
+    assert "2 of candidates, 1 of defaults" in text
 
 
 def test_exported_records_come_back_once(

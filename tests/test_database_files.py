@@ -47,8 +47,27 @@ def test_a_missing_file_is_refused_where_none_is_to_be_made(path: Path) -> None:
 
 def test_a_place_where_no_folder_can_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DatabaseError, match="its folder cannot be made"):
+    with pytest.raises(DatabaseError, match="it or its folder cannot be made"):
         Database(tmp_path / "file" / "deeper" / "tuning.db")
+
+
+def test_a_file_that_cannot_be_made_leaves_no_folders(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(DatabaseError, match="cannot be opened; check the path"):
+        Database(tmp_path / "a" / "b" / "c" / f"{'n' * 300}.db")
+    assert not list((tmp_path / "a").iterdir())
+
+
+def test_a_path_that_the_system_cannot_look_at_is_refused(tmp_path: Path) -> None:
+    wanted = r"looked at \(File name too long\); name another|cannot be opened; check the path"
+    with pytest.raises(DatabaseError, match=wanted):  # the latter from Python 3.14 on
+        Database(tmp_path / f"{'n' * 300}.db")
+
+
+def test_folders_that_cannot_all_be_made_are_not_left_half_way(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="it or its folder cannot be made"):
+        Database(tmp_path / "a" / ("n" * 300) / "tuning.db")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the folder is Linux's")

@@ -63,7 +63,9 @@ def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> 
     [
         ("a.hlo", b"HloModule a\nENTRY e { x = f32[2] sorcery() }", "expected HLO text, .*sorcery"),
         ("a.pb", b"\x00\xff", "expected a serialized HloModuleProto"),
-        ("a.pb", b"", "expected a serialized HloModuleProto"),
+        ("a.pb", b"", "expected StableHLO or HLO in .*a.pb, got an empty file; write it again"),
+        ("a.hlo", b"\n", "expected StableHLO or HLO in .*a.hlo, got an empty file"),
+        ("a.mlirbc", b"\0" * 64, "expected StableHLO or HLO in .*a.mlirbc, got an empty file"),
         ("a.onnx", b"", "an ONNX model, which hlotune does not read yet; export it to StableHLO"),
         ("a.pt2", b"", "a PyTorch program, which hlotune does not read yet"),
     ],

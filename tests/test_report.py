@@ -127,7 +127,9 @@ def test_a_program_is_reported_by_its_newest_run(database: Database) -> None:
 
 def test_the_head_names_the_machine_with_its_kind_of_core(database: Database) -> None:
     run = fill(database)
-    assert "on Test CPU (znver4), 2 threads" in render(report(database, run), color=False)
+    text = render(report(database, run), color=False)
+    assert "on Test CPU (znver4), 2 threads" in text
+    assert "5 trials of candidates, 12.5 s" in text
     with database.writing() as sql:
         sql.execute("update targets set identity = 'x'")
     assert "on Test CPU, 2 threads" in render(report(database, run), color=False)

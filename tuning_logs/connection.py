@@ -3,7 +3,8 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import takewhile
 from pathlib import Path
 
 import sqlite_utils
@@ -40,7 +41,57 @@ def connect(path: Path, *, create: bool) -> sqlite_utils.Database:
     """Opens a file in WAL mode at the newest version; makes it, and its folders, where `create`
     says so.
     """
-    _check_place(path, create)
+    with _system_in_words(path):
+        _check_place(path, create)
+        with _folders(path) if create else nullcontext():
+            return _opened(path)
+
+
+@contextmanager
+def _system_in_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError:
+        raise
+    except OSError as error:
+        raise DatabaseError(
+            f"database {path}: it or its folder cannot be made or looked at ({error.strerror}); "
+            "name another path"
+        ) from error
+
+
+def _check_place(path: Path, create: bool) -> None:
+    if path.is_dir():
+        raise DatabaseError(
+            f"database {path}: expected a file, got a folder; "
+            f"name a file in it, such as {path / 'tuning.db'}"
+        )
+    if path.exists() and not path.is_file():
+        raise DatabaseError(
+            f"database {path}: expected a file, got a device or a pipe; name another path"
+        )
+    if not create and not path.exists():
+        raise DatabaseError(
+            f"database {path}: expected a file, found none; "
+            "tune something first, or name another path"
+        )
+
+
+@contextmanager
+def _folders(path: Path) -> Iterator[None]:
+    """Makes those on the way to a file, and takes them away again where it cannot be made."""
+    missing = list(takewhile(lambda folder: not folder.exists(), path.parents))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # it was not made, or another process has put something there
+                folder.rmdir()
+        raise
+
+
+def _opened(path: Path) -> sqlite_utils.Database:
     with errors_in_words(path):
         # No implicit transactions: each write says BEGIN IMMEDIATE, so that waiting for the lock
         # happens there alone.
@@ -54,30 +105,6 @@ def connect(path: Path, *, create: bool) -> sqlite_utils.Database:
             connection.close()
             raise
         return db
-
-
-def _check_place(path: Path, create: bool) -> None:
-    if path.is_dir():
-        raise DatabaseError(
-            f"database {path}: expected a file, got a folder; "
-            f"name a file in it, such as {path / 'tuning.db'}"
-        )
-    if path.exists() and not path.is_file():
-        raise DatabaseError(
-            f"database {path}: expected a file, got a device or a pipe; name another path"
-        )
-    if create:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DatabaseError(
-                f"database {path}: its folder cannot be made ({error.strerror}); name another path"
-            ) from error
-    elif not path.exists():
-        raise DatabaseError(
-            f"database {path}: expected a file, found none; "
-            "tune something first, or name another path"
-        )
 
 
 def _check_ours(db: sqlite_utils.Database, path: Path) -> None:

@@ -46,12 +46,15 @@ class RunLine:
     started: str
     finished: str | None
     trials: int
+    """Of candidates of ours, without the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     rows: dict[str, int]
     """Rows of each table."""
+    candidates: int
+    """Trials of candidates of ours, which is what runs count; the others timed the default."""
     failures: tuple[FailureLine, ...]
     """Most frequent first."""
     speedups: tuple[KernelLine, ...]
@@ -76,11 +79,13 @@ def ls(database: Database) -> list[KernelLine]:
 
 
 def stats(database: Database) -> Stats:
-    won = [line for line in ls(database) if line.speedup is not None]
+    kernels = ls(database)
+    won = [line for line in kernels if line.speedup is not None]
     won.sort(key=lambda line: -(line.speedup or 0))
     counts = {t: database.query(f"select count(*) as n from {t}")[0]["n"] for t in TABLES}
     return Stats(
         rows=counts,
+        candidates=sum(line.trials for line in kernels),
         failures=failures(database),
         speedups=tuple(won[:10]),
         runs=runs(database),

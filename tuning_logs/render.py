@@ -75,7 +75,7 @@ def _head(report: Report) -> Text:
         f"{report.program or 'kernels alone'} on {report.target}, {report.threads} threads, "
         f"cache {report.cache}, numerics {report.numerics}\n"
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
-        f"{report.trials} trials, {took}\n"
+        f"{report.trials} trials of candidates, {took}\n"
         f"{versions}\n" + (f"{report.overrun}\n" if report.overrun else "")
     )
 
