@@ -1,22 +1,54 @@
-"""`tune kernels`: the kernels of a program, before any tuning."""
+"""`tune kernels`: the kernels of a program, their work, and what a database knows of them."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Json, Program
-from hlotune.cli.printing import print_json, print_table, size
+from hlotune.cli.printing import counted, print_json, print_table, size, times
 
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites import Site
     from hlotune.schedules.target import Properties
+    from hlotune.tuning_logs.database import Conditions, Database
 
 EXAMPLE = "Example: tune kernels examples/resnet18.py:model"
 COLUMNS = (
     "kernel", "label", ">sites", ">calls", ">sketches", ">configs", ">work", ">data", ">at best",
     "left to XLA because",
 )  # fmt: skip
+Records = Annotated[
+    Path | None,
+    typer.Option(
+        "--database",
+        "--db",
+        metavar="FILE",
+        help="Tuning database: also says what it knows of each kernel.  [default: none]",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a database has of a kernel, of this machine and for standard numerics."""
+
+    trials: int
+    """Of candidates of ours."""
+    decision: str | None = None
+    """`tuned` or `kept xla`; None where no comparison with the default is recorded."""
+    speedup: float = 1.0
+    """Of what `apply` uses: 1 unless tuned."""
+
+    def __str__(self) -> str:
+        if self.decision is None:
+            return counted(self.trials, "trial") if self.trials else "-"
+        return f"tuned {times(self.speedup)}" if self.decision == "tuned" else self.decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +70,13 @@ class Line:
     """The least time that this machine's measured peaks allow one call."""
     left_to_xla: str | None
     """Why no schedule of ours exists; None where one does."""
+    known: Known | None
+    """None where no database was named."""
 
 
-def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> None:
+def kernels(
+    program: Program, database: Records = None, arg: ArgumentTypes = None, json: Json = False
+) -> None:
     """Lists the kernels of a program, with their work and data."""
     from hlotune.hlo.sites import sites
     from hlotune.schedules.errors import NoRecord
@@ -52,8 +88,9 @@ def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> 
         by_key.setdefault(site.kernel.key, []).append(site)
     if not by_key:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
+    records = known_of(database, by_key) if database else {}  # before the peaks: these take seconds
     peaks = measured_peaks()
-    lines = [describe(group, peaks) for group in by_key.values()]
+    lines = [describe(group, peaks, records.get(key)) for key, group in by_key.items()]
     if json:
         return print_json({"program": loaded.name, "kernels": [asdict(x) for x in lines]})
     rows = [
@@ -68,13 +105,35 @@ def kernels(program: Program, arg: ArgumentTypes = None, json: Json = False) -> 
             size(x.bytes, "B", 1024),
             time_text(x.roofline_s) if x.roofline_s else "-",
             x.left_to_xla or "",
+            *([str(x.known)] if x.known else []),
         )
         for x in lines
     ]
-    return print_table(COLUMNS, rows, title=loaded.name)
+    return print_table((*COLUMNS, "known") if records else COLUMNS, rows, title=loaded.name)
 
 
-def describe(sites: "list[Site]", peaks: "Properties") -> Line:
+def known_of(path: Path, keys: Iterable[str]) -> dict[str, Known]:
+    """By kernel.  Raises DatabaseError where there is no such database."""
+    from hlotune.measure.targets import host_target, toolchain
+    from hlotune.tuning_logs.database import Database, conditions
+
+    under = conditions(host_target(), toolchain())
+    with Database(path, create=False) as database:
+        return {key: known(database, key, under) for key in keys}
+
+
+def known(database: "Database", key: str, under: "Conditions") -> Known:
+    from hlotune.tuning_logs.decisions import candidates_tried, decision
+
+    trials, final = candidates_tried(database, key, under), decision(database, key, **under).final
+    if final is None:
+        return Known(trials=trials)
+    if not final.won:
+        return Known(trials=trials, decision="kept xla")
+    return Known(trials=trials, decision="tuned", speedup=final.paired.speedup)
+
+
+def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> Line:
     from hlotune.hlo.canonical import graph_of
 
     kernel = sites[0].kernel
@@ -92,6 +151,7 @@ def describe(sites: "list[Site]", peaks: "Properties") -> Line:
         bytes=moved,
         roofline_s=roofline_s(ours.flops or 0, moved, ours.dtype, peaks),
         left_to_xla=ours.reason,
+        known=known,
     )
 
 

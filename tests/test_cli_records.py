@@ -140,6 +140,17 @@ def test_kernels_lists_work_and_data(capsys: pytest.CaptureFixture[str]) -> None
     assert "51.38 MFLOP" in said(capsys, "kernels", PROGRAM)
 
 
+def test_kernels_says_what_a_database_knows_of_each(
+    capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    lines = parsed(capsys, "kernels", PROGRAM, "--database", path)["kernels"]
+    known = {(x["known"]["trials"], x["known"]["decision"], x["known"]["speedup"]) for x in lines}
+    assert known == {(2, "tuned", 2.0), (0, "kept xla", 1.0), (0, None, 1.0)}
+    text = said(capsys, "kernels", PROGRAM, "--database", path)
+    assert "tuned 2.00x" in text and "kept xla" in text
+    assert "known" not in said(capsys, "kernels", PROGRAM)
+
+
 def test_a_benchmark_that_finds_a_kernel_wrong_takes_its_record_back(
     capsys: pytest.CaptureFixture[str],
     path: str,

@@ -73,6 +73,7 @@ def test_a_folder_in_place_of_a_file_of_records_is_refused(
     "command",
     [
         ("run", PROGRAM), ("bench", PROGRAM), ("explain", PROGRAM), ("report", PROGRAM),
+        ("kernels", PROGRAM),
         ("db", "check"), ("db", "ls"), ("db", "stats"),
     ],
     ids=" ".join,

@@ -151,16 +151,20 @@ def _why_not_usable(found: list[Row], numerics: Numerics) -> str | None:
     return f"its tuned schedule needs numerics {needed}, and {numerics} is allowed"
 
 
-def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
-    values = {"kernel": kernel_key, "default": DEFAULT.to_json(), **under}
-    here = database.query(
+def candidates_tried(database: Database, kernel_key: str, under: Conditions) -> int:
+    """How many of ours, failures too, without the default."""
+    found = database.query(
         f"""select count(*) as n from trials
         where kernel = :kernel and schedule <> :default and {UNDER}""",
-        values,
-    )[0]
-    if here["n"]:
+        {"kernel": kernel_key, "default": DEFAULT.to_json(), **under},
+    )
+    return int(found[0]["n"])
+
+
+def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
+    if here := candidates_tried(database, kernel_key, under):
         return (
-            f"{here['n']} trials, but none was compared with the default: "
+            f"{here} trials, but none was compared with the default: "
             "`tune run` again starts from them"
         )
     elsewhere = database.query(
@@ -168,7 +172,7 @@ def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
             max(target = :fingerprint) as machine, max(toolchain = :toolchain_key) as toolchain,
             max(cache = :cache) as cache, max(threads = :threads) as threads
         from trials where kernel = :kernel and schedule <> :default""",
-        values,
+        {"kernel": kernel_key, "default": DEFAULT.to_json(), **under},
     )[0]
     if not elsewhere["n"]:
         return "never tuned"
