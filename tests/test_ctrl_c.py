@@ -1,0 +1,93 @@
+"""Ctrl-C at a running `tune`, as a terminal sends it: what was found is said, kept, and gone on
+with."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hlotune.cli.main import run_command
+from tests.tree import ROOT
+
+PROGRAM = """
+import jax.numpy as jnp
+
+WIDTHS = (32, 48, 64, 80, 96)
+
+def model():
+    def layers(x, *weights):
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return x
+    return layers, (jnp.ones((32, 32)), *(jnp.ones(s) for s in zip(WIDTHS, WIDTHS[1:])))
+"""
+
+"""Of several kernels, so that neither search nor comparison is over before a signal comes."""
+
+
+def interrupted(words: list[str], *, at: str, after_s: float = 0.0) -> tuple[str, str]:
+    """What a command of `tune` printed that was interrupted `after_s` seconds after it had said
+    `at`: stdout, and stderr from then on.
+
+    All its processes get the signal, as those that belong to a terminal do.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", "hlotune", *words],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stderr is not None
+        if any(at in line for line in run.stderr):
+            time.sleep(after_s)
+            os.killpg(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=120)
+    assert run.returncode == 130, err
+    assert "Traceback" not in err
+    return out, err
+
+
+def going_on(err: str) -> list[str]:
+    """The command that an interrupted run names, without its first word."""
+    found = re.search(r"^tune: to go on: tune (.*)$", err, re.MULTILINE)
+    assert found is not None, err
+    return shlex.split(found[1])
+
+
+def unfinished(out: str) -> int:
+    """The trials that an unfinished run reports."""
+    found = re.search(r": (\d+) trials of candidates, unfinished$", out, re.MULTILINE)
+    assert found is not None, out
+    return int(found[1])
+
+
+def test_a_run_interrupted_while_it_searches_and_then_while_it_compares_loses_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tiny.py").write_text(PROGRAM)
+    database = ["--database", str(tmp_path / "tuning.db")]
+    run = ["run", f"{tmp_path / 'tiny.py'}:model", "--trials", "8", *database]
+
+    out, err = interrupted(run, at="best")
+    assert "interrupted: comparing champions of" in err
+    assert 8 <= unfinished(out) < 32
+
+    out, err = interrupted(going_on(err), at="comparing champions of 4", after_s=0.2)
+    assert unfinished(out) == 32
+    assert "whole program: not timed" in out
+
+    assert run_command([*going_on(err), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["trials"] == 32 and report["finished"]
+    assert {k["decision"] for k in report["kernels"]} <= {"tuned", "kept xla"}
+    assert run_command(["db", "check", *database]) == 0
