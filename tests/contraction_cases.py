@@ -33,6 +33,22 @@ DTYPES = {
 }
 """Types of the operands and of the result."""
 
+MORE_INTEGERS = {
+    "i8": (np.int8, np.int8),
+    "i16": (np.int16, np.int16),
+    "i16->i32": (np.int16, np.int32),
+    "i64": (np.int64, np.int64),
+    "u8": (np.uint8, np.uint8),
+    "u8->i32": (np.uint8, np.int32),
+    "u8->u32": (np.uint8, np.uint32),
+    "u16": (np.uint16, np.uint16),
+    "u16->i64": (np.uint16, np.int64),
+    "u32": (np.uint32, np.uint32),
+    "u64": (np.uint64, np.uint64),
+}
+"""Those that programs seldom have."""
+TYPES = DTYPES | MORE_INTEGERS
+
 dtypes = st.sampled_from(("f32",) * 8 + tuple(DTYPES))
 epilogues = st.lists(st.sampled_from(("bias", "relu", "residual")), max_size=3, unique=True)
 
@@ -63,7 +79,7 @@ def dots(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Drawn:
     lhs = "".join(draw(st.permutations(batch + rows + reduce)))
     rhs = "".join(draw(st.permutations(batch + columns + reduce)))
     kind, epilogue = draw(kinds), draw(epilogues)
-    narrow, wide = DTYPES[kind]
+    narrow, wide = TYPES[kind]
 
     def places(spec: str, axes: str) -> tuple[int, ...]:
         return tuple(spec.index(c) for c in axes)
@@ -107,7 +123,7 @@ def convolutions(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Dra
         "batch_group_count": batch_groups,
     }
     kind, epilogue = draw(kinds), draw(epilogues)
-    narrow, wide = DTYPES[kind]
+    narrow, wide = TYPES[kind]
     x = filled(kind, 0, *(image[c] for c in specs[0]))
     w = filled(kind, 1, *(window[c] for c in specs[1]))
     # jax takes options in the order of the window
@@ -139,8 +155,8 @@ def finished(
     x, w = (np.flip(operand, tuple(along)) for operand, along in zip((x, w), back, strict=True))
     axis = draw(st.integers(0, max(0, expected.ndim - 1)))
     shape = [n if d == axis else 1 for d, n in enumerate(expected.shape)]
-    bias = whole(*shape, seed=3).astype(expected.dtype)
-    residual = whole(*expected.shape, seed=4).astype(expected.dtype)
+    bias = whole(*shape, seed=3, dtype=np.int64).astype(expected.dtype)
+    residual = whole(*expected.shape, seed=4, dtype=np.int64).astype(expected.dtype)
     form = draw(st.sampled_from(("plain", "plain", "swapped", "frozen")))
 
     def applied(numbers: Any, y: Any, bias: Any, residual: Any) -> Any:
@@ -161,7 +177,8 @@ def finished(
         return applied(jnp, function(x, w), b, r)
 
     case = in_form(form, f"{name} {form} {epilogue} back {back}", with_epilogue, (x, w, *used))
-    return Drawn(case, applied(np, expected, bias, residual))
+    with np.errstate(over="ignore"):  # numpy warns where single integers wrap
+        return Drawn(case, applied(np, expected, bias, residual))
 
 
 def in_form(form: str, name: str, function: Any, arguments: tuple[Array, ...]) -> Case:
@@ -182,8 +199,9 @@ def backwards(rank: int) -> st.SearchStrategy[list[int]]:
 
 
 def filled(kind: str, seed: int, *shape: int) -> Array:
-    """Integers so small that all sums are exact in the type."""
-    return whole(*shape, seed=seed, dtype=np.int64, largest=1 if kind in ("bf16", "f16") else 4)
+    """Integers so small that all sums are exact in the type, or wrap: unsigned, half are large."""
+    small = whole(*shape, seed=seed, dtype=np.int64, largest=1 if kind in ("bf16", "f16") else 4)
+    return exact(small.astype(TYPES[kind][0]))
 
 
 def exact(x: Array) -> Array:

@@ -19,7 +19,7 @@ from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.schedule import Schedule
 from tests.computes import Case, call
-from tests.contraction_cases import Drawn, contractions, convolved
+from tests.contraction_cases import MORE_INTEGERS, Drawn, contractions, convolved
 
 TARGET = host_target()
 HOSTS = (("behind", serial), ("before", lambda: shuffled(1, 3)), ("behind", lambda: threaded(2)))
@@ -69,6 +69,15 @@ def check(drawn: Drawn, n: int, seed: int) -> None:
 @given(contractions(), st.integers(0, 2**32))
 def test_any_schedule_of_any_contraction_gives_its_numbers(drawn: Drawn, seed: int) -> None:
     check(drawn, 5, seed)
+
+
+@pytest.mark.parametrize("kind", MORE_INTEGERS)
+@settings(max_examples=6)
+@given(st.data(), st.integers(0, 2**32))
+def test_integers_of_any_type_wrap_as_they_should(
+    kind: str, data: st.DataObject, seed: int
+) -> None:
+    check(data.draw(contractions(st.just(kind))), 2, seed)  # LLVM takes seconds for some
 
 
 @pytest.mark.slow
