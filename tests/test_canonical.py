@@ -2,6 +2,10 @@
 
 import itertools
 import re
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jax import lax
+from jax import export, lax
 
 from hlotune.hlo import mlir
 from hlotune.hlo.canonical import argument_order, canonical, fingerprint, graph_of
@@ -17,10 +21,65 @@ from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import argument, load
 
-BINARY = ("add", "subtract", "multiply", "maximum")
-UNARY = ("tanh", "negate", "abs")
-T = "tensor<3x4xf32>"
+T, CUBE = "tensor<3x4xf32>", "tensor<4x4x4xf32>"
+OF_TWO = f"{{0}}, {{1}} : {CUBE}"
+PAIR = f"({CUBE}, {CUBE}) -> {CUBE}"
+GROUPS = "{{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}"
+HIGHEST = "precision = [HIGHEST, HIGHEST]"
+
+
+def dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    return lax.dot_general(a, b, (((2,), (1,)), ((0,), (0,))))
+
+
+def exact_dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    return lax.dot_general(a, b, (((0,), (2,)), ((2,), (1,))), precision="highest")
+
+
+def conv(x: jax.Array, w: jax.Array) -> jax.Array:
+    spec = "NWC", "WIO", "NWC"
+    return lax.conv_general_dilated(x, w, (1,), [(1, 2)], dimension_numbers=spec)
+
+
+def conv_of_planes(x: jax.Array, w: jax.Array) -> jax.Array:
+    return lax.conv_general_dilated(x, w, (1,), [(3, 3)], rhs_dilation=(2,))
+
+
+KINDS: dict[str, tuple[str, Callable[..., jax.Array]]] = {
+    "add": (f"add {OF_TWO}", lax.add),
+    "subtract": (f"subtract {OF_TWO}", lax.sub),
+    "multiply": (f"multiply {OF_TWO}", lax.mul),
+    "maximum": (f"maximum {OF_TWO}", lax.max),
+    "tanh": (f"tanh {{0}} : {CUBE}", lax.tanh),
+    "negate": (f"negate {{0}} : {CUBE}", lax.neg),
+    "abs": (f"abs {{0}} : {CUBE}", lax.abs),
+    "dot": (
+        f"dot_general {{0}}, {{1}}, batching_dims = [0] x [0], contracting_dims = [2] x [1] "
+        f": {PAIR}",
+        dot,
+    ),
+    "exact dot": (
+        f"dot_general {{0}}, {{1}}, batching_dims = [2] x [1], contracting_dims = [0] x [2], "
+        f"{HIGHEST} : {PAIR}",
+        exact_dot,
+    ),
+    "conv": (
+        f"convolution({{0}}, {{1}}) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], "
+        f"window = {{{{pad = [[1, 2]]}}}} {GROUPS} : {PAIR}",
+        conv,
+    ),
+    "conv of planes": (
+        f"convolution({{0}}, {{1}}) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], "
+        f"window = {{{{pad = [[3, 3]], rhs_dilate = [2]}}}} {GROUPS} : {PAIR}",
+        conv_of_planes,
+    ),
+}
+"""Operations of cubes that give a cube: as StableHLO writes them, and as JAX does."""
 Statement = tuple[str, tuple[int, ...]]
+
+
+def arity(name: str) -> int:
+    return 2 if "{1}" in KINDS[name][0] else 1
 
 
 @st.composite
@@ -29,9 +88,9 @@ def programs(draw: st.DrawFn) -> tuple[int, list[Statement]]:
     arguments = draw(st.integers(1, 3))
     statements: list[Statement] = []
     for i in range(draw(st.integers(1, 12))):
-        name = draw(st.sampled_from((*BINARY, *UNARY)))
+        name = draw(st.sampled_from(tuple(KINDS)))
         values = st.integers(0, arguments + i - 1)
-        operands = tuple(draw(values) for _ in range(2 if name in BINARY else 1))
+        operands = tuple(draw(values) for _ in range(arity(name)))
         statements.append((name, operands))
     return arguments, statements
 
@@ -41,12 +100,25 @@ def text_of(arguments: int, statements: list[Statement], order: list[int], prefi
     lines = []
     for i in order:
         name, operands = statements[i]
-        values = ", ".join(f"%{prefix}{v}" for v in operands)
-        lines.append(f"%{prefix}{arguments + i} = stablehlo.{name} {values} : {T}")
-    signature = ", ".join(f"%{prefix}{i}: {T}" for i in range(arguments))
+        operation = KINDS[name][0].format(*(f"%{prefix}{v}" for v in operands))
+        lines.append(f"%{prefix}{arguments + i} = stablehlo.{operation}")
+    signature = ", ".join(f"%{prefix}{i}: {CUBE}" for i in range(arguments))
     last = f"%{prefix}{arguments + len(statements) - 1}"
     body = "\n".join(lines)
-    return f"func.func @main({signature}) -> {T} {{ {body}\n return {last} : {T} }}"
+    return f"func.func @main({signature}) -> {CUBE} {{ {body}\n return {last} : {CUBE} }}"
+
+
+def function_of(statements: list[Statement], order: list[int]) -> Callable[..., jax.Array]:
+    """The program as JAX's, its statements in this order."""
+
+    def function(*arguments: jax.Array) -> jax.Array:
+        values = dict(enumerate(arguments))
+        for i in order:
+            name, operands = statements[i]
+            values[len(arguments) + i] = KINDS[name][1](*(values[v] for v in operands))
+        return values[len(arguments) + len(statements) - 1]
+
+    return function
 
 
 def another_order(data: st.DataObject, arguments: int, statements: list[Statement]) -> list[int]:
@@ -71,6 +143,52 @@ def test_names_and_the_order_of_statements_do_not_matter(data: st.DataObject) ->
     first, second = (canonical(mlir.graph(mlir.parse(t))) for t in (straight, shuffled))
     assert first == second
     assert canonical(graph_of(Kernel(first))) == first
+
+
+def exports(function: Callable[..., jax.Array], arguments: list[Any]) -> export.Exported:
+    return export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*arguments)
+
+
+@given(st.data())
+def test_what_jax_exports_has_the_text_of_what_was_written(data: st.DataObject) -> None:
+    """Traced, in a file of an export, and in one of an export of what calls the export."""
+    arguments, statements = data.draw(programs())
+    written = text_of(arguments, statements, list(range(len(statements))), "v")
+    function = function_of(statements, another_order(data, arguments, statements))
+    cubes = [argument("f32[4,4,4]")] * arguments
+    exported = exports(function, cubes)
+    again = exports(exported.call, cubes)
+    with TemporaryDirectory() as folder:
+        files = {
+            "written.mlir": written.encode(),
+            "exported.mlir": exported.mlir_module().encode(),
+            "exported.mlirbc": exported.mlir_module_serialized,
+            "again.mlirbc": again.mlir_module_serialized,
+        }
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
+        loaded = [load(Path(folder) / name) for name in files]
+    loaded += [load(function, *cubes), load(again.call, *cubes)]
+    texts = {canonical(program.graph) for program in loaded}
+    assert len(texts) == 1, texts
+    assert len({program.key for program in loaded}) == 1
+
+
+@given(programs(), st.data())
+def test_another_statement_gives_another_text(
+    program: tuple[int, list[Statement]], data: st.DataObject
+) -> None:
+    """The last one: its result is the program's."""
+    arguments, statements = program
+    name, operands = statements[-1]
+    others = [k for k in KINDS if k != name and arity(k) == len(operands)]
+    changed = [*statements[:-1], (data.draw(st.sampled_from(others)), operands)]
+    order = list(range(len(statements)))
+    first, second = (
+        canonical(mlir.graph(mlir.parse(text_of(arguments, s, order, "v"))))
+        for s in (statements, changed)
+    )
+    assert first != second
 
 
 def every_kind(x: jax.Array, w: jax.Array, a: jax.Array, b: jax.Array) -> object:
