@@ -5,7 +5,7 @@ It may be wrong in any way: what reads or writes outside of its buffers is seen 
 process, and the parent reports the crash.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -22,6 +22,7 @@ from hlotune.hlo.oracle.bounded import quantum
 from hlotune.measure.buffers import POISON, POISONS, Guarded, Pages, Placement, rounded
 from hlotune.measure.inputs import InputKind
 from hlotune.measure.prepacking import prepack
+from hlotune.measure.races import Halves, InHalves
 from hlotune.measure.references import Case, References
 from hlotune.measure.trial import Failure, Numerics
 from hlotune.schedules.dtypes import BYTES, is_float
@@ -39,6 +40,10 @@ IS_LOOSE = (
     "expected a schedule whose error is for {asked} numerics, got {algorithm}, which amplifies "
     "rounding more: allow fast numerics, or search without it"
 )
+WATCHED_BYTES = 256 << 20
+"""Most that is copied in one call to find races in it."""
+WATCHED_AT_FIRST_BYTES = 1 << 20
+"""Where that is not thorough: copies take longer than the call of a good kernel."""
 _SHUFFLE_SEED = 20_240_229
 _ROUNDING = 1e-9
 """Relative; far above what quotients and products are off by."""
@@ -63,7 +68,7 @@ class _Round:
     kind: InputKind
     seed: int
     placement: Placement
-    hosts: tuple[Host, ...]
+    hosts: tuple[Host | InHalves, ...]
 
 
 def verify(
@@ -135,7 +140,8 @@ def _may_hide(references: References, outputs: int) -> bool:
 
 def _rounds(threads: int, thorough: bool, *, few: bool) -> Iterator[_Round]:
     mixed = shuffled(_SHUFFLE_SEED, threads)
-    yield _Round("integers", 0, "behind", (serial(),))
+    halves = InHalves(WATCHED_BYTES if thorough else WATCHED_AT_FIRST_BYTES)
+    yield _Round("integers", 0, "behind", (halves if threads > 1 else serial(),))
     yield _Round("normal", 0, "before", (threaded(threads), mixed))
     if few:
         yield _Round("few", 0, "behind", (serial(),))
@@ -189,37 +195,46 @@ def _called(
     arguments: Sequence[Guarded],
     graph: Graph,
     placement: Placement,
-    host: Host,
+    host: Host | InHalves,
     pages: Pages,
     poison: int,
 ) -> list[Guarded]:
     """The results of one call; of integers they are poisoned with a byte of this call.
 
-    Raises WrongResult for a bad status, a write beside a buffer, or a floating-point element left
-    unwritten.
+    Raises WrongResult for a bad status, a write beside a buffer, bytes that two threads would
+    write, or a floating-point element left unwritten.
     """
     outputs = [
         pages.guarded(t.bytes, placement, POISON if is_float(t.dtype) else poison)
         for t in graph.result_types
     ]
     scratch = pages.guarded(rounded(loaded.built.scratch_bytes), placement, poison)
-    status = loaded.call(
-        KERNEL, [a.address for a in arguments], [o.address for o in outputs], scratch.address, host
-    )
+    halves = None
+    if isinstance(host, InHalves):
+        halves = Halves([x.memory for x in (*outputs, scratch)], host.most_bytes)
+        host = halves.host
+    into, out = ([x.address for x in buffers] for buffers in (arguments, outputs))
+    status = loaded.call(KERNEL, into, out, scratch.address, host)
     if status:
         raise WrongResult(f"expected status 0, got {status}; the kernel gave up")
-    for what, buffers in ("argument", arguments), ("result", outputs), ("scratch", [scratch]):
-        for number, buffer in enumerate(buffers):
-            if not buffer.intact:
-                raise WrongResult(
-                    f"expected no write outside of {what} {number} ({buffer.bytes} bytes), "
-                    "got one beside it"
-                )
+    _check_intact({"argument": arguments, "result": outputs, "scratch": [scratch]})
+    if halves is not None:
+        halves.check()
     for number, (output, tensor) in enumerate(zip(outputs, graph.result_types, strict=True)):
         if is_float(tensor.dtype):
             # The poison is a NaN that no arithmetic makes.
             _check_written(output.unwritten(BYTES[tensor.dtype]), number)
     return outputs
+
+
+def _check_intact(buffers: Mapping[str, Sequence[Guarded]]) -> None:
+    for what, those in buffers.items():
+        for number, buffer in enumerate(those):
+            if not buffer.intact:
+                raise WrongResult(
+                    f"expected no write outside of {what} {number} ({buffer.bytes} bytes), "
+                    "got one beside it"
+                )
 
 
 def _check_alike(

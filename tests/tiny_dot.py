@@ -151,6 +151,12 @@ FAULTS: dict[str, tuple[str, str]] = {
         "%long = fmul float %a, %b\n  %bits = bitcast float %long to i32\n"
         "  %short = and i32 %bits, -65536\n  %product = bitcast i32 %short to float",
     ),
+    "the rounding depends on the slot": (
+        "%product = fmul float %a, %b",
+        "%long = fmul float %a, %b\n  %bits = bitcast float %long to i32\n"
+        "  %first = icmp eq i64 %slot, 0\n  %mask = select i1 %first, i32 -1, i32 -65536\n"
+        "  %short = and i32 %bits, %mask\n  %product = bitcast i32 %short to float",
+    ),
     "the result depends on the slot": (
         "store float %value, ptr %place",
         "%number = sitofp i64 %slot to float\n  %much = fadd float %value, %number\n"
