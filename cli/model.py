@@ -17,6 +17,8 @@ from hlotune.schedules.files import whole
 from hlotune.tuning_logs.location import cache_directory, database_path
 
 if TYPE_CHECKING:
+    from hlotune.costmodel.files import Header
+    from hlotune.costmodel.model import CostModel
     from hlotune.costmodel.quality import Quality
     from hlotune.search.examples import Examples
     from hlotune.search.schooling import HoldOut, Judged
@@ -77,6 +79,8 @@ FIGURES = {
     "R2": "r2_log_time",
 }
 """Column to field of `Quality`."""
+UNTAUGHT = ("random", "roofline")
+"""Models that learn nothing."""
 
 app = typer.Typer(help="Trains cost models, and says how good they are.", no_args_is_help=True)
 
@@ -87,6 +91,9 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
     from hlotune.costmodel import files
     from hlotune.search.schooling import trained, training_of
 
+    if model in UNTAUGHT:
+        raise typer.BadParameter(f"expected a model that learns, got {model}; train another")
+    _require_place(out)
     of = _examples(database)
     made = trained(model, of)
     if not made.knows:
@@ -120,8 +127,15 @@ def evaluate(
         raise typer.BadParameter(
             f"expected models among {', '.join(get_args(Model))}, got {', '.join(sorted(unknown))}"
         )
+    if file and model:
+        raise typer.BadParameter(
+            f"expected models to train or a trained file, got both; leave out --model or {file}"
+        )
+    if plot is not None:
+        _require_place(plot)
+    loaded = _loaded(file) if file else None
     of = _examples(database)
-    lines = _judged_file(file, of) if file else _judged(model or ["trees"], of, hold_out, seeds)
+    lines = _judged_file(loaded, of) if loaded else _judged(model or ["trees"], of, hold_out, seeds)
     if plot is not None:
         with _writing(plot), whole(plot) as part:
             part.write_text(_chart(lines), encoding="utf-8")
@@ -141,22 +155,44 @@ def export(
             show_default=False,
         ),
     ] = None,
-    model: Which = "trees",
+    model: Annotated[
+        Model | None,
+        typer.Option(
+            help="Which kind of model, where no file says it.  [default: trees]", show_default=False
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Writes a trained model for other programs: trees as xgboost's JSON, others as arrays."""
     from hlotune.costmodel.files import header_of
     from hlotune.costmodel.foreign import write_foreign
     from hlotune.costmodel.shipped import shipped
+    from hlotune.schedules.errors import NoRecord
 
-    path = file or shipped(model)
+    path = file or shipped(model or "trees")
     if path is None:
-        raise _nothing(f"a trained {model} that comes with hlotune", "none")
+        raise NoRecord(
+            f"expected a trained {model} that comes with hlotune, got none; `tune model train "
+            f"--model {model}` makes one for --file"
+        )
     header = header_of(path)
+    if model and model != header.model:
+        raise typer.BadParameter(
+            f"expected a file of the model {model}, got one of {header.model} in {path}; leave out "
+            "--model"
+        )
     with _writing(out):
         write_foreign(path, out)
     about = {"file": str(out), "model": header.model, "features": header.features}
     return print_json(about) if json else print(f"{header.model} in {out}")
+
+
+def _require_place(path: Path) -> None:
+    """Before anything that takes long."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise typer.BadParameter(
+            f"expected to write to {path}, got no folder for it; name another path"
+        )
 
 
 @contextmanager
@@ -178,7 +214,7 @@ def _examples(databases: Sequence[Path] | None) -> "list[Examples]":
     folder = cache_directory() / "hlotune" / "features"
     found: list[Examples] = []
     with ExitStack() as stack:
-        for path in databases or [database_path(None)]:
+        for path in dict.fromkeys(map(Path.resolve, databases or [database_path(None)])):
             found += examples(stack.enter_context(opened(path)), folder)
     if not found:
         raise _nothing("recorded trials of kernels that have a space today", "none")
@@ -208,14 +244,19 @@ def _judged(
         raise NoRecord(str(error)) from error
 
 
-def _judged_file(file: Path, of: "list[Examples]") -> "list[Judged]":
+def _loaded(file: Path) -> "tuple[Header, CostModel]":
     from hlotune.costmodel.files import header_of
     from hlotune.costmodel.shipped import start
-    from hlotune.search.schooling import judged
 
     header = header_of(file)
+    return header, start(header.model, file).model
+
+
+def _judged_file(loaded: "tuple[Header, CostModel]", of: "list[Examples]") -> "list[Judged]":
+    from hlotune.search.schooling import judged
+
+    header, model = loaded
     seen = header.training.kernels if header.training else ()
-    model = start(header.model, file).model
     unseen = [e for e in of if e.key not in seen]
     lines = [line for e in unseen for line in judged(header.model, model, e)]
     if not lines:

@@ -66,7 +66,8 @@ def line(event: Event) -> str:
         case Batch():
             return batch_line(event)
         case Finalising():
-            after = "interrupted: " if event.interrupted else ""
+            settled = "no kernel promises more than 1 %: " if event.settled else ""
+            after = "interrupted: " if event.interrupted else settled
             of = counted(event.kernels, "kernel")
             return f"{after}comparing champions of {of} with the defaults"
         case Finished():

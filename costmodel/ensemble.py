@@ -64,10 +64,12 @@ class Ensemble:
         files.write(path, files.Header("ensemble", files.features_key(self.reads)), arrays)
 
     def load(self, path: Path) -> None:
-        arrays = files.arrays_of(path, "ensemble", self.reads)
-        with tempfile.TemporaryDirectory() as folder:
+        with (
+            files.arrays_of(path, "ensemble", self.reads) as arrays,
+            tempfile.TemporaryDirectory() as folder,
+        ):
             for name, member in self._members.items():
                 file = Path(folder) / name
                 file.write_bytes(arrays[name].tobytes())
                 member.load(file)
-        self._spreads, self.knows = arrays["spreads"], True
+            self._spreads, self.knows = arrays["spreads"], True

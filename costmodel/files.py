@@ -9,7 +9,8 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,20 +72,28 @@ def header_of(path: Path) -> Header:
     return read_file(path)[0]
 
 
-def arrays_of(path: Path, model: str, reads: Reads) -> Arrays:
-    """What a model wrote.  Raises ModelError where it was another one, or of other features."""
+@contextmanager
+def arrays_of(path: Path, model: str, reads: Reads) -> Iterator[Arrays]:
+    """What a model wrote, to be taken over in the block.
+
+    Raises ModelError where it was another model, or one of other features, or where the block
+    cannot take it over.
+    """
     header, arrays = read_file(path)
     if header.model != model:
         raise ModelError(
             f"expected a file of the model {model}, got one of {header.model} in {path}; "
-            f"give --model {header.model}"
+            f"give --model {header.model}, or another file"
         )
     if header.features != features_key(reads):
         raise ModelError(
             f"expected a model of features {features_key(reads)}, got {header.features} in {path}; "
             "train it again with `tune model train`"
         )
-    return arrays
+    with in_words(path):
+        if any(a.dtype.kind == "f" and not np.isfinite(a).all() for a in arrays.values()):
+            raise ValueError("no trained model has numbers that are none")
+        yield arrays
 
 
 def annotate(path: Path, training: Training) -> None:
@@ -115,7 +124,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def read_file(path: Path) -> tuple[Header, Arrays]:
     """Raises ModelError where the file is none of a model, or of a newer format."""
-    try:
+    with in_words(path):
         arrays = _arrays(path)
         fields = json.loads(arrays.pop("header").tobytes())
         if fields["format"] > FORMAT:
@@ -124,9 +133,16 @@ def read_file(path: Path) -> tuple[Header, Arrays]:
                 f"{path}; update hlotune"
             )
         return _header(fields), arrays
+
+
+@contextmanager
+def in_words(path: Path) -> Iterator[None]:
+    """What a file that is damaged, or none of a model, makes the block raise is a ModelError."""
+    try:
+        yield
+    except ModelError:
+        raise
     except BROKEN as error:
-        if isinstance(error, ModelError):
-            raise
         raise ModelError(
             f"expected a file of a cost model at {path}, got {_problem(error)}; "
             "`tune model train` makes one"

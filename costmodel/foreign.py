@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hlotune.costmodel.files import features_key, read_file
+from hlotune.costmodel.files import features_key, in_words, read_file
+from hlotune.costmodel.forest import as_stored
 from hlotune.costmodel.inputs import columns
 from hlotune.schedules.files import whole
 
@@ -26,7 +27,8 @@ def write_foreign(source: Path, out: Path) -> None:
     import xgboost
 
     booster = xgboost.Booster()
-    booster.load_model(bytearray(arrays["booster"].tobytes()))
+    with in_words(source):
+        booster.load_model(as_stored(arrays["booster"]))
     names = columns("summary")
     if header.features == features_key("summary") and booster.num_features() == len(names):
         booster.feature_names = list(names)

@@ -154,10 +154,10 @@ class Neural:
         files.write(path, files.Header(self._name, files.features_key(self.reads)), arrays)
 
     def load(self, path: Path) -> None:
-        arrays = files.arrays_of(path, self._name, self.reads)
-        network = self._make(len(arrays["scale.mean"]))
-        network.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items()})
-        self._base = self._network = network
+        with files.arrays_of(path, self._name, self.reads) as arrays:
+            network = self._make(len(arrays["scale.mean"]))
+            network.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items()})
+            self._base = self._network = network
 
 
 class Scale(torch.nn.Module):

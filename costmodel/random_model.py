@@ -34,4 +34,5 @@ class RandomModel:
         files.write(path, header, {"seed": np.array(self.seed)})
 
     def load(self, path: Path) -> None:
-        self.seed = int(files.arrays_of(path, "random", self.reads)["seed"])
+        with files.arrays_of(path, "random", self.reads) as arrays:
+            self.seed = int(arrays["seed"])

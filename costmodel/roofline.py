@@ -40,7 +40,8 @@ class Roofline:
         files.write(path, files.Header("roofline", files.features_key(self.reads)), {})
 
     def load(self, path: Path) -> None:
-        files.arrays_of(path, "roofline", self.reads)
+        with files.arrays_of(path, "roofline", self.reads):
+            pass  # it has none
 
 
 def log_speed(rows: Features) -> NDArray[np.float32]:

@@ -33,8 +33,10 @@ def start(name: str, file: Path | None = None) -> Start:
     """A model of `MODELS`, loaded from a file, by default the shipped one.
 
     A shipped model of other features than today's is left alone, and so said.  Raises ModelError
-    where a file that was asked for does not hold this model.
+    where there is no such model, or a file that was asked for does not hold it.
     """
+    if name not in MODELS:
+        raise ModelError(f"expected a model among {', '.join(MODELS)}, got {name}; take one")
     model, path = MODELS[name](), file or shipped(name)
     if path is None:
         return untrained(name, "")

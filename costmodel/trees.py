@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
-from hlotune.costmodel.forest import Asked
+from hlotune.costmodel.forest import Asked, as_stored
 from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
 from hlotune.costmodel.merged import merged
 from hlotune.costmodel.metrics import GroupedScores
@@ -247,11 +247,11 @@ class Trees:
         files.write(path, header, {"booster": raw, "start": np.array(self._grown.start)})
 
     def load(self, path: Path) -> None:
-        arrays = files.arrays_of(path, NAMES[self._objective], self.reads)
-        booster = xgboost.Booster({"nthread": THREADS})
-        booster.load_model(bytearray(arrays["booster"].tobytes()))
-        start = float(arrays.get("start", 0.0))  # files of before had none
-        self._base = self._grown = Forests(Asked(booster), start)
+        with files.arrays_of(path, NAMES[self._objective], self.reads) as arrays:
+            booster = xgboost.Booster({"nthread": THREADS})
+            booster.load_model(as_stored(arrays["booster"]))
+            start = float(arrays.get("start", 0.0))  # files of before had none
+            self._base = self._grown = Forests(Asked(booster), start)
 
     def _is_sound(self, lesson: Lesson) -> bool:
         """Whether a loaded model ranks rows it has not learned better than chance, kernel by

@@ -103,7 +103,7 @@ def next_batch(
         chosen = max(fresh, key=lambda k: (items[k].default_s * items[k].weight, -k))
     else:
         if limits.trials is None:
-            ready = [k for k in ready if promised_share(k, spent) > WORTHWHILE]
+            ready = [k for k in ready if is_worthwhile(k, spent)]
         if not ready:
             return None
         chosen = max(ready, key=lambda k: (promise(k, items, spent, limits), -k))
@@ -221,6 +221,10 @@ def promised_share(item: int, spent: Sequence[Spent]) -> float:
     left = 1 - gain(before[0].best_s, recent[-1].best_s)
     slope: float = 1 - left ** min(1.0, AHEAD / trials)
     return max(slope, hope)
+
+
+def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
+    return promised_share(item, spent) > WORTHWHILE
 
 
 def idle_trials(batches: Sequence[Spent]) -> int:

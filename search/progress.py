@@ -71,6 +71,8 @@ class Finalising:
 
     kernels: int
     interrupted: bool
+    settled: bool = False
+    """Whether the search ended before its budget, as no kernel promised enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,10 @@ class Searcher(Protocol):
 Make = Callable[[Space, CostModel, tuple[int, ...], Configs], Searcher]
 """(space, model, entropy of all random numbers, configs to measure before any other)."""
 
+PLAIN: tuple[Make, ...] = (Grid, RandomSearch)
+"""Those that learn nothing.  They are what others are compared with, so that nothing is lent to
+them and no coordinate descent ends them."""
+
 SEARCHERS: dict[str, Make] = {
     "annealing": Annealing,
     "descent": Descent,

@@ -30,7 +30,7 @@ from hlotune.search.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started
 from hlotune.search.reserve import Reserve
 from hlotune.search.result import TuneResult, kernel_result
-from hlotune.search.searcher import Make
+from hlotune.search.searcher import PLAIN, Make
 from hlotune.search.spending import Contest, Spending
 from hlotune.search.taken_up import default_s, has_begun, own_trials
 from hlotune.search.tasks import Skipped, Task
@@ -86,6 +86,8 @@ class Session:
     resumed: bool = False
     """Whether the run was interrupted before, and goes on with what is left of its budget."""
     interrupted: bool = False
+    settled: bool = False
+    """Whether the search ended before its budget."""
     _closed_from_s: float = 0.0
     """On the clock of the run: when its last batch had ended."""
     _searched: bool = False
@@ -120,6 +122,7 @@ class Session:
         if not self.interrupted:
             spending.run()
             self.interrupted, starved = spending.interrupted, spending.is_starved
+            self.settled = spending.is_settled
         self._closed_from_s, self._searched = self.passed_s, bool(spending.spent)
         finals = self._finals(contests, reserve)
         return TuneResult(
@@ -273,7 +276,8 @@ class Session:
         """`begun`: the kernel had its first batch in this run, and what others lend was in it."""
         kernel, space, model = task.kernel, task.space, self.experience.model
         entropy = (self.seed, int(kernel.key, 16))
-        first = space.firsts() if begun else self._first(kernel, space)
+        plain = self.make in PLAIN
+        first = space.firsts() if begun or plain else self._first(kernel, space)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(self.run, kernel, trials, batch=batch, state=state)
@@ -282,7 +286,7 @@ class Session:
             kernel,
             space,
             searcher=self.make(space, model, entropy, first),
-            finisher=Descent(space, model, entropy, first),
+            finisher=None if plain else Descent(space, model, entropy, first),
             experience=self.experience,
             group=group,
             builder=self.builder,
@@ -315,7 +319,9 @@ class Session:
 
         order = sorted(ready, key=gain_s, reverse=True)
         try:
-            self.progress(Finalising(kernels=len(ready), interrupted=self.interrupted))
+            self.progress(
+                Finalising(kernels=len(ready), interrupted=self.interrupted, settled=self.settled)
+            )
             for n in order:
                 waiting = [contests[k] for k in order[order.index(n) :]]
                 start_s = self.passed_s

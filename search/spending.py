@@ -12,6 +12,7 @@ from hlotune.search.budget import (
     Limits,
     Spent,
     finishing,
+    is_worthwhile,
     less,
     longest_s,
     next_batch,
@@ -77,6 +78,13 @@ class Spending:
         """Whether not even one batch fitted into the limits, though there was something to do."""
         waiting = len(self.exhausted) < len(self.contests)
         return waiting and not self.spent and not self.interrupted
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was over before its budget, as no kernel promised enough."""
+        items = set(range(len(self.contests))) - self.exhausted
+        hopeless = bool(items) and not any(is_worthwhile(k, self.spent) for k in items)
+        return self.limits.trials is None and hopeless and not self.interrupted
 
     def run(self) -> None:
         """Spends until the budget is used up or nothing promises to be worth it.

@@ -122,7 +122,8 @@ class KernelTuner:
 
     Args:
         searcher: proposes; its state is recorded with each batch.
-        finisher: proposes instead in the last tenth of a budget; has no state but what it observed.
+        finisher: proposes instead in the last tenth of a budget, where there is one; has no state
+            but what it observed.
         group: number of the kernel in the experience.
         numerics: candidates that need a laxer setting count as failed.
         clock: seconds since some moment; batches are timed by it.
@@ -134,7 +135,7 @@ class KernelTuner:
         space: Space,
         *,
         searcher: Searcher,
-        finisher: Searcher,
+        finisher: Searcher | None,
         experience: Experience,
         group: int,
         builder: Builder,
@@ -237,7 +238,7 @@ class KernelTuner:
         """
         start_s = self._clock()
         self.experience.learn()
-        searcher = self._finisher if finishing else self._searcher
+        searcher = self._finisher if finishing and self._finisher else self._searcher
         configs = searcher.propose(n)
         if not len(configs):
             return None
@@ -302,7 +303,8 @@ class KernelTuner:
         sound = np.array([not is_mishap(t) for t in trials], np.bool_)
         times_s = self._times(trials)
         self._searcher.observe(configs[seen], times_s[seen])
-        self._finisher.observe(configs[seen], times_s[seen])
+        if self._finisher:
+            self._finisher.observe(configs[seen], times_s[seen])
         inputs = inputs_of(self.experience.model.reads, self._space, configs[sound])
         self.experience.add(self._group, inputs, times_s[sound])
 

@@ -46,9 +46,37 @@ def test_arrays_come_back_as_they_were_written(tmp_path: Path) -> None:
     header = Header("trees", files.features_key("summary"))
     weights = np.arange(6, dtype=np.float32).reshape(2, 3)
     files.write(tmp_path / "m", header, {"weights": weights})
-    np.testing.assert_array_equal(
-        files.arrays_of(tmp_path / "m", "trees", "summary")["weights"], weights
-    )
+    with files.arrays_of(tmp_path / "m", "trees", "summary") as arrays:
+        np.testing.assert_array_equal(arrays["weights"], weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("trees", lambda booster: None),
+        ("trees", np.zeros_like),
+        ("trees", lambda booster: booster[:100]),
+        ("treegru", lambda weights: None),
+        ("treegru", lambda weights: weights[:1]),
+        ("treegru", lambda weights: np.full_like(weights, np.nan)),
+    ],
+)
+def test_a_model_whose_arrays_are_spoiled_is_refused(
+    name: str, change: Callable[[np.ndarray], np.ndarray | None], tmp_path: Path
+) -> None:
+    source = shipped.shipped(name)
+    assert source is not None
+    header, arrays = files.read_file(source)
+    largest = max(arrays, key=lambda k: arrays[k].size)
+    changed = {**arrays, largest: change(arrays[largest])}
+    files.write(tmp_path / "m", header, {k: v for k, v in changed.items() if v is not None})
+    with pytest.raises(ModelError, match="got one that is damaged or of another kind"):
+        shipped.start(name, tmp_path / "m")
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"expected a model among ensemble, .*, got forest9; take"):
+        shipped.start("forest9")
 
 
 def test_the_same_model_is_the_same_file(model_file: Path, tmp_path: Path) -> None:

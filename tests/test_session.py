@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
+from hlotune.costmodel.trees import Trees
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.schedule import XLA
+from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started
+from hlotune.search.searcher import SEARCHERS
 from hlotune.search.tasks import Skipped
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
@@ -63,6 +68,27 @@ def test_a_champion_that_proves_wrong_does_not_win(database: Database) -> None:
 def test_the_whole_program_is_compared_where_something_won(database: Database) -> None:
     result = run(database, two())
     assert (result.speedup, result.speedup_low, result.speedup_high) == (2.0, 1.9, 2.1)
+
+
+@pytest.mark.parametrize("searcher", ["grid", "random"])
+def test_who_learns_nothing_measures_what_it_draws_to_the_end(
+    database: Database, searcher: str
+) -> None:
+    conv, dense = two()
+    run(database, [dense])  # whose best others borrow
+    run(database, [conv], searcher=searcher)
+    measured = database.query(
+        "select schedule, batch from trials where kernel = :key and batch > 0 order by number",
+        {"key": conv.kernel.key},
+    )
+    entropy = (0, int(conv.kernel.key, 16))
+    alone = SEARCHERS[searcher](conv.space, Trees(), entropy, conv.space.firsts())
+    for _, batch in groupby(measured, itemgetter("batch")):
+        schedules = [Schedule.from_json(row["schedule"]) for row in batch]
+        configs = alone.propose(len(schedules))
+        alone.observe(configs, np.ones(len(configs)))
+        assert schedules == list(map(conv.space.schedule, configs))
+    assert len(measured) == 96
 
 
 def test_every_trial_is_recorded_and_the_default_is_one_of_them(database: Database) -> None:
@@ -136,6 +162,17 @@ def test_ctrl_c_while_kin_teach_ends_the_run(
     result = run(database, two())
     assert result.interrupted
     assert (result.kernels, result.trials) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "settled"), [(Limits(seconds=100_000.0), True), (Limits(trials=64), False)]
+)
+def test_a_search_that_ends_before_its_budget_says_so(
+    database: Database, limits: Limits, settled: bool
+) -> None:
+    events = list[Event]()
+    run(database, two(), limits=limits, events=events)
+    assert Finalising(kernels=2, interrupted=False, settled=settled) in events
 
 
 def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> None:
