@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlotune.codegen.built import Built
+from hlotune.costmodel.model import CostModel
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
@@ -185,6 +186,7 @@ def run(
     turns: Turns | None = None,
     whole: FakeProgram | None = None,
     away_s: float = 0.0,
+    model: CostModel | None = None,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted."""
     device, limits = device or FakeDevice(tasks), limits or Limits(trials=96)
@@ -197,7 +199,7 @@ def run(
         peaks=lambda: PROPERTIES,
         builder=device,
         runner=device,
-        experience=Experience(Trees()),
+        experience=Experience(model or Trees()),
         make=SEARCHERS[searcher],
         seed=seed,
         numerics="standard",
