@@ -2,19 +2,20 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.costmodel.inputs import Inputs
+from hlotune.costmodel.inputs import Inputs, as_summaries
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.schedules.space import Configs
 from hlotune.search import guided
 from hlotune.search.annealing import Annealing, join_best, metropolis
 from hlotune.search.guard import EPSILON, EPSILON_MOST
-from hlotune.search.history import History, row_hash, scores
-from hlotune.search.picking import APART, apart, best_distinct
+from hlotune.search.history import row_hash
+from hlotune.search.picking import APART
 from hlotune.search.random_search import RandomSearch
 from tests.toy import ToySpace, TrueModel, heuristic_first, no_configs
 
@@ -76,18 +77,45 @@ def test_a_proposal_takes_less_than_half_a_second() -> None:
     assert min(durations) < 0.5
 
 
+class Watched(TrueModel):
+    """Keeps the knobs of the first rows that it is asked about in each proposal."""
+
+    def __init__(self, space: ToySpace) -> None:
+        super().__init__(space)
+        self.begins = list[NDArray[np.float32]]()
+
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        if not self.asked:
+            self.begins.append(as_summaries(inputs)[:, : len(self.space.extents)].copy())
+        return super().predict(inputs)
+
+
 def test_chains_go_on_where_they_were_left() -> None:
-    """A little work a batch adds up: without persistence each proposal would begin at random."""
+    """All but those that stood where another one was; nothing is measured between proposals."""
+    space = ToySpace((12,) * 8, seed=3)
+    model = Watched(space)
+    annealing = started(space, model, chains=256, steps=4)
+    annealing.propose(32)
+    for _ in range(4):
+        left, model.asked = distinct(annealing._chains[:, 1:]), 0
+        annealing.propose(32)
+        assert len(left) > 128
+        assert left <= distinct(model.begins[-1])
+
+
+def distinct(rows: NDArray[Any]) -> set[tuple[float, ...]]:
+    return {*map(tuple, rows.tolist())}
+
+
+def test_chains_that_go_on_get_further_than_others() -> None:
+    """A little work a batch adds up."""
     space = ToySpace((12,) * 8, seed=3)
     annealing = started(space, TrueModel(space), chains=256, steps=4)
-    medians = []
+    values = []
     for _ in range(8):
-        batch = annealing.propose(32)
-        medians.append(np.median(space.times_s(batch)[:16]))
-        annealing.observe(
-            batch[-2:], space.times_s(batch[-2:])
-        )  # the random ones: no help from measuring
-    assert medians[-1] < 0.8 * medians[0]
+        annealing.propose(32)
+        values.append(np.median(space.times_s(annealing._chains)))
+    assert values[-1] < 0.8 * values[0]
 
 
 def test_the_best_measured_configs_are_starting_points() -> None:
@@ -308,42 +336,3 @@ def test_the_worst_chains_join_the_best() -> None:
     join_best(configs, values)
     np.testing.assert_array_equal(configs[:2, 0], [38, 39])
     np.testing.assert_array_equal(configs[2:, 0], np.arange(2, 40))
-
-
-def test_best_distinct_counts_a_row_once() -> None:
-    rows = np.array([[0, 1], [0, 2], [0, 1], [0, 3]], np.int32)
-    best = best_distinct(rows, np.array([5, 7, 5, 6], np.float32))
-    np.testing.assert_array_equal(best, [[0, 2], [0, 3], [0, 1]])
-
-
-def test_apart_fills_up_with_near_rows_where_others_run_out() -> None:
-    rows = np.array([[0, 0, 0], [0, 0, 1], [0, 2, 2], [0, 2, 3]], np.int32)
-    features = rows.astype(np.float32)
-    np.testing.assert_array_equal(apart(rows, features, 2), rows[[0, 2]])
-    np.testing.assert_array_equal(apart(rows, features, 3), rows[[0, 2, 1]])
-    assert len(apart(rows, features, 9)) == 4
-
-
-def test_rows_that_a_model_cannot_tell_apart_are_near() -> None:
-    rows = np.array([[0, 0, 0], [0, 1, 1], [0, 2, 2]], np.int32)
-    features = np.array([[1, 2], [1, 2], [1, 3]], np.float32)
-    np.testing.assert_array_equal(apart(rows, features, 2), rows[[0, 2]])
-    np.testing.assert_array_equal(apart(rows, features, 3), rows[[0, 2, 1]])
-
-
-def test_row_hashes_of_a_million_rows_are_distinct() -> None:
-    grid = np.stack(np.meshgrid(*[np.arange(10, dtype=np.int32)] * 6), axis=-1).reshape(-1, 6)
-    assert len(np.unique(row_hash(grid))) == len(grid)
-
-
-def test_scores_are_one_for_the_best_and_zero_for_failures() -> None:
-    np.testing.assert_allclose(scores(np.array([2.0, np.nan, 1.0])), [0.5, 0, 1])
-    assert not scores(np.array([np.nan, np.nan])).any()
-
-
-def test_a_history_keeps_the_first_time_of_a_config() -> None:
-    space = ToySpace((4, 4))
-    history = History(space)
-    history.add(space.heuristic()[None, :], np.array([1.0]))
-    history.add(space.heuristic()[None, :], np.array([0.5]))
-    assert history.times_s.tolist() == [1.0]
