@@ -1,7 +1,6 @@
-"""Sums on a processor's matrix unit: the step, the space, the text, and what it computes."""
+"""Sums on a processor's matrix unit: the space, what is computed, and leave to use it."""
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,35 +8,25 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.codegen import loader
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import assembly, compile_object
-from hlotune.codegen.emit import emit
+from hlotune.codegen.compile import compile_object
 from hlotune.codegen.hosts import serial, threaded
 from hlotune.measure import targets
 from hlotune.measure.peaks import compute_text, peak_loops
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules import populations
-from hlotune.schedules.errors import BuildError, ScheduleError
-from hlotune.schedules.matrix import has_unit, matrix
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.matrix import has_unit
 from hlotune.schedules.matrix_space import MatrixSpace, depth_of, matrix_space
-from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import PACK_LEVELS
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.steps import (
-    Accumulate,
-    LayOut,
-    Pack,
-    Step,
-    Tensorize,
-    Unroll,
-)
 from hlotune.schedules.target import Target
 from tests.computes import Case, call, whole
 from tests.contraction_cases import Drawn, contractions
@@ -62,6 +51,16 @@ def space(case: Case, target: Target = AMX) -> MatrixSpace:
 def first(case: Case, target: Target = AMX) -> Schedule:
     found = space(case, target)
     return found.schedule(found.heuristic())
+
+
+def in_tiles(target: Target) -> st.SearchStrategy[Drawn]:
+    """Contractions that have products of tiles: a filter, for it draws anew before it gives up.
+
+    Two thirds of all have none, and with assumptions alone a run now and then met too many of them.
+    """
+    return contractions(narrow).filter(
+        lambda drawn: matrix_space(drawn.case.compute, target) is not None
+    )
 
 
 CASES = {
@@ -165,12 +164,10 @@ def test_arrays_say_what_nests_say(case: Case) -> None:
     binds(case, found, configs)
 
 
-@given(contractions(narrow), seeds)
-@settings(max_examples=20, deadline=None)
+@given(in_tiles(AMX), seeds)
+@settings(max_examples=20)
 def test_arrays_say_what_nests_say_of_any_contraction(drawn: Drawn, seed: int) -> None:
-    found = matrix_space(drawn.case.compute, AMX)
-    assume(found is not None)
-    assert found is not None
+    found = space(drawn.case)
     binds(drawn.case, found, found.sample(12, np.random.default_rng(seed)))
 
 
@@ -181,105 +178,6 @@ def test_a_schedule_is_found_again_in_its_space(case: Case) -> None:
         again = found.locate(Schedule.from_json(found.schedule(config).to_json()))
         assert again is not None
         assert found.schedule(again) == found.schedule(config)
-
-
-# the step ---------------------------------------------------------------------------------------
-
-
-def test_the_nest_of_the_first_candidate(golden: Any) -> None:
-    case = product(100, 45, 64, "bf16")
-    assert str(replay(case.compute, first(case), AMX)) == golden
-
-
-def test_the_text_of_the_first_candidate(golden: Any) -> None:
-    case = product(40, 40, 72, "i8")
-    assert emit(replay(case.compute, first(case), AMX)).text == golden
-
-
-def test_machine_code_has_products_of_tiles() -> None:
-    case = product(64, 64, 64, "bf16")
-    code = assembly(emit(replay(case.compute, first(case), AMX)).text, AMX)
-    assert code.count("tdpbf16ps") == 4
-    assert code.count("tilerelease") == 1
-    assert code.count("ldtilecfg") == 1
-
-
-def refused(case: Case, *steps: Step, target: Target = AMX) -> str:
-    kept = [s for s in first(case).steps if not isinstance(s, Tensorize)]
-    with pytest.raises(ScheduleError) as error:
-        replay(case.compute, Schedule("matrix", (*kept, *steps)), target)
-    return str(error.value)
-
-
-def test_the_step_refuses_what_the_unit_cannot_do() -> None:
-    case = product(64, 64, 64, "bf16")
-    core = space(case).contraction.core.name
-    assert "expected one of the axes" in refused(case, Tensorize(core, "r0", "r0"))
-    assert "no product of tiles along these axes" in refused(case, Tensorize(core, "i1", "r0"))
-    lesser = replace(AMX, features=tuple(f for f in AMX.features if f != "amx-bf16"))
-    assert "has no matrix unit for bf16x2" in refused(
-        case, Tensorize(core, "i0", "r0"), target=lesser
-    )
-
-
-def test_the_algorithm_without_its_step_is_refused() -> None:
-    assert "expected a step Tensorize, got none" in refused(product(64, 64, 64, "i8"))
-
-
-def test_the_step_refuses_operands_that_do_not_lie_as_tiles_take_them() -> None:
-    case = product(64, 64, 64, "bf16")
-    steps = [s for s in first(case).steps if type(s).__name__ != "Pack"]
-    with pytest.raises(ScheduleError, match="does not lie along i1"):
-        replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
-
-
-def test_later_steps_may_not_undo_what_tiles_rely_on() -> None:
-    """The finished nest is checked again."""
-    case = product(64, 64, 64, "bf16")
-    core = space(case).contraction.core.name
-    tiled = Tensorize(core, "i0", "r0")
-    assert "32 steps are written out, tiles have 16" in refused(case, tiled, Unroll(core, "r0.1"))
-
-
-def test_the_step_refuses_groups_that_are_a_loop() -> None:
-    case = product(64, 64, 64, "bf16")
-    steps = [s for s in first(case).steps if not (isinstance(s, Unroll) and s.axis.startswith("r"))]
-    with pytest.raises(ScheduleError, match="no steps of r0 are written out"):
-        replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
-
-
-def test_the_step_refuses_panels_that_part_a_tile() -> None:
-    case = product(64, 64, 64, "bf16")
-
-    def halved(step: Step) -> Step:
-        if not isinstance(step, Pack):
-            return step
-        layout = tuple((d, 8 if n > 1 else n) for d, n in step.layout)
-        return replace(step, layout=layout, lanes=8)
-
-    steps = tuple(halved(s) for s in first(case).steps)
-    with pytest.raises(ScheduleError, match="does not lie along i1, whole tiles together"):
-        replay(case.compute, Schedule("matrix", steps), AMX)
-
-
-def test_the_step_refuses_sums_that_lie_across_their_lanes() -> None:
-    case = product(64, 64, 64, "bf16")
-    core = space(case).contraction.core.name
-    across = LayOut(core, ((1, 1), (0, 1)))
-    assert "do not lie along i1" in refused(case, across, Tensorize(core, "i0", "r0"))
-
-
-def test_the_step_refuses_sums_that_are_not_held() -> None:
-    case = product(64, 64, 64, "bf16")
-    steps = [s for s in first(case).steps if not isinstance(s, Accumulate)]
-    with pytest.raises(ScheduleError, match="results are not held"):
-        replay(case.compute, Schedule("matrix", tuple(steps)), AMX)
-
-
-def test_other_sums_have_no_tiles() -> None:
-    x = whole(8, 8)
-    with pytest.raises(ScheduleError, match="matrix: expected a sum of products of bf16 in f32"):
-        matrix(Case("f32", lambda x, y: x @ y, (x, x)).compute)
 
 
 # what is computed -------------------------------------------------------------------------------
@@ -295,12 +193,10 @@ def test_candidates_agree_with_the_oracle(case: Case) -> None:
 
 
 @on_unit
-@given(contractions(narrow), seeds)
-@settings(max_examples=40, deadline=None)
+@given(in_tiles(HOST), seeds)
+@settings(max_examples=40)
 def test_any_contraction_is_right(drawn: Drawn, seed: int) -> None:
-    found = matrix_space(drawn.case.compute, HOST)
-    assume(found is not None)
-    assert found is not None
+    found = space(drawn.case, HOST)
     configs = [found.heuristic(), *found.sample(3, np.random.default_rng(seed))]
     for config in configs:
         schedule = found.schedule(config)
