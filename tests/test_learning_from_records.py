@@ -1,89 +1,50 @@
 """Models are trained on what a database holds, and judged by kernels they have not seen."""
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from hlotune.cli.charts import line_chart
-from hlotune.cli.main import run_command
-from hlotune.cli.model import means, rows_per_s
 from hlotune.costmodel.effort import held_out_in_turn
-from hlotune.costmodel.files import header_of, read_arrays
+from hlotune.costmodel.files import read_arrays
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pool import best_so_far, drawn
 from hlotune.costmodel.quality import mean_quality, quality
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
-from hlotune.measure.simulated import SimulatedDevice
-from hlotune.measure.targets import TARGETS
-from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.cpu import space_of
-from hlotune.schedules.schedule import DEFAULT
 from hlotune.schedules.spaces import space_of as every_space_of
-from hlotune.schedules.target import Toolchain
 from hlotune.search.examples import ARRAYS, FEWEST, Examples, examples, located
 from hlotune.search.schooling import cross_judged, judged, trained, training_of
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.records import export_records
+from tests.dot_records import (
+    DRAWN,
+    EXTENTS,
+    RANDOM,
+    TARGET,
+    TOOLS,
+    dot,
+    examples_of,
+    recorded,
+    simulated,
+)
 from tests.winograd_cases import windowed
-
-TARGET = TARGETS["x86-64"]
-TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
-EXTENTS = (24, 40, 56, 80, 96, 128)
-RANDOM = 40
-DRAWN = 24
-"""Recorded under a random searcher, the others under one that guides."""
-
-
-def dot(extent: int) -> Kernel:
-    left, right = np.zeros((extent, 48), np.float32), np.zeros((48, 32), np.float32)
-    return sites(load(lambda x, y: x @ y, left, right))[0].kernel
-
-
-def simulated(kernel: Kernel, seed: int) -> list[Trial]:
-    """The default and random schedules; of these one failed, and on one the device."""
-    space, device = space_of(compute_of(graph_of(kernel)), TARGET), SimulatedDevice(TARGET)
-    configs = space.sample(RANDOM, np.random.default_rng(seed))
-    candidates = [Candidate(kernel, space.schedule(c)) for c in configs]
-    objects = list(zip(candidates, device.build(candidates), strict=True))
-    objects[3] = (candidates[3], Failure("wrong_result", "made up"))
-    objects[4] = (candidates[4], Failure("device", "made up"))
-    return [
-        Trial(Candidate(kernel, DEFAULT), Measurement(samples_s=(1e-3,))),
-        *device.measure(kernel, objects),
-    ]
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a database with products of six sizes, timed on the simulated device."""
-    file = tmp_path_factory.mktemp("records") / "tuning.db"
-    with Database(file) as database:
-        drawn = database.start_run(None, TARGET, TOOLS, options={"searcher": "random"})
-        guided = database.start_run(None, TARGET, TOOLS, options={"searcher": "annealing"})
-        for seed, extent in enumerate(EXTENTS):
-            kernel = dot(extent)
-            default, *trials = simulated(kernel, seed)
-            database.add(drawn, kernel, [default, *trials[:DRAWN]], batch=0)
-            database.add(guided, kernel, trials[DRAWN:], batch=0)
-    return file
+    return recorded(tmp_path_factory.mktemp("records") / "tuning.db")
 
 
 @pytest.fixture(scope="module")
 def of(path: Path) -> list[Examples]:
-    with Database(path) as database:
-        return list(examples(database))
+    return examples_of(path)
 
 
 class TestExamples:
@@ -207,13 +168,6 @@ class TestExamples:
         assert len(after[kernel.key].times_s) > len(before[kernel.key].times_s) + 10
 
 
-def test_rows_a_second_are_those_of_all_kernels_together(of: Sequence[Examples]) -> None:
-    line = next(cross_judged("random", of, "kernels", 0))
-    rates = [(30, 10.0), (10, 10.0), (60, 30.0)]  # 3 s, 1 s, 2 s
-    lines = [replace(line, trials=n, predict_rows_per_s=rate) for n, rate in rates]
-    assert rows_per_s(lines) == pytest.approx(100 / 6)
-
-
 def test_a_model_is_judged_by_kernels_it_has_not_seen(of: Sequence[Examples]) -> None:
     lines = list(cross_judged("trees", of, "kernels", seed=0))
     assert lines
@@ -290,101 +244,3 @@ class TestPool:
         assert sorted(order) == list(range(len(of[0].scores)))
         np.testing.assert_array_equal(order[:8], np.arange(8))  # it knew nothing then
         assert model.knows
-
-
-class TestCommands:
-    def test_a_trained_model_says_what_it_saw_and_can_be_judged_and_exported(
-        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
-    ) -> None:
-        model = tmp_path / "m.npz"
-        assert run_command(["model", "train", "--db", str(path), "-o", str(model)]) == 0
-        assert "trees, trained on" in capsys.readouterr().out
-        assert len(header_of(model).training.kernels) == len(EXTENTS)  # type: ignore[union-attr]
-        out = tmp_path / "m.json"
-        assert run_command(["model", "export", "--file", str(model), "-o", str(out)]) == 0
-        assert "learner" in json.loads(out.read_text())
-        assert run_command(["model", "eval", "--db", str(path), "--file", str(model)]) == 1
-        assert "expected kernels that the model has not seen" in capsys.readouterr().err
-
-    def test_records_in_json_lines_are_as_good_as_a_database(
-        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
-    ) -> None:
-        lines = tmp_path / "records.jsonl.gz"
-        with Database(path) as database:
-            export_records(database, lines)
-        told = []
-        for source in (path, lines):
-            out = tmp_path / f"{source.name}.npz"
-            run_command(["model", "train", "--json", "--db", str(source), "-o", str(out)])
-            told.append(json.loads(capsys.readouterr().out))
-        assert told[0]["trials"] == told[1]["trials"] > 0
-        assert told[0]["kernels"] == told[1]["kernels"]
-
-    def test_eval_prints_figures_and_draws_them(
-        self, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
-    ) -> None:
-        plot = tmp_path / "plot.svg"
-        options = ["--model", "roofline", "--model", "random", "--seeds", "1", "--plot", str(plot)]
-        assert run_command(["model", "eval", "--db", str(path), *options]) == 0
-        printed = capsys.readouterr().out
-        assert "pairs" in printed and "roofline" in printed and "random" in printed
-        assert "roofline" in plot.read_text()
-        assert run_command(["model", "eval", "--db", str(path), *options, "--json"]) == 0
-        lines = json.loads(capsys.readouterr().out)
-        assert {x["model"] for x in lines} == {"roofline", "random"}
-        assert all(0 <= x["pairwise_accuracy"] <= 1 for x in lines)
-        assert {x["by"] for x in lines} == {"all trials", "at random"}
-
-    def test_eval_averages_neither_machines_nor_kinds_of_trials(
-        self, of: Sequence[Examples]
-    ) -> None:
-        lines = [x for e in of for x in judged("roofline", MODELS["roofline"](), e)]
-        lines += [replace(x, machine="another") for x in lines]
-        sets = dict(means(lines))
-        assert list(sets) == [
-            ("roofline", machine, by)
-            for machine in (of[0].machine, "another")
-            for by in ("all trials", "at random")
-        ]
-        assert {cells[0] for cells in sets.values()} == {str(len(of))}
-
-    def test_an_empty_database_teaches_nothing(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
-    ) -> None:
-        Database(tmp_path / "a.db").close()
-        arguments = ["--db", str(tmp_path / "a.db"), "-o", str(tmp_path / "m.npz")]
-        assert run_command(["model", "train", *arguments]) == 1
-        assert "expected recorded trials" in capsys.readouterr().err
-
-    def test_too_few_kernels_are_not_split(
-        self, path: Path, capsys: pytest.CaptureFixture[str], cached: None
-    ) -> None:
-        assert run_command(["model", "eval", "--db", str(path), "--hold-out", "families"]) == 1
-        assert "expected two families, to hold some families out, got" in capsys.readouterr().err
-
-    def test_an_unknown_model_is_misuse(
-        self, path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert run_command(["model", "eval", "--db", str(path), "--model", "oracle"]) == 2
-        assert "got oracle" in " ".join(capsys.readouterr().err.split())
-
-    def test_lines_that_are_no_records_are_refused(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        (tmp_path / "a.jsonl").write_text("nothing\n")
-        arguments = ["--db", str(tmp_path / "a.jsonl"), "-o", str(tmp_path / "m.npz")]
-        assert run_command(["model", "train", *arguments]) == 2
-        assert "expected records in" in capsys.readouterr().err
-
-    @pytest.fixture
-    def cached(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The cache is one of the test."""
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def test_a_chart_is_an_svg_with_a_line_a_name() -> None:
-    text = line_chart("a < b", "x", "y", {"one": [0.0, 1.0], "two": [0.5, 0.5, 1.0]})
-    root = ElementTree.fromstring(text)
-    lines = [e for e in root.iter() if e.tag.endswith("polyline")]
-    assert [len(e.attrib["points"].split()) for e in lines] == [2, 3]
-    assert "a < b" in [e.text for e in root.iter()]
