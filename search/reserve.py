@@ -1,13 +1,14 @@
 """The seconds of a budget that are put by for closing a run, as the run measures what it needs.
 
-Closing is all that comes after the last batch: champions are built, verified thoroughly and
-compared with their defaults; then the whole program is put together, checked and timed.  While
-batches run, so much is put by as it takes to compare them all; how many pairs a final really has
-is decided by what is left when its turn comes.
+Closing is what comes after the batches: champions are built, verified thoroughly and compared with
+their defaults; then the whole program is put together, checked and timed.  While batches run, so
+much is put by as it takes to compare them all; how many pairs a final really has is decided by what
+is left when its turn comes.  Each final says how long the others will take, and what they will not
+need is for batches again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import median
 
@@ -39,25 +40,33 @@ class Reserve:
     _expected_s: float = 0.0
     """Of the finals that are through, and what they took."""
     _took_s: float = 0.0
+    _through: set[str] = field(default_factory=set)
+    """Keys of the kernels that had their turn."""
 
     def due(self) -> Due:
-        """What is due if the batches ended now."""
-        each = finals_s([costs(c) for c in self.contests], PUT_BY_PAIRS)
-        ready = [has_champion(c) for c in self.contests]
+        """What is due if the batches ended now: finals at the pace of those that are through."""
+        left = [c for c in self.contests if c.task.kernel.key not in self._through]
+        each = [self._pace * s for s in self._finals_s(left, PUT_BY_PAIRS)]
+        ready = [has_champion(c) for c in left]
         certain_s = sum(s for s, known in zip(each, ready, strict=True) if known)
         waiting = [s for s, known in zip(each, ready, strict=True) if not known]
         timing_s = WHOLE_SHARE * (self.budget_s or 0.0)
         return Due(certain_s + self.whole_s(timing_s), max(waiting, default=0.0))
 
     @property
+    def _pace(self) -> float:
+        """What finals took over what they were expected to take."""
+        return self._took_s / self._expected_s if self._expected_s else 1.0
+
+    @property
     def all_s(self) -> float:
         """What is due with a champion of each kernel."""
-        each = finals_s([costs(c) for c in self.contests], PUT_BY_PAIRS)
+        each = self._finals_s(self.contests, PUT_BY_PAIRS)
         return sum(each) + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0))
 
     def whole_s(self, timing_s: float) -> float:
         """Of the whole program, with champions wherever there are any, and what comes after."""
-        building = building_s([costs(c) for c in self.contests if has_champion(c)])
+        building = building_s([costs(c, PAIRS) for c in self.contests if has_champion(c)])
         return self.whole.due_s(building, timing_s) + OUTSIDE_S
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
@@ -74,17 +83,21 @@ class Reserve:
         if self.budget_s is None or hurried:
             return FEWEST_PAIRS if hurried else PAIRS
         left_s -= self.whole_s(WHOLE_SHARE * self.budget_s)
-        pace = self._took_s / self._expected_s if self._expected_s else 1.0
 
         def fits(pairs: int) -> bool:
-            return pace * sum(self._finals_s(waiting, pairs)) <= left_s
+            return self._pace * sum(self._finals_s(waiting, pairs)) <= left_s
 
         return next(filter(fits, range(PAIRS, FEWEST_PAIRS, -1)), FEWEST_PAIRS)
 
     def learn(self, contest: Contest, pairs: int, took_s: float) -> None:
-        """What a final took: the others are expected to be as much longer or shorter."""
-        self._expected_s += sum(self._finals_s([contest], pairs))
-        self._took_s += took_s
+        """What a final took: the others are expected to be as much longer or shorter.
+
+        Without pairs there was none, and there will be none.
+        """
+        self._through.add(contest.task.kernel.key)
+        if pairs:
+            self._expected_s += sum(self._finals_s([contest], pairs))
+            self._took_s += took_s
 
     def _finals_s(self, of: Sequence[Contest], pairs: int) -> list[float]:
         """What finals of some kernels are expected to take.
@@ -92,7 +105,7 @@ class Reserve:
         One that had no batch takes what kernels take in the mean: those of the run, whose finals
         are through or not, so that it is expected to take the same before and after.
         """
-        each = finals_s([costs(c) for c in self.contests], pairs)
+        each = finals_s([costs(c, pairs) for c in self.contests], pairs)
         known = {c.task.kernel.key: s for c, s in zip(self.contests, each, strict=True)}
         return [known[c.task.kernel.key] for c in of]
 
@@ -103,7 +116,8 @@ class Reserve:
         return max(0.0, self.budget_s - passed_s - self.whole_s(0.0))
 
 
-def costs(contest: Contest) -> Costs:
+def costs(contest: Contest, pairs: int) -> Costs:
+    """With so few pairs as where time is short there is no heat."""
     took = contest.tuner.took
     first, others = took.trials_s[:1], took.trials_s[1:]
     return Costs(
@@ -113,7 +127,7 @@ def costs(contest: Contest) -> Costs:
         slowest_s=max(others, default=0.0),
         usual_s=median(others) if others else 0.0,
         entrants=max(1, min(CHAMPIONS, len(took.trials_s))),
-        crowd=heat_size(contest.tuner.usable),
+        crowd=heat_size(contest.tuner.usable) if pairs > FEWEST_PAIRS else 0,
     )
 
 

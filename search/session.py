@@ -1,7 +1,7 @@
 """One tuning run: contests between searches and defaults, the budget, the finals, the result."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
@@ -12,7 +12,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.schedule import DEFAULT, XLA, Schedule
+from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
@@ -25,9 +25,10 @@ from hlotune.search.closing import (
     missed_by,
     summary,
 )
+from hlotune.search.deciding import Deciding
 from hlotune.search.descent import Descent
-from hlotune.search.finals import Referee, final
-from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started
+from hlotune.search.finals import Referee
+from hlotune.search.progress import KernelSkipped, Progress, Started
 from hlotune.search.reserve import Reserve
 from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.searcher import PLAIN, Make
@@ -37,7 +38,6 @@ from hlotune.search.tasks import Skipped, Task
 from hlotune.search.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final, Whole
 
 SEEDS = 8
@@ -111,26 +111,24 @@ class Session:
             self.progress(KernelSkipped(label=skip.label, reason=skip.reason))
         contests, failed = self._contests(tasks)
         self._prepare_whole(contests)
-        spent_s = sum(entry.wall_s for c in contests for entry in c.tuner.account)
-        prepared_s = self.passed_s - spent_s
+        prepared_s = self.passed_s - searched_s(contests)
         self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
         spending = Spending(
-            contests, less(self.limits, prepared_s), self.progress, self.peaks, self.now,
-            reserve.due,
-        )  # fmt: skip
+            contests, self._for_batches(contests), self.progress, self.peaks, self.now, reserve.due
+        )
         starved = False
         if not self.interrupted:
             spending.run()
             self.interrupted, starved = spending.interrupted, spending.is_starved
             self.settled = spending.is_settled
         self._closed_from_s, self._searched = self.passed_s, bool(spending.spent)
-        finals = self._finals(contests, reserve)
+        finals = self._finals(contests, reserve, spending)
         return TuneResult(
             program_name=name,
             database=self.database.path,
             run=self.run,
             kernels=tuple(
-                kernel_result(c, finals[n], spending.trials(n), spending.failed(n))
+                kernel_result(c, finals.get(n), spending.trials(n), spending.failed(n))
                 for n, c in enumerate(contests)
             ),
             trials=spending.trials(),
@@ -308,42 +306,37 @@ class Session:
         borrowed = lent(self.database, of, space, self.under, self.run)
         return np.array([*space.firsts(), *located, *borrowed], np.int32)
 
-    def _finals(self, contests: Sequence[Contest], reserve: Reserve) -> list[Final | None]:
-        """Decides the kernels that matter most first; Ctrl-C leaves the rest undecided."""
-        decided: list[Final | None] = [None] * len(contests)
-        ready = [n for n, c in enumerate(contests) if c.tuner.champions(1)]
+    def _for_batches(self, contests: Sequence[Contest]) -> Limits:
+        """The limits without the seconds that went into anything but batches so far."""
+        return less(self.limits, self.passed_s - searched_s(contests))
 
-        def gain_s(n: int) -> float:
-            contest = contests[n]
-            return contest.task.weight * (contest.default_s - contest.tuner.best_s)
+    def _finals(
+        self, contests: Sequence[Contest], reserve: Reserve, spending: Spending
+    ) -> Mapping[int, Final | None]:
+        def search_on(without: frozenset[int]) -> bool:
+            spending.go_on(self._for_batches(contests), without)
+            return spending.interrupted
 
-        order = sorted(ready, key=gain_s, reverse=True)
-        try:
-            self.progress(
-                Finalising(kernels=len(ready), interrupted=self.interrupted, settled=self.settled)
-            )
-            for n in order:
-                waiting = [contests[k] for k in order[order.index(n) :]]
-                start_s = self.passed_s
-                if pairs := reserve.pairs(waiting, start_s, hurried=self.interrupted):
-                    decided[n] = self._final(contests[n], pairs)
-                    reserve.learn(contests[n], pairs, self.passed_s - start_s)
-                if found := decided[n]:
-                    self.database.record_final(self.run, contests[n].task.kernel, found)
-        except KeyboardInterrupt:
-            self.interrupted = True
-        return decided
+        deciding = Deciding(
+            contests=contests,
+            reserve=reserve,
+            search_on=search_on,
+            builder=self.builder,
+            referee=self.runner,
+            database=self.database,
+            run=self.run,
+            under=self.under,
+            numerics=self.numerics,
+            progress=self.progress,
+            clock=lambda: self.passed_s,
+            interrupted=self.interrupted,
+            settled=self.settled,
+        )
+        finals = deciding.decide()
+        self.interrupted = deciding.interrupted
+        return finals
 
-    def _final(self, contest: Contest, pairs: int) -> Final | None:
-        """A kernel whose default fails now stays undecided, and the others do not."""
-        try:
-            return final(contest, self.builder, self.runner, pairs, self._standing(contest))
-        except ProgramError as error:
-            self.progress(KernelSkipped(label=contest.task.label, reason=str(error)))
-            return None
 
-    def _standing(self, contest: Contest) -> Schedule | None:
-        """What an earlier run decided for, in place of the default."""
-        key = contest.task.kernel.key
-        found = decision(self.database, key, numerics=self.numerics, **self.under)
-        return found.schedule if found.schedule != DEFAULT else None
+def searched_s(contests: Sequence[Contest]) -> float:
+    """Seconds of all batches of the run, also before it was taken up again."""
+    return sum(entry.wall_s for c in contests for entry in c.tuner.account)

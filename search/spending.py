@@ -102,6 +102,12 @@ class Spending:
         except KeyboardInterrupt:
             self.interrupted = True
 
+    def go_on(self, limits: Limits, without: frozenset[int]) -> None:
+        """With limits of seconds as they are by now, for all but some kernels."""
+        if limits.seconds is not None:
+            self.limits, self.exhausted = limits, self.exhausted | without
+            self.run()
+
     def _choice(self, elapsed_s: float) -> Choice | None:
         items, final_s = [c.item for c in self.contests], 0.0
         if self.limits.seconds is not None:
