@@ -70,7 +70,11 @@ def _changed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> C
 
 
 def passed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
-    """Makes one level of an axis larger by what it takes from another, or swaps the two."""
+    """Makes one level of an axis larger by what it takes from another, or swaps the two.
+
+    Levels have different values to choose from: each gets the least of its own that reaches what
+    was passed, or its largest, so that what they come to together may change.
+    """
     levels = np.array([space.knobs.columns(kind) for kind in ("register", "block", "group")])
     rows, axis = np.arange(len(configs)), rng.integers(levels.shape[1], size=len(configs))
     order = rng.permuted(np.tile(np.arange(3), (len(configs), 1)), axis=1)

@@ -44,7 +44,9 @@ WEIGHTS_LEVEL = {"load": LOAD_LEVEL, "call": CALL_LEVEL, "task": 3}
 SAMPLING_ROUNDS = 20
 MOVING_ROUNDS = 6
 MOVES = np.array([0.4, 0.3, 0.2, 0.1])
-"""Shares of moves: a knob drawn anew, a knob moved by one, another register tile, the sketch."""
+"""Shares of moves: a knob drawn anew, a knob moved by one, another register tile, the sketch.
+
+None passes a factor between levels: of these, panels alone hang on another, vectors."""
 
 
 @dataclass(frozen=True)

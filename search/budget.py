@@ -224,6 +224,7 @@ def promised_share(item: int, spent: Sequence[Spent]) -> float:
 
 
 def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
+    """Whether a kernel promises enough for another batch, however much of the budget is left."""
     return promised_share(item, spent) > WORTHWHILE
 
 
