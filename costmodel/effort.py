@@ -30,34 +30,27 @@ def group_numbers(kernels: Sequence[str]) -> list[int]:
 
 
 def held_out(groups: NDArray[np.int32], effort: Effort) -> Rows:
-    """The rows that decide when to stop, and that are not learned from until then.
-
-    Offline they are whole kernels, those whose groups have one remainder by `ONE_IN` together, for
-    the model is meant for kernels it has not seen.  Between batches it is meant for the very
-    kernels that it learns from, so they are single rows.  None where there are too few to hold out
-    any.
+    """The rows that decide when to stop, and that are not learned from until then; none where
+    there are too few.  Of several parts that might be, the last.
     """
-    if _by_kernel(groups, effort):
-        return _in_turn(groups, ONE_IN - 1)
-    if len(groups) >= FEWEST_ROWS:
-        return _in_turn(np.arange(len(groups)), ONE_IN - 1)
-    return np.zeros(len(groups), np.bool_)
+    parts = held_out_in_turn(groups, effort)
+    return parts[-1] if parts else np.zeros(len(groups), np.bool_)
 
 
 def held_out_in_turn(groups: NDArray[np.int32], effort: Effort) -> list[Rows]:
-    """Offline each kernel once, since a fifth of them tells too little; else as above."""
-    if _by_kernel(groups, effort):
-        return [_in_turn(groups, turn) for turn in range(ONE_IN)]
-    return [held_out(groups, effort)]
+    """The parts that are held out one after the other, where one tells too little.
 
-
-def _by_kernel(groups: NDArray[np.int32], effort: Effort) -> bool:
-    return effort == "offline" and len(np.unique(groups % ONE_IN)) == ONE_IN
-
-
-def _in_turn(numbers: NDArray[np.int32] | NDArray[np.intp], turn: int) -> Rows:
-    held: Rows = numbers % ONE_IN == turn
-    return held
+    Offline they are whole kernels, those whose groups have one remainder by `ONE_IN` together, for
+    the model is meant for kernels that it has not seen: each kernel once, and none of a kernel that
+    is alone.  Between batches the model is meant for the very kernels that it learns from, so that
+    they are single rows, a part of them once.
+    """
+    if effort == "offline":
+        turns = np.unique(groups % ONE_IN)
+        return [groups % ONE_IN == turn for turn in turns] if len(turns) > 1 else []
+    if len(groups) >= FEWEST_ROWS:
+        return [np.arange(len(groups)) % ONE_IN == ONE_IN - 1]
+    return []
 
 
 def log_scores(scores: NDArray[np.float32]) -> NDArray[np.float32]:

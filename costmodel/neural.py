@@ -31,10 +31,12 @@ class Schooling:
 
     steps: int
     """Minibatches, at most."""
+    blind: int
+    """Minibatches where nothing is held out."""
     every: int
-    """Minibatches between two looks at what is held out."""
+    """Minibatches between two looks at what is held out; 0: nothing is."""
     patience: int
-    """Looks without a better ranking, after which it stops, and the best state is kept."""
+    """Looks without a better ranking, after which there are no more."""
     rows: int
     """Newest rows that are read."""
     rate: float
@@ -43,8 +45,8 @@ class Schooling:
 
 
 SCHOOLING: dict[Effort, Schooling] = {
-    "batch": Schooling(12, 0, 0, rows=2500, rate=3e-4, fresh_rate=3e-3),
-    "offline": Schooling(3000, 50, 12, rows=10**6, rate=7e-4, fresh_rate=7e-4),
+    "batch": Schooling(12, 12, 0, 0, rows=2500, rate=3e-4, fresh_rate=3e-3),
+    "offline": Schooling(3000, 600, 50, 12, rows=10**6, rate=7e-4, fresh_rate=7e-4),
 }
 KERNELS, ROWS = 4, 32
 """Of a minibatch: so many rows of each of so many kernels."""
@@ -53,6 +55,23 @@ PREDICTED = 512
 """Rows predicted at a time: what they need on the way stays in the caches."""
 JUDGED = 512
 """Rows, evenly spaced, by which a loaded network is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """`n` rows of several kernels."""
+
+    inputs: Inputs
+    scores: Scores
+    groups: Groups
+
+    def of(self, rows: NDArray[np.bool_] | slice) -> "Lesson":
+        return Lesson(taken(self.inputs, rows), self.scores[rows], self.groups[rows])
+
+    @property
+    def ranks_anything(self) -> bool:
+        numbers = np.unique(self.groups)
+        return any(np.ptp(self.scores[self.groups == g]) > 0 for g in numbers)
 
 
 class Module(torch.nn.Module):
@@ -88,57 +107,49 @@ class Neural:
         return self._network is not None
 
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
-        last = slice(-self._schooling.rows, None)
-        inputs, scores, groups = taken(inputs, last), scores[last], groups[last]
-        if not any(np.ptp(scores[groups == g]) > 0 for g in np.unique(groups)):
+        lesson = Lesson(inputs, scores, groups).of(slice(-self._schooling.rows, None))
+        if not lesson.ranks_anything:
             return
         base = self._base
-        sound = base is not None and _ranks(base, inputs, scores, groups)
-        held = held_out(groups, self._effort) if self._schooling.every else groups < 0
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            network = self._copy(base) if sound else self._fresh(taken(inputs, ~held))
-            rate = self._schooling.rate if sound else self._schooling.fresh_rate
-            self._network = self._taught(network, inputs, scores, groups, held, rate)
+        sound = base if base is not None and _ranks(base, lesson) else None
+        every, steps = np.ones(len(lesson.groups), np.bool_), self._steps(sound, lesson)
+        self._network, learning = self._begun(sound, lesson, every, steps)
+        for _ in learning:
+            pass
 
-    def _fresh(self, inputs: Inputs) -> Module:
-        network = self._make(_width(inputs))
-        network.prepare(inputs)
-        return network
-
-    def _copy(self, base: Module | None) -> Module:
-        assert base is not None
-        network = self._make(_columns(base))
-        network.load_state_dict(base.state_dict())
-        return network
-
-    def _taught(
-        self,
-        network: Module,
-        inputs: Inputs,
-        scores: Scores,
-        groups: Groups,
-        held: NDArray[np.bool_],
-        rate: float,
-    ) -> Module:
-        """Trains on the rows that are not held out; ends at the best ranking of those that are."""
-        how, rng, labels = self._schooling, np.random.default_rng(0), log_scores(scores)
-        optimizer = Adam(network.parameters(), rate)
-        judged = taken(inputs, held), scores[held], groups[held]
-        looks: list[float] = []
-        best = _state(network)
-        for step, rows in enumerate(minibatches(groups, ~held, how.steps, rng), 1):
-            _descend(network, optimizer, taken(inputs, rows), labels[rows], groups[rows])
-            if not held.any() or step % how.every:
+    def _steps(self, base: Module | None, lesson: Lesson) -> int:
+        """Minibatches after which kernels that are held out are ranked best: all rows are learned
+        for so many afterwards, from the same beginning.
+        """
+        how, held = self._schooling, held_out(lesson.groups, self._effort)
+        judged, looks = lesson.of(held), list[float]()
+        if not (how.every and judged.ranks_anything and lesson.of(~held).ranks_anything):
+            return how.blind
+        network, learning = self._begun(base, lesson, ~held, how.steps)
+        for step in learning:
+            if step % how.every:
                 continue
-            looks.append(mean_spearman(judged[1], _scored(network, judged[0]), judged[2]))
-            if looks[-1] == max(looks):
-                best = _state(network)
+            predicted = _scored(network, judged.inputs)
+            looks.append(mean_spearman(judged.scores, predicted, judged.groups))
             if len(looks) - looks.index(max(looks)) > how.patience:
                 break
-        if looks:
-            network.load_state_dict(best)
-        return network
+        return how.every * (1 + looks.index(max(looks)))
+
+    def _begun(
+        self, base: Module | None, lesson: Lesson, allowed: NDArray[np.bool_], steps: int
+    ) -> tuple[Module, Iterator[int]]:
+        """A network that has learned nothing but what the base had, and its minibatches of the
+        allowed rows, each of which is learned when its number is asked for.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = self._make(_width(lesson.inputs))
+        if base is None:
+            network.prepare(taken(lesson.inputs, allowed))
+        else:
+            network.load_state_dict(base.state_dict())
+        rate = self._schooling.fresh_rate if base is None else self._schooling.rate
+        return network, _learning(network, lesson, allowed, steps, rate)
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         if self._network is None:
@@ -192,16 +203,22 @@ def minibatches(
         )
 
 
-def _descend(
-    network: Module,
-    optimizer: Adam,
-    inputs: Inputs,
-    labels: NDArray[np.float32],
-    groups: Groups,
-) -> None:
+def _learning(
+    network: Module, lesson: Lesson, allowed: NDArray[np.bool_], steps: int, rate: float
+) -> Iterator[int]:
+    """Numbers of the minibatches, from 1 on, each when it has been learned."""
+    optimizer, rng = Adam(network.parameters(), rate), np.random.default_rng(0)
+    labels, groups = log_scores(lesson.scores), lesson.groups
+    for step, rows in enumerate(minibatches(groups, allowed, steps, rng), 1):
+        _descend(network, optimizer, Lesson(taken(lesson.inputs, rows), labels[rows], groups[rows]))
+        yield step
+
+
+def _descend(network: Module, optimizer: Adam, batch: Lesson) -> None:
+    """Along the gradient of a minibatch, whose scores are logarithms."""
     network.zero_grad()
-    loss = rank_loss(network.score(inputs), torch.from_numpy(labels), torch.from_numpy(groups))
-    loss.backward()  # type: ignore[no-untyped-call]
+    labels, groups = torch.from_numpy(batch.scores), torch.from_numpy(batch.groups)
+    rank_loss(network.score(batch.inputs), labels, groups).backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
     optimizer.step()
 
@@ -216,11 +233,10 @@ def rank_loss(predicted: torch.Tensor, labels: torch.Tensor, groups: torch.Tenso
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
 
 
-def _ranks(network: Module, inputs: Inputs, scores: Scores, groups: Groups) -> bool:
+def _ranks(network: Module, lesson: Lesson) -> bool:
     """Whether it ranks better than chance, kernel by kernel."""
-    some = slice(None, None, -(-len(scores) // JUDGED))
-    predicted = _scored(network, taken(inputs, some))
-    return mean_spearman(scores[some], predicted, groups[some]) > 0
+    some = lesson.of(slice(None, None, -(-len(lesson.scores) // JUDGED)))
+    return mean_spearman(some.scores, _scored(network, some.inputs), some.groups) > 0
 
 
 def _scored(network: Module, inputs: Inputs) -> NDArray[np.float32]:
@@ -232,13 +248,5 @@ def _scored(network: Module, inputs: Inputs) -> NDArray[np.float32]:
     return np.concatenate([np.empty(0, np.float32), *parts])
 
 
-def _state(network: Module) -> dict[str, torch.Tensor]:
-    return {name: x.clone() for name, x in network.state_dict().items()}
-
-
 def _width(inputs: Inputs) -> int:
     return int((inputs if isinstance(inputs, np.ndarray) else inputs.values).shape[-1])
-
-
-def _columns(network: Module) -> int:
-    return int(network.state_dict()["scale.mean"].numel())

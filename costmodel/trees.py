@@ -156,7 +156,7 @@ class Trees:
         parts = [
             held
             for held in held_out_in_turn(lesson.groups, self._effort)
-            if held.any() and lesson.of(held).ranks_anything
+            if lesson.of(held).ranks_anything and lesson.of(~held).ranks_anything
         ]
         if not parts:
             return _grown_on(base, self._train(member, base, lesson, growth.blind))

@@ -5,35 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from hlotune.costmodel.effort import held_out
-from hlotune.costmodel.inputs import Features, Inputs, taken
+from hlotune.costmodel.inputs import Inputs, taken
 from hlotune.costmodel.metrics import GroupedScores, pairwise_accuracy, spearman
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners, sums
 from hlotune.costmodel.random_model import RandomModel
-from hlotune.costmodel.roofline import BALANCE, EVEN, TIME, Roofline
+from hlotune.costmodel.roofline import TIME, Roofline
 from hlotune.costmodel.trees import GROWTH, Lesson, Objective, Trees
 from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
-
-Scores = NDArray[np.float32]
-Groups = NDArray[np.int32]
-
-
-def kernels(n: int, groups: int = 1, seed: int = 0) -> tuple[Features, Scores, Groups]:
-    """Rows of `groups` kernels, each with the best score 1, and one failure in sixteen."""
-    rng = np.random.default_rng(seed)
-    features = rng.standard_normal((n, len(NAMES))).astype(np.float32)
-    features[:, [TIME, BALANCE, EVEN]] = 0  # estimates that tell nothing
-    group = rng.integers(0, groups, n).astype(np.int32)
-    score = np.exp(-((features[:, 0] - 1) ** 2) - 0.5 * np.abs(features[:, 1] * features[:, 2]))
-    for g in range(groups):
-        score[group == g] /= score[group == g].max()
-    score[rng.random(n) < 1 / 16] = 0
-    return features, score.astype(np.float32), group
+from tests.made_rows import Groups, Scores, kernels
 
 
 @pytest.fixture(params=sorted(MODELS))
@@ -202,15 +185,6 @@ def test_the_level_of_time_is_learned_where_it_is_asked_for() -> None:
     model.fit(features[worked], scores[worked], groups[worked])
     error = model.predict(features)[worked] - np.log2(scores[worked])
     assert np.abs(error).mean() < 0.3
-
-
-def test_offline_whole_kernels_are_held_out_and_between_batches_single_rows() -> None:
-    groups = np.repeat(np.arange(10), 20).astype(np.int32)
-    offline, batch = held_out(groups, "offline"), held_out(groups, "batch")
-    assert set(groups[offline]) == {4, 9}
-    assert not set(groups[~offline]) & {4, 9}
-    assert set(groups[batch]) == set(groups[~batch]) == set(range(10))
-    assert not held_out(groups[:30], "batch").any()
 
 
 def in_order(n: int, groups: int) -> tuple[Scores, Groups]:

@@ -15,7 +15,7 @@ from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.shipped import shipped
 from hlotune.costmodel.trees import GROWTH, TOGETHER, Objective, Trees
 from hlotune.schedules.features import NAMES
-from tests.test_costmodel import kernels
+from tests.made_rows import kernels
 
 Floats = NDArray[np.float32]
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from hlotune.costmodel import metrics, neural
 from hlotune.costmodel.adam import DECAY, Adam
 from hlotune.costmodel.inputs import Inputs, taken
 from hlotune.costmodel.metrics import spearman
@@ -18,6 +19,7 @@ from hlotune.costmodel.neural import SCHOOLING, minibatches, rank_loss
 from hlotune.costmodel.treegru import HIDDEN, TreeGru, depths, levels_of, tree_gru
 from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
 
+Scores = NDArray[np.float32]
 PARENTS = [
     [ROOT_PARENT, 0, 1, 1, 3],
     [ROOT_PARENT, 0, ABSENT, 0, ABSENT],
@@ -89,6 +91,31 @@ def test_gradients_flow_to_every_weight() -> None:
             assert weight.grad is not None and weight.grad.abs().sum() > 0, name
 
 
+def test_gradients_are_the_slopes_of_the_loss() -> None:
+    """By central differences along random directions, one for each weight."""
+    torch.manual_seed(1)
+    network, (of, scores, groups) = TreeGru(len(NODE_NAMES)), known(12)
+    network.prepare(of)
+    labels, kernels = torch.from_numpy(scores), torch.from_numpy(groups)
+
+    def loss() -> torch.Tensor:
+        return rank_loss(network.score(of).double(), labels.double(), kernels)
+
+    loss().backward()  # type: ignore[no-untyped-call]
+    for name, weight in network.named_parameters():
+        assert weight.grad is not None
+        along = torch.randn_like(weight)
+        along *= 0.01 / along.norm()
+        with torch.no_grad():
+            weight.add_(along)
+            above = float(loss())
+            weight.sub_(2 * along)
+            below = float(loss())
+            weight.add_(along)
+        slope = float((weight.grad * along).sum())
+        assert (above - below) / 2 == pytest.approx(slope, rel=0.02, abs=2e-7), name
+
+
 def test_depths_count_from_the_root() -> None:
     expected = [[0, 1, 2, 2, 3], [0, 1, -1, 1, -1], [0, -1, -1, -1, -1]]
     np.testing.assert_array_equal(depths(np.array(PARENTS, np.int16)), expected)
@@ -111,7 +138,7 @@ def test_the_order_of_siblings_and_empty_slots_change_nothing() -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offline training is over in a second."""
-    short = replace(SCHOOLING["offline"], steps=60, every=20, rate=3e-3, fresh_rate=3e-3)
+    short = replace(SCHOOLING["offline"], steps=60, blind=20, every=20, rate=3e-3, fresh_rate=3e-3)
     monkeypatch.setitem(SCHOOLING, "offline", short)
 
 
@@ -135,6 +162,64 @@ def test_what_is_loaded_is_trained_further(tmp_path: Path) -> None:
     assert (pupil.predict(of) != teacher.predict(of)).any()
     quality = [spearman(scores, m.predict(of)) for m in (pupil, novice)]
     assert quality[0] > quality[1] + 0.1
+
+
+@dataclass
+class Lessons:
+    """Groups of the minibatches that a network learned, before and after it was last judged."""
+
+    judged: set[int] = field(default_factory=set)
+    before: list[set[int]] = field(default_factory=list)
+    after: list[set[int]] = field(default_factory=list)
+    looks: list[float] = field(default_factory=list)
+
+
+@pytest.fixture
+def lessons(monkeypatch: pytest.MonkeyPatch) -> Lessons:
+    seen, descend, judge = Lessons(), neural._descend, metrics.mean_spearman
+
+    def learned(network: neural.Module, optimizer: Adam, batch: neural.Lesson) -> None:
+        seen.after.append(set(batch.groups.tolist()))
+        descend(network, optimizer, batch)
+
+    def looked(scores: Scores, predicted: Scores, groups: NDArray[np.int32]) -> float:
+        seen.looks.append(judge(scores, predicted, groups))
+        seen.judged |= set(groups.tolist())
+        seen.before, seen.after = seen.before + seen.after, []
+        return seen.looks[-1]
+
+    monkeypatch.setattr(neural, "_descend", learned)
+    monkeypatch.setattr(neural, "mean_spearman", looked)
+    return seen
+
+
+@pytest.mark.usefixtures("short")
+def test_offline_kernels_that_decide_when_to_stop_are_not_learned_until_then(
+    lessons: Lessons,
+) -> None:
+    of, scores, _ = known(600)
+    mlp("offline").fit(of.values[:, 0], scores, (np.arange(600) // 3 % 10).astype(np.int32))
+    assert lessons.judged == {4, 9}
+    assert len(lessons.before) == 60
+    assert not lessons.judged & set().union(*lessons.before)
+
+
+@pytest.mark.usefixtures("short")
+def test_all_kernels_are_learned_for_as_many_steps_as_the_held_out_ones_say(
+    lessons: Lessons,
+) -> None:
+    of, scores, _ = known(600)
+    mlp("offline").fit(of.values[:, 0], scores, (np.arange(600) // 3 % 10).astype(np.int32))
+    assert len(lessons.after) == 20 * (1 + int(np.argmax(lessons.looks)))
+    assert set().union(*lessons.after) == set(range(10))
+
+
+@pytest.mark.usefixtures("short")
+def test_a_kernel_that_is_alone_is_learned_without_a_judge(lessons: Lessons) -> None:
+    of, scores, _ = known(60)
+    model = mlp("offline")
+    model.fit(of.values[:, 0], scores, np.zeros(60, np.int32))
+    assert model.knows and not lessons.looks
 
 
 def test_each_fit_starts_from_what_was_loaded(tmp_path: Path) -> None:
