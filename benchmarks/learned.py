@@ -16,14 +16,20 @@ MILESTONES = (64, 128, 256, 512, 1024, 2000)
 SHOWN = (64, 128, 256, 512)
 NEAR = 0.95
 """Share of the best speed ever recorded that counts as reached."""
-FIRST = 0.9
+NEAR_AT_FIRST = 0.9
 """The same for the first batch."""
+FIRST_BATCH = 64
 
 RUNS = {
     "shipped": "shipped model, the first 128 trials of 512",
     "run": "shipped model, a run of 128 trials, its last tenth coordinate descent",
 }
 """What is said of the best after 128 trials, by contestant."""
+HELPED = {
+    "taught": "a model trained on C1 to C6",
+    "lent": "a search on a database of C1 to C6, which lends their best and teaches its model,",
+}
+"""What is said of contestants on `TAUGHT`."""
 
 HELD_OUT = (
     "C2", "C6", "C7", "C9", "gemm_512", "gemm_1024", "gemm_128x768x3072", "gemm_12x128x64x128",
@@ -54,15 +60,21 @@ class Contestant:
     """Whether its model is the trained one of the package."""
     is_taught: bool = False
     """Whether its model was trained on the trials of `EARLIER`."""
+    is_lent: bool = False
+    """Whether the trials of `EARLIER` are in a database that lends and teaches, as to a run."""
     finishes: bool = False
     """Whether the last tenth of its trials is coordinate descent, as of a run's."""
+    at_once: bool = False
+    """Whether all its trials are one batch, of which nothing is learned on the way."""
 
 
 CONTESTANTS = {
     "shipped": Contestant("annealing", "trees", 512, HELD_OUT, is_shipped=True),
     "run": Contestant("annealing", "trees", 128, HELD_OUT, is_shipped=True, finishes=True),
+    "first": Contestant("annealing", "trees", FIRST_BATCH, HELD_OUT, is_shipped=True, at_once=True),
     "scratch": Contestant("annealing", "trees", 512, (*EARLIER, *TAUGHT)),
     "taught": Contestant("annealing", "trees", 256, TAUGHT, is_taught=True),
+    "lent": Contestant("annealing", "trees", 256, TAUGHT, is_lent=True),
     "random": Contestant("random", "random", 2000, AGAINST_RANDOM),
 }
 
@@ -137,34 +149,59 @@ def cells(case: str, contestant: str, curves: Sequence[Curve], best_s: float) ->
 
 def summary(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> list[str]:
     """The figures over all cases, each as soon as there is enough to say it."""
-    lines = []
-    if first := shares_at(64, curves, best_s):
-        near = sum(s >= FIRST for s in first)
-        lines.append(f"first 64 trials within 10 % of the best ever: {near} of {len(first)} cases")
+    return [
+        *of_first_batches(curves, best_s),
+        *of_runs(curves, best_s),
+        *of_random(curves),
+        *of_earlier(curves, best_s),
+    ]
+
+
+def of_first_batches(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Iterator[str]:
+    if shares := shares_at(FIRST_BATCH, curves, best_s, "first"):
+        near = sum(s >= NEAR_AT_FIRST for s in shares)
+        yield (
+            f"a first batch of {FIRST_BATCH} within 10 % of the best ever: {near} of {len(shares)} "
+            f"cases, means of the seeds; the least has {min(shares):.3f} of its speed"
+        )
+
+
+def of_runs(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Iterator[str]:
     for contestant, words in RUNS.items():
-        if second := shares_at(128, curves, best_s, contestant):
-            lines.append(f"{words}: {mean(second):.3f} of the best ever")
+        if shares := shares_at(128, curves, best_s, contestant):
+            yield f"{words}: {mean(shares):.3f} of the best ever"
+
+
+def of_random(curves: Mapping[Race, Curve]) -> Iterator[str]:
     if ahead := [ratios for n in SHOWN if (ratios := over_random(n, curves))]:
-        lines.append(
+        yield (
             f"random's best over annealing's after {', '.join(map(str, SHOWN[: len(ahead)]))} "
             f"trials: {', '.join(f'{geometric_mean(ratios):.2f}' for ratios in ahead)}, "
             f"geometric means of {len(ahead[0])} races"
         )
     if saved := against_random(curves):
-        lines.append(
-            f"to random's best, annealing on the shipped trees needs {median(saved):.3f} of the "
-            f"trials, median of {len(saved)} races"
+        yield (
+            f"to random's best, annealing on the shipped trees needs {in_the_mean(saved)} of the "
+            f"trials in {len(saved)} races"
         )
-    met = against_scratch(curves, best_s)
-    if saved := [ratio for ratio in met if ratio is not None]:
-        counted = median(1.0 if ratio is None else ratio for ratio in met)
-        lines.append(
-            f"to 95 % of the best ever, trees trained on C1 to C6 need {counted:.3f} of the trials "
-            f"from scratch, median of {len(met)} races; {median(saved):.3f} without the "
-            f"{len(met) - len(saved)} in which neither got there, which count as no saving; a "
-            "search from scratch that did not get there counts with all its trials"
-        )
-    return lines
+
+
+def of_earlier(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Iterator[str]:
+    for contestant, words in HELPED.items():
+        met = against_scratch(curves, best_s, contestant)
+        nobody = met.count(None)
+        if len(met) > nobody:
+            ratios = [1.0 if ratio is None else ratio for ratio in met]
+            yield (
+                f"to 95 % of the best ever, {words} needs {in_the_mean(ratios)} of the trials from "
+                f"scratch in {len(met)} races; {nobody} in which neither got there count as no "
+                "saving; a search from scratch that did not get there counts with all its trials"
+            )
+
+
+def in_the_mean(ratios: Sequence[float]) -> str:
+    """The mean, geometric as of ratios, and the median."""
+    return f"{geometric_mean(ratios):.3f} (median {median(ratios):.3f})"
 
 
 def charts(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> dict[str, str]:
@@ -242,17 +279,17 @@ def against_random(curves: Mapping[Race, Curve]) -> list[float]:
 
 
 def against_scratch(
-    curves: Mapping[Race, Curve], best_s: Mapping[str, float]
+    curves: Mapping[Race, Curve], best_s: Mapping[str, float], contestant: str = "taught"
 ) -> list[float | None]:
-    """Trials that taught trees need to 95 % of the best ever, over those from scratch.
+    """Trials that a contestant needs to 95 % of the best ever, over those from scratch.
 
     A search from scratch that is through and did not get there counts with all its trials, which
-    flatters it, and a taught one as infinite; None where neither got there.
+    flatters it, and a contestant as infinite; None where neither got there.
     """
     found: list[float | None] = []
     for race, curve in curves.items():
         rival = curves.get(Race(race.case, "scratch", race.seed), curve[:0])
-        if race.contestant == "taught" and len(curve) and len(rival):
+        if race.contestant == contestant and len(curve) and len(rival):
             limit_s = best_s[race.case] / NEAR
             ours, theirs = reached(curve, limit_s), reached(rival, limit_s)
             if ours is not None:

@@ -2,9 +2,10 @@
 
     python -m benchmarks.learning --seeds 3
 
-Annealing on the trees that ship, once for 512 trials and once as a run of 128, which ends in
-coordinate descent; on trees that start from nothing; on trees that were trained on the trials of
-other convolutions; and distinct legal configs at random.  All leave out the heuristic and the
+Annealing on the trees that ship, once for 512 trials, once as a run of 128, which ends in
+coordinate descent, and once for a single batch of 64; on trees that start from nothing, alone and
+beside a database of other convolutions' trials, as a run would find it; on trees that were trained
+on those trials; and distinct legal configs at random.  All leave out the heuristic and the
 default compiler: what they find, they found themselves.
 
 All searches are brought to one number of trials before any goes on to the next, so that it can be
@@ -34,7 +35,7 @@ from benchmarks.learned import (
     table,
 )
 from benchmarks.results import FOLDER, conditions, publish
-from benchmarks.searching import Operator, blind, kernel_tuner, operator
+from benchmarks.searching import Operator, blind, kernel_tuner, no_configs, operator
 from benchmarks.settled import Referee, chosen_s, curve, settled, shortlist
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start
@@ -43,11 +44,15 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
+from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import Limits, Spent, finishing, full_batch, grown
+from hlotune.search.tasks import Task
+from hlotune.search.transfer import kin, lent, recorded, teach
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.database import conditions as under_conditions
 
 LESSONS = 256
 """Trials of each teacher: the first that a search from nothing made."""
@@ -120,7 +125,8 @@ class Track:
         """
         if time.monotonic() >= deadline_s or len(self.trials(race)) >= trials:
             return
-        if CONTESTANTS[race.contestant].is_taught and not self._is_ready(race.seed):
+        contestant = CONTESTANTS[race.contestant]
+        if (contestant.is_taught or contestant.is_lent) and not self._is_ready(race.seed):
             return
         of = self._operator(race.case)
         tuner, done = self._tuner(race, of), len(self.trials(race))
@@ -148,12 +154,14 @@ class Track:
         kernel, contestant = of.task.kernel, CONTESTANTS[race.contestant]
         run = self._run(race) or self._started(race, of)
         model = self._model(contestant, race.seed)
-        experience = Experience(model)
+        experience, first = Experience(model), no_configs(of.task)
+        if contestant.is_lent:
+            first = self._lent(of.task, experience, race.seed)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(run, kernel, trials, batch=batch, state=state)
 
-        search = blind(of.task, contestant.searcher, model, race.seed)
+        search = blind(of.task, contestant.searcher, model, race.seed, first)
         tuner = kernel_tuner(of.task, search, model, self.builder, self.runner, record, experience)
         if checkpoint := self.database.checkpoint(run, kernel.key):
             tuner.resume(*checkpoint)
@@ -178,6 +186,20 @@ class Track:
         self._teach(experience, seed)
         experience.learn()
         return experience.model
+
+    def _lent(self, task: Task, experience: Experience, seed: int) -> Configs:
+        """What a run does with a database of the teachers' trials: the best schedules of the
+        nearest, in the space of this kernel, and trials that teach its model.
+        """
+        under = under_conditions(self.target, toolchain())
+        with TemporaryDirectory() as folder, Database(Path(folder) / "lessons.db") as lessons:
+            for case in EARLIER:
+                run = lessons.start_run(None, self.target, toolchain())
+                trials = self.trials(Race(case, "scratch", seed))[:LESSONS]
+                lessons.add(run, self.kernel(case), trials, batch=0)
+            of = kin(recorded(lessons, under), task.kernel, task.compute)
+            teach(experience, lessons, of, self.target, under)
+            return lent(lessons, of, task.space, under)
 
     def _is_ready(self, seed: int) -> bool:
         """Whether all teachers have made the trials that they are asked for."""
@@ -232,7 +254,10 @@ class Track:
 
 def batch_after(race: Race, done: int) -> tuple[int, bool]:
     """Trials of the batch after so many, and whether coordinate descent proposes them."""
-    if not CONTESTANTS[race.contestant].finishes:
+    contestant = CONTESTANTS[race.contestant]
+    if contestant.at_once:
+        return contestant.trials, False
+    if not contestant.finishes:
         return grown(done), False
     spent, limits = [Spent(0, done, 0.0, inf)], Limits(trials=race.trials)
     return full_batch(0, spent, limits), finishing(0, spent, limits, 0.0)

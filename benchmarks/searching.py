@@ -46,10 +46,16 @@ def forget(trials: Sequence[Trial], batch: int, state: bytes) -> None:
     """Keeps nothing of a batch."""
 
 
-def blind(task: Task, searcher: str, model: CostModel, seed: int) -> Searcher:
-    """A searcher that measures no heuristic first: what it finds, it found itself."""
+def blind(
+    task: Task, searcher: str, model: CostModel, seed: int, first: Configs | None = None
+) -> Searcher:
+    """A searcher that measures no heuristic first: but for what it is lent as the first, what it
+    finds, it found itself.
+    """
     entropy = (seed, int(task.kernel.key, 16))
-    return SEARCHERS[searcher](task.space, model, entropy, no_configs(task))
+    return SEARCHERS[searcher](
+        task.space, model, entropy, no_configs(task) if first is None else first
+    )
 
 
 def kernel_tuner(
