@@ -72,7 +72,8 @@ CONTESTANTS = {
     "shipped": Contestant("annealing", "trees", 512, HELD_OUT, is_shipped=True),
     "run": Contestant("annealing", "trees", 128, HELD_OUT, is_shipped=True, finishes=True),
     "first": Contestant("annealing", "trees", FIRST_BATCH, HELD_OUT, is_shipped=True, at_once=True),
-    "scratch": Contestant("annealing", "trees", 512, (*EARLIER, *TAUGHT)),
+    "teacher": Contestant("annealing", "trees", 256, EARLIER),
+    "scratch": Contestant("annealing", "trees", 512, TAUGHT),
     "taught": Contestant("annealing", "trees", 256, TAUGHT, is_taught=True),
     "lent": Contestant("annealing", "trees", 256, TAUGHT, is_lent=True),
     "random": Contestant("random", "random", 2000, AGAINST_RANDOM),
@@ -90,11 +91,13 @@ class Race:
         return CONTESTANTS[self.contestant].trials
 
 
-def drawn(cases: Sequence[str], seeds: Iterable[int]) -> Iterator[Race]:
+def drawn(
+    cases: Sequence[str], seeds: Iterable[int], searches: Sequence[str] = tuple(CONTESTANTS)
+) -> Iterator[Race]:
     """Teachers before who learns from them."""
     for seed in seeds:
-        for contestant, of in CONTESTANTS.items():
-            for case in of.cases:
+        for contestant in (c for c in CONTESTANTS if c in searches):
+            for case in CONTESTANTS[contestant].cases:
                 if case in cases:
                     yield Race(case, contestant, seed)
 

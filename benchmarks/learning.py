@@ -54,8 +54,7 @@ from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions
 
-LESSONS = 256
-"""Trials of each teacher: the first that a search from nothing made."""
+LESSONS = CONTESTANTS["teacher"].trials
 
 
 def main() -> None:
@@ -69,7 +68,7 @@ def main() -> None:
         properties = runner.properties()
         before = conditions(target, properties)
         track = Track(database, builder, runner, target, properties)
-        races = list(drawn(options.cases, range(options.seeds)))
+        races = list(drawn(options.cases, range(options.seeds), options.searches))
         for trials in MILESTONES:
             for race in races:
                 track.advance(race, min(trials, race.trials), deadline_s)
@@ -99,6 +98,10 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = list(dict.fromkeys(case for c in CONTESTANTS.values() for case in c.cases))
     parser.add_argument("--cases", nargs="+", choices=names, metavar="CASE", default=names)
+    parser.add_argument(
+        "--searches", nargs="+", choices=CONTESTANTS, metavar="SEARCH", default=tuple(CONTESTANTS),
+        help="of these kinds alone: " + ", ".join(CONTESTANTS),
+    )  # fmt: skip
     parser.add_argument("--seeds", type=int, default=3, help="searches of each kind")
     parser.add_argument("--seconds", type=float, default=inf, help="after which no batch starts")
     parser.add_argument("--database", type=Path, default=Path("build/learning.db"))
@@ -195,7 +198,7 @@ class Track:
         with TemporaryDirectory() as folder, Database(Path(folder) / "lessons.db") as lessons:
             for case in EARLIER:
                 run = lessons.start_run(None, self.target, toolchain())
-                trials = self.trials(Race(case, "scratch", seed))[:LESSONS]
+                trials = self.trials(Race(case, "teacher", seed))[:LESSONS]
                 lessons.add(run, self.kernel(case), trials, batch=0)
             of = kin(recorded(lessons, under), task.kernel, task.compute)
             teach(experience, lessons, of, self.target, under)
@@ -203,12 +206,12 @@ class Track:
 
     def _is_ready(self, seed: int) -> bool:
         """Whether all teachers have made the trials that they are asked for."""
-        return all(len(self.trials(Race(c, "scratch", seed))) >= LESSONS for c in EARLIER)
+        return all(len(self.trials(Race(c, "teacher", seed))) >= LESSONS for c in EARLIER)
 
     def _teach(self, experience: Experience, seed: int) -> None:
         """Lets a model see the first trials of its teachers."""
         for group, case in enumerate(EARLIER, 1):
-            trials = self.trials(Race(case, "scratch", seed))[:LESSONS]
+            trials = self.trials(Race(case, "teacher", seed))[:LESSONS]
             of = self._operator(case)
             search = blind(of.task, "random", experience.model, seed)
             known = kernel_tuner(

@@ -128,10 +128,10 @@ def test_who_is_to_be_taught_waits_until_all_teachers_have_made_their_trials(
     monkeypatch.setattr(learning, "LESSONS", 16)
     taught = replace(RACE, contestant="taught")
     for case in EARLIER[:-1]:
-        track(database).advance(replace(RACE, case=case), 16)
+        track(database).advance(Race(case, "teacher", 0), 16)
     track(database).advance(taught, 16)
     assert len(track(database).trials(taught)) == 0
-    track(database).advance(replace(RACE, case=EARLIER[-1]), 16)
+    track(database).advance(Race(EARLIER[-1], "teacher", 0), 16)
     track(database).advance(taught, 16)
     assert len(track(database).trials(taught)) == 16
 
@@ -145,7 +145,7 @@ def test_what_teachers_found_decides_the_first_batch(
     for name, device in (("same", None), ("again", None), ("other", Reversed(TASKS))):
         with Database(tmp_path / f"{name}.db") as lessons:
             for case in EARLIER:
-                track(lessons, device).advance(Race(case, "scratch", 0), 32)
+                track(lessons, device).advance(Race(case, "teacher", 0), 32)
             track(lessons).advance(taught, 16)
             first.append([t.candidate.schedule for t in track(lessons).trials(taught)])
     assert len(first[0]) == 16
@@ -163,7 +163,7 @@ def test_a_database_of_teachers_lends_their_best_and_teaches(
         real = Task(case.kernel, name, 1.0, case.compute, case.space(TARGET))
         found._operators[name] = replace(found._operators[name], task=real)
     for name in EARLIER:
-        found.advance(Race(name, "scratch", 0), 16)
+        found.advance(Race(name, "teacher", 0), 16)
     experience, task = Experience(untrained("trees", "").model), found._operator("C7").task
     rows = found._lent(task, experience, 0)
     experience.learn()
@@ -208,7 +208,10 @@ def test_the_best_is_that_of_all_races_in_turns(database: Database) -> None:
 
 def test_teachers_race_before_who_learns_from_them() -> None:
     names = [r.contestant for r in drawn(("C1", "C7"), [0])]
-    assert names.index("scratch") < names.index("taught")
+    assert names.index("teacher") < names.index("taught")
+    assert {r.contestant for r in drawn(("C1", "C7"), [0], ["lent", "teacher"])} == {
+        "teacher", "lent",
+    }  # fmt: skip
     assert len(HELD_OUT) == 8 and set(HELD_OUT) <= set(CONTESTANTS["shipped"].cases)
 
 
