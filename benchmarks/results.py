@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from hlotune.cli.printing import finite, print_table
 from hlotune.measure.targets import toolchain
@@ -85,6 +87,18 @@ def described(under: Mapping[str, Any]) -> str:
 
 def milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.4g}"
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float]:
+    """Of the geometric mean of some runs, with 95 % confidence: Student's of their logarithms.
+
+    Everything from one run alone, and where one is infinite or nothing.
+    """
+    logs = np.log(ratios)
+    if len(logs) < 2 or not np.isfinite(logs).all():
+        return 0.0, inf
+    reach = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
+    return float(np.exp(logs.mean() - reach)), float(np.exp(logs.mean() + reach))
 
 
 def geometric_mean(values: Sequence[float]) -> float:

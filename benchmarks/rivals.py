@@ -10,13 +10,21 @@ What is complete under `build/rivals` is not tuned again.
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.cases import CASES, forms, source
 from benchmarks.operators import right
 from benchmarks.own_runs import Run, once, place
-from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
+from benchmarks.results import (
+    Table,
+    conditions,
+    geometric_mean,
+    interval,
+    milliseconds,
+    publish,
+)
 from benchmarks.searching import Operator, operator
 from hlotune.cli.progress import watching
 from hlotune.costmodel.model import MODELS
@@ -141,14 +149,15 @@ def table(lines: Sequence[Line]) -> Table:
     return Table(
         name="rivals",
         columns=[
-            "case", "model", ">seeds", ">tuned ms", ">speed", ">least", ">most", ">tuner s",
-            ">longer",
+            "case", "model", ">seeds", ">tuned ms", ">speed", ">95 %", ">least", ">most",
+            ">tuner s", ">longer",
         ],
         rows=[cells(group) for group in groups],
         notes=[
             f"{max(x.trials for x in lines)} trials a run, the default's among them; speed: time "
             "of the winner on the first model over that of this one's, timed in turns, geometric "
-            "mean of the seeds; longer: seconds of the run over the first model's",
+            "mean of the seeds and its 95 % interval; longer: seconds of the run over those of the "
+            "first model's",
             *verdicts(groups),
         ],
     )  # fmt: skip
@@ -162,6 +171,7 @@ def cells(of: Sequence[Line]) -> list[str]:
         str(len(of)),
         milliseconds(median(x.tuned_s for x in of)),
         f"{geometric_mean(speeds):.3f}",
+        said(interval(speeds)),
         f"{min(speeds):.3f}",
         f"{max(speeds):.3f}",
         f"{mean(x.wall_s for x in of):.1f}",
@@ -169,18 +179,28 @@ def cells(of: Sequence[Line]) -> list[str]:
     ]
 
 
+def said(bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return f"{low:.3f} to {high:.3f}" if isfinite(high) else "-"
+
+
 def verdicts(groups: Sequence[Sequence[Line]]) -> list[str]:
-    """Of each model but the first: on how many cases it keeps up."""
-    said = []
+    """Of each model but the first: on how many cases it keeps up, and on how many that is sure."""
+    found = []
     for model in list(dict.fromkeys(g[0].model for g in groups))[1:]:
         own = [g for g in groups if g[0].model == model]
-        close = sum(geometric_mean([x.speed for x in g]) >= 1 - CLOSE for g in own)
+        speeds = [[x.speed for x in g] for g in own]
+        close = sum(geometric_mean(s) >= 1 - CLOSE for s in speeds)
+        bounds = [interval(s) for s in speeds]
+        surely = sum(low >= 1 - CLOSE for low, _ in bounds)
+        behind = sum(high < 1 - CLOSE for _, high in bounds)
         short = sum(geometric_mean([x.longer for x in g]) <= LONGER for g in own)
-        said.append(
-            f"{model}: at most {CLOSE:.0%} slower on {close} of {len(own)} cases, in at most "
+        found.append(
+            f"{model}: in the mean at most {CLOSE:.0%} slower on {close} of {len(own)} cases; by "
+            f"the intervals surely so on {surely}, surely slower on {behind}; in at most "
             f"{LONGER:g} times the seconds on {short}"
         )
-    return said
+    return found
 
 
 if __name__ == "__main__":

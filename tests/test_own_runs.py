@@ -1,11 +1,15 @@
 """Runs that benchmarks make once, and what two of them say of each other; nothing is timed here."""
 
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import budgets, rivals
 from benchmarks.own_runs import Run, finished, once, place
+from benchmarks.results import interval
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.target import Toolchain
 from hlotune.search.result import TuneResult
@@ -74,14 +78,40 @@ def test_rivals_are_held_against_the_first_model() -> None:
     samples = [(1e-3,) * 7, (1.01e-3,) * 7, (2e-3,) * 7]
     table = rivals.table(rivals.lines_of("C6", 0, runs, samples))
     assert [row[1:] for row in table.rows] == [
-        ["trees", "1", "1", "1.000", "1.000", "1.000", "20.0", "1.00"],
-        ["treegru", "1", "1.01", "0.990", "0.990", "0.990", "30.0", "1.50"],
-        ["random", "1", "2", "0.500", "0.500", "0.500", "50.0", "2.50"],
+        ["trees", "1", "1", "1.000", "-", "1.000", "1.000", "20.0", "1.00"],
+        ["treegru", "1", "1.01", "0.990", "-", "0.990", "0.990", "30.0", "1.50"],
+        ["random", "1", "2", "0.500", "-", "0.500", "0.500", "50.0", "2.50"],
     ]
     assert table.notes[1:] == [
-        "treegru: at most 3% slower on 1 of 1 cases, in at most 2 times the seconds on 1",
-        "random: at most 3% slower on 0 of 1 cases, in at most 2 times the seconds on 0",
+        "treegru: in the mean at most 3% slower on 1 of 1 cases; by the intervals surely so on 0, "
+        "surely slower on 0; in at most 2 times the seconds on 1",
+        "random: in the mean at most 3% slower on 0 of 1 cases; by the intervals surely so on 0, "
+        "surely slower on 0; in at most 2 times the seconds on 0",
     ]
+
+
+def test_several_seeds_say_how_sure_a_rivals_place_is() -> None:
+    line = rivals.Line(
+        case="C7", model="trees", seed=0, trials=200, wall_s=20.0, tuned_s=1e-3, speed=1.0,
+        low=1.0, high=1.0, longer=1.0,
+    )  # fmt: skip
+    speeds = {"close": (1.0, 1.01, 0.99), "apart": (0.8, 1.0, 1.2), "behind": (0.8, 0.81, 0.79)}
+    groups = [[replace(line, seed=k) for k in range(3)]]
+    groups += [[replace(line, model=m, speed=s) for s in of] for m, of in speeds.items()]
+    table = rivals.table([x for g in groups for x in g])
+    assert [row[5] for row in table.rows] == [
+        "1.000 to 1.000", "0.975 to 1.025", "0.596 to 1.634", "0.775 to 0.825",
+    ]  # fmt: skip
+    assert [f"{k} on 1" in note for note in table.notes[1:] for k in ("surely so", "surely slower")] == [
+        True, False, False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_the_interval_of_a_geometric_mean_is_students_of_the_logarithms() -> None:
+    low, high = interval([2.0, 8.0])
+    reach = 12.7062 * np.log(4) / 2  # t of one degree, times the standard error
+    assert (low, high) == pytest.approx((4 / np.exp(reach), 4 * np.exp(reach)), rel=1e-4)
+    assert interval([1.5]) == interval([1.0, inf]) == (0.0, inf)
 
 
 def test_a_short_budget_has_a_share_of_the_speed_of_a_long_one() -> None:
