@@ -82,6 +82,7 @@ FIGURES = {
     "R2": "r2_log_time",
 }
 """Column to field of `Quality`."""
+ALONE = "it learned for a fixed number of steps: no other kernel could say when to stop"
 Tell = Callable[[str], None]
 UNTAUGHT = ("random", "roofline")
 """Models that learn nothing."""
@@ -111,7 +112,8 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
         files.annotate(part, seen)
     if json:
         return print_json({"file": str(out), "model": model, **asdict(seen)})
-    return print(f"{model}, trained on {_seen_text(seen)}, in {out}")
+    alone = "" if len(seen.kernels) > 1 else f"\n{ALONE}"
+    return print(f"{model}, trained on {_seen_text(seen)}, in {out}{alone}")
 
 
 def _seen_text(seen: "Training") -> str:

@@ -44,7 +44,8 @@ def test_a_trained_model_says_what_it_saw_and_can_be_judged_and_exported(
 ) -> None:
     model = tmp_path / "m.npz"
     assert run_command(["model", "train", "--db", str(path), "-o", str(model)]) == 0
-    assert "trees, trained on" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "trees, trained on" in told and "when to stop" not in told
     assert len(header_of(model).training.kernels) == len(EXTENTS)  # type: ignore[union-attr]
     out = tmp_path / "m.json"
     assert run_command(["model", "export", "--file", str(model), "-o", str(out)]) == 0
@@ -60,6 +61,7 @@ def test_one_kernel_is_said_to_be_one(
     assert run_command(["model", "train", "--db", str(path), "-o", str(out)]) == 0
     told = capsys.readouterr()
     assert " trials of 1 kernel of 1 family" in told.out
+    assert "no other kernel could say when to stop" in told.out
     assert f"reading the trials of {path}" in told.err
     assert "teaching trees by" in told.err
     assert start("trees", out).words.endswith(" of 1 kernel")
