@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
 from hlotune.costmodel.forest import Asked, as_stored
-from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
+from hlotune.costmodel.inputs import (
+    Features,
+    Inputs,
+    Reads,
+    as_summaries,
+    count,
+    require_lesson,
+    require_rows,
+)
 from hlotune.costmodel.merged import merged
 from hlotune.costmodel.metrics import GroupedScores
 from hlotune.costmodel.pairs import both_gradients
@@ -140,6 +148,7 @@ class Trees:
         return self._grown is not None
 
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
+        require_lesson(inputs, scores, groups, self.reads)
         last = slice(-self._growth.rows, None)
         order = np.argsort(groups[last], kind="stable")
         newest = Lesson(as_summaries(inputs)[last], scores[last], groups[last])
@@ -233,6 +242,7 @@ class Trees:
         }
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        require_rows(inputs, self.reads)
         if self._grown is None:
             return np.zeros(count(inputs), np.float32)
         return self._grown.margins(as_summaries(inputs))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlotune.costmodel.inputs import Inputs, taken
+from hlotune.costmodel.inputs import Inputs, columns, require_rows, taken
 from hlotune.costmodel.metrics import GroupedScores, pairwise_accuracy, spearman
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners, sums
@@ -85,6 +85,57 @@ class TestEveryModel:
         features, _, groups = of_kind(model, 64)
         model.fit(features, np.zeros(64, np.float32), groups)
         assert np.isfinite(model.predict(features)).all()
+
+    def test_learns_nothing_from_what_is_no_number(self, model: CostModel) -> None:
+        inputs, scores, groups = of_kind(model, 60)
+        scores[7] = np.nan
+        with pytest.raises(ValueError, match="expected finite scores, got nan in row 7"):
+            model.fit(inputs, scores, groups)
+        inputs, scores, groups = of_kind(model, 60)
+        (inputs.values if isinstance(inputs, Nodes) else inputs)[5, ..., 2] = np.inf
+        with pytest.raises(ValueError, match="expected finite features, got inf in row 5"):
+            model.fit(inputs, scores, groups)
+
+    def test_takes_rows_of_its_own_features_alone(self, model: CostModel) -> None:
+        inputs, scores, groups = of_kind(model, 60)
+        narrow = cut(inputs)
+        wide = len(columns(model.reads))
+        said = rf"expected rows of {wide} features, got an array of shape .*{wide - 1}\)"
+        with pytest.raises(ValueError, match=said):
+            model.predict(narrow)
+        with pytest.raises(ValueError, match=said):
+            model.fit(narrow, scores, groups)
+        model.fit(inputs, scores, groups)
+        with pytest.raises(ValueError, match=said):
+            model.predict(narrow)
+
+    def test_learns_from_rows_with_a_score_and_a_group_each(self, model: CostModel) -> None:
+        inputs, scores, groups = of_kind(model, 60)
+        said = "expected a score and a group for each of 60 rows, got 59 scores and 60 groups"
+        with pytest.raises(ValueError, match=said):
+            model.fit(inputs, scores[:-1], groups)
+
+
+def cut(inputs: Inputs) -> Inputs:
+    """Without the last feature."""
+    if isinstance(inputs, Nodes):
+        return Nodes(inputs.values[..., :-1], inputs.parent)
+    return inputs[:, :-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slots", [0, 16])
+def test_looking_at_2048_rows_takes_less_than_a_twentieth_of_a_millisecond(slots: int) -> None:
+    """Which a search does some hundred times for a batch."""
+    n = 2048
+    rows: Inputs = np.zeros((n, len(NAMES)), np.float32)
+    if slots:
+        values = np.zeros((n, slots, len(NODE_NAMES)), np.float32)
+        rows = Nodes(values, np.full((n, slots), ROOT_PARENT, np.int16))
+    start = time.perf_counter()
+    for _ in range(100):
+        require_rows(rows, "nodes" if slots else "summary")
+    assert time.perf_counter() - start < 100 * 5e-5
 
 
 def test_trees_know_nothing_before_any_data() -> None:
@@ -291,8 +342,12 @@ def test_old_rows_beyond_the_cap_are_left_out() -> None:
 
 
 @pytest.mark.slow
-def test_a_fit_takes_a_third_of_a_second_and_20000_predictions_a_tenth() -> None:
-    model, rows = Trees(), kernels(GROWTH["batch"].rows, groups=4)
+@pytest.mark.parametrize(("known", "groups"), [(1, 4), (3, 40)])
+def test_a_fit_takes_a_third_of_a_second_and_20000_predictions_a_tenth(
+    known: int, groups: int
+) -> None:
+    """Also where more is known than is learned."""
+    model, rows = Trees(), kernels(known * GROWTH["batch"].rows, groups)
     fits, predictions = [], []
     for _ in range(3):
         start = time.perf_counter()
