@@ -29,6 +29,7 @@ from hlotune.costmodel.inputs import (
     require_lesson,
     require_rows,
 )
+from hlotune.costmodel.kept_rows import kept
 from hlotune.costmodel.merged import merged
 from hlotune.costmodel.metrics import GroupedScores
 from hlotune.costmodel.pairs import both_gradients
@@ -51,7 +52,7 @@ class Growth:
     blind: int
     """Rounds where nothing is held out."""
     rows: int
-    """Newest rows that are read."""
+    """That are learned, at most (`kept_rows.kept`)."""
     depth: int
     eta: float
     min_child_weight: float
@@ -109,7 +110,7 @@ class Lesson:
     scores: Scores
     groups: Groups
 
-    def of(self, rows: Rows | NDArray[np.intp]) -> "Lesson":
+    def of(self, rows: Rows | NDArray[np.intp] | slice) -> "Lesson":
         return Lesson(self.inputs[rows], self.scores[rows], self.groups[rows])
 
     @property
@@ -149,10 +150,10 @@ class Trees:
 
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
         require_lesson(inputs, scores, groups, self.reads)
-        last = slice(-self._growth.rows, None)
-        order = np.argsort(groups[last], kind="stable")
-        newest = Lesson(as_summaries(inputs)[last], scores[last], groups[last])
-        lesson = newest.of(order)
+        known = Lesson(as_summaries(inputs), scores, groups).of(
+            kept(scores, groups, self._growth.rows)
+        )
+        lesson = known.of(np.argsort(known.groups, kind="stable"))
         if not lesson.ranks_anything:
             return
         base = self._base if self._is_sound(lesson) else None
