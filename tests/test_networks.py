@@ -216,11 +216,23 @@ def test_all_kernels_are_learned_for_as_many_steps_as_the_held_out_ones_say(
 
 
 @pytest.mark.usefixtures("short")
+def test_inputs_are_on_the_scale_of_all_kernels() -> None:
+    of, scores, _ = known(600)
+    model, rows = mlp("offline"), roots(of)
+    rows[:, 0] += np.repeat(np.arange(10), 60).astype(np.float32)  # another level in each kernel
+    model.fit(rows, scores, np.repeat(np.arange(10), 60).astype(np.int32))
+    assert model._network is not None
+    mean = model._network.state_dict()["scale.mean"].numpy()
+    np.testing.assert_allclose(mean, rows.mean(axis=0), atol=1e-5)
+
+
+@pytest.mark.usefixtures("short")
 def test_a_kernel_that_is_alone_is_learned_without_a_judge(lessons: Lessons) -> None:
     of, scores, _ = known(60)
     model = mlp("offline")
     model.fit(roots(of), scores, np.zeros(60, np.int32))
     assert model.knows and not lessons.looks
+    assert len(lessons.after) == SCHOOLING["offline"].blind
 
 
 def test_each_fit_starts_from_what_was_loaded(tmp_path: Path) -> None:
