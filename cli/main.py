@@ -134,8 +134,15 @@ def run_command(arguments: Sequence[str], interrupts: Sequence[int] = ()) -> int
         else:
             raise
     if code == INTERRUPTED:
-        print("tune: interrupted; what was recorded until then stays", file=sys.stderr)
+        print(f"tune: interrupted; {what_stays(arguments)}", file=sys.stderr)
     return code if isinstance(code, int) else 0
+
+
+def what_stays(arguments: Sequence[str]) -> str:
+    """What an interrupted command leaves behind, in words."""
+    if arguments[:1] == ["model"]:
+        return "nothing was written"
+    return "what was recorded until then stays"
 
 
 def usage_line(error: Any) -> str:

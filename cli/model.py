@@ -1,25 +1,28 @@
 """`tune model`: trains cost models on recorded trials, and says how good they are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from itertools import zip_longest
+from functools import partial
+from itertools import product, zip_longest
 from math import isnan
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from hlotune.cli.options import Json
-from hlotune.cli.printing import finite, print_json, print_table
+from hlotune.cli.printing import counted, finite, print_json, print_table
 from hlotune.cli.run import Model
 from hlotune.schedules.files import whole
 from hlotune.tuning_logs.location import cache_directory, database_path
 
 if TYPE_CHECKING:
-    from hlotune.costmodel.files import Header
+    from hlotune.costmodel.files import Header, Training
     from hlotune.costmodel.model import CostModel
     from hlotune.costmodel.quality import Quality
+    from hlotune.costmodel.splits import Split
     from hlotune.search.examples import Examples
     from hlotune.search.schooling import HoldOut, Judged
 
@@ -79,6 +82,8 @@ FIGURES = {
     "R2": "r2_log_time",
 }
 """Column to field of `Quality`."""
+ALONE = "it learned for a fixed number of steps: no other kernel could say when to stop"
+Tell = Callable[[str], None]
 UNTAUGHT = ("random", "roofline")
 """Models that learn nothing."""
 
@@ -88,24 +93,38 @@ app = typer.Typer(help="Trains cost models, and says how good they are.", no_arg
 @app.command("train", epilog=EXAMPLE)
 def train(out: Out, database: Databases = None, model: Which = "trees", json: Json = False) -> None:
     """Trains a model on all recorded trials; `tune run --model-file` starts from it."""
+    from hlotune.cli.progress import telling
     from hlotune.costmodel import files
     from hlotune.search.schooling import trained, training_of
 
     if model in UNTAUGHT:
         raise typer.BadParameter(f"expected a model that learns, got {model}; train another")
     _require_place(out)
-    of = _examples(database)
-    made = trained(model, of)
+    with telling() as tell:
+        of = _examples(database, tell)
+        seen = training_of(of)
+        tell(f"teaching {model} by {_seen_text(seen)}")
+        made = trained(model, of)
     if not made.knows:
         raise _nothing("trials of one kernel that differ in time", "none")
-    seen = training_of(of)
-    with _writing(out):
-        made.save(out)
-        files.annotate(out, seen)
+    with _writing(out), whole(out) as part:
+        made.save(part)
+        files.annotate(part, seen)
     if json:
         return print_json({"file": str(out), "model": model, **asdict(seen)})
-    what = f"{len(seen.kernels)} kernels of {len(seen.families)} families"
-    return print(f"{model}, trained on {seen.trials} trials of {what}, in {out}")
+    alone = "" if len(seen.kernels) > 1 else f"\n{ALONE}"
+    return print(f"{model}, trained on {_seen_text(seen)}, in {out}{alone}")
+
+
+def _seen_text(seen: "Training") -> str:
+    """`9 trials of 2 kernels of 1 family`."""
+    return " of ".join(
+        (
+            counted(seen.trials, "trial"),
+            counted(len(seen.kernels), "kernel"),
+            counted(len(seen.families), "family", "families"),
+        )
+    )
 
 
 @app.command("eval", epilog="Example: tune model eval --model trees --model treegru --db tuning.db")
@@ -123,6 +142,8 @@ def evaluate(
     On each machine by all trials, and by those alone that were drawn at random: a sample of the
     space, where guided ones crowd among the fastest.
     """
+    from hlotune.cli.progress import telling
+
     if unknown := set(model or ()) - set(get_args(Model)):
         raise typer.BadParameter(
             f"expected models among {', '.join(get_args(Model))}, got {', '.join(sorted(unknown))}"
@@ -134,8 +155,12 @@ def evaluate(
     if plot is not None:
         _require_place(plot)
     loaded = _loaded(file) if file else None
-    of = _examples(database)
-    lines = _judged_file(loaded, of) if loaded else _judged(model or ["trees"], of, hold_out, seeds)
+    with telling() as tell:
+        of = _examples(database, tell)
+        if loaded:
+            lines = _judged_file(loaded, of)
+        else:
+            lines = _judged(model or ["trees"], of, hold_out, seeds, tell)
     if plot is not None:
         with _writing(plot), whole(plot) as part:
             part.write_text(_chart(lines), encoding="utf-8")
@@ -193,6 +218,9 @@ def _require_place(path: Path) -> None:
         raise typer.BadParameter(
             f"expected to write to {path}, got no folder for it; name another path"
         )
+    if path.is_file() or not path.exists():  # in whose folder the new one is made
+        with _writing(path), TemporaryFile(dir=path.resolve().parent):
+            pass
 
 
 @contextmanager
@@ -206,7 +234,7 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _examples(databases: Sequence[Path] | None) -> "list[Examples]":
+def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
     """Raises NoRecord where there is nothing to learn from."""
     from hlotune.search.examples import examples
     from hlotune.tuning_logs.opening import opened
@@ -215,6 +243,8 @@ def _examples(databases: Sequence[Path] | None) -> "list[Examples]":
     found: list[Examples] = []
     with ExitStack() as stack:
         for path in dict.fromkeys(map(Path.resolve, databases or [database_path(None)])):
+            if path.exists():  # else an error is all that is to be said
+                tell(f"reading the trials of {path}")
             found += examples(stack.enter_context(opened(path)), folder)
     if not found:
         raise _nothing("recorded trials of kernels that have a space today", "none")
@@ -228,20 +258,24 @@ def _nothing(expected: str, got: str) -> Exception:
 
 
 def _judged(
-    models: Sequence[str], of: "list[Examples]", hold_out: "HoldOut", seeds: int
+    models: Sequence[str], of: "list[Examples]", hold_out: "HoldOut", seeds: int, tell: Tell
 ) -> "list[Judged]":
     from hlotune.schedules.errors import NoRecord
     from hlotune.search.schooling import cross_judged
 
+    lines: list[Judged] = []
     try:
-        return [
-            line
-            for name in models
-            for seed in range(seeds)
-            for line in cross_judged(name, of, hold_out, seed)
-        ]
+        for name, seed in product(models, range(seeds)):
+            about = f"{name}, split {seed + 1} of {seeds}"
+            lines += cross_judged(name, of, hold_out, seed, partial(_begun, tell, about))
+        return lines
     except ValueError as error:
         raise NoRecord(str(error)) from error
+
+
+def _begun(tell: Tell, about: str, split: "Split") -> None:
+    taught, judges = (counted(len(x), "kernel") for x in (split.train, split.held_out))
+    tell(f"{about}: taught by {taught}, judged by {judges}")
 
 
 def _loaded(file: Path) -> "tuple[Header, CostModel]":

@@ -43,9 +43,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     print("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 kernel`, `2 kernels`; a plural that needs more than an `s` is given."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def size(count: float | None, unit: str, base: int = 1000) -> str:

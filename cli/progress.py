@@ -1,7 +1,9 @@
-"""A tuning run while it goes, on stderr: a live table in a terminal, a line an event elsewhere."""
+"""What takes long while it goes, on stderr: of a tuning run a live table in a terminal, of other
+commands one line that is written over; elsewhere a line an event.
+"""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -48,6 +50,17 @@ def watching(*, quiet: bool = False) -> Iterator[Progress]:
                 live.console.print(line(event), markup=False)
 
         yield show
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """What to tell what is done next, in words."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda words: print(words, file=sys.stderr, flush=True)
+        return
+    with console.status("") as status:
+        yield lambda words: status.update(Text(words))
 
 
 def line(event: Event) -> str:

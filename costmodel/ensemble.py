@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel import files
-from hlotune.costmodel.inputs import Inputs, Reads, count
+from hlotune.costmodel.inputs import Inputs, Reads, count, require_rows
 
 
 class Member(Protocol):
@@ -44,6 +44,7 @@ class Ensemble:
         self.knows = self.knows or bool(spreads.any())
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        require_rows(inputs, self.reads)
         if not self.knows:
             return np.zeros(count(inputs), np.float32)
         said = np.array([m.predict(inputs) for m in self._members.values()])

@@ -55,6 +55,45 @@ def joined(parts: Sequence[Inputs]) -> Inputs:
     )
 
 
+def require_rows(inputs: Inputs, reads: Reads) -> None:
+    """What every model asks of rows that it is to rank.
+
+    Raises TypeError for the other kind of inputs, ValueError for rows of another width.
+    """
+    values = as_summaries(inputs) if reads == "summary" else as_trees(inputs).values
+    names = columns(reads)
+    if values.ndim != (2 if reads == "summary" else 3) or values.shape[-1] != len(names):
+        raise ValueError(
+            f"expected rows of {len(names)} features, got an array of shape {values.shape}; use "
+            "what `inputs_of` gives the model"
+        )
+
+
+def require_lesson(
+    inputs: Inputs, scores: NDArray[np.float32], groups: NDArray[np.int32], reads: Reads
+) -> None:
+    """What every model asks of rows that it is to learn from.
+
+    Raises what `require_rows` does, and ValueError where there is not one score and one group a
+    row, or where a feature or a score is no number.
+    """
+    require_rows(inputs, reads)
+    n = count(inputs)
+    if not len(scores) == len(groups) == n:
+        raise ValueError(
+            f"expected a score and a group for each of {n} rows, got {len(scores)} scores and "
+            f"{len(groups)} groups; give one of each a row"
+        )
+    values = inputs.values if isinstance(inputs, Nodes) else inputs
+    for name, of in (("features", values), ("scores", scores)):
+        if not np.isfinite(of).all():
+            row = int(np.argwhere(~np.isfinite(of))[0, 0])
+            raise ValueError(
+                f"expected finite {name}, got {of[row][~np.isfinite(of[row])].flat[0]} in row "
+                f"{row}; a failure has the score 0"
+            )
+
+
 def _padded(values: NDArray[Any], slots: int, value: int) -> NDArray[Any]:
     widths = [(0, 0), (0, slots - values.shape[1])] + [(0, 0)] * (values.ndim - 2)
     return np.pad(values, widths, constant_values=value)

@@ -42,11 +42,17 @@ class CostModel(Protocol):
             groups: `(n,)`, one number a kernel and machine; only rows of one group are compared.
                 A model that is taught offline holds out together those of one remainder
                 (`effort.group_numbers`).
+
+        Raises ValueError where a number is none, or the rows are not of the features that it reads
+        (`inputs.require_lesson`).
         """
         ...
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
-        """`(n,)`: larger is faster; all zeros as long as nothing is known."""
+        """`(n,)`: larger is faster; all zeros as long as nothing is known.
+
+        Raises ValueError for rows that are not of the features that it reads.
+        """
         ...
 
     def save(self, path: Path) -> None:

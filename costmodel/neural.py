@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from hlotune.costmodel import files
 from hlotune.costmodel.adam import Adam
 from hlotune.costmodel.effort import Effort, held_out, log_scores
-from hlotune.costmodel.inputs import Inputs, Reads, count, taken
+from hlotune.costmodel.inputs import Inputs, Reads, count, require_lesson, require_rows, taken
 from hlotune.costmodel.metrics import mean_spearman
 
 torch.set_num_threads(1)  # a second one gains little on matrices this small, and takes a core
@@ -107,6 +107,7 @@ class Neural:
         return self._network is not None
 
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
+        require_lesson(inputs, scores, groups, self.reads)
         lesson = Lesson(inputs, scores, groups).of(slice(-self._schooling.rows, None))
         if not lesson.ranks_anything:
             return
@@ -152,6 +153,7 @@ class Neural:
         return network, _learning(network, lesson, allowed, steps, rate)
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        require_rows(inputs, self.reads)
         if self._network is None:
             return np.zeros(count(inputs), np.float32)
         return _scored(self._network, inputs)

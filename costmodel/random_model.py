@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort
-from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
+from hlotune.costmodel.inputs import Inputs, Reads, as_summaries, require_lesson, require_rows
 
 
 class RandomModel:
@@ -21,8 +21,10 @@ class RandomModel:
 
     def fit(self, inputs: Inputs, scores: NDArray[np.float32], groups: NDArray[np.int32]) -> None:
         """Learns nothing."""
+        require_lesson(inputs, scores, groups, self.reads)
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        require_rows(inputs, self.reads)
         rng, summaries = np.random.default_rng(self.seed), as_summaries(inputs)
         direction = rng.standard_normal(summaries.shape[1])
         # The fast sine of a projection is as good as noise, but the same for the same row.

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort
-from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries
+from hlotune.costmodel.inputs import (
+    Features,
+    Inputs,
+    Reads,
+    as_summaries,
+    require_lesson,
+    require_rows,
+)
 from hlotune.schedules.features import NAMES
 
 TIME, BALANCE, EVEN = (NAMES.index(name) for name in ("cost_total", "balance", "even"))
@@ -32,8 +39,10 @@ class Roofline:
 
     def fit(self, inputs: Inputs, scores: NDArray[np.float32], groups: NDArray[np.int32]) -> None:
         """Learns nothing."""
+        require_lesson(inputs, scores, groups, self.reads)
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        require_rows(inputs, self.reads)
         return log_speed(as_summaries(inputs))
 
     def save(self, path: Path) -> None:

@@ -61,4 +61,5 @@ def untrained(name: str, why: str) -> Start:
 def _trained(seen: Training | None) -> str:
     if seen is None:
         return "trained"
-    return f"trained on {seen.trials} trials of {len(seen.kernels)} kernels"
+    kernels = len(seen.kernels)
+    return f"trained on {seen.trials} trials of {kernels} kernel{'' if kernels == 1 else 's'}"

@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 from hlotune.costmodel import files
 from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
 from hlotune.costmodel.forest import Asked, as_stored
-from hlotune.costmodel.inputs import Features, Inputs, Reads, as_summaries, count
+from hlotune.costmodel.inputs import (
+    Features,
+    Inputs,
+    Reads,
+    as_summaries,
+    count,
+    require_lesson,
+    require_rows,
+)
+from hlotune.costmodel.kept_rows import kept
 from hlotune.costmodel.merged import merged
 from hlotune.costmodel.metrics import GroupedScores
 from hlotune.costmodel.pairs import both_gradients
@@ -43,7 +52,7 @@ class Growth:
     blind: int
     """Rounds where nothing is held out."""
     rows: int
-    """Newest rows that are read."""
+    """That are learned, at most (`kept_rows.kept`)."""
     depth: int
     eta: float
     min_child_weight: float
@@ -56,7 +65,7 @@ GROWTH: dict[Effort, Growth] = {
     # A fit stays well under a second, whatever is known (docs/performance.md).
     "batch": Growth(80, 8, 20, rows=2500, depth=5, eta=0.2, min_child_weight=0.1, columns=1.0),
     "offline": Growth(
-        100, 100, 60, rows=10**6, depth=6, eta=0.1, min_child_weight=0.3, columns=0.35
+        100, 100, 15, rows=10**6, depth=6, eta=0.1, min_child_weight=0.3, columns=0.35
     ),
 }
 
@@ -101,7 +110,7 @@ class Lesson:
     scores: Scores
     groups: Groups
 
-    def of(self, rows: Rows | NDArray[np.intp]) -> "Lesson":
+    def of(self, rows: Rows | NDArray[np.intp] | slice) -> "Lesson":
         return Lesson(self.inputs[rows], self.scores[rows], self.groups[rows])
 
     @property
@@ -140,10 +149,11 @@ class Trees:
         return self._grown is not None
 
     def fit(self, inputs: Inputs, scores: Scores, groups: Groups) -> None:
-        last = slice(-self._growth.rows, None)
-        order = np.argsort(groups[last], kind="stable")
-        newest = Lesson(as_summaries(inputs)[last], scores[last], groups[last])
-        lesson = newest.of(order)
+        require_lesson(inputs, scores, groups, self.reads)
+        known = Lesson(as_summaries(inputs), scores, groups).of(
+            kept(scores, groups, self._growth.rows)
+        )
+        lesson = known.of(np.argsort(known.groups, kind="stable"))
         if not lesson.ranks_anything:
             return
         base = self._base if self._is_sound(lesson) else None
@@ -233,6 +243,7 @@ class Trees:
         }
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        require_rows(inputs, self.reads)
         if self._grown is None:
             return np.zeros(count(inputs), np.float32)
         return self._grown.margins(as_summaries(inputs))

@@ -1,7 +1,7 @@
 """Training a cost model on recorded trials, and judging it by kernels it has not seen."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,10 +79,19 @@ def splits_of(of: Sequence[Examples], hold_out: HoldOut, seed: int) -> tuple[Spl
 
 
 def cross_judged(
-    name: str, of: Sequence[Examples], hold_out: HoldOut, seed: int
+    name: str,
+    of: Sequence[Examples],
+    hold_out: HoldOut,
+    seed: int,
+    begun: Callable[[Split], object] = lambda split: None,
 ) -> Iterator[Judged]:
-    """Trains once a split, and judges by what the split holds out, on all machines."""
+    """Trains once a split, and judges by what the split holds out, on all machines.
+
+    Args:
+        begun: is called with each split before a model is trained on it.
+    """
     for split in splits_of(of, hold_out, seed):
+        begun(split)
         start_s = time.perf_counter()
         model = trained(name, [e for e in of if e.key in split.train])
         train_s = time.perf_counter() - start_s

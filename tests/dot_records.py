@@ -1,5 +1,6 @@
 """Records of products of six sizes, timed on the simulated device."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,12 +46,12 @@ def simulated(kernel: Kernel, seed: int) -> list[Trial]:
     ]
 
 
-def recorded(file: Path) -> Path:
+def recorded(file: Path, extents: Sequence[int] = EXTENTS) -> Path:
     """A new database with them: the first trials of each drawn at random, the others guided."""
     with Database(file) as database:
         drawn = database.start_run(None, TARGET, TOOLS, options={"searcher": "random"})
         guided = database.start_run(None, TARGET, TOOLS, options={"searcher": "annealing"})
-        for seed, extent in enumerate(EXTENTS):
+        for seed, extent in enumerate(extents):
             kernel = dot(extent)
             default, *trials = simulated(kernel, seed)
             database.add(drawn, kernel, [default, *trials[:DRAWN]], batch=0)

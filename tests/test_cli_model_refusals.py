@@ -27,6 +27,29 @@ def test_a_place_that_is_not_there_is_refused_at_once(
     assert f"expected to write to {nowhere}, got no folder for it" in message
 
 
+@pytest.mark.parametrize("command", [("train", "-o"), ("eval", "--plot")])
+def test_a_folder_that_nothing_can_be_written_to_is_refused_at_once(
+    command: tuple[str, str], tmp_path: Path
+) -> None:
+    """`/proc` takes no files, whoever asks; a link into it is no better."""
+    name, option = command
+    (tmp_path / "link.npz").symlink_to("/proc/m.npz")
+    for place in (Path("/proc/m.npz"), tmp_path / "link.npz"):
+        missing = str(tmp_path / "missing.db")
+        message = refused("model", name, option, str(place), "--database", missing)
+        assert f"expected to write to {place}, got" in message
+        assert "name another path" in message
+
+
+def test_looking_for_a_place_leaves_nothing_there_and_what_was_there_alone(tmp_path: Path) -> None:
+    (tmp_path / "m.npz").write_bytes(b"kept")
+    missing = str(tmp_path / "missing.db")
+    for name in ("m.npz", "new.npz"):
+        refused("model", "train", "-o", str(tmp_path / name), "--database", missing)
+    assert [f.name for f in tmp_path.iterdir()] == ["m.npz"]
+    assert (tmp_path / "m.npz").read_bytes() == b"kept"
+
+
 def test_a_damaged_file_is_refused_before_trials_are_read(tmp_path: Path) -> None:
     (tmp_path / "m.npz").write_bytes(b"no model")
     missing = str(tmp_path / "missing.db")

@@ -1,5 +1,6 @@
 """What a run shows while it goes."""
 
+import time
 from dataclasses import replace
 from io import StringIO
 
@@ -7,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hlotune.cli import progress as shown
-from hlotune.cli.progress import View, line, watching
+from hlotune.cli.progress import View, line, telling, watching
 from hlotune.search.progress import (
     Batch,
     Event,
@@ -132,3 +133,24 @@ def test_quiet_watching_prints_nothing(capsys: pytest.CaptureFixture[str]) -> No
     with watching(quiet=True) as progress:
         progress(FINISHED)
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_done_next_is_written_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr(shown, "Console", lambda **_: console)
+    with telling() as tell:
+        tell("reading [1]")
+        time.sleep(0.2)
+        tell("learning")
+        time.sleep(0.2)
+    printed = out.getvalue()
+    assert "reading [1]" in printed and "learning" in printed
+    assert not [line for line in printed.splitlines() if "reading" in line and "learning" in line]
+
+
+def test_what_is_done_next_is_a_line_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    with telling() as tell:
+        tell("reading")
+        tell("learning")
+    assert capsys.readouterr() == ("", "reading\nlearning\n")

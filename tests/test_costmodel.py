@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlotune.costmodel.inputs import Inputs, taken
+from hlotune.costmodel.inputs import Inputs, columns, require_rows, taken
+from hlotune.costmodel.kept_rows import kept
 from hlotune.costmodel.metrics import GroupedScores, pairwise_accuracy, spearman
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners, sums
@@ -85,6 +86,57 @@ class TestEveryModel:
         features, _, groups = of_kind(model, 64)
         model.fit(features, np.zeros(64, np.float32), groups)
         assert np.isfinite(model.predict(features)).all()
+
+    def test_learns_nothing_from_what_is_no_number(self, model: CostModel) -> None:
+        inputs, scores, groups = of_kind(model, 60)
+        scores[7] = np.nan
+        with pytest.raises(ValueError, match="expected finite scores, got nan in row 7"):
+            model.fit(inputs, scores, groups)
+        inputs, scores, groups = of_kind(model, 60)
+        (inputs.values if isinstance(inputs, Nodes) else inputs)[5, ..., 2] = np.inf
+        with pytest.raises(ValueError, match="expected finite features, got inf in row 5"):
+            model.fit(inputs, scores, groups)
+
+    def test_takes_rows_of_its_own_features_alone(self, model: CostModel) -> None:
+        inputs, scores, groups = of_kind(model, 60)
+        narrow = cut(inputs)
+        wide = len(columns(model.reads))
+        said = rf"expected rows of {wide} features, got an array of shape .*{wide - 1}\)"
+        with pytest.raises(ValueError, match=said):
+            model.predict(narrow)
+        with pytest.raises(ValueError, match=said):
+            model.fit(narrow, scores, groups)
+        model.fit(inputs, scores, groups)
+        with pytest.raises(ValueError, match=said):
+            model.predict(narrow)
+
+    def test_learns_from_rows_with_a_score_and_a_group_each(self, model: CostModel) -> None:
+        inputs, scores, groups = of_kind(model, 60)
+        said = "expected a score and a group for each of 60 rows, got 59 scores and 60 groups"
+        with pytest.raises(ValueError, match=said):
+            model.fit(inputs, scores[:-1], groups)
+
+
+def cut(inputs: Inputs) -> Inputs:
+    """Without the last feature."""
+    if isinstance(inputs, Nodes):
+        return Nodes(inputs.values[..., :-1], inputs.parent)
+    return inputs[:, :-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slots", [0, 16])
+def test_looking_at_2048_rows_takes_less_than_a_twentieth_of_a_millisecond(slots: int) -> None:
+    """Which a search does some hundred times for a batch."""
+    n = 2048
+    rows: Inputs = np.zeros((n, len(NAMES)), np.float32)
+    if slots:
+        values = np.zeros((n, slots, len(NODE_NAMES)), np.float32)
+        rows = Nodes(values, np.full((n, slots), ROOT_PARENT, np.int16))
+    start = time.perf_counter()
+    for _ in range(100):
+        require_rows(rows, "nodes" if slots else "summary")
+    assert time.perf_counter() - start < 100 * 5e-5
 
 
 def test_trees_know_nothing_before_any_data() -> None:
@@ -281,13 +333,29 @@ def test_an_empty_model_is_not_saved(tmp_path: Path) -> None:
         Trees().save(tmp_path / "model")
 
 
-def test_old_rows_beyond_the_cap_are_left_out() -> None:
-    features, scores, groups = kernels(GROWTH["batch"].rows + 500)
-    all_rows, newest = Trees(), Trees()
-    all_rows.fit(features, scores, groups)
-    last = slice(-GROWTH["batch"].rows, None)
-    newest.fit(features[last], scores[last], groups[last])
-    np.testing.assert_array_equal(all_rows.predict(features), newest.predict(features))
+def test_rows_beyond_the_cap_are_left_out() -> None:
+    most = GROWTH["batch"].rows
+    features, scores, groups = kernels(most + 500, groups=3)
+    every, some = Trees(), Trees()
+    every.fit(features, scores, groups)
+    rows = kept(scores, groups, most)
+    some.fit(features[rows], scores[rows], groups[rows])
+    np.testing.assert_array_equal(every.predict(features), some.predict(features))
+
+
+def test_a_kernel_that_waits_while_others_are_measured_is_not_forgotten() -> None:
+    """In one column the kernels are told apart: what makes one of them fast makes others slow."""
+    others = GROWTH["batch"].rows
+    features, _, _ = kernels(300 + others)
+    groups = np.repeat([0, 1, 2], [300, others // 2, others // 2]).astype(np.int32)
+    features[:, 3] = groups == 0
+    effect = np.where(groups == 0, 1, -1) * features[:, 0]
+    scores = np.exp2(effect - effect.max()).astype(np.float32)
+    model = Trees()
+    model.fit(features, scores, groups)
+    asked = kernels(300, seed=1)[0]
+    asked[:, 3] = 1
+    assert spearman(asked[:, 0], model.predict(asked)) > 0.8
 
 
 @pytest.mark.slow

@@ -58,3 +58,12 @@ def test_offline_trees_are_stopped_by_kernels_that_they_have_not_learned(
     Trees("offline", "rank").fit(features, scores, groups)
     assert judged == [{0, 5}, {1, 6}, {2}, {3}, {4}]
     assert learned == [set(range(7)) - held for held in judged]
+
+
+def test_trees_of_a_kernel_that_is_alone_grow_for_a_fixed_number_of_rounds() -> None:
+    """Whatever rows of it say: these are no kernel that was not seen."""
+    model = Trees("offline", "rank")
+    model.fit(*kernels(400))
+    assert model._grown is not None
+    rounds = model._grown.trees.booster.num_boosted_rounds()
+    assert rounds == GROWTH["offline"].blind

@@ -11,8 +11,11 @@ import pytest
 from hlotune.cli.charts import line_chart
 from hlotune.cli.main import run_command
 from hlotune.cli.model import means, rows_per_s
+from hlotune.costmodel import files
 from hlotune.costmodel.files import header_of
 from hlotune.costmodel.model import MODELS
+from hlotune.costmodel.shipped import start
+from hlotune.search import schooling
 from hlotune.search.examples import Examples
 from hlotune.search.schooling import cross_judged, judged
 from hlotune.tuning_logs.database import Database
@@ -41,13 +44,60 @@ def test_a_trained_model_says_what_it_saw_and_can_be_judged_and_exported(
 ) -> None:
     model = tmp_path / "m.npz"
     assert run_command(["model", "train", "--db", str(path), "-o", str(model)]) == 0
-    assert "trees, trained on" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "trees, trained on" in told and "when to stop" not in told
     assert len(header_of(model).training.kernels) == len(EXTENTS)  # type: ignore[union-attr]
     out = tmp_path / "m.json"
     assert run_command(["model", "export", "--file", str(model), "-o", str(out)]) == 0
     assert "learner" in json.loads(out.read_text())
     assert run_command(["model", "eval", "--db", str(path), "--file", str(model)]) == 1
     assert "expected kernels that the model has not seen" in capsys.readouterr().err
+
+
+def test_one_kernel_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cached: None
+) -> None:
+    path, out = recorded(tmp_path / "a.db", EXTENTS[:1]), tmp_path / "m.npz"
+    assert run_command(["model", "train", "--db", str(path), "-o", str(out)]) == 0
+    told = capsys.readouterr()
+    assert " trials of 1 kernel of 1 family" in told.out
+    assert "no other kernel could say when to stop" in told.out
+    assert f"reading the trials of {path}" in told.err
+    assert "teaching trees by" in told.err
+    assert start("trees", out).words.endswith(" of 1 kernel")
+
+
+def test_an_interrupted_training_leaves_nothing_and_says_so(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cached: None,
+) -> None:
+    """Whether the model is being made, or its file is."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out" / "m.npz"
+    out.parent.mkdir()
+    for module, name in ((schooling, "trained"), (files, "annotate")):
+        with monkeypatch.context() as at:
+            at.setattr(module, name, interrupted)
+            assert run_command(["model", "train", "--db", str(path), "-o", str(out)]) == 130
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == "tune: interrupted; nothing was written"
+        assert not list(out.parent.iterdir())
+
+
+def test_eval_tells_on_stderr_which_split_it_is_at(
+    path: Path, capsys: pytest.CaptureFixture[str], cached: None
+) -> None:
+    assert run_command(["model", "eval", "--db", str(path), "--model", "roofline"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == [
+        f"roofline, split {k} of 3: taught by 5 kernels, judged by 1 kernel" for k in (1, 2, 3)
+    ]
 
 
 def test_records_in_json_lines_are_as_good_as_a_database(

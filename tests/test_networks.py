@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import metrics, neural
 from hlotune.costmodel.adam import DECAY, Adam
-from hlotune.costmodel.inputs import Inputs, taken
+from hlotune.costmodel.inputs import Features, Inputs
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.mlp import mlp
 from hlotune.costmodel.neural import SCHOOLING, minibatches, rank_loss
 from hlotune.costmodel.treegru import HIDDEN, TreeGru, depths, levels_of, tree_gru
+from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
 
 Scores = NDArray[np.float32]
@@ -198,7 +199,7 @@ def test_offline_kernels_that_decide_when_to_stop_are_not_learned_until_then(
     lessons: Lessons,
 ) -> None:
     of, scores, _ = known(600)
-    mlp("offline").fit(of.values[:, 0], scores, (np.arange(600) // 3 % 10).astype(np.int32))
+    mlp("offline").fit(roots(of), scores, (np.arange(600) // 3 % 10).astype(np.int32))
     assert lessons.judged == {4, 9}
     assert len(lessons.before) == 60
     assert not lessons.judged & set().union(*lessons.before)
@@ -209,17 +210,29 @@ def test_all_kernels_are_learned_for_as_many_steps_as_the_held_out_ones_say(
     lessons: Lessons,
 ) -> None:
     of, scores, _ = known(600)
-    mlp("offline").fit(of.values[:, 0], scores, (np.arange(600) // 3 % 10).astype(np.int32))
+    mlp("offline").fit(roots(of), scores, (np.arange(600) // 3 % 10).astype(np.int32))
     assert len(lessons.after) == 20 * (1 + int(np.argmax(lessons.looks)))
     assert set().union(*lessons.after) == set(range(10))
+
+
+@pytest.mark.usefixtures("short")
+def test_inputs_are_on_the_scale_of_all_kernels() -> None:
+    of, scores, _ = known(600)
+    model, rows = mlp("offline"), roots(of)
+    rows[:, 0] += np.repeat(np.arange(10), 60).astype(np.float32)  # another level in each kernel
+    model.fit(rows, scores, np.repeat(np.arange(10), 60).astype(np.int32))
+    assert model._network is not None
+    mean = model._network.state_dict()["scale.mean"].numpy()
+    np.testing.assert_allclose(mean, rows.mean(axis=0), atol=1e-5)
 
 
 @pytest.mark.usefixtures("short")
 def test_a_kernel_that_is_alone_is_learned_without_a_judge(lessons: Lessons) -> None:
     of, scores, _ = known(60)
     model = mlp("offline")
-    model.fit(of.values[:, 0], scores, np.zeros(60, np.int32))
+    model.fit(roots(of), scores, np.zeros(60, np.int32))
     assert model.knows and not lessons.looks
+    assert len(lessons.after) == SCHOOLING["offline"].blind
 
 
 def test_each_fit_starts_from_what_was_loaded(tmp_path: Path) -> None:
@@ -266,7 +279,14 @@ def test_random_numbers_of_others_are_left_alone() -> None:
 
 def summaries() -> tuple[Inputs, NDArray[np.float32], NDArray[np.int32]]:
     of, scores, groups = known(60)
-    return taken(of.values[:, 0], slice(None)), scores, groups
+    return roots(of), scores, groups
+
+
+def roots(of: Nodes) -> Features:
+    """Numbers of the roots that are not zero, as if they were summaries."""
+    rows = np.zeros((len(of.values), len(NAMES)), np.float32)
+    rows[:, :4] = of.values[:, 0, :4]
+    return rows
 
 
 def test_trees_are_used_without_torch() -> None:
@@ -296,7 +316,8 @@ def test_learning_does_not_import_torchs_compiler() -> None:
     """That takes a second, in the middle of a search."""
     code = (
         "import sys, numpy as np; from hlotune.costmodel.mlp import mlp; "
-        "rows = np.arange(64, dtype=np.float32)[:, None]; "
+        "from hlotune.schedules.features import NAMES; "
+        "rows = np.tile(np.arange(64, dtype=np.float32)[:, None], len(NAMES)); "
         "mlp().fit(rows, rows[:, 0] / 64, np.zeros(64, np.int32)); "
         "assert 'torch._dynamo' not in sys.modules"
     )

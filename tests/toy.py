@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.schedules.features import NAMES
-from hlotune.schedules.loop_trees import ROOT_PARENT, Nodes
+from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
 from hlotune.schedules.steps import Split
@@ -82,7 +82,7 @@ class ToySpace:
     def nodes(self, configs: Configs) -> Nodes:
         """A root with a leaf a knob."""
         n, knobs = len(configs), len(self.extents)
-        values = np.zeros((n, 1 + knobs, 2), np.float32)
+        values = np.zeros((n, 1 + knobs, len(NODE_NAMES)), np.float32)
         values[:, 1:, 0] = configs[:, 1:]
         values[:, 1:, 1] = np.arange(knobs)
         parent = np.zeros((n, 1 + knobs), np.int16)
