@@ -102,7 +102,8 @@ def test_several_seeds_say_how_sure_a_rivals_place_is() -> None:
     assert [row[5] for row in table.rows] == [
         "1.000 to 1.000", "0.975 to 1.025", "0.596 to 1.634", "0.775 to 0.825",
     ]  # fmt: skip
-    assert [f"{k} on 1" in note for note in table.notes[1:] for k in ("surely so", "surely slower")] == [
+    sure = ("surely so on 1", "surely slower on 1")
+    assert [words in note for note in table.notes[1:] for words in sure] == [
         True, False, False, False, False, True,
     ]  # fmt: skip
 
