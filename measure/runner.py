@@ -31,6 +31,8 @@ from hlotune.schedules.schedule import XLA
 from hlotune.schedules.target import Properties, Target
 
 _LIMIT_S = 60.0
+COMPARING_S = 15.0
+"""Of a comparison: all rounds of kernels whose calls take up to a tenth of a second."""
 
 
 class ProcessRunner:
@@ -110,7 +112,7 @@ class ProcessRunner:
         objects: Sequence[tuple[Candidate, Built | Failure]],
         *,
         pairs: int = 21,
-        limit_s: float = 5.0,
+        limit_s: float = COMPARING_S,
         cache: CacheMode | None = None,
     ) -> Comparison:
         """The default against candidates that may win: verified thoroughly, then timed in turns.

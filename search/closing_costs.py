@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from hlotune.measure.runner import COMPARING_S
+
 UNKNOWN_FINAL_S = 3.0
 """Expected time of a final before any kernel has been built and verified."""
 SETS = 1.5
 """Sets of inputs that champions alone are verified with, for each one of a trial."""
 SAMPLES = 80
 """So many take as long as compiling and timing the default: most of a sample is what puts the
-caches into their state, and is alike for all kernels."""
+caches into their state, and is alike for all kernels but those with long calls."""
 ALONE = 2.0
 """Building one kernel by itself, beside what it takes where two are built at a time."""
 
@@ -21,6 +23,8 @@ class Costs:
 
     default_s: float | None = None
     """Compiling and timing the default."""
+    call_s: float = 0.0
+    """One call of the default."""
     build_s: float | None = None
     """A candidate, where several are built at once."""
     first_s: float | None = None
@@ -53,9 +57,10 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     verifying_s = SETS * (costs.first_s + costs.slowest_s)
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = costs.first_s if costs.default_s is None else costs.default_s
-    samples = pairs * (1 + costs.entrants)
+    round_s = (1 + costs.entrants) * max(default_s / SAMPLES, costs.call_s)
+    sampling_s = min(pairs * round_s, COMPARING_S)
     heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
-    own_s = costs.entrants * costs.build_s + verifying_s + default_s * (1 + samples / SAMPLES)
+    own_s = costs.entrants * costs.build_s + verifying_s + default_s + sampling_s
     return heat_s + own_s
 
 

@@ -122,6 +122,7 @@ def costs(contest: Contest, pairs: int) -> Costs:
     first, others = took.trials_s[:1], took.trials_s[1:]
     return Costs(
         default_s=contest.timing_s,
+        call_s=contest.default_s,
         build_s=took.build_s,
         first_s=first[0] if first else None,
         slowest_s=max(others, default=0.0),

@@ -11,6 +11,7 @@ import pytest
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
+from hlotune.measure.runner import COMPARING_S
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.search.budget import FIRST, Limits
 from hlotune.search.closing_costs import UNKNOWN_FINAL_S, Costs, building_s, final_s, finals_s
@@ -25,7 +26,7 @@ from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
 from tests.sessions import FakeDevice, FakeProgram, run, task
 
-SLOW = {f"conv{n}": 1.0 for n in range(18)}
+SLOW = {f"conv{n}": 10e-3 for n in range(18)}
 """Seconds of the defaults: every champion has hope."""
 COSTS = Costs(default_s=0.4, build_s=0.1, first_s=0.6, slowest_s=0.5)
 
@@ -172,8 +173,8 @@ def test_a_kernel_without_a_batch_is_expected_to_take_the_same_before_and_after_
 
 def contest(n: int, took: Took, usable: int = 3) -> Contest:
     """Of a kernel whose search came to something."""
-    tuner: Any = SimpleNamespace(took=took, best_s=1.0, usable=usable)
-    return Contest(task(f"conv{n}", n), tuner, default_s=1.0, known_trials=0, timing_s=0.1)
+    tuner: Any = SimpleNamespace(took=took, best_s=1e-3, usable=usable)
+    return Contest(task(f"conv{n}", n), tuner, default_s=1e-3, known_trials=0, timing_s=0.1)
 
 
 def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Database) -> None:
@@ -240,6 +241,19 @@ def test_a_final_is_expected_to_take_what_its_parts_took() -> None:
     assert final_s(COSTS, 30) == pytest.approx(2.35 + 1.5 * 0.4)
     assert final_s(replace(COSTS, entrants=1), 0) == pytest.approx(2.15)
     assert final_s(Costs(default_s=0.4), 30) is None
+
+
+def test_calls_longer_than_what_a_sample_takes_anyway_are_expected_to_take_their_time() -> None:
+    short, long = replace(COSTS, call_s=1e-3), replace(COSTS, call_s=25e-3)
+    assert final_s(short, 30) == final_s(COSTS, 30)
+    assert (final_s(long, 30) or 0.0) - (final_s(COSTS, 30) or 0.0) == pytest.approx(
+        30 * 4 * (25e-3 - 0.4 / 80)
+    )
+
+
+def test_a_comparison_is_expected_to_end_where_the_runner_ends_it() -> None:
+    minutes = replace(COSTS, call_s=1.0)
+    assert final_s(minutes, 30) == pytest.approx((final_s(COSTS, 0) or 0.0) + COMPARING_S)
 
 
 def test_a_heat_is_expected_to_build_its_crowd_once_and_measure_it_twice() -> None:
