@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from benchmarks.command import command
 from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
@@ -249,4 +250,4 @@ def cells(line: Line) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.command import RECORDED, command
 from benchmarks.own_runs import Run, once, place
 from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.cli.progress import watching
@@ -136,4 +137,4 @@ def cells(x: Line, short_s: float, long_s: float) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cases import CASES, forms
+from benchmarks.command import RECORDED, command
 from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
@@ -266,4 +267,4 @@ def needed(races: Sequence[Race], lengths: Lengths) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

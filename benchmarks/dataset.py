@@ -4,10 +4,14 @@
     python -m benchmarks.dataset --export tuning_logs/trials.jsonl.gz
 
 It goes on where it stopped, however it stopped: what is in the database counts, and what is in the
-file that comes with the sources, which is imported first.  All kernels get their first trials
-before any gets more, so that it can be left at any time.  Candidates go the road of every tuning
-run: built in processes, verified against the oracle, timed, recorded.  They are timed with few
-samples: what models learn is an order.
+file that comes with the sources, which is imported first.  What other machines found best is timed
+here before anything else: a kernel is held against it and against the default compiler.  All
+kernels get their first trials before any gets more, so that it can be left at any time.  Candidates
+go the road of every tuning run: built in processes, verified against the oracle, timed, recorded.
+They are timed with few samples: what models learn is an order.
+
+At the end it names the kernels that lack trials, or whose best is still far behind; its exit code
+is 1 as long as there are any.
 """
 
 import argparse
@@ -18,6 +22,9 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.command import RECORDED, command
 from benchmarks.dataset_kernels import KERNELS, source
 from benchmarks.results import Table, conditions, milliseconds, publish
 from benchmarks.searching import Operator, kernel_tuner, operator
@@ -29,9 +36,11 @@ from hlotune.measure.timing import Effort
 from hlotune.measure.trial import Candidate, Trial
 from hlotune.schedules.errors import DatabaseError, ProgramError
 from hlotune.schedules.schedule import DEFAULT, XLA
+from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Device
+from hlotune.search.transfer import config_of
 from hlotune.search.tuner import Builder, KernelTuner, Step
 from hlotune.tuning_logs.database import UNDER, Database
 from hlotune.tuning_logs.database import conditions as under_conditions
@@ -63,7 +72,7 @@ PLAN = (
 )
 """300 at random in all: models are judged by how they rank those of a kernel, and all."""
 BEHIND = 1.3
-"""A kernel whose best is so many times slower than the default gets a further part."""
+"""A kernel whose best is so many times slower than the best known gets a further part."""
 EXTENDED = Part("annealing", 640)
 
 
@@ -81,7 +90,7 @@ class Line:
     default_s: float | None
 
 
-def main() -> None:
+def main() -> int:
     options = parsed()
     target = host_target()
     with ExitStack() as stack:
@@ -97,6 +106,9 @@ def main() -> None:
         publish(table(lines), before, [asdict(line) for line in lines])
         if options.export:
             print(f"{export_records(database, options.export)} records in {options.export}")
+        missing = recorder.missing(options.kernels)
+        print(*missing, sep="\n")
+        return 1 if missing else 0
 
 
 def take_up(database: Database, path: Path = FILE) -> None:
@@ -152,6 +164,8 @@ class Recorder:
 
     def record(self, names: Sequence[str], deadline_s: float = inf) -> None:
         """Part after part, and in each one kernel after the other; ends at `time.monotonic()`."""
+        for name in names:
+            self._try_elsewhere(name, deadline_s)
         for goal in self.plan:
             for name in names:
                 self._advance(name, goal, deadline_s)
@@ -175,9 +189,46 @@ class Recorder:
             default_s=min(default, default=None),
         )
 
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """What keeps kernels from being complete, a line for each; empty where all are."""
+        found = []
+        for name in names:
+            count = self._count(self._operator(name))
+            if count < self.plan[-1].trials and name not in self._exhausted:
+                found.append(f"{name}: {count} trials of {self.plan[-1].trials}; go on")
+            elif self._is_behind(name):
+                found.append(f"{name}: more than {BEHIND:g}x slower than the default compiler")
+        return found
+
     def _is_behind(self, name: str) -> bool:
+        """Than the default compiler: what others found best is among the kernel's own trials."""
         line = self.line(name)
-        return bool(line.best_s and line.default_s and line.best_s > BEHIND * line.default_s)
+        return bool(line.default_s and (line.best_s or inf) > BEHIND * line.default_s)
+
+    def _try_elsewhere(self, name: str, deadline_s: float) -> None:
+        """Measures what other machines and versions found best, where it was not tried here."""
+        if time.monotonic() < deadline_s:
+            of = self._operator(name)
+            known = self._trials(of)
+            if fresh := len(self._elsewhere(of, known)):
+                first = 0 if ours(known) else 1  # the heuristic's schedule, which leads
+                part = Part("random", len(ours(known)) + first + fresh)
+                self._run(name, part, known, deadline_s)
+
+    def _elsewhere(self, of: Operator, known: Sequence[Trial]) -> Configs:
+        """The best schedule of each other machine and version, in the space of this one."""
+        found = self.database.query(
+            f"""select schedule, min(time_s) from trials where kernel = :kernel
+            and time_s is not null and schedule <> :default and not ({UNDER})
+            group by target, toolchain, threads, cache, clock order by 2, 1""",
+            self._asked(of),
+        )
+        space = of.task.space
+        configs = [c for row in found if (c := config_of(space, row["schedule"])) is not None]
+        fresh = {space.schedule(c): c for c in configs if space.legal(c[None, :])[0]}
+        tried = {trial.candidate.schedule for trial in known}
+        rows = [c for schedule, c in fresh.items() if schedule not in tried]
+        return np.array(rows, np.int32).reshape(-1, len(space.heuristic()))
 
     def _advance(self, name: str, part: Part, deadline_s: float) -> None:
         """Measures a part of a kernel, or what is missing of it."""
@@ -223,10 +274,13 @@ class Recorder:
         self.database.add(run, kernel, [Trial(Candidate(kernel, DEFAULT), found)], batch=0)
 
     def _tuner(self, run: str, of: Operator, part: Part, known: Sequence[Trial]) -> KernelTuner:
-        """Knows all trials of the kernel; the heuristic's schedule is the first of all."""
+        """Knows all trials of the kernel; the heuristic's schedule is the first of all, then come
+        the best of other machines.
+        """
         kernel, space, model = of.task.kernel, of.task.space, Trees()
         entropy = (SEED, int(kernel.key, 16))
-        search = SEARCHERS[part.searcher](space, model, entropy, space.heuristic()[None, :])
+        first = np.vstack([space.heuristic()[None, :], self._elsewhere(of, known)])
+        search = SEARCHERS[part.searcher](space, model, entropy, first)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(run, kernel, trials, batch=batch)
@@ -242,13 +296,17 @@ class Recorder:
         return self._operators[name]
 
     def _count(self, of: Operator) -> int:
-        under = under_conditions(self.target, toolchain())
         found = self.database.query(
             f"""select count(*) as n from trials where kernel = :kernel and schedule != :default
             and {UNDER}""",
-            {"kernel": of.task.kernel.key, "default": DEFAULT.to_json(), **under},
+            self._asked(of),
         )
         return int(found[0]["n"])
+
+    def _asked(self, of: Operator) -> dict[str, object]:
+        """A kernel on this machine, in questions to the database."""
+        under = under_conditions(self.target, toolchain())
+        return {"kernel": of.task.kernel.key, "default": DEFAULT.to_json(), **under}
 
     def _trials(self, of: Operator) -> list[Trial]:
         under = under_conditions(self.target, toolchain())
@@ -295,4 +353,4 @@ def gigaflops(line: Line) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

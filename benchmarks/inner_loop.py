@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.assembly import Instruction, Loop, hottest
 from benchmarks.cases import CASES, FROZEN, forms
+from benchmarks.command import command
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.records import Record, record
 from benchmarks.ports import Count, core_of, count, cycles
@@ -150,4 +151,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -115,7 +115,8 @@ def reached(curve: Curve, limit_s: float) -> int | None:
     return int(found[0]) + 1 if len(found) else None
 
 
-def table(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Table:
+def table(curves: Mapping[Race, Curve], best_s: Mapping[str, float], also: int = 0) -> Table:
+    """Shares of the best; `also`: trials beside those of the searches that it is the best of."""
     pairs = dict.fromkeys((race.case, race.contestant) for race in curves)
     lines = []
     for case, contestant in pairs:
@@ -131,6 +132,7 @@ def table(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Table:
             "search found, mean of the seeds; to 95 %: median of the trials until it has that "
             "share; never: searches that did not get there; times are those of champions in turns: "
             "half of the samples choose, the other half count",
+            *([f"the best is that of {also} trials of other databases, too"] if also else []),
             *summary(curves, best_s),
         ],
     )

@@ -11,18 +11,20 @@ default compiler: what they find, they found themselves.
 All searches are brought to one number of trials before any goes on to the next, so that it can be
 left at any time; it goes on where it stopped, from the trials in the database.  Searches on another
 shipped model are begun anew.  At the end the champions of all are timed in turns (`settled.py`),
-and curves drawn, `build/learning_*.svg`.
+and curves drawn, `build/learning_*.svg`.  The best that a search is held against is that of all of
+them, and of the trials that this machine made of the same kernels in other databases (`--also`).
 """
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.command import RECORDED, command
 from benchmarks.learned import (
     CONTESTANTS,
     EARLIER,
@@ -36,7 +38,7 @@ from benchmarks.learned import (
 )
 from benchmarks.results import FOLDER, conditions, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, no_configs, operator
-from benchmarks.settled import Referee, chosen_s, curve, settled, shortlist
+from benchmarks.settled import Referee, chosen_s, curve, last_crowd, settled, shortlist
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start
 from hlotune.hlo.kernel import Kernel
@@ -44,6 +46,7 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
+from hlotune.schedules.schedule import XLA
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import Limits, Spent, finishing, full_batch, grown
@@ -72,21 +75,24 @@ def main() -> None:
         for trials in MILESTONES:
             for race in races:
                 track.advance(race, min(trials, race.trials), deadline_s)
-        curves, best_s = in_turns(track, races, runner)
-        found = table(curves, best_s)
+        also = {case: track.elsewhere(case, options.also) for case in options.cases}
+        curves, best_s = in_turns(track, races, runner, also)
+        found = table(curves, best_s, sum(map(len, also.values())))
         publish(found, before, [{**asdict(r), "time_s": c.tolist()} for r, c in curves.items()])
         for name, svg in charts(curves, best_s).items():
             (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 def in_turns(
-    track: "Track", races: Sequence[Race], referee: Referee
+    track: "Track", races: Sequence[Race], referee: Referee, also: Mapping[str, Sequence[Trial]]
 ) -> tuple[dict[Race, Curve], dict[str, float]]:
-    """The curves of races, and by case the time of the best that any of them found."""
+    """The curves of races, and by case the time of the best that any of them found, or that is
+    among other trials.
+    """
     curves, best_s = dict[Race, Curve](), dict[str, float]()
     for case in dict.fromkeys(race.case for race in races):
         trials = {race: track.trials(race) for race in races if race.case == case}
-        schedules = shortlist(trials.values())
+        schedules = list(dict.fromkeys((*shortlist(trials.values()), *last_crowd(also[case]))))
         print(f"{case}: {len(schedules)} champions in turns", flush=True)
         times = settled(track.kernel(case), schedules, track.builder, referee)
         curves |= {race: curve(of, times) for race, of in trials.items()}
@@ -105,6 +111,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="searches of each kind")
     parser.add_argument("--seconds", type=float, default=inf, help="after which no batch starts")
     parser.add_argument("--database", type=Path, default=Path("build/learning.db"))
+    parser.add_argument(
+        "--also", type=Path, action="append", default=[], metavar="DB",
+        help="a database whose trials count for the best ever, too; more than one may be given",
+    )  # fmt: skip
     options = parser.parse_args()
     options.database.parent.mkdir(parents=True, exist_ok=True)
     return options
@@ -151,6 +161,16 @@ class Track:
         )
         kernel = self.database.kernel(found[0]["kernel"]) if found else None
         return [rows.trial_of(row, kernel) for row in found] if kernel else []
+
+    def elsewhere(self, case: str, files: Sequence[Path]) -> list[Trial]:
+        """What other databases hold of a case, tried on this machine by this version."""
+        under = under_conditions(self.target, toolchain())
+        found = list[Trial]()
+        for file in files:
+            with Database(file, create=False) as database:
+                trials = database.trials(self.kernel(case).key, numerics="standard", **under)
+            found += [t for t in trials if t.candidate.schedule.algorithm != XLA]
+        return found
 
     def _tuner(self, race: Race, of: Operator) -> KernelTuner:
         """Where the search stands, with what its model was taught."""
@@ -277,4 +297,4 @@ def options_of(race: Race) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

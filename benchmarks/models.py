@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.command import RECORDED, command
 from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.cli.progress import watching
 from hlotune.deploy.apply import apply
@@ -138,4 +139,4 @@ def proven(ratio: Ratio) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

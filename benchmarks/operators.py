@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.cases import CASES, FROZEN, PRODUCTS, RESNET, forms, selected, source
+from benchmarks.command import RECORDED, command
 from benchmarks.operations import PEAK_NAMES
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from hlotune.cli.progress import watching
@@ -327,4 +328,4 @@ def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import command
 from benchmarks.results import FOLDER, described
 
 PAGE = Path("docs/performance.md")
@@ -58,4 +59,4 @@ def markdown(table: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.cases import CASES, forms, source
+from benchmarks.command import RECORDED, command
 from benchmarks.operators import right
 from benchmarks.own_runs import Run, once, place
 from benchmarks.results import (
@@ -204,4 +205,4 @@ def verdicts(groups: Sequence[Sequence[Line]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from benchmarks.cases import CASES
+from benchmarks.command import command
 from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
@@ -112,4 +113,4 @@ def at(x: Search, trials: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

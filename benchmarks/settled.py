@@ -64,6 +64,11 @@ def crowds(trials: Sequence[Trial]) -> list[tuple[Schedule, ...]]:
     return found
 
 
+def last_crowd(trials: Sequence[Trial]) -> tuple[Schedule, ...]:
+    """Those of all trials that would be in the heat."""
+    return next(reversed(crowds(trials)), ())
+
+
 def shortlist(races: Iterable[Sequence[Trial]]) -> list[Schedule]:
     """All that were in the crowd of any race after any trial, each once."""
     found = (s for trials in races for crowd in crowds(trials) for s in crowd)

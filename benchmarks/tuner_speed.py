@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cases import source
+from benchmarks.command import command
 from benchmarks.results import Table, conditions, publish
 from benchmarks.searching import blind, kernel_tuner, operator
 from hlotune.codegen.built import Built
@@ -212,4 +213,4 @@ def table(case: str, figures: Sequence[Figure]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

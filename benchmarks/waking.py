@@ -18,6 +18,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.bandwidth import buffers, checked, runs, settled_conditions
+from benchmarks.command import command
 from benchmarks.results import Table, publish
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
@@ -169,4 +170,4 @@ def cells(line: Line) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

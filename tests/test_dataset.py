@@ -104,6 +104,38 @@ def test_a_kernel_far_behind_its_default_is_extended(database: Database) -> None
     assert [found.line(name).trials for name in ("conv", "dense")] == [50, 40]
 
 
+def test_what_other_machines_found_best_is_timed_here_before_anything_is_drawn(
+    database: Database,
+) -> None:
+    tasks = two()
+    theirs = recorder(database, tasks)
+    theirs.target = replace(TARGET, threads=TARGET.threads + 1)
+    theirs.record(["conv"])
+    best = theirs.line("conv").best_s
+    late = recorder(database, tasks)
+    late.plan = (Part("random", 2),)
+    late.record(["conv"])
+    assert [late.line("conv").trials, late.line("conv").best_s] == [2, best]
+    device = FakeDevice(tasks)
+    again = recorder(database, tasks, device)
+    again.plan = late.plan
+    again.record(["conv"])
+    assert device.requests == 0
+
+
+def test_what_is_missing_is_named_kernel_by_kernel(database: Database) -> None:
+    tasks = two()
+    found = recorder(database, tasks, FakeDevice(tasks, default_s={"conv": 1e-9, "dense": 1.0}))
+    assert found.missing(["conv", "dense"]) == [
+        "conv: 0 trials of 40; go on",
+        "dense: 0 trials of 40; go on",
+    ]
+    found.record(["conv", "dense"])
+    assert found.missing(["conv", "dense"]) == [
+        "conv: more than 1.3x slower than the default compiler"
+    ]
+
+
 def test_the_heuristic_is_the_first_of_all(database: Database) -> None:
     tasks = two()
     recorder(database, tasks).record(["conv"])
@@ -171,7 +203,7 @@ def test_a_new_database_does_not_make_the_file_lose_its_trials(
     monkeypatch.setattr(dataset, "ProcessRunner", lambda target, effort: nullcontext(device))
     options = ["--seconds", "0", "--kernels", "gemm_0", "--export", str(committed)]
     monkeypatch.setattr(sys, "argv", ["dataset", *options])
-    dataset.main()
+    assert dataset.main() == 1
     assert committed.read_bytes() == before
     with Database("build/dataset.db") as database:
         assert database.query("select 1 from trials")

@@ -33,6 +33,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.trial import Candidate, Failure
+from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.schedule import Schedule
 from hlotune.search.tasks import Task
 from hlotune.search.transfer import NEAREST
@@ -201,9 +202,31 @@ def test_the_best_is_that_of_all_races_in_turns(database: Database) -> None:
     found = track(database, device)
     for race in races:
         found.advance(race, 16)
-    curves, best_s = in_turns(found, races, device)
+    curves, best_s = in_turns(found, races, device, {"C7": []})
     assert best_s == {"C7": min(curve[-1] for curve in curves.values())}
     assert [len(curve) for curve in curves.values()] == [16, 16]
+
+
+def test_the_best_ever_may_be_in_another_database(database: Database, tmp_path: Path) -> None:
+    device, elsewhere = Referee(TASKS), tmp_path / "elsewhere.db"
+    found = track(database, device)
+    found.advance(RACE, 8)
+    with Database(elsewhere) as other:
+        track(other, device).advance(replace(RACE, contestant="random"), 64)
+    also = found.elsewhere("C7", [elsewhere])
+    assert len(also) == 64
+    curves, best_s = in_turns(found, [RACE], device, {"C7": also})
+    assert best_s["C7"] == min(t.time_s for t in also if t.time_s) < curves[RACE][-1]
+    said = "the best is that of 64 trials of other databases, too"
+    assert said in table(curves, best_s, len(also)).notes
+    assert said not in table(curves, best_s).notes
+
+
+def test_a_database_of_other_trials_that_is_not_there_is_an_error(
+    database: Database, tmp_path: Path
+) -> None:
+    with pytest.raises(DatabaseError, match=r"missing\.db"):
+        track(database).elsewhere("C7", [tmp_path / "missing.db"])
 
 
 def test_teachers_race_before_who_learns_from_them() -> None:

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from benchmarks.cases import FROZEN, selected
+from benchmarks.command import RECORDED, command
 from benchmarks.peers.arena import Arena, arena
 from benchmarks.peers.contestants import contestants
 from benchmarks.peers.passes import kept, to_json
@@ -120,4 +121,4 @@ def shown(cases: Sequence[str], database: Path, target: Target) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

@@ -11,6 +11,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.command import RECORDED, command
 from benchmarks.peers.contestants import FOLDER
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
@@ -52,4 +53,4 @@ def _run(command: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main, RECORDED)

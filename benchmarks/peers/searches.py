@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.cases import CASES
+from benchmarks.command import command
 from benchmarks.peers.contestants import FOLDER
 from benchmarks.peers.passes import Pass, kept
 from benchmarks.peers.records import record
@@ -149,4 +150,4 @@ def cells(r: Race) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cases import CASES, FROZEN
+from benchmarks.command import command
 from benchmarks.inner_loop import InnerLoop, described, inner_loop
 from benchmarks.peers.contestants import contestants
 from benchmarks.peers.passes import kept
@@ -174,4 +175,4 @@ def page(found: Sequence[Short], clock_hz: float | None) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)
