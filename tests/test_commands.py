@@ -45,7 +45,8 @@ def test_an_error_is_one_line_under_the_name_of_the_command(tmp_path: Path) -> N
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert re.fullmatch(r"benchmarks\.learning: database .*: expected a tuning database.*\n", done.stderr)
+    said = r"benchmarks\.learning: database .*: expected a tuning database.*\n"
+    assert re.fullmatch(said, done.stderr)
 
 
 def test_all_commands_end_this_way() -> None:
