@@ -94,6 +94,7 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "matrix",
         "models",
         "operators",
+        "operators_znver3",
         "peers",
         "products",
         "rivals",
