@@ -107,7 +107,8 @@ def main() -> int:
         if options.export:
             print(f"{export_records(database, options.export)} records in {options.export}")
         missing = recorder.missing(options.kernels)
-        print(*missing, sep="\n")
+        for line in missing:
+            print(line)
         return 1 if missing else 0
 
 
