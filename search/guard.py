@@ -22,13 +22,16 @@ FEWEST = 8
 def judged(epsilon: float, predicted: Scores, times_s: Times) -> float:
     """The exploring share after a batch, of which the model had not seen the times yet.
 
-    Twice as large where it ranked worse than chance by one standard deviation, else half.
+    Twice as large where it ranked worse than chance by one standard deviation, half where it ranked
+    no worse; in between, where a batch of near equals may only look so, as large as it was.
     """
     if len(times_s) < FEWEST:
         return epsilon
     correlation = spearman(scores(times_s), predicted)
     chance = 1 / np.sqrt(len(times_s) - 1)
-    factor = 2.0 if correlation < -chance else 0.5
+    if -chance <= correlation < 0:
+        return epsilon
+    factor = 2.0 if correlation < 0 else 0.5
     return float(np.clip(epsilon * factor, EPSILON, EPSILON_MOST))
 
 

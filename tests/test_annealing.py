@@ -12,7 +12,7 @@ from hlotune.costmodel.inputs import Inputs, as_summaries
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.schedules.space import Configs
 from hlotune.search import guided
-from hlotune.search.annealing import Annealing, join_best, metropolis
+from hlotune.search.annealing import CROSSED, Annealing, join_best, metropolis
 from hlotune.search.guard import EPSILON, EPSILON_MOST
 from hlotune.search.history import row_hash
 from hlotune.search.picking import APART
@@ -39,6 +39,7 @@ def started(space: ToySpace, model: TrueModel, **sizes: int) -> Annealing:
 
 
 def finds_the_optimum(space: ToySpace) -> bool:
+    """By half of the chains of a real search, which score more than 20,000 configs at once."""
     model = TrueModel(space)
     found = space.times_s(started(space, model, chains=1024, steps=17).propose(64)).min()
     assert model.asked <= 20_000
@@ -101,6 +102,28 @@ def test_chains_go_on_where_they_were_left() -> None:
         annealing.propose(32)
         assert len(left) > 128
         assert left <= distinct(model.begins[-1])
+
+
+def test_chains_at_one_place_but_for_one_begin_anew() -> None:
+    space = ToySpace((100,) * 8, seed=1)
+    annealing = started(space, TrueModel(space), chains=64, steps=1)
+    annealing._chains = np.tile(space.best, (64, 1))
+    begun, _ = annealing._start(np.random.default_rng(0))
+    assert len(np.unique(begun, axis=0)) == len(begun) == 64
+    assert (begun == space.best).all(axis=1).sum() == 1
+
+
+def test_some_moves_cross_a_chain_with_one_of_the_better_half() -> None:
+    """A neighbour differs in one knob; who differs in more has them of one other chain."""
+    space, rng = ToySpace((50,) * 8), np.random.default_rng(0)
+    chains = space.sample(800, rng)
+    values = (-space.times_s(chains)).astype(np.float32)
+    moved = started(space, TrueModel(space))._moved(chains, values, rng)
+    far = np.flatnonzero((moved != chains).sum(axis=1) > 1)
+    assert 0.5 * CROSSED < len(far) / len(chains) < 1.5 * CROSSED
+    better = chains[np.argsort(-values)[:400]]
+    for k in far:
+        assert ((moved[k] == chains[k]) | (moved[k] == better)).all(axis=1).any()
 
 
 def distinct(rows: NDArray[Any]) -> set[tuple[float, ...]]:

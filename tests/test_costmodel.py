@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlotune.costmodel.inputs import Inputs, columns, require_rows, taken
+from hlotune.costmodel.inputs import Features, Inputs, columns, require_rows, taken
 from hlotune.costmodel.kept_rows import kept
 from hlotune.costmodel.metrics import GroupedScores, pairwise_accuracy, spearman
 from hlotune.costmodel.model import MODELS, CostModel
@@ -33,11 +33,15 @@ def model(name: str) -> CostModel:
 def of_kind(model: CostModel, n: int, groups: int = 1) -> tuple[Inputs, Scores, Groups]:
     """`kernels`, in the form that the model reads: the trees are roots alone."""
     features, scores, group = kernels(n, groups)
+    return as_read(model, features), scores, group
+
+
+def as_read(model: CostModel, features: Features) -> Inputs:
     if model.reads == "summary":
-        return features, scores, group
-    values = np.zeros((n, 1, len(NODE_NAMES)), np.float32)
+        return features
+    values = np.zeros((len(features), 1, len(NODE_NAMES)), np.float32)
     values[:, 0, :24] = features[:, :24]
-    return Nodes(values, np.full((n, 1), ROOT_PARENT, np.int16)), scores, group
+    return Nodes(values, np.full((len(features), 1), ROOT_PARENT, np.int16))
 
 
 class TestEveryModel:
@@ -158,13 +162,16 @@ def test_a_few_rows_are_enough_to_start() -> None:
     assert spearman(scores, model.predict(features)) > 0.5
 
 
-def test_trees_put_failures_last() -> None:
-    features, scores, groups = kernels(600)
-    features[:, 3] = scores == 0  # what fails shows in one feature
-    model = Trees()
-    model.fit(features, scores, groups)
-    predicted = model.predict(features)
-    assert np.median(predicted[scores == 0]) < np.quantile(predicted[scores > 0], 0.1)
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"random", "roofline"}))
+def test_failures_teach_every_model_that_learns(name: str) -> None:
+    """What fails shows in one feature; of rows that none has learned, those come last."""
+    learned, scores, groups = kernels(600)
+    asked, truth, _ = kernels(600, seed=1)
+    learned[:, 3], asked[:, 3] = scores == 0, truth == 0
+    model = MODELS[name]()
+    model.fit(as_read(model, learned), scores, groups)
+    predicted = model.predict(as_read(model, asked))
+    assert np.median(predicted[truth == 0]) < np.quantile(predicted[truth > 0], 0.1)
 
 
 def test_trees_say_of_what_they_have_not_seen_what_a_roofline_says() -> None:
