@@ -24,7 +24,7 @@ from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES, Target
 from hlotune.schedules.touched import Floats
 
-FEATURES_VERSION = 3
+FEATURES_VERSION = 4
 """Of the columns here and of those of `loop_trees.py`: a model fits the version it learned from."""
 PAGE_BYTES = 4096
 
@@ -44,9 +44,9 @@ NEST_NAMES = (
     "cost_core", "cost_total", "cost_overlapped",
 )  # fmt: skip
 OPERAND_NAMES = (
-    "bytes", "lane_kind", "pack_runs", "packed_at_load", "cost_packing", "cost_loads",
-    "enters_l1", "enters_l2", "enters_l3", "tile_reuse", "reuse_distance", "tile_run", "tile_pages",
-    "crowding", "step_stride", "tile_stride", "task_share", "padding",
+    "bytes", "element_bytes", "lane_kind", "pack_runs", "packed_at_load", "cost_packing",
+    "cost_loads", "enters_l1", "enters_l2", "enters_l3", "tile_reuse", "reuse_distance", "tile_run",
+    "tile_pages", "crowding", "step_stride", "tile_stride", "task_share", "padding",
 )  # fmt: skip
 NAMES = (
     *KERNEL_NAMES, *NEST_NAMES,
@@ -191,7 +191,8 @@ def _operands(v: Levels, costs: Costs) -> Columns:
     packed = np.where(packs >= CALL_LEVEL, v.at(v.runs, np.maximum(packs, 0)), np.float32(0))
     l1, l2, l3 = costs.moved[:, :count] / v.flops
     return {
-        "bytes": Logged(touched[:, 0]), "lane_kind": v.lane_kinds,
+        "bytes": Logged(touched[:, 0]), "element_bytes": _element_bytes(v.c),
+        "lane_kind": v.lane_kinds,
         "pack_runs": np.where(is_plain, np.float32(-2), _log(np.maximum(packed, 0.5))),
         "packed_at_load": packs == LOAD_LEVEL,
         "cost_packing": Logged(costs.packing), "cost_loads": Logged(costs.loads),
@@ -236,12 +237,18 @@ def _shares(c: Contraction, target: Target) -> Floats:
     return np.array(shares, dtype=np.float32).reshape(len(shares), len(c.parallel), 1)
 
 
+def _element_bytes(c: Contraction) -> NDArray[np.int64]:
+    """`(operands, 1)`."""
+    sizes = [[c.element_bytes(x)] for x in c.operands[:OPERANDS]]
+    return np.array(sizes, dtype=np.int64)
+
+
 def _apart(v: Levels, level: NDArray[np.int64]) -> Floats:
     """Bytes between what neighbouring iterations of the loop around a level begin at."""
     around = np.maximum(level - 1, 0)
     axis = np.where(level > 0, v.at(v.axis, around), -1)
-    sizes = np.array([v.c.element_bytes(x) for x in v.c.operands[:OPERANDS]], dtype=np.int64)
-    apart = (strides_of(v.c) * sizes.reshape(-1, 1)).astype(np.float32)[:, axis]
+    sizes = _element_bytes(v.c)
+    apart = (strides_of(v.c) * sizes).astype(np.float32)[:, axis]
     apart *= v.at_axis(v.steps, axis, level)
     together = v.is_plain | (apart == 0)
     between: Floats = np.log2(1 + np.where(together, apart, v.at(v.touched.bytes[:-1], level)))

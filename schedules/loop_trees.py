@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.costs import Costs, Work, plain_work
-from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.edges import evenness, open_borders, padding
 from hlotune.schedules.levels import NONE, OPERANDS, Levels
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints
@@ -32,8 +32,8 @@ OWN_NAMES = (
 BUFFER_NAMES = ("bytes", "reuse", "distance", "stride", "run")
 ROOT_COSTS = ("core", "l1", "l2", "l3", "packing", "total")
 ROOT_NAMES = (
-    "element_bytes", "vector_bytes", "registers", "threads", "register_share", "work", "balance",
-    "even", "open_rows", "open_lanes",
+    "element_bytes", "is_float", "operand_bytes", "vector_bytes", "registers", "threads",
+    "register_share", "work", "balance", "even", "open_rows", "open_lanes",
     *(f"cost_{name}" for name in ROOT_COSTS),
 )  # fmt: skip
 NODE_NAMES = (
@@ -95,6 +95,8 @@ def _put_root(v: Levels, costs: Costs, into: Floats) -> None:
     _put(into, "is_root", 1)
     _put_level(v, into, np.zeros(v.count, dtype=np.int64))
     _put(into, "element_bytes", BYTES[v.c.dtype])
+    _put(into, "is_float", is_float(v.c.dtype))
+    _put(into, "operand_bytes", min(map(v.c.element_bytes, v.c.operands), default=0))
     _put(into, "vector_bytes", t.vector_bytes)
     _put(into, "registers", t.vector_registers)
     _put(into, "threads", t.threads)

@@ -2,11 +2,11 @@
 
 from math import log2
 
-from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.roles import Contraction
 from tests.nest_facts import Facts
-from tests.row_facts import row_of
+from tests.row_facts import element_bytes, row_of
 
 Node = dict[str, float]
 """Columns that are not zero, and the node's parent."""
@@ -62,6 +62,8 @@ def _root(f: Facts, lanes: int) -> Node:
     row, names = row_of(f.c, f.nest, lanes), ("core", "l1", "l2", "l3", "packing", "total")
     return _level(f, 0) | {
         "is_root": 1, "parent": -1, "element_bytes": BYTES[f.c.dtype],
+        "is_float": is_float(f.c.dtype),
+        "operand_bytes": min((element_bytes(f, k) for k in range(len(f.c.operands))), default=0),
         "vector_bytes": t.vector_bytes, "registers": t.vector_registers, "threads": t.threads,
         "register_share": (rows * vectors + vectors + 1) / t.vector_registers,
         "work": 0, "balance": row["balance"], "even": row["even"],

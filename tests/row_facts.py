@@ -191,7 +191,8 @@ def operand(f: Facts, k: int, lanes: int) -> Row:
     wall = peak * threads * tasks / (ceil(tasks / threads) * threads)
     runs = {None: -2.0, "load": -1.0, "call": 0.0}
     return {
-        "bytes": log(f.operand(k, 0).bytes), "lane_kind": lane_kind(f, k),
+        "bytes": log(f.operand(k, 0).bytes), "element_bytes": element_bytes(f, k),
+        "lane_kind": lane_kind(f, k),
         "pack_runs": log(f.runs(at)) if isinstance(at, int) else runs[at],
         "packed_at_load": at == "load",
         "cost_packing": log(packing(f, k, lanes, peak, wall)),
@@ -207,6 +208,10 @@ def operand(f: Facts, k: int, lanes: int) -> Row:
         "task_share": log(f.operand(k, f.task).bytes / f.operand(k, 0).bytes),
         "padding": log(f.padding(k)),
     }  # fmt: skip
+
+
+def element_bytes(f: Facts, k: int) -> int:
+    return BYTES[f.c.compute.tensor(f.c.operands[k].tensor).dtype]
 
 
 def distance(f: Facts, k: int) -> float:
