@@ -82,7 +82,7 @@ bench-tuner: setup
 	$(PYTHON) -m benchmarks.tuner_speed
 
 bench-models: setup
-	rm -f build/models.db*
+	rm -f build/models*.db*
 	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
 
 # Goes on from the file and where it stopped, in build/dataset.db.

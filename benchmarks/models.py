@@ -2,12 +2,14 @@
 
     python -m benchmarks.models --budget 5m
 
-Default and tuned are held against the oracle, then timed in turns by the clock `call`: blocking
-calls of the jitted function.  The two forms of one network, weights as arguments and as constants,
-also stand against the better default of the two; those times are of different minutes.
+Each program is tuned on a database of its own, so that none borrows from another.  Default and
+tuned are held against the oracle, then timed in turns by the clock `call`: blocking calls of the
+jitted function.  The two forms of one network, weights as arguments and as constants, also stand
+against the better default of the two; those times are of different minutes.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,26 +70,35 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--programs", nargs="+", metavar="PROGRAM", default=PROGRAMS)
     parser.add_argument("--budget", type=seconds, default=300.0, help="of each, as in 90s, 5m")
     parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--database", type=Path, default=Path("build/models.db"))
+    parser.add_argument(
+        "--database", type=Path, default=Path("build/models.db"),
+        help="each program adds its name: build/models.PROGRAM.db",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.database.parent.mkdir(parents=True, exist_ok=True)
     return options
 
 
+def database_of(database: Path, source: str) -> Path:
+    """Of one program: `models.examples-mlp.py-model.db`."""
+    name = re.sub(r"[^\w.]+", "-", source).strip("-.")
+    return database.with_name(f"{database.stem}.{name}{database.suffix}")
+
+
 def measured(source: str, options: argparse.Namespace) -> Line:
-    program = load(source)
+    program, database = load(source), database_of(options.database, source)
     with watching() as progress:
         result = tune(
             program,
             budget_s=options.budget,
-            database=options.database,
+            database=database,
             seed=options.seed,
             progress=progress,
         )
     if result.interrupted:
         raise KeyboardInterrupt
-    tuned = apply(program, database=options.database)
+    tuned = apply(program, database=database)
     return Line(source, result, bench(program, tuned, pairs=options.pairs, seed=options.seed))
 
 
@@ -104,8 +115,17 @@ def table(lines: Sequence[Line], budget_s: float) -> Table:
             f"clock `call`; {budget_s:g} s of tuning each; errors are relative RMS against the "
             "oracle, of the worst result",
             "proven: what the interval says; with 1 inside it proves no difference",
+            begun(lines),
         ],
     )
+
+
+def begun(lines: Sequence[Line]) -> str:
+    """What was known before; a command that goes on from an interrupted one finds some."""
+    known = [f"{x.tuning.known_trials} of {x.source}" for x in lines if x.tuning.known_trials]
+    if known:
+        return f"trials known before, from a database of each program: {', '.join(known)}"
+    return "each program begins from an empty database of its own"
 
 
 def cells(line: Line, lines: Sequence[Line]) -> list[str]:

@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic and texts; nothing is timed here."""
 
+import argparse
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from benchmarks.curves import Lengths, race_of
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
+from hlotune.deploy.bench import BenchResult
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison, Ratio
 from hlotune.measure.targets import TARGETS, host_target
@@ -20,6 +22,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Nu
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
 from hlotune.search.budget import YOUNG
+from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from tests.recorded import PROPERTIES
 from tests.tree import ROOT
@@ -241,11 +244,50 @@ def test_winners_are_timed_under_the_numerics_of_their_search(
         operators.timings(kernel, DEFAULT, target, "f32", numerics)
 
 
-@pytest.mark.parametrize("name", ["operators", "search", "models"])
-def test_what_is_to_be_measured_now_begins_without_records(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [("operators", "operators.db*"), ("search", "search.db*"), ("models", "models*.db*")],
+)
+def test_what_is_to_be_measured_now_begins_without_records(name: str, files: str) -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     recipe = text.partition(f"\nbench-{name}: setup\n")[2]
-    assert recipe.startswith(f"\trm -f build/{name}.db*\n")
+    assert recipe.startswith(f"\trm -f build/{files}\n")
+
+
+def test_each_program_is_tuned_on_a_database_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Path] = []
+
+    def stopped(program: str, *, database: Path, **_: object) -> TuneResult:
+        asked.append(database)
+        return replace(tuning(0), interrupted=True)
+
+    monkeypatch.setattr(models, "load", str)
+    monkeypatch.setattr(models, "tune", stopped)
+    options = argparse.Namespace(budget=1.0, database=tmp_path / "models.db", seed=0)
+    for source in models.PROGRAMS:
+        with pytest.raises(KeyboardInterrupt):
+            models.measured(source, options)
+    assert len(set(asked)) == len(models.PROGRAMS)
+    assert all(path.match(str(tmp_path / "models.*.db")) for path in asked)
+
+
+def tuning(known_trials: int) -> TuneResult:
+    return TuneResult(
+        program_name="model", database=Path("a.db"), run="5f0c", kernels=(), trials=8,
+        known_trials=known_trials, wall_s=1.0,
+    )  # fmt: skip
+
+
+def test_a_table_of_programs_says_what_they_begin_with() -> None:
+    found = BenchResult(
+        program="model", default_s=(2e-3,) * 8, tuned_s=(1e-3,) * 8, calls_per_sample=1,
+        accuracy=(), drawn_arguments=(), kernels=(), packed_bytes=0,
+    )  # fmt: skip
+    fresh, known = (models.Line("a.py:model", tuning(n), found) for n in (0, 7))
+    assert "each program begins from an empty database" in models.table([fresh], 60.0).notes[-1]
+    assert "7 of a.py:model" in models.table([fresh, known], 60.0).notes[-1]
 
 
 def test_what_failed_so_far_is_null_in_json() -> None:
