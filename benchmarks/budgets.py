@@ -19,7 +19,8 @@ from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.cli.progress import watching
 from hlotune.deploy.accuracy import tame_inputs
 from hlotune.deploy.apply import apply
-from hlotune.deploy.bench import Timer, checked
+from hlotune.deploy.bench import checked
+from hlotune.deploy.timer import Timer
 from hlotune.hlo.callable import jitted
 from hlotune.hlo.program import Program, load
 from hlotune.measure.comparison import ratio

@@ -6,33 +6,22 @@ fresh pages for arrays up to 32 MiB; larger ones cost page faults in every call 
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from statistics import median
 from typing import Any
-
-import jax
 
 from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inputs, tame_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
-from hlotune.hlo.callable import cpu, jitted
+from hlotune.deploy.timer import Function, Timer
+from hlotune.hlo.callable import jitted
 from hlotune.hlo.program import Program
-from hlotune.measure.affinity import pinned
 from hlotune.measure.comparison import Ratio, ratio
-from hlotune.measure.probe import Probe
 from hlotune.measure.sharing import Turns
-from hlotune.measure.timing import steady
 from hlotune.schedules.errors import WrongResult
-from hlotune.schedules.target import Target
 
-WARM_CALLS = 3
-SAMPLE_S = 1e-3
-"""Calls shorter than this are timed several at a time."""
-FEWEST_PAIRS = 6
-"""Below, no interval has 95 % confidence."""
 BISECTION_PAIRS = 10
 ORACLE_S = 120.0
 """For evaluating a program on all input sets."""
@@ -40,8 +29,6 @@ NOBODY = (
     "to blame: no site, for it is wrong without our kernels too; leave this program to XLA, and "
     "report it"
 )
-
-Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +260,7 @@ def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> Wron
 
 
 def _shortfalls(
-    result: BenchResult, tuned: TunedFunction, default: Function, timer: "Timer"
+    result: BenchResult, tuned: TunedFunction, default: Function, timer: Timer
 ) -> tuple[Shortfall, ...]:
     """The replacements behind a disappointing whole, as far as the time limit allows."""
     promised = {e.site: e.promised_s for e in tuned.explain()}
@@ -288,48 +275,3 @@ def _shortfalls(
         return median(a - b for a, b in zip(default_s, tuned_s, strict=True))
 
     return shortfalls(tuned.replacements, lambda r: promised.get(r.site, 0.0), gained)
-
-
-class Timer:
-    """Times functions of one program on the same arguments, on the device, until a limit."""
-
-    def __init__(
-        self, program: Program, inputs: Inputs, target: Target, limit_s: float, turns: Turns
-    ) -> None:
-        self.program, self.threads = program, target.threads
-        self.turns, self.end_s = turns, turns.clock_s() + limit_s
-        self.apart = Probe(target).apart
-        with jax.enable_x64(True), jax.default_device(cpu()):
-            self.values = [jax.device_put(v) for v in inputs.values]
-
-    @property
-    def is_over(self) -> bool:
-        return self.turns.clock_s() > self.end_s
-
-    def paired(
-        self, default: Function, tuned: Function, pairs: int
-    ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-        """Calls a sample, and seconds a call of both, in the order ABBA: drift is in neither."""
-        with self.turns.alone(), pinned(self.threads):
-            return self._paired((default, tuned), pairs)
-
-    def _paired(
-        self, both: tuple[Function, Function], pairs: int
-    ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-        warm_s = [self.sample(f, 1) for f in both for _ in range(WARM_CALLS)]
-        calls = max(1, math.ceil(SAMPLE_S / min(warm_s)))
-        samples: tuple[list[float], list[float]] = ([], [])
-        for pair in range(pairs):
-            if self.is_over and pair >= FEWEST_PAIRS:
-                break
-            for k in (0, 1) if pair % 2 == 0 else (1, 0):
-                samples[k].append(steady(partial(self.sample, both[k], calls), self.apart))
-        return calls, tuple(samples[0]), tuple(samples[1])
-
-    def sample(self, function: Function, calls: int) -> float:
-        """Seconds of a blocking call, the mean of several."""
-        start = time.perf_counter()
-        for _ in range(calls):
-            for x in called(self.program, function, self.values):
-                x.block_until_ready()
-        return (time.perf_counter() - start) / calls
