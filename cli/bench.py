@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy
     from hlotune.deploy.apply import Explanation, TunedFunction
     from hlotune.deploy.bench import BenchResult
+    from hlotune.measure.trial import Failure
+    from hlotune.tuning_logs.finals import Paired
 
 EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
 
@@ -30,10 +33,12 @@ def bench(
     arg: ArgumentTypes = None,
     json: Json = False,
 ) -> None:
-    """Checks the tuned program, then times it against the default."""
+    """Checks the tuned program, times it against the default, then each of its kernels."""
+    from hlotune.cli.progress import telling
     from hlotune.deploy.apply import apply
     from hlotune.deploy.bench import ORACLE_S
     from hlotune.deploy.bench import bench as measured
+    from hlotune.deploy.kernel_times import timed_again
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
@@ -48,6 +53,8 @@ def bench(
         result = measured(
             loaded, tuned, pairs=pairs, seed=seed, oracle_limit_s=oracle_limit or ORACLE_S
         )
+    with telling() as tell:
+        result = replace(result, again=timed_again(tuned, tell))
     if json:
         return print_json(result.to_json())
     return print_result(result)
@@ -88,11 +95,7 @@ def print_result(result: "BenchResult") -> None:
         f"{counted(len(result.default_s), 'pair')} of {counted(result.calls_per_sample, 'call')}"
     )
     print()
-    columns = ["site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", "status"]
-    recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
-    print_table(columns, map(kernel_cells, recorded))
-    others = counted(len(result.kernels) - len(recorded), "more site")
-    print(f"{others}: alternatives, or without a record\n")
+    print_kernels(result)
     print_accuracy(result.accuracy)
     if result.shortfalls:
         print()
@@ -101,18 +104,41 @@ def print_result(result: "BenchResult") -> None:
         print(f"{', '.join(part.sites)}: records promise {promised} less, measured {gained}")
 
 
-def kernel_cells(e: "Explanation") -> tuple[str, ...]:
-    """Times are those of the records that decided, by the clock of the search."""
+def print_kernels(result: "BenchResult") -> None:
+    """Of each kernel what was measured now, and what the run said that decided."""
+    from hlotune.measure.trial import Failure
+
+    columns = [
+        "site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", ">recorded", "status",
+    ]  # fmt: skip
+    recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
+    print_table(columns, (kernel_cells(e, result.measured(e)) for e in recorded))
+    for key, failure in result.again.items():
+        if isinstance(failure, Failure):
+            why = " ".join(failure.message.split())
+            print(f"kernel {key[:8]} was not measured: {failure.kind}, {why}")
+    others = counted(len(result.kernels) - len(recorded), "more site")
+    print(f"{others}: alternatives, or without a record\n")
+
+
+def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[str, ...]:
+    """Times by the clock of the search; none where the kernel was not measured again."""
     from statistics import median
 
+    from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.render import kernel_time_text
 
     name = (e.site.name, e.site.kernel.key[:8], e.site.label, f"{e.site.weight:g}")
-    if e.paired is None:
-        return (*name, "-", "-", "-", e.status)
-    times = (kernel_time_text(median(s)) for s in (e.paired.default_s, e.paired.tuned_s))
-    interval = f"{e.paired.speedup:.2f} [{e.paired.low:.2f}, {e.paired.high:.2f}]"
-    return (*name, *times, interval, e.status)
+    recorded = interval(e.paired) if e.paired else "-"
+    if again is None or isinstance(again, Failure):
+        return (*name, "-", "-", "not measured" if again else "-", recorded, e.status)
+    times = (kernel_time_text(median(s)) for s in (again.default_s, again.tuned_s))
+    return (*name, *times, interval(again), recorded, e.status)
+
+
+def interval(paired: "Paired") -> str:
+    """A speedup with its 95 % interval."""
+    return f"{paired.speedup:.2f} [{paired.low:.2f}, {paired.high:.2f}]"
 
 
 def print_accuracy(accuracy: "Sequence[Accuracy]") -> None:

@@ -17,6 +17,7 @@ from hlotune.hlo.sites import Site, choose, sites
 from hlotune.measure.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, Numerics, require_settings
 from hlotune.schedules.errors import HlotuneError
+from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision
@@ -39,10 +40,14 @@ class Explanation:
     site: Site
     status: Status
     reason: str
-    algorithm: str | None = None
-    """Of the schedule that stands in the site's place; None where it is the default's code."""
+    schedule: Schedule | None = None
+    """Of the code that stands in the site's place; None where it is the default's."""
     paired: Paired | None = None
     """The recorded comparison with the default."""
+
+    @property
+    def algorithm(self) -> str | None:
+        return self.schedule.algorithm if self.schedule else None
 
     @property
     def promised_s(self) -> float:
@@ -183,15 +188,15 @@ def _explained(
 ) -> Explanation:
     decided = decisions[site.kernel.key]
     status, reason = _without_it(site, found, decisions, replacements)
-    algorithm = None
+    schedule = None
     if site in failures:
         status, reason = "failed", failures[site]
     elif any(r.site is site for r in replacements):
         anew = f"; {ANEW}" if site.kernel.key in verified else ""
         status, reason = "tuned", decided.reason + anew
-        algorithm = decided.schedule.algorithm
+        schedule = decided.schedule
     paired = decided.final.paired if decided.final else None
-    return Explanation(site=site, status=status, reason=reason, algorithm=algorithm, paired=paired)
+    return Explanation(site=site, status=status, reason=reason, schedule=schedule, paired=paired)
 
 
 def _without_it(

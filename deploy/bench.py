@@ -6,8 +6,8 @@ fresh pages for arrays up to 32 MiB; larger ones cost page faults in every call 
 
 import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -20,7 +20,9 @@ from hlotune.hlo.callable import jitted
 from hlotune.hlo.program import Program
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.sharing import Turns
+from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
+from hlotune.tuning_logs.finals import Paired
 
 BISECTION_PAIRS = 10
 ORACLE_S = 120.0
@@ -45,6 +47,8 @@ class BenchResult:
     kernels: tuple[Explanation, ...]
     packed_bytes: int
     shortfalls: tuple[Shortfall, ...] = ()
+    again: Mapping[str, Paired | Failure] = field(default_factory=dict)
+    """By kernel: what was put in against its default, as `kernel_times.timed_again` found it."""
 
     @property
     def speedup(self) -> Ratio:
@@ -59,6 +63,10 @@ class BenchResult:
     @property
     def gained_s(self) -> float:
         return median(a - b for a, b in zip(self.default_s, self.tuned_s, strict=True))
+
+    def measured(self, e: Explanation) -> Paired | Failure | None:
+        """Of the kernel at a site; None where it was not put in, or not timed again."""
+        return self.again.get(e.site.kernel.key) if e.status == "tuned" else None
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON values; units are in the names."""
@@ -80,13 +88,13 @@ class BenchResult:
             "packed_bytes": self.packed_bytes,
             "drawn_arguments": list(self.drawn_arguments),
             "accuracy": [a.to_json() for a in self.accuracy],
-            "kernels": [_kernel_json(e) for e in self.kernels],
+            "kernels": [_kernel_json(e, self.measured(e)) for e in self.kernels],
             "shortfalls": [asdict(s) for s in self.shortfalls],
         }
 
 
-def _kernel_json(e: Explanation) -> dict[str, Any]:
-    paired = e.paired
+def _kernel_json(e: Explanation, again: Paired | Failure | None) -> dict[str, Any]:
+    failure = again if isinstance(again, Failure) else None
     return {
         "site": e.site.name,
         "kernel": e.site.kernel.key,
@@ -95,11 +103,19 @@ def _kernel_json(e: Explanation) -> dict[str, Any]:
         "status": e.status,
         "reason": e.reason,
         "algorithm": e.algorithm,
+        **_paired_json(again if isinstance(again, Paired) else None),
+        "not_measured": f"{failure.kind}: {failure.message}" if failure else None,
+        **{f"recorded_{name}": value for name, value in _paired_json(e.paired).items()},
+    }
+
+
+def _paired_json(paired: Paired | None) -> dict[str, float | None]:
+    return {
         "default_s": median(paired.default_s) if paired else None,
         "tuned_s": median(paired.tuned_s) if paired else None,
         "speedup": paired.speedup if paired else None,
         "speedup_low": paired.low if paired else None,
-        "speedup_high": paired.high if paired else None,
+        "speedup_high": paired.high if paired and math.isfinite(paired.high) else None,
     }
 
 

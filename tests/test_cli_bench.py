@@ -11,6 +11,8 @@ from hlotune.deploy.apply import Explanation
 from hlotune.deploy.bench import BenchResult
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
+from hlotune.measure.trial import Failure
+from hlotune.tuning_logs.finals import Paired
 
 
 def tuned() -> Explanation:
@@ -30,6 +32,27 @@ def result(default_s: tuple[float, ...], tuned_s: tuple[float, ...]) -> BenchRes
         kernels=(tuned(),),
         packed_bytes=0,
     )
+
+
+def paired(speedup: float) -> Paired:
+    return Paired(
+        default_s=(speedup * 1e-3,) * 8, tuned_s=(1e-3,) * 8,
+        speedup=speedup, low=speedup - 0.1, high=speedup + 0.1,
+    )  # fmt: skip
+
+
+def with_kernel(again: Paired | Failure | None) -> BenchResult:
+    """Of one kernel, which a run found twice as fast as its default."""
+    kernel = replace(tuned(), paired=paired(2.0))
+    key = kernel.site.kernel.key
+    found = result((2e-3,) * 8, (1e-3,) * 8)
+    return replace(found, kernels=(kernel,), again={} if again is None else {key: again})
+
+
+def row(said: str) -> str:
+    """Of the kernel, in what was printed."""
+    (line,) = [x for x in said.splitlines() if "dot 4x4x4" in x]
+    return line
 
 
 def headline(capsys: pytest.CaptureFixture[str], found: BenchResult) -> str:
@@ -84,3 +107,43 @@ def test_what_could_not_be_compared_is_not_told_as_an_error_of_nothing() -> None
     assert accuracy_cells(lost) == ("random", "0", "not checked", "not checked", "0 %")
     part = Accuracy(inputs="random", result=0, default_error=None, tuned_error=1e-7, compared=0.25)
     assert accuracy_cells(part)[2:] == ("1e-07", "not known", "25.0000%")
+
+
+def test_what_a_kernel_gains_now_stands_beside_what_its_record_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = with_kernel(paired(1.5))
+    print_result(found)
+    said = row(capsys.readouterr().out)
+    assert "1.50 ms" in said and "1.00 ms" in said
+    assert said.index("1.50 [1.40, 1.60]") < said.index("2.00 [1.90, 2.10]")
+    (told,) = found.to_json()["kernels"]
+    assert (told["speedup"], told["speedup_low"], told["speedup_high"]) == (1.5, 1.4, 1.6)
+    assert (told["default_s"], told["recorded_default_s"]) == (1.5e-3, 2e-3)
+    assert (told["recorded_speedup"], told["not_measured"]) == (2.0, None)
+
+
+def test_a_kernel_that_failed_now_has_a_reason_and_no_figure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = with_kernel(Failure("timeout", "no answer\nwithin 60 s"))
+    print_result(found)
+    said = capsys.readouterr().out
+    key = found.kernels[0].site.kernel.key
+    assert f"kernel {key[:8]} was not measured: timeout, no answer within 60 s\n" in said
+    assert "not measured" in row(said) and "2.00 [1.90, 2.10]" in row(said)
+    assert " ms" not in row(said)
+    (told,) = found.to_json()["kernels"]
+    assert told["speedup"] is told["default_s"] is told["tuned_s"] is None
+    assert told["not_measured"] == "timeout: no answer\nwithin 60 s"
+
+
+def test_a_kernel_that_was_not_put_in_has_its_record_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = with_kernel(paired(1.5))
+    kept = replace(found, kernels=(replace(found.kernels[0], status="kept default"),))
+    print_result(kept)
+    said = row(capsys.readouterr().out)
+    assert "2.00 [1.90, 2.10]" in said and "1.50" not in said
+    assert kept.to_json()["kernels"][0]["speedup"] is None

@@ -44,6 +44,8 @@ def test_a_run_is_recorded_reported_benchmarked_and_explained(tmp_path: Path) ->
     bench = tune("bench", PROGRAM, "--pairs", "6", *database)
     assert bench["default_s"] > 0 and bench["tuned_s"] > 0
     assert all(a["wrong"] is None for a in bench["accuracy"])
+    tuned = [k for k in bench["kernels"] if k["status"] == "tuned"]
+    assert all(0 < k["speedup_low"] <= k["speedup"] <= k["speedup_high"] for k in tuned)
 
     statuses = {x["site"]: x["status"] for x in tune("explain", PROGRAM, *database)["sites"]}
     assert statuses["conv0"] != "no record"
