@@ -76,7 +76,7 @@ def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
         with TuningDatabase(path, create=False) as opened:
             keys = take_back_wrong(opened, error, numerics=tuned.numerics, **under)
         kept = f"; {', '.join(k[:8] for k in keys)} keep the default from now on" if keys else ""
-        raise WrongResult(f"{error}{kept}", kernels=error.kernels) from error
+        raise WrongResult(f"{error}{kept}", error.kernels, error.sites) from error
 
 
 def print_result(result: "BenchResult") -> None:

@@ -167,10 +167,10 @@ def going_on(result: "TuneResult", model_file: Path | None, types: Sequence[str]
 
 
 def wrong_in_the_program(result: "TuneResult") -> WrongResult:
-    labels = {kernel.key: kernel.label for kernel in result.kernels}
-    names = ", ".join(f"{key[:8]} {labels.get(key, '')}".strip() for key in result.wrong)
+    names, keys = ", ".join(result.wrong_sites), ", ".join(key[:8] for key in result.wrong)
     return WrongResult(
-        f"program {result.program_name}: expected its results, got others with {names}; these "
-        "keep the default from now on, and the report counts without them",
+        f"program {result.program_name}: expected its results, got others with {names}; kernels "
+        f"{keys} keep the default from now on, and the report counts without them",
         kernels=result.wrong,
+        sites=result.wrong_sites,
     )

@@ -266,12 +266,13 @@ def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> Wron
         return any(v.wrong for v in verdicts)
 
     blamed = culprits(tuned.replacements, is_wrong)
-    names = ", ".join(f"{r.site.name} ({r.site.label})" for r in blamed)
+    names = tuple(f"{r.site.name} ({r.site.label})" for r in blamed)
     return WrongResult(
         f"expected result {verdict.result} of {judge.program.name} on {verdict.inputs} inputs as "
         f"the oracle has it, got {verdict.wrong}; "
-        + (f"to blame: {names}; tune these kernels again" if blamed else NOBODY),
+        + (f"to blame: {', '.join(names)}; tune these kernels again" if blamed else NOBODY),
         kernels=tuple(dict.fromkeys(r.site.kernel.key for r in blamed)),
+        sites=names,
     )
 
 

@@ -41,10 +41,14 @@ class BuildError(HlotuneError, RuntimeError):
 class WrongResult(HlotuneError, ArithmeticError):
     """A tuned kernel or program disagrees with the oracle."""
 
-    def __init__(self, message: str, kernels: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, kernels: tuple[str, ...] = (), sites: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.kernels = kernels
         """Keys of the kernels to blame."""
+        self.sites = sites
+        """Where these stand, with labels: `dot1 (dot 64x784x512)`."""
 
 
 class DatabaseError(HlotuneError, OSError):

@@ -21,6 +21,8 @@ class Verdict:
     """None where it was not compared, or not to the end."""
     wrong: tuple[str, ...] = ()
     """Keys of kernels whose champions were to blame for wrong results, and were taken back."""
+    wrong_sites: tuple[str, ...] = ()
+    """Where these stand in the program."""
     slower: tuple[str, ...] = ()
     """Keys of kernels that went back to their defaults, as the program is slower with them."""
     wrong_anyway: str = ""
@@ -59,34 +61,36 @@ class Closing:
     under: Conditions
 
     def verdict(self, won: Sequence[str], compare_whole: Callable[[], Whole | None]) -> Verdict:
-        """What becomes of the kernels `won`; Ctrl-C leaves it where it is."""
-        wrong: list[str] = []
-        try:
-            whole = self._compared(compare_whole, wrong)
-        except WrongResult as error:
-            return Verdict(wrong=tuple(wrong), wrong_anyway=str(error))
-        except KeyboardInterrupt:
-            return Verdict(wrong=tuple(wrong), interrupted=True)
-        return Verdict(whole=whole, wrong=tuple(wrong), slower=self._left_if_slower(whole, won))
+        """What becomes of the kernels `won`; Ctrl-C leaves it where it is.
 
-    def _compared(
-        self, compare_whole: Callable[[], Whole | None], wrong: list[str]
-    ) -> Whole | None:
-        """Compares until the program is right; the keys of what was taken back go into `wrong`.
-
-        Champions that are to blame are barred, and the rest is compared again.  It ends: each time
-        at least one kernel goes back to its default.  Raises WrongResult where none is to blame.
+        Champions that are to blame go back to the default, and the rest is compared again.  It
+        ends: each time at least one goes back.
         """
-        while True:
-            try:
-                return compare_whole()
-            except WrongResult as error:
-                taken = take_back_wrong(
-                    self.database, error, run=self.run, numerics=self.numerics, **self.under
+        found = Verdict()
+        try:
+            while True:
+                now = self._once(compare_whole)
+                found = replace(
+                    now,
+                    wrong=found.wrong + now.wrong,
+                    wrong_sites=found.wrong_sites + now.wrong_sites,
                 )
-                if not taken:
-                    raise
-                wrong += taken
+                if not now.wrong:
+                    return replace(found, slower=self._left_if_slower(found.whole, won))
+        except KeyboardInterrupt:
+            return replace(found, interrupted=True)
+
+    def _once(self, compare_whole: Callable[[], Whole | None]) -> Verdict:
+        """Compares; champions that are to blame for wrong results are barred."""
+        try:
+            return Verdict(whole=compare_whole())
+        except WrongResult as error:
+            wrong = take_back_wrong(
+                self.database, error, run=self.run, numerics=self.numerics, **self.under
+            )
+            if not wrong:
+                return Verdict(wrong_anyway=str(error))
+            return Verdict(wrong=tuple(wrong), wrong_sites=error.sites)
 
     def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
         """Leaves a program to the default compiler where its champions proved to slow it down.
@@ -112,6 +116,7 @@ def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
         kernels=tuple(replace(k, won=k.won and k.key not in lost) for k in result.kernels),
         interrupted=result.interrupted or verdict.interrupted,
         wrong=verdict.wrong,
+        wrong_sites=verdict.wrong_sites,
         wrong_anyway=verdict.wrong_anyway,
     )
     if verdict.whole is None or (paired := verdict.whole.paired) is None:

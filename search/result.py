@@ -70,6 +70,8 @@ class TuneResult:
     """Keys of kernels whose champions were right alone, and wrong in the program.  They were taken
     back, and are never champions again.
     """
+    wrong_sites: tuple[str, ...] = ()
+    """Where these were wrong, with labels: `dot1 (dot 64x784x512)`."""
     wrong_anyway: str = ""
     """What the program gives wrong though no kernel of ours is to blame; it was not timed then."""
     needed_s: int | None = None

@@ -45,10 +45,13 @@ def test_a_run_without_mishaps_ends_well(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_wrong_results_are_said_after_the_report_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(monkeypatch, tmp_path, wrong=(KERNEL.key,), interrupted=True) == 2
+    sites = "dot1 (dot 64x784x512)", "dot3 (dot 64x784x512)"
+    wrong: dict[str, Any] = {"wrong": (KERNEL.key,), "wrong_sites": sites}
+    assert ended(monkeypatch, tmp_path, **wrong, interrupted=True) == 2
     said = capsys.readouterr()
     assert "whole program" in said.out
-    assert "expected its results, got others with abababab dot 64x784x512; these keep" in said.err
+    assert "expected its results, got others with dot1 (dot 64x784x512), dot3 (" in said.err
+    assert "; kernels abababab keep the default from now on" in said.err
     assert said.err.count("\n") == 1
 
 

@@ -90,7 +90,7 @@ class WrongTogether:
         for blamed in self.wrong:
             key = blamed.kernel.key
             if decision(self.database, key, **UNDER).schedule.algorithm != XLA:
-                raise WrongResult("expected 1, got 2; to blame: a site", kernels=(key,))
+                raise WrongResult("expected 1, got 2", (key,), (f"{blamed.label}0 (by hand)",))
         return WHOLE
 
 
@@ -101,6 +101,7 @@ def test_kernels_that_are_wrong_in_the_program_are_taken_back(database: Database
     assert whole.calls == 2
     assert [k.won for k in result.kernels] == [False, True]
     assert result.wrong == (conv.kernel.key,)
+    assert result.wrong_sites == ("conv0 (by hand)",)
     assert result.speedup == 2.0
     taken = decision(database, conv.kernel.key, **UNDER)
     assert (taken.schedule.algorithm, taken.reason) == (XLA, "kept default: wrong in the program")
@@ -123,6 +124,7 @@ def test_a_program_is_compared_until_it_is_right(database: Database) -> None:
     tasks = two()
     result = run(database, tasks, compare_whole=WrongTogether(database, *tasks))
     assert set(result.wrong) == {t.kernel.key for t in tasks}
+    assert set(result.wrong_sites) == {"conv0 (by hand)", "dense0 (by hand)"}
     assert not result.won
 
 

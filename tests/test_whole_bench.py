@@ -73,7 +73,9 @@ def test_a_wrong_replacement_is_named_before_any_figure(deep: Program, wrong: in
     tuned = by_hand(deep, *factors)
     with pytest.raises(WrongResult, match=f"to blame: dot{wrong}[. ]") as error:
         bench(deep, tuned)
-    assert error.value.kernels == (tuned.sites[wrong].kernel.key,)
+    site = tuned.sites[wrong]
+    assert error.value.kernels == (site.kernel.key,)
+    assert error.value.sites == (f"{site.name} ({site.label})",)
 
 
 def test_a_result_of_nothing_but_nan_is_wrong(deep: Program) -> None:
