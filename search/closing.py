@@ -6,8 +6,9 @@ from typing import Protocol
 
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import WrongResult
-from hlotune.search.progress import Finished
+from hlotune.search.progress import Finished, Progress
 from hlotune.search.result import TuneResult
+from hlotune.search.taken_up import is_finished
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Summary, Whole
 from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
@@ -106,6 +107,19 @@ class Closing:
                 self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
             )
         )
+
+    def closed(self, result: TuneResult, whole: Whole | None, progress: Progress) -> TuneResult:
+        """Records that the run has finished, unless it was interrupted, and tells it.
+
+        Until that is recorded Ctrl-C interrupts the run, and it can be gone on with.
+        """
+        try:
+            if not result.interrupted:
+                self.database.finish_run(self.run, summary(result, whole))
+            progress(finished_event(result))
+        except KeyboardInterrupt:
+            return replace(result, interrupted=not is_finished(self.database, self.run))
+        return result
 
 
 def judged(result: TuneResult, verdict: Verdict) -> TuneResult:

@@ -16,15 +16,7 @@ from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
-from hlotune.search.closing import (
-    Closing,
-    Comparing,
-    Verdict,
-    finished_event,
-    judged,
-    missed_by,
-    summary,
-)
+from hlotune.search.closing import Closing, Comparing, Verdict, judged, missed_by
 from hlotune.search.deciding import Deciding
 from hlotune.search.descent import Descent
 from hlotune.search.finals import Referee
@@ -146,13 +138,17 @@ class Session:
         compared again.  Where none is to blame the run ends all the same, and the result says it.
         An interrupted run stays open and is not measured any further.
         """
-        verdict = Verdict()
-        if result.won and not self.interrupted:
-            closing = Closing(
-                database=self.database, run=self.run, numerics=self.numerics, under=self.under
-            )
-            verdict = closing.verdict([k.key for k in result.won], self._compared)
-            self.interrupted = verdict.interrupted
+        closing = Closing(
+            database=self.database, run=self.run, numerics=self.numerics, under=self.under
+        )
+        verdict = Verdict(interrupted=self.interrupted)
+        try:
+            # Higher where a kernel beat them.
+            self.database.keep_properties(self.target, self.peaks())
+            if result.won and not self.interrupted:
+                verdict = closing.verdict([k.key for k in result.won], self._compared)
+        except KeyboardInterrupt:
+            verdict = Verdict(interrupted=True)
         result = replace(
             result,
             wall_s=self.wall_s,
@@ -160,11 +156,7 @@ class Session:
             away_s=self.away(),
             overrun=self.overrun,
         )
-        if not self.interrupted:
-            self.database.finish_run(self.run, summary(result, verdict.whole))
-        result = judged(result, verdict)
-        self.progress(finished_event(result))
-        return result
+        return closing.closed(judged(result, verdict), verdict.whole, self.progress)
 
     @property
     def overrun(self) -> str:
@@ -201,18 +193,8 @@ class Session:
         """
         contests: dict[int, Contest] = {}
         skipped: list[Skipped] = []
-        recorded = [self._recorded(t.kernel) for t in tasks]
-        own = [own_trials(self.database, self.run, t.kernel.key) for t in tasks]
-        known = sum(map(len, recorded)) - sum(own)
-        self.progress(
-            Started(
-                kernels=len(tasks),
-                known_trials=known,
-                own_trials=sum(own),
-                model=self.model_words,
-            )
-        )
         try:
+            recorded = self._begun(tasks)
             self._meet(tasks)
             for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
                 key = tasks[n].kernel.key
@@ -227,10 +209,24 @@ class Session:
                     self.progress(KernelSkipped(label=contest.label, reason=contest.reason))
                 else:
                     contests[n] = contest
+            self.experience.learn()
         except KeyboardInterrupt:
             self.interrupted = True
-        self.experience.learn()
         return [contests[n] for n in sorted(contests)], skipped
+
+    def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
+        """Of each kernel what is known already, once it is told how much."""
+        known = [self._recorded(t.kernel) for t in tasks]
+        own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
+        self.progress(
+            Started(
+                kernels=len(tasks),
+                known_trials=sum(map(len, known)) - own,
+                own_trials=own,
+                model=self.model_words,
+            )
+        )
+        return known
 
     def _meet(self, tasks: Sequence[Task]) -> None:
         """Finds the kin of each kernel in the database; those that are not in the run teach."""

@@ -25,6 +25,12 @@ def has_begun(database: Database, run: str, kernel_key: str) -> bool:
     )
 
 
+def is_finished(database: Database, run: str) -> bool:
+    return bool(
+        database.query("select 1 from runs where id = :run and finished is not null", {"run": run})
+    )
+
+
 def default_s(database: Database, run: str, kernel_key: str) -> float | None:
     """The default's time by which the run shared its budget; None where it had not timed it."""
     found = database.query(

@@ -171,9 +171,7 @@ def searched(
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )
-        result = session.tuned(program.name, found, skipped)
-        records.keep_properties(target, runner.properties())  # higher where a kernel beat them
-        return session.finished(result)
+        return session.finished(session.tuned(program.name, found, skipped))
 
 
 @contextmanager

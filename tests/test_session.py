@@ -17,6 +17,7 @@ from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.tasks import Skipped
+from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Whole
@@ -28,6 +29,22 @@ from tests.sessions import TOOLS, UNDER, WHOLE, FakeDevice, run, task, two
 def database(tmp_path: Path) -> Iterator[Database]:
     with Database(tmp_path / "tuning.db") as opened:
         yield opened
+
+
+def interrupted(*_: object, **__: object) -> int:
+    raise KeyboardInterrupt
+
+
+class Impatient(list[Event]):
+    """Ctrl-C comes as an event of one kind is told."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def append(self, event: Event) -> None:
+        super().append(event)
+        if isinstance(event, self.kind):
+            raise KeyboardInterrupt
 
 
 def test_kernels_that_beat_their_defaults_win(database: Database) -> None:
@@ -155,13 +172,41 @@ def test_ctrl_c_while_timing_defaults_ends_the_run(database: Database) -> None:
 def test_ctrl_c_while_kin_teach_ends_the_run(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> int:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("hlotune.search.session.teach", interrupted)
     result = run(database, two())
     assert result.interrupted
     assert (result.kernels, result.trials) == ((), 0)
+
+
+def test_ctrl_c_while_the_model_learns_from_what_is_known_ends_the_run(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Experience, "learn", interrupted)
+    result = run(database, two())
+    assert result.interrupted
+    assert [k.label for k in result.kernels] == ["conv", "dense"]
+    assert "unfinished" in result.report()
+
+
+@pytest.mark.parametrize("step", ["trials", "keep_properties", "finish_run"])
+def test_ctrl_c_while_the_database_is_asked_or_told_ends_the_run(
+    database: Database, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    tasks = two()
+    monkeypatch.setattr(Database, step, interrupted)
+    result = run(database, tasks)
+    assert result.interrupted
+    assert [k.won for k in result.kernels] == ([] if step == "trials" else [True, True])
+    assert "unfinished" in result.report()
+    monkeypatch.undo()
+    resumed = run(database, tasks, resume=result.run)
+    assert not resumed.interrupted and len(resumed.won) == 2
+
+
+def test_ctrl_c_once_a_run_is_recorded_as_finished_changes_nothing(database: Database) -> None:
+    result = run(database, two(), events=Impatient(Finished))
+    assert not result.interrupted
+    assert (result.speedup, len(result.won)) == (2.0, 2)
 
 
 @pytest.mark.parametrize(
@@ -183,13 +228,7 @@ def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> N
 
 
 def test_ctrl_c_while_the_finals_are_announced_ends_the_run(database: Database) -> None:
-    class Impatient(list[Event]):
-        def append(self, event: Event) -> None:
-            super().append(event)
-            if isinstance(event, Finalising):
-                raise KeyboardInterrupt
-
-    result = run(database, two(), events=Impatient())
+    result = run(database, two(), events=Impatient(Finalising))
     assert result.interrupted
     assert [k.won for k in result.kernels] == [False, False]
     assert result.trials == 192
@@ -197,10 +236,10 @@ def test_ctrl_c_while_the_finals_are_announced_ends_the_run(database: Database) 
 
 
 def test_ctrl_c_while_the_whole_program_is_timed_keeps_the_kernels(database: Database) -> None:
-    def interrupted() -> Whole | None:
+    def stopped() -> Whole | None:
         raise KeyboardInterrupt
 
-    result = run(database, two(), compare_whole=interrupted)
+    result = run(database, two(), compare_whole=stopped)
     assert result.interrupted
     assert result.speedup is None
     assert len(result.won) == 2
