@@ -101,7 +101,9 @@ def print_result(result: "BenchResult") -> None:
         print()
     for part in result.shortfalls:
         promised, gained = time_text(part.promised_s), f"{part.gained_s * 1e6:.1f} us"
-        print(f"{', '.join(part.sites)}: records promise {promised} less, measured {gained}")
+        slower = ", and the program is proven faster without" if part.is_slower else ""
+        names = ", ".join(part.sites)
+        print(f"{names}: records promise {promised} less, measured {gained}{slower}")
 
 
 def print_kernels(result: "BenchResult") -> None:

@@ -15,10 +15,10 @@ from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inp
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
-from hlotune.deploy.timer import Function, Timer
+from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.callable import jitted
 from hlotune.hlo.program import Program
-from hlotune.measure.comparison import Ratio, ratio
+from hlotune.measure.comparison import Ratio, ratio, shared
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
@@ -59,6 +59,12 @@ class BenchResult:
     def promised_s(self) -> float:
         """What the records of the replaced kernels say that a run saves."""
         return sum(e.promised_s for e in self.kernels if e.status == "tuned")
+
+    @property
+    def slower(self) -> tuple[str, ...]:
+        """Keys of kernels without which the program is proven faster."""
+        names = {name for s in self.shortfalls if s.is_slower for name in s.sites}
+        return tuple(dict.fromkeys(e.site.kernel.key for e in self.kernels if e.site.name in names))
 
     @property
     def gained_s(self) -> float:
@@ -132,6 +138,11 @@ class Prepared:
     """What the default's first call took: XLA compiles it then."""
     call_s: float
     """Of the default, once."""
+
+    @property
+    def variant_s(self) -> float:
+        """What it takes to compile the program with other kernels, to check it, and to time it."""
+        return self.compile_s + 3 * BISECTION_PAIRS * max(self.call_s, SAMPLE_S)
 
 
 def prepared(program: Program, *, oracle_limit_s: float = ORACLE_S, seed: int = 0) -> Prepared:
@@ -216,7 +227,11 @@ def compared(
     )
     if result.gained_s >= SHORTFALL * result.promised_s:
         return result
-    return replace(result, shortfalls=_shortfalls(result, tuned, ready.default, timer))
+    found = _shortfalls(result, tuned, ready, timer)
+    suspects = sum(s.gained_s < 0 for s in found)
+    return replace(
+        result, shortfalls=tuple(_looked_into(s, suspects, tuned, ready, timer) for s in found)
+    )
 
 
 def checked_whole(
@@ -277,18 +292,39 @@ def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> Wron
 
 
 def _shortfalls(
-    result: BenchResult, tuned: TunedFunction, default: Function, timer: Timer
+    result: BenchResult, tuned: TunedFunction, ready: Prepared, timer: Timer
 ) -> tuple[Shortfall, ...]:
-    """The replacements behind a disappointing whole, as far as the time limit allows."""
+    """The replacements behind a disappointing whole, as far as the time limit allows.
+
+    It leaves time to look into one of them, and then for the program without it.
+    """
     promised = {e.site: e.promised_s for e in tuned.explain()}
 
     def gained(part: Sequence[Replacement]) -> float | None:
         if len(part) == len(tuned.replacements):
             return result.gained_s
-        if timer.is_over:
+        if timer.left_s < 3 * ready.variant_s:
             return None
         function = assembled(tuned.program, part)
-        _, default_s, tuned_s = timer.paired(default, function, BISECTION_PAIRS)
+        _, default_s, tuned_s = timer.paired(ready.default, function, BISECTION_PAIRS)
         return median(a - b for a, b in zip(default_s, tuned_s, strict=True))
 
     return shortfalls(tuned.replacements, lambda r: promised.get(r.site, 0.0), gained)
+
+
+def _looked_into(
+    found: Shortfall, suspects: int, tuned: TunedFunction, ready: Prepared, timer: Timer
+) -> Shortfall:
+    """Whether the program is proven faster without the kernels of a shortfall.
+
+    Alone among kernels of XLA's they may wake threads in vain: so it is with all others in place,
+    by new samples, and at a confidence that holds for all `suspects` together.  Where all kernels
+    fall short together, the comparison of the whole has said it.
+    """
+    keys = {r.site.kernel.key for r in tuned.replacements if r.site.name in found.sites}
+    others = [r for r in tuned.replacements if r.site.kernel.key not in keys]
+    if found.gained_s >= 0 or not others or timer.left_s < 2 * ready.variant_s:
+        return found
+    without = assembled(tuned.program, others)
+    _, without_s, with_s = timer.paired(without, tuned, BISECTION_PAIRS)
+    return replace(found, is_slower=ratio(without_s, with_s, shared(suspects)).high < 1)

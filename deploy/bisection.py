@@ -22,6 +22,8 @@ class Shortfall:
     sites: tuple[str, ...]
     promised_s: float
     gained_s: float
+    is_slower: bool = False
+    """Whether the program is proven faster without their kernels."""
 
 
 def culprits(parts: Sequence[Part], is_wrong: Callable[[Sequence[Part]], bool]) -> tuple[Part, ...]:

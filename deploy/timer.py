@@ -39,8 +39,12 @@ class Timer:
             self.values = [jax.device_put(v) for v in inputs.values]
 
     @property
+    def left_s(self) -> float:
+        return self.end_s - self.turns.clock_s()
+
+    @property
     def is_over(self) -> bool:
-        return self.turns.clock_s() > self.end_s
+        return self.left_s < 0
 
     def paired(
         self, default: Function, tuned: Function, pairs: int

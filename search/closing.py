@@ -64,8 +64,9 @@ class Closing:
     def verdict(self, won: Sequence[str], compare_whole: Callable[[], Whole | None]) -> Verdict:
         """What becomes of the kernels `won`; Ctrl-C leaves it where it is.
 
-        Champions that are to blame go back to the default, and the rest is compared again.  It
-        ends: each time at least one goes back.
+        Champions that are to blame for wrong results go back to the default, and so do those
+        without which the program is proven faster; then the rest is compared again.  It ends: each
+        time at least one goes back.
         """
         found = Verdict()
         try:
@@ -75,16 +76,19 @@ class Closing:
                     now,
                     wrong=found.wrong + now.wrong,
                     wrong_sites=found.wrong_sites + now.wrong_sites,
+                    slower=found.slower + now.slower,
                 )
-                if not now.wrong:
-                    return replace(found, slower=self._left_if_slower(found.whole, won))
+                if not now.wrong and not now.slower:
+                    left = self._left_if_slower(now.whole, won)
+                    return replace(found, slower=found.slower + left)
         except KeyboardInterrupt:
-            return replace(found, interrupted=True)
+            return replace(found, whole=None, interrupted=True)
 
     def _once(self, compare_whole: Callable[[], Whole | None]) -> Verdict:
-        """Compares; champions that are to blame for wrong results are barred."""
+        """Compares; champions that are to blame are taken back, and barred where it is wrong."""
         try:
-            return Verdict(whole=compare_whole())
+            whole = compare_whole()
+            return Verdict(whole=whole, slower=self._taken_back(whole.slower if whole else ()))
         except WrongResult as error:
             wrong = take_back_wrong(
                 self.database, error, run=self.run, numerics=self.numerics, **self.under
@@ -94,15 +98,16 @@ class Closing:
             return Verdict(wrong=tuple(wrong), wrong_sites=error.sites)
 
     def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
-        """Leaves a program to the default compiler where its champions proved to slow it down.
-
-        Their trials stay known: the next run compares them again.
-        """
+        """Leaves a program to the default compiler where its champions proved to slow it down."""
         if whole is None or whole.paired is None or whole.paired.high >= 1:
             return ()
+        return self._taken_back(won)
+
+    def _taken_back(self, slower: Sequence[str]) -> tuple[str, ...]:
+        """Keys of those that stood.  Their trials stay known: the next run compares them again."""
         return tuple(
             key
-            for key in won
+            for key in slower
             if take_back(
                 self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
             )

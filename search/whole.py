@@ -41,7 +41,8 @@ class WholeProgram:
     def due_s(self, building_s: float, timing_s: float) -> float:
         """What comparing is expected to take, where building all its kernels takes `building_s`.
 
-        Of both sides a warm call and a check; and timing them, for `timing_s` at most.
+        Of both sides a warm call and a check; and timing them, for `timing_s` at most.  Finding
+        kernels that slow the program down is in that, too.
         """
         if self._ready is None:
             return 0.0
@@ -74,6 +75,7 @@ class WholeProgram:
             paired=_paired(found),
             error=worst.tuned_error if worst else None,
             default_error=worst.default_error if worst else None,
+            slower=found.slower,
         )
 
 

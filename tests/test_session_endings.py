@@ -212,6 +212,49 @@ def test_kernels_with_which_the_whole_program_is_slower_are_left_to_the_default(
         assert found.reason == "kept default: slower in the program"
 
 
+class FasterWithout:
+    """Compares a whole program that is proven faster without the kernels named."""
+
+    def __init__(self, database: Database, *slow: Task) -> None:
+        self.database, self.slow, self.calls = database, slow, 0
+
+    def __call__(self) -> Whole | None:
+        self.calls += 1
+        keys = (t.kernel.key for t in self.slow)
+        found = {k: decision(self.database, k, **UNDER).schedule for k in keys}
+        return replace(WHOLE, slower=tuple(k for k, s in found.items() if s.algorithm != XLA))
+
+
+def test_a_kernel_without_which_the_program_is_faster_goes_back_and_winners_stay(
+    database: Database,
+) -> None:
+    conv, dense = tasks = two()
+    whole = FasterWithout(database, conv)
+    result = run(database, tasks, compare_whole=whole)
+    assert whole.calls == 2
+    assert [k.won for k in result.kernels] == [False, True]
+    assert (result.wrong, result.speedup) == ((), 2.0)
+    taken = decision(database, conv.kernel.key, **UNDER)
+    assert (taken.schedule.algorithm, taken.reason) == (XLA, "kept default: slower in the program")
+    assert decision(database, dense.kernel.key, **UNDER).schedule.algorithm != XLA
+
+
+def test_ctrl_c_while_the_rest_is_compared_again_leaves_no_figure_of_before(
+    database: Database,
+) -> None:
+    conv, _ = tasks = two()
+    whole = FasterWithout(database, conv)
+
+    def stopped() -> Whole | None:
+        if whole.calls:
+            raise KeyboardInterrupt
+        return whole()
+
+    result = run(database, tasks, compare_whole=stopped)
+    assert result.interrupted and result.speedup is None
+    assert [k.won for k in result.kernels] == [False, True]
+
+
 def test_what_stands_is_replaced_only_by_who_is_proven_faster_beside_it(
     database: Database,
 ) -> None:

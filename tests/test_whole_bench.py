@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import jax.numpy as jnp
 import pytest
 
 from hlotune.deploy import accuracy
+from hlotune.deploy import bench as benching
 from hlotune.deploy.accuracy import example_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction
-from hlotune.deploy.bench import bench, checked
+from hlotune.deploy.bench import Prepared, bench, checked, compared
 from hlotune.deploy.bisection import MOST_SEARCHED, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
 from hlotune.hlo.program import Program, load
@@ -112,6 +114,83 @@ def test_bisection_finds_the_one_that_disappoints(deep: Program) -> None:
 
 def test_bisection_stops_when_time_is_up(deep: Program) -> None:
     assert shortfalls(replacements(deep), lambda r: 1.0, lambda some: None) == ()
+
+
+@dataclass
+class FakeTimer:
+    """A run takes a second less what each kernel in it gains, by the name of its site."""
+
+    gains_s: dict[str, float]
+    left_s: float = 100.0
+    noise_s: float = 0.0
+    compared: list[int] = field(default_factory=list)
+    """How many kernels of ours the first of both had, where the other is the tuned program."""
+
+    def paired(self, first: Any, second: Any, pairs: int) -> Any:
+        if isinstance(second, TunedFunction):
+            self.compared.append(len(first))
+        return 1, self.samples_s(first, pairs), self.samples_s(second, pairs)
+
+    def samples_s(self, function: Any, pairs: int) -> tuple[float, ...]:
+        parts = function.replacements if isinstance(function, TunedFunction) else function
+        time_s = 1.0 - sum(self.gains_s[r.site.name] for r in parts)
+        swing_s = self.noise_s if isinstance(function, TunedFunction) else 0.0
+        return tuple(time_s + swing_s * (-1) ** n for n in range(pairs))
+
+
+def compared_by(timer: FakeTimer, tuned: TunedFunction, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The result of a program whose variants are the kernels that they have."""
+    monkeypatch.setattr(benching, "Timer", lambda *_: timer)
+    monkeypatch.setattr(benching, "assembled", lambda program, parts: tuple(parts))
+    ready = Prepared(
+        program=tuned.program, default=(),  # type: ignore[arg-type]
+        inputs=example_inputs(tuned.program), judges=(), compile_s=1.0, call_s=1.0,
+    )  # fmt: skip
+    return compared(ready, tuned)
+
+
+@pytest.fixture(scope="module")
+def uneven() -> Program:
+    """Four products of four kernels."""
+    widths = (6, 7, 8, 9, 10)
+    return load(chain, normal(4, 6), *map(normal, widths, widths[1:]))
+
+
+@pytest.fixture
+def tuned(uneven: Program) -> TunedFunction:
+    return by_hand(uneven, 1, 1, 1, 1, promised_s=0.2)
+
+
+def gains_s(tuned: TunedFunction, *each: float) -> dict[str, float]:
+    return {site.name: gain for site, gain in zip(tuned.sites, each, strict=True)}
+
+
+def test_one_without_which_the_program_is_faster_is_told_from_winners(
+    tuned: TunedFunction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer = FakeTimer(gains_s(tuned, 0.2, 0.2, -0.3, 0.2))
+    found = compared_by(timer, tuned, monkeypatch)
+    assert [(s.sites, s.is_slower) for s in found.shortfalls] == [((tuned.sites[2].name,), True)]
+    assert found.slower == (tuned.sites[2].kernel.key,)
+    assert timer.compared == [0, 3]  # the default, then all others of ours
+    assert found.to_json()["shortfalls"][0]["is_slower"]
+
+
+@pytest.mark.parametrize(
+    ("each", "options"),
+    [
+        ((0.2, 0.2, -0.3, 0.2), {"noise_s": 0.4}),
+        ((0.2, 0.2, -0.3, 0.2), {"left_s": 50.0}),
+        ((0.1, 0.05, 0.05, 0.05), {}),
+    ],
+    ids=["noise", "no time", "gains less than promised"],
+)
+def test_what_is_not_proven_to_slow_a_program_down_is_not_said_to(
+    tuned: TunedFunction, monkeypatch: pytest.MonkeyPatch, each: Any, options: Any
+) -> None:
+    found = compared_by(FakeTimer(gains_s(tuned, *each), **options), tuned, monkeypatch)
+    assert found.shortfalls
+    assert found.slower == ()
 
 
 PARTS = tuple(range(20))

@@ -63,6 +63,8 @@ class Whole:
     """None where the samples prove nothing."""
     error: float | None
     default_error: float | None
+    slower: tuple[str, ...] = ()
+    """Keys of kernels without which the program is proven faster; in no summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
