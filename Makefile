@@ -63,7 +63,14 @@ bench: setup
 # Each prints a table and keeps it in build/; `make performance` puts them into docs/performance.md.
 bench-operators: setup
 	rm -f build/operators.db*
-	$(PYTHON) -m benchmarks.operators --trials $(TRIALS)
+	$(PYTHON) -m benchmarks.operators --name operators --weights constants --numerics strict \
+	  --cache warm --cases 'C[1-9]' 'C1[0-2]' --trials $(TRIALS)
+	$(PYTHON) -m benchmarks.operators --name algorithms --weights constants \
+	  --cases C2 C6 C9 C12 --trials $(TRIALS)
+	$(PYTHON) -m benchmarks.operators --name products --weights arguments --cache warm \
+	  --cases gemm_512 gemm_1024 gemm_2048 --trials $(TRIALS)
+	$(PYTHON) -m benchmarks.operators --name types --weights arguments --cache warm \
+	  --cases gemm_1024_bf16 gemm_1024_int8 C6_bf16 C6_int8 --trials 64
 	$(PYTHON) -m benchmarks.bandwidth
 	$(PYTHON) -m benchmarks.waking
 

@@ -1,6 +1,6 @@
 """Single operators: XLA's own code against the tuned kernel.
 
-    python -m benchmarks.operators --cases C6 gemm_1024 --trials 200
+    python -m benchmarks.operators --name mine --cases C6 gemm_1024 --trials 200
 
 Each case is tuned as a program of its own, all on one database.  Its winner is then timed against
 the default in turns, in both cache modes: `model`, as inside a network, and `warm`, the same
@@ -9,7 +9,7 @@ less an empty one; *alone* is the winner's time without the default's turns in b
 caches from it.  With `--numerics strict` Winograd's schedules are left out.  Shares are of the peak
 of the operands' type.  Where the default was kept, the tuned time is the default's, the ratio 1.00.
 *first* is the default's time over that of the first candidate, which a formula gives before any
-search, without Winograd's.
+search, without Winograd's.  The table is kept as `build/NAME.json`, with its options in a note.
 """
 
 import argparse
@@ -113,11 +113,13 @@ def main() -> None:
         peaks = before["peak_flop_per_s"]
         for x in lines:
             peaks[x.element] = max(peaks.get(x.element, 0.0), x.peak_flop_per_s)
-        publish(table(lines, peaks), before, [asdict(line) for line in lines])
+        found = table(lines, peaks, options.name, typed(options))
+        publish(found, before, [asdict(line) for line in lines])
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--name", default="operators", help="of the table")
     # fmt: off
     parser.add_argument(
         "--cases", nargs="+", metavar="CASE", default=[*RESNET, *PRODUCTS],
@@ -142,6 +144,12 @@ def parsed() -> argparse.Namespace:
     options.cases = [n for case in names for n in spelled(case, options.weights)]
     options.database.parent.mkdir(parents=True, exist_ok=True)
     return options
+
+
+def typed(options: argparse.Namespace) -> str:
+    """What decides the figures, cases aside, as it is typed."""
+    names = ("weights", "numerics", "cache", "trials", "seed")
+    return " ".join(f"--{name} {getattr(options, name)}" for name in names)
 
 
 def spelled(case: str, weights: str) -> list[str]:
@@ -279,7 +287,7 @@ def percent(share: Ratio) -> str:
     return f"{share.median:.0%} ({share.low * 100:.0f} to {share.high * 100:.0f})"
 
 
-def table(lines: Sequence[Line], peaks: Mapping[str, float]) -> Table:
+def table(lines: Sequence[Line], peaks: Mapping[str, float], name: str, flags: str) -> Table:
     """`peaks`: operations a second by the type of the operands."""
     columns = [
         "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", ">GFLOP/s", ">of peak",
@@ -298,10 +306,10 @@ def table(lines: Sequence[Line], peaks: Mapping[str, float]) -> Table:
                 f"{ahead} of {len(lines)} ({ahead / len(lines):.0%})"
             )
     return Table(
-        name="operators",
+        name=name,
         columns=columns,
         rows=[cells(x, t, peaks.get(x.element)) for x in lines for t in x.timings],
-        notes=notes,
+        notes=[*notes, f"options: `{flags}`"],
     )
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import dataclasses
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import curves, models, operators, searchers
+from benchmarks import curves, models, operators, page, searchers
 from benchmarks.curves import Lengths, race_of
+from benchmarks.results import Table
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
@@ -76,8 +79,12 @@ def line(won: bool, speedup: float) -> operators.Line:
     )
 
 
+def tabled(*lines: operators.Line, element: str = "f32") -> Table:
+    return operators.table(lines, {element: 2e11}, "mine", "--weights constants")
+
+
 def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
-    table = operators.table([line(True, 4.0), line(False, 1.0)], peaks={"f32": 2e11})
+    table = tabled(line(True, 4.0), line(False, 1.0))
     assert table.rows[0][4:6] == ["4.00", "4.00 to 4.00"]
     assert table.rows[0][6:11] == ["100.0", "50%", "0.5", "97% (95 to 99)", "2.00"]
     assert table.rows[2][4:6] == ["1.00", "-"]
@@ -87,14 +94,12 @@ def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
 
 
 def test_an_operator_of_a_type_without_a_peak_has_no_share_of_one() -> None:
-    table = operators.table([line(True, 4.0)], peaks={"bf16": 4e11})
+    table = tabled(line(True, 4.0), element="bf16")
     assert table.rows[0][7] == "-"
 
 
 def test_it_is_counted_where_the_first_candidate_is_not_behind_the_default() -> None:
-    table = operators.table(
-        [line(True, 4.0), line(True, 2.0), line(False, 1.0)], peaks={"f32": 2e11}
-    )
+    table = tabled(line(True, 4.0), line(True, 2.0), line(False, 1.0))
     assert "first candidate" in table.notes[2]
     assert table.notes[2].endswith("cache model: 2 of 3 (67%)")
 
@@ -288,6 +293,40 @@ def test_a_table_of_programs_says_what_they_begin_with() -> None:
     fresh, known = (models.Line("a.py:model", tuning(n), found) for n in (0, 7))
     assert "each program begins from an empty database" in models.table([fresh], 60.0).notes[-1]
     assert "7 of a.py:model" in models.table([fresh, known], 60.0).notes[-1]
+
+
+def operator_commands() -> list[str]:
+    """What `make bench-operators` gives to each of its runs, in one line."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    recipe = text.partition("\nbench-operators: setup\n")[2].partition("\n\n")[0]
+    runs = [one.partition("-m benchmarks.operators ")[2] for one in recipe.splitlines()]
+    return [" ".join(run.split()) for run in runs if run]
+
+
+def test_each_table_of_operators_is_made_by_make_as_the_page_says() -> None:
+    text = (ROOT / page.PAGE).read_text(encoding="utf-8")
+    names = [run.split()[1] for run in operator_commands()]
+    assert names == ["operators", "algorithms", "products", "types"]
+    assert set(names) <= set(page.names(text))
+    for run in operator_commands():
+        typed = run.removesuffix(" --trials $(TRIALS)")
+        assert f"`{typed}`" in " ".join(text.split())
+
+
+def test_a_table_of_operators_says_its_name_and_the_options_that_it_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    direct, *_ = operator_commands()
+    typed = shlex.split(direct.replace("$(TRIALS)", "96"))
+    monkeypatch.setattr(sys, "argv", ["operators", *typed])
+    options = operators.parsed()
+    assert options.cases == [f"C{n}_frozen" for n in range(1, 13)]
+    flags = operators.typed(options)
+    assert flags == "--weights constants --numerics strict --cache warm --trials 96 --seed 0"
+    table = operators.table([line(True, 4.0)], {}, options.name, flags)
+    assert table.name == "operators"
+    assert table.notes[-1] == f"options: `{flags}`"
 
 
 def test_what_failed_so_far_is_null_in_json() -> None:
