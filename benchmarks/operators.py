@@ -13,13 +13,14 @@ search, without Winograd's.  The table is kept as `build/NAME.json`, with its op
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
 from benchmarks.cases import CASES, FROZEN, PRODUCTS, RESNET, forms, selected, source
 from benchmarks.command import RECORDED, command
+from benchmarks.models import proven
 from benchmarks.operations import PEAK_NAMES
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from hlotune.cli.progress import watching
@@ -290,27 +291,42 @@ def percent(share: Ratio) -> str:
 def table(lines: Sequence[Line], peaks: Mapping[str, float], name: str, flags: str) -> Table:
     """`peaks`: operations a second by the type of the operands."""
     columns = [
-        "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", ">GFLOP/s", ">of peak",
-        ">alone ms", ">of peak alone", ">first", ">trials", ">tuner s", "decision",
+        "case", "cache", ">XLA ms", ">tuned ms", ">ratio", ">95 %", "proven", ">GFLOP/s",
+        ">of peak", ">alone ms", ">of peak alone", ">first", ">trials", ">tuner s", "decision",
     ]  # fmt: skip
     won = sum(x.won for x in lines)
-    notes = [f"won {won} of {len(lines)} kernels; clock `kernel`; FLOPs without padding"]
-    for place, cache in enumerate(MODES):
-        ratios = [x.timings[place].speedup for x in lines]
-        if ratios:
-            mean = geometric_mean(ratios)
-            notes.append(f"geometric mean of the ratios, cache {cache}: {mean:.2f}")
-            ahead = sum(x.timings[place].first >= 1 for x in lines)
-            notes.append(
-                f"first candidate at least as fast as the default, cache {cache}: "
-                f"{ahead} of {len(lines)} ({ahead / len(lines):.0%})"
-            )
+    notes = [
+        f"won {won} of {len(lines)} kernels; clock `kernel`; FLOPs without padding",
+        "won: as the tuner decided; proven: what the interval of these timings says; with 1 inside "
+        "it proves no difference",
+    ]
+    if lines:
+        notes += [note for place in range(len(MODES)) for note in of_mode(lines, place)]
     return Table(
         name=name,
         columns=columns,
         rows=[cells(x, t, peaks.get(x.element)) for x in lines for t in x.timings],
         notes=[*notes, f"options: `{flags}`"],
     )
+
+
+def of_mode(lines: Sequence[Line], place: int) -> Iterator[str]:
+    """Notes of all kernels in one of `MODES`."""
+    timings, cache = [x.timings[place] for x in lines], MODES[place]
+    faster = sum(proof(x, t) == "faster" for x, t in zip(lines, timings, strict=True))
+    yield f"proven faster, cache {cache}: {faster} of {len(lines)}"
+    mean = geometric_mean([t.speedup for t in timings])
+    yield f"geometric mean of the ratios, cache {cache}: {mean:.2f}"
+    ahead = sum(t.first >= 1 for t in timings)
+    yield (
+        f"first candidate at least as fast as the default, cache {cache}: "
+        f"{ahead} of {len(lines)} ({ahead / len(lines):.0%})"
+    )
+
+
+def proof(line: Line, t: Timing) -> str:
+    """What one timing proves; a dash where the default was kept, which was timed once."""
+    return proven(Ratio(t.speedup, t.low, t.high)) if line.won else "-"
 
 
 def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
@@ -324,6 +340,7 @@ def cells(line: Line, t: Timing, peak: float | None) -> list[str]:
         milliseconds(t.tuned_s),
         f"{t.speedup:.2f}",
         f"{t.low:.2f} to {t.high:.2f}" if line.won else "-",
+        proof(line, t),
         f"{rate / 1e9:.1f}",
         f"{rate / peak:.0%}" if peak else "-",
         milliseconds(t.alone.time_s),

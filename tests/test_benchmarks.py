@@ -86,22 +86,33 @@ def tabled(*lines: operators.Line, element: str = "f32") -> Table:
 def test_an_operator_that_kept_xla_counts_as_one_and_not_won() -> None:
     table = tabled(line(True, 4.0), line(False, 1.0))
     assert table.rows[0][4:6] == ["4.00", "4.00 to 4.00"]
-    assert table.rows[0][6:11] == ["100.0", "50%", "0.5", "97% (95 to 99)", "2.00"]
-    assert table.rows[2][4:6] == ["1.00", "-"]
+    assert table.rows[0][7:12] == ["100.0", "50%", "0.5", "97% (95 to 99)", "2.00"]
+    assert table.rows[2][4:7] == ["1.00", "-", "-"]
     assert table.rows[2][-1] == "kept xla, not won"
     assert "won 1 of 2 kernels" in table.notes[0]
-    assert "cache model: 2.00" in table.notes[1]
+    assert "geometric mean of the ratios, cache model: 2.00" in table.notes
+
+
+def test_an_operator_whose_interval_has_1_inside_is_won_and_not_proven() -> None:
+    won = line(True, 1.05)
+    model, warm = won.timings
+    table = tabled(replace(won, timings=(model, replace(warm, low=0.98))), line(False, 1.0))
+    place = list(table.columns).index("proven")
+    assert [row[place] for row in table.rows] == ["faster", "nothing", "-", "-"]
+    assert "won 1 of 2 kernels" in table.notes[0]
+    assert "proven faster, cache model: 1 of 2" in table.notes
+    assert "proven faster, cache warm: 0 of 2" in table.notes
 
 
 def test_an_operator_of_a_type_without_a_peak_has_no_share_of_one() -> None:
     table = tabled(line(True, 4.0), element="bf16")
-    assert table.rows[0][7] == "-"
+    assert table.rows[0][8] == "-"
 
 
 def test_it_is_counted_where_the_first_candidate_is_not_behind_the_default() -> None:
     table = tabled(line(True, 4.0), line(True, 2.0), line(False, 1.0))
-    assert "first candidate" in table.notes[2]
-    assert table.notes[2].endswith("cache model: 2 of 3 (67%)")
+    (first,) = [x for x in table.notes if "first candidate" in x and "cache model" in x]
+    assert first.endswith("cache model: 2 of 3 (67%)")
 
 
 def test_a_first_candidate_that_failed_has_no_ratio() -> None:
