@@ -200,7 +200,8 @@ def of_earlier(curves: Mapping[Race, Curve], best_s: Mapping[str, float]) -> Ite
             yield (
                 f"to 95 % of the best ever, {words} needs {in_the_mean(ratios)} of the trials from "
                 f"scratch in {len(met)} races; {nobody} in which neither got there count as no "
-                "saving; a search from scratch that did not get there counts with all its trials"
+                "saving; a search that did not get there (`never`) counts with all the trials that "
+                "it made: of one from scratch the ratio is an upper bound, of the other a lower one"
             )
 
 
@@ -288,8 +289,9 @@ def against_scratch(
 ) -> list[float | None]:
     """Trials that a contestant needs to 95 % of the best ever, over those from scratch.
 
-    A search from scratch that is through and did not get there counts with all its trials, which
-    flatters it, and a contestant as infinite; None where neither got there.
+    A search that did not get there counts with all the trials that it made, which flatters it: of
+    one from scratch the ratio is an upper bound, of a contestant a lower one.  None where neither
+    got there.
     """
     found: list[float | None] = []
     for race, curve in curves.items():
@@ -297,8 +299,8 @@ def against_scratch(
         if race.contestant == contestant and len(curve) and len(rival):
             limit_s = best_s[race.case] / NEAR
             ours, theirs = reached(curve, limit_s), reached(rival, limit_s)
-            if ours is not None:
-                found.append(ours / (theirs or len(rival)))
+            if ours is None and theirs is None:
+                found.append(None)
             else:
-                found.append(None if theirs is None else inf)
+                found.append((ours or len(curve)) / (theirs or len(rival)))
     return found

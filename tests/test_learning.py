@@ -324,18 +324,27 @@ def test_searches_that_did_not_get_there_count_too() -> None:
     taught, scratch = Race("C7", "taught", 0), Race("C7", "scratch", 0)
     never = falling(4.0, 4.0, 3.0, 3.0, 3.0, 3.0)
     assert against_scratch({taught: CURVE, scratch: never}, {"C7": 1.0}) == [4 / 6]
-    assert against_scratch({taught: never, scratch: CURVE}, {"C7": 1.0}) == [inf]
+    assert against_scratch({taught: never, scratch: CURVE}, {"C7": 1.0}) == [6 / 4]
     assert against_scratch({taught: never, scratch: never}, {"C7": 1.0}) == [None]
     assert summary({taught: CURVE, scratch: never}, {"C7": 1.0}) == [
         "to 95 % of the best ever, a model trained on C1 to C6 needs 0.667 (median 0.667) of the "
         "trials from scratch in 1 races; 0 in which neither got there count as no saving; a search "
-        "from scratch that did not get there counts with all its trials"
+        "that did not get there (`never`) counts with all the trials that it made: of one from "
+        "scratch the ratio is an upper bound, of the other a lower one"
     ]
     both = {taught: CURVE, scratch: never}
     both |= {replace(race, seed=1): never for race in (taught, scratch)}
     both |= {replace(race, seed=2): never for race in (taught, scratch)}
     (line,) = summary(both, {"C7": 1.0})
     assert "needs 0.874 (median 1.000) of the trials" in line and "races; 2 in which" in line
+
+
+def test_a_taught_search_that_never_gets_there_leaves_the_mean_of_all_races_finite() -> None:
+    taught, scratch = Race("C7", "taught", 0), Race("C7", "scratch", 0)
+    curves = {taught: np.full(6, 3.0), scratch: CURVE}
+    curves |= {replace(taught, seed=1): CURVE, replace(scratch, seed=1): CURVE}
+    (line,) = summary(curves, {"C7": 1.0})
+    assert "needs 1.225 (median 1.250) of the trials from scratch in 2 races" in line
 
 
 def test_what_is_lent_is_counted_as_what_is_taught() -> None:
