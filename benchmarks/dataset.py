@@ -71,6 +71,9 @@ PLAN = (
     Part("annealing", 432),
 )
 """300 at random in all: models are judged by how they rank those of a kernel, and all."""
+ELSEWHERE = "elsewhere"
+"""What stands for the searcher in a part of what other machines found best.  Guided searches found
+it, so that it counts in no part of the plan, least of all among what was drawn at random."""
 BEHIND = 1.3
 """A kernel whose best is so many times slower than the best known gets a further part."""
 EXTENDED = Part("annealing", 640)
@@ -210,11 +213,8 @@ class Recorder:
         """Measures what other machines and versions found best, where it was not tried here."""
         if time.monotonic() < deadline_s:
             of = self._operator(name)
-            known = self._trials(of)
-            if fresh := len(self._elsewhere(of, known)):
-                first = 0 if ours(known) else 1  # the heuristic's schedule, which leads
-                part = Part("random", len(ours(known)) + first + fresh)
-                self._run(name, part, known, deadline_s)
+            if fresh := len(self._elsewhere(of, self._trials(of))):
+                self._run(name, Part(ELSEWHERE, fresh), 0, deadline_s)
 
     def _elsewhere(self, of: Operator, known: Sequence[Trial]) -> Configs:
         """The best schedule of each other machine and version, in the space of this one."""
@@ -233,14 +233,19 @@ class Recorder:
 
     def _advance(self, name: str, part: Part, deadline_s: float) -> None:
         """Measures a part of a kernel, or what is missing of it."""
-        if time.monotonic() < deadline_s and name not in self._exhausted:
-            of = self._operator(name)
-            if self._count(of) < part.trials:
-                self._run(name, part, self._trials(of), deadline_s)
+        if (
+            time.monotonic() < deadline_s
+            and name not in self._exhausted
+            and (done := self._count(self._operator(name))) < part.trials
+        ):
+            self._run(name, part, done, deadline_s)
 
-    def _run(self, name: str, part: Part, known: Sequence[Trial], deadline_s: float) -> None:
-        """One part of a kernel as a run of the database, complete when the part is."""
+    def _run(self, name: str, part: Part, done: int, deadline_s: float) -> None:
+        """One part of a kernel, of which so many trials are done, as a run of the database,
+        complete when the part is.
+        """
         of = self._operator(name)
+        known = self._trials(of)
         run = self.database.start_run(
             of.program,
             self.target,
@@ -252,7 +257,7 @@ class Recorder:
         )
         if len(ours(known)) == len(known):
             self._record_default(run, of)
-        tuner, done = self._tuner(run, of, part, known), len(ours(known))
+        tuner = self._tuner(run, of, part, known)
         while done < part.trials and time.monotonic() < deadline_s:
             step = tuner.step(batch_size(part.trials - done, self._trial_s.get(name, 0.0)))
             if step is None:
@@ -275,13 +280,14 @@ class Recorder:
         self.database.add(run, kernel, [Trial(Candidate(kernel, DEFAULT), found)], batch=0)
 
     def _tuner(self, run: str, of: Operator, part: Part, known: Sequence[Trial]) -> KernelTuner:
-        """Knows all trials of the kernel; the heuristic's schedule is the first of all, then come
-        the best of other machines.
-        """
+        """Knows all trials of the kernel; the heuristic's schedule is the first of the plan."""
         kernel, space, model = of.task.kernel, of.task.space, Trees()
         entropy = (SEED, int(kernel.key, 16))
-        first = np.vstack([space.heuristic()[None, :], self._elsewhere(of, known)])
-        search = SEARCHERS[part.searcher](space, model, entropy, first)
+        if part.searcher == ELSEWHERE:
+            make, first = SEARCHERS["random"], self._elsewhere(of, known)
+        else:
+            make, first = SEARCHERS[part.searcher], space.heuristic()[None, :]
+        search = make(space, model, entropy, first)
 
         def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
             self.database.add(run, kernel, trials, batch=batch)
@@ -297,10 +303,12 @@ class Recorder:
         return self._operators[name]
 
     def _count(self, of: Operator) -> int:
+        """Trials of the plan."""
         found = self.database.query(
             f"""select count(*) as n from trials where kernel = :kernel and schedule != :default
-            and {UNDER}""",
-            self._asked(of),
+            and {UNDER} and run not in
+            (select id from runs where json_extract(options, '$.searcher') = :elsewhere)""",
+            {**self._asked(of), "elsewhere": ELSEWHERE},
         )
         return int(found[0]["n"])
 

@@ -24,12 +24,15 @@ from benchmarks.dataset import (
 )
 from benchmarks.dataset_kernels import source
 from benchmarks.searching import Operator
+from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.timing import Effort, Subject, sampled
 from hlotune.schedules.errors import DatabaseError
+from hlotune.search.examples import examples
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records, import_records
 from tests import recorded
+from tests.computes import gemm
 from tests.sessions import PROGRAM, PROPERTIES, TARGET, FakeDevice, place, two
 from tests.tree import ROOT
 
@@ -37,7 +40,9 @@ PLAN = Part("random", 10), Part("annealing", 40)
 
 
 def recorder(
-    database: Database, tasks: tuple[Task, ...], device: FakeDevice | None = None
+    database: Database,
+    tasks: tuple[Task, ...],
+    device: FakeDevice | SimulatedDevice | None = None,
 ) -> Recorder:
     device = device or FakeDevice(tasks)
     found = Recorder(
@@ -115,12 +120,41 @@ def test_what_other_machines_found_best_is_timed_here_before_anything_is_drawn(
     late = recorder(database, tasks)
     late.plan = (Part("random", 2),)
     late.record(["conv"])
-    assert [late.line("conv").trials, late.line("conv").best_s] == [2, best]
+    assert [late.line("conv").trials, late.line("conv").best_s] == [3, best]
+    runs = database.query(
+        """select json_extract(options, '$.searcher') as searcher, count(*) as trials
+        from trials join runs on runs.id = run where trials.threads = :threads
+        and schedule not like '%xla%' group by run order by min(recorded)""",
+        {"threads": TARGET.threads},
+    )
+    assert [(r["searcher"], r["trials"]) for r in runs] == [("elsewhere", 1), ("random", 2)]
     device = FakeDevice(tasks)
     again = recorder(database, tasks, device)
     again.plan = late.plan
     again.record(["conv"])
     assert device.requests == 0
+
+
+def test_what_other_machines_found_best_is_none_of_what_was_drawn_at_random(
+    database: Database,
+) -> None:
+    """The heuristic's schedule leads the plan and is not drawn either."""
+    case = gemm(96, 128, 128)
+    task = Task(case.kernel, "gemm", 1.0, case.compute, case.space(TARGET))
+    theirs, here = (recorder(database, (task,), SimulatedDevice(TARGET)) for _ in range(2))
+    theirs.target = replace(TARGET, threads=TARGET.threads + 1)
+    for one, part in ((theirs, Part("annealing", 16)), (here, Part("random", 20))):
+        one.plan, one.extended = (part,), part
+        one.record(["gemm"])
+    (found,) = [e for e in examples(database) if e.drawn.any()]
+    assert len(found.times_s) == 21
+    assert len(found.at_random.times_s) == 19
+    (lent,) = database.query(
+        """select time_s from trials join runs on runs.id = run
+        where json_extract(options, '$.searcher') = 'elsewhere' and schedule not like '%xla%'"""
+    )
+    assert lent["time_s"] in found.times_s
+    assert lent["time_s"] not in found.at_random.times_s
 
 
 def test_what_is_missing_is_named_kernel_by_kernel(database: Database) -> None:
