@@ -82,6 +82,11 @@ FIGURES = {
     "R2": "r2_log_time",
 }
 """Column to field of `Quality`."""
+MEANS = (
+    "mean", "machine", "judged by", ">kernels", *(f">{name}" for name in FIGURES), ">worst pairs",
+    ">train, s", ">predict, s", ">rows/s",
+)  # fmt: skip
+"""Columns of the table of means: seconds to train on a split, and to predict a kernel's trials."""
 ALONE = "it learned for a fixed number of steps: no other kernel could say when to stop"
 Tell = Callable[[str], None]
 UNTAUGHT = ("random", "roofline")
@@ -165,8 +170,8 @@ def evaluate(
         with _writing(plot), whole(plot) as part:
             part.write_text(_chart(lines), encoding="utf-8")
     if json:
-        return print_json([_as_json(line) for line in lines])
-    return _print_tables(lines)
+        return print_json([as_json(line) for line in lines])
+    return print_tables(lines)
 
 
 @app.command("export", epilog="Example: tune model export -o trees.json")
@@ -298,7 +303,7 @@ def _judged_file(loaded: "tuple[Header, CostModel]", of: "list[Examples]") -> "l
     return lines
 
 
-def _print_tables(lines: "Sequence[Judged]") -> None:
+def print_tables(lines: "Sequence[Judged]") -> None:
     columns = [f">{name}" for name in FIGURES]
     for (model, machine, by), some in _sets(lines):
         rows = [
@@ -308,13 +313,14 @@ def _print_tables(lines: "Sequence[Judged]") -> None:
         title = f"{model}, {by} on {machine}"
         print_table(["kernel", "family", ">trials", *columns], rows, title=title)
         print()
-    about = ["mean", "machine", "judged by", ">kernels"]
-    rows = [[*names, *cells] for names, cells in means(lines)]
-    print_table([*about, *columns, ">worst pairs", ">train, s", ">rows/s"], rows)
+    print_table(MEANS, [[*names, *cells] for names, cells in means(lines)])
 
 
 def means(lines: "Sequence[Judged]") -> "Iterator[tuple[tuple[str, str, str], list[str]]]":
-    """The cells of what can be averaged: of one model, on one machine, by one kind of trials."""
+    """The cells of what can be averaged: of one model, on one machine, by one kind of trials.
+
+    Their columns are `MEANS`, of which names are the first three.
+    """
     from hlotune.costmodel.quality import mean_quality
 
     for names, some in _sets(lines):
@@ -325,6 +331,7 @@ def means(lines: "Sequence[Judged]") -> "Iterator[tuple[tuple[str, str, str], li
                 *_cells(mean_quality([x.quality for x in some])),
                 f"{min(x.quality.pairwise_accuracy for x in some):.3f}",
                 f"{sum(x.train_s for x in some) / len(some):.1f}",
+                f"{sum(x.predict_s for x in some) / len(some):.3g}",
                 f"{rows_per_s(some):,.0f}",
             ],
         )
@@ -332,7 +339,7 @@ def means(lines: "Sequence[Judged]") -> "Iterator[tuple[tuple[str, str, str], li
 
 def rows_per_s(lines: "Sequence[Judged]") -> float:
     """Of all kernels together: all rows over the time for all."""
-    return sum(x.trials for x in lines) / sum(x.trials / x.predict_rows_per_s for x in lines)
+    return sum(x.trials for x in lines) / sum(x.predict_s for x in lines)
 
 
 def _cells(quality: "Quality") -> list[str]:
@@ -363,7 +370,7 @@ def _chart(lines: "Sequence[Judged]") -> str:
     return line_chart(title, "trials", "best so far, of the best recorded", mean_curves)
 
 
-def _as_json(line: "Judged") -> dict[str, Any]:
-    data = asdict(line) | asdict(line.quality)
+def as_json(line: "Judged") -> dict[str, Any]:
+    data = asdict(line) | asdict(line.quality) | {"predict_s": line.predict_s}
     del data["quality"]
     return dict(finite(data))

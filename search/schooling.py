@@ -44,6 +44,11 @@ class Judged:
     """Of the model, on all that it learned from."""
     predict_rows_per_s: float
 
+    @property
+    def predict_s(self) -> float:
+        """Of all the trials that it is judged by, features not included."""
+        return self.trials / self.predict_rows_per_s
+
 
 def trained(name: str, on: Sequence[Examples]) -> CostModel:
     """A model of `MODELS`, taught from nothing by all of these."""

@@ -1,6 +1,7 @@
 """`tune model` trains, judges and exports models, and draws how they do."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from hlotune.cli.charts import line_chart
 from hlotune.cli.main import run_command
-from hlotune.cli.model import means, rows_per_s
+from hlotune.cli.model import MEANS, means, print_tables, rows_per_s
 from hlotune.costmodel import files
 from hlotune.costmodel.files import header_of
 from hlotune.costmodel.model import MODELS
@@ -129,6 +130,7 @@ def test_eval_prints_figures_and_draws_them(
     assert {x["model"] for x in lines} == {"roofline", "random"}
     assert all(0 <= x["pairwise_accuracy"] <= 1 for x in lines)
     assert {x["by"] for x in lines} == {"all trials", "at random"}
+    assert all(x["predict_s"] > 0 and x["train_s"] > 0 for x in lines)
 
 
 def test_eval_averages_neither_machines_nor_kinds_of_trials(of: Sequence[Examples]) -> None:
@@ -178,6 +180,21 @@ def test_rows_a_second_are_those_of_all_kernels_together(of: Sequence[Examples])
     rates = [(30, 10.0), (10, 10.0), (60, 30.0)]  # 3 s, 1 s, 2 s
     lines = [replace(line, trials=n, predict_rows_per_s=rate) for n, rate in rates]
     assert rows_per_s(lines) == pytest.approx(100 / 6)
+
+
+def test_the_table_of_means_says_how_many_seconds_training_and_predicting_take(
+    of: Sequence[Examples], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = next(cross_judged("random", of, "kernels", 0))
+    lines = [
+        replace(line, trials=trials, train_s=train_s, predict_rows_per_s=40.0)
+        for trials, train_s in ((20, 6.0), (60, 7.0))
+    ]
+    print_tables(lines)
+    *_, header, _, row = capsys.readouterr().out.splitlines()
+    found = dict(zip(MEANS, re.split(r"\s{2,}", row.strip()), strict=True))
+    assert re.split(r"\s{2,}", header.strip()) == [name.lstrip(">") for name in MEANS]
+    assert (found[">train, s"], found[">predict, s"], found[">rows/s"]) == ("6.5", "1", "40")
 
 
 def test_a_chart_is_an_svg_with_a_line_a_name() -> None:
