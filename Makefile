@@ -15,7 +15,7 @@ MODEL_BUDGET := 5m
 SEEDS := 5
 
 .PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
-  bench-tuner bench-models dataset curves model performance
+  bench-tuner bench-models bench-eval dataset curves model performance
 
 setup: $(STAMP)
 
@@ -91,6 +91,20 @@ bench-tuner: setup
 bench-models: setup
 	rm -f build/models*.db*
 	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
+
+# What models make of recorded trials: its tables, and the chart, come into docs/models.md.
+bench-eval: setup
+	mkdir -p build
+	.venv/bin/tune model eval --database tuning_logs/trials.jsonl.gz --seeds 3 \
+	  --model random --model roofline --model mlp --model trees-rank --model trees-time \
+	  --model treegru --model trees --model ensemble --plot docs/charts/models.svg \
+	  --json > build/model_eval.json.part
+	mv build/model_eval.json.part build/model_eval.json
+	.venv/bin/tune model eval --database tuning_logs/trials.jsonl.gz \
+	  --seeds 3 --hold-out families --model roofline --model trees \
+	  --json > build/model_eval_families.json.part
+	mv build/model_eval_families.json.part build/model_eval_families.json
+	$(PYTHON) -m benchmarks.page
 
 # Goes on from the file and where it stopped, in build/dataset.db.
 dataset: setup

@@ -1,61 +1,79 @@
-"""Puts the tables of `build/*.json` into `docs/performance.md`, so that no figure is typed by hand.
+"""Puts the tables of `build/*.json` into `docs/performance.md` and `docs/models.md`, so that no
+figure is typed by hand.
 
     python -m benchmarks.page
 
-A table stands between `<!-- NAME -->` and `<!-- /NAME -->`.  Charts that the page shows are taken
-from `build/*.svg`.  What was not measured stays.
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`.  Charts of performance are taken from
+`build/*.svg`.  What was not measured stays.
 """
 
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import evaluations
 from benchmarks.command import command
 from benchmarks.results import FOLDER, described
 
 PAGE = Path("docs/performance.md")
+MODELS = Path("docs/models.md")
 CHART = re.compile(r"!\[[^]]*\]\((charts/\w+\.svg)\)")
 MARKED = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
 def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    found = {n: FOLDER / f"{n}.json" for n in names(text)}
-    tables = {n: json.loads(path.read_text()) for n, path in found.items() if path.exists()}
-    PAGE.write_text(filled(text, tables), encoding="utf-8")
+    put(PAGE, {name: markdown(table) for name, table in kept(names(text)).items()})
     for chart in CHART.findall(text):
         if (drawn := FOLDER / Path(chart).name).exists():
             shutil.copyfile(drawn, PAGE.parent / chart)
-    print(f"{PAGE}: {', '.join(tables) or 'nothing measured'}")
+    judged = evaluations.tables(kept((evaluations.KERNELS, evaluations.FAMILIES)))
+    put(MODELS, {table.name: listed(table.columns, table.rows) for table in judged})
+
+
+def kept(tables: Sequence[str]) -> dict[str, Any]:
+    """By name, what was measured of them."""
+    files = {name: FOLDER / f"{name}.json" for name in tables}
+    measured = {name: file for name, file in files.items() if file.exists()}
+    return {name: json.loads(f.read_text(encoding="utf-8")) for name, f in measured.items()}
+
+
+def put(page: Path, blocks: Mapping[str, str]) -> None:
+    page.write_text(filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
+    print(f"{page}: {', '.join(blocks) or 'nothing measured'}")
 
 
 def names(text: str) -> list[str]:
     return [match["name"] for match in MARKED.finditer(text)]
 
 
-def filled(text: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page with the tables that there are; the others keep what they had."""
+def filled(text: str, blocks: Mapping[str, str]) -> str:
+    """The page with what there is between its marks; the others keep what they had."""
 
-    def table(match: re.Match[str]) -> str:
+    def block(match: re.Match[str]) -> str:
         name = match["name"]
-        if name not in tables:
+        if name not in blocks:
             return match[0]
-        return f"<!-- {name} -->\n{markdown(tables[name])}\n<!-- /{name} -->"
+        return f"<!-- {name} -->\n{blocks[name]}\n<!-- /{name} -->"
 
-    return MARKED.sub(table, text)
+    return MARKED.sub(block, text)
 
 
 def markdown(table: Mapping[str, Any]) -> str:
     """Conditions, table and notes."""
-    columns: list[str] = table["columns"]
-    rule = ["---:" if c.startswith(">") else "---" for c in columns]
-    lines = [[c.lstrip(">") for c in columns], rule, *table["rows"]]
-    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    text = listed(table["columns"], table["rows"])
     notes = "\n".join(f"- {note}" for note in table["notes"])
     return f"{described(table['conditions'])}:\n\n{text}\n\n{notes}"
+
+
+def listed(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A column stands right where its name starts with `>`."""
+    rule = ["---:" if c.startswith(">") else "---" for c in columns]
+    lines = [[c.lstrip(">") for c in columns], rule, *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 if __name__ == "__main__":

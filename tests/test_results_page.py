@@ -29,7 +29,8 @@ def test_a_table_is_kept_with_its_conditions_and_comes_into_the_page(
     results.publish(table, CONDITIONS, [{"b_s": 1.0}])
     assert "Test CPU, 2 threads" in capsys.readouterr().out
     kept = json.loads((tmp_path / "build" / "toy.json").read_text())
-    text = page.filled("# T\n<!-- toy -->\nold\n<!-- /toy -->\nend\n", {"toy": kept})
+    blocks = {"toy": page.markdown(kept)}
+    text = page.filled("# T\n<!-- toy -->\nold\n<!-- /toy -->\nend\n", blocks)
     assert "| a | b |\n| --- | ---: |\n| x | 1 |\n\n- why\n<!-- /toy -->\nend" in text
     assert "old" not in text and "load before 0.00" in text
 
@@ -41,6 +42,7 @@ def test_charts_that_the_page_shows_are_taken_and_others_stay(
     (tmp_path / "docs" / "charts").mkdir(parents=True)
     (tmp_path / "build").mkdir()
     page.PAGE.write_text("![one](charts/one.svg) ![two](charts/two.svg)")
+    page.MODELS.write_text("")
     (tmp_path / "docs/charts/two.svg").write_text("old")
     (tmp_path / "build/one.svg").write_text("new")
     (tmp_path / "build/three.svg").write_text("of no page")
@@ -76,6 +78,20 @@ def test_a_new_run_sets_the_table_of_an_earlier_one_aside(
     kept = sorted((tmp_path / "build").iterdir())
     assert [json.loads(path.read_text())["rows"] for path in kept] == [[["1"]], [["3"]]]
     assert kept[1].name == "toy.json"
+
+
+def test_the_page_is_filled_from_the_files_that_are_named_as_its_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    page.PAGE.write_text("<!-- toy -->\nold\n<!-- /toy -->\n<!-- other -->\nold\n<!-- /other -->\n")
+    page.MODELS.write_text("")
+    results.publish(results.Table(name="toy", columns=["a"], rows=[["new"]]), CONDITIONS, [])
+    page.main()
+    text = page.PAGE.read_text()
+    assert "| new |" in text.partition("<!-- /toy -->")[0]
+    assert text.endswith("<!-- other -->\nold\n<!-- /other -->\n")
 
 
 def test_what_was_not_measured_stays_in_the_page() -> None:
