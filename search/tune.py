@@ -15,7 +15,7 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.pulse import Pulse, beating
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import Turns
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, Numerics, require_one_of, require_settings
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULT_BUDGET_S, Limits, seconds
@@ -79,7 +79,7 @@ def tune(
     Raises:
         ValueError: a name or a seed is unknown, the limits contradict each other, or the program
             is not loaded.
-        TargetError: nothing can be tuned for the target.
+        TargetError: the target is another machine, or nothing can be tuned for it.
         ModelError: the file holds no such model, or one of other features.
         DatabaseError: the database cannot be opened, read or written.
     """
@@ -94,7 +94,7 @@ def tune(
             seed=seed_of(seed),
             numerics=numerics,
             cache=cache,
-            target=target or host_target(),
+            target=require_host(target.fingerprint) if target else host_target(),
             progress=progress or silent,
         )
         with chosen(database, create=True) as records:

@@ -108,6 +108,13 @@ def test_what_is_not_loaded_is_not_tuned(tmp_path: Path) -> None:
             tune(cast(Any, source), trials=1, database=tmp_path / "tuning.db")
 
 
+def test_another_machine_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    database = tmp_path / "tuning.db"
+    with pytest.raises(TargetError, match=r"got aarch64; measure on the machine that has it"):
+        tune(program(), trials=1, database=database, target=TARGETS["aarch64"])
+    assert not database.exists()
+
+
 def test_nothing_is_tuned_for_other_kinds_of_target() -> None:
     with pytest.raises(TargetError, match="expected a target of kind cpu, got gpu"):
         tasks(sites(program()), replace(TARGET, kind="gpu"))
