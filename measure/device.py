@@ -15,7 +15,7 @@ from hlotune.measure.buffers import Pages
 from hlotune.measure.channel import Message
 from hlotune.measure.comparison import fewest_pairs
 from hlotune.measure.peaks import host_properties
-from hlotune.measure.probe import GIVES_UP_S, NEVER_APART, Probe
+from hlotune.measure.probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
 from hlotune.measure.references import Shelf
 from hlotune.measure.targets import host_target
 from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled, settled
@@ -116,7 +116,7 @@ def _measure(request: Message) -> Message:
         error=verdict.error,
         relative_error=verdict.relative_error,
     )
-    return Message(from_outcome(found))
+    return Message({**from_outcome(found), ALONE_S: _probe(target).alone_s()})
 
 
 def _default(request: Message) -> Message:

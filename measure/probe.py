@@ -8,10 +8,14 @@ registers do: on a core of their own, all threads together take as long as one o
 Of threads that are two of one core for good, or whose clock falls when all are busy, the same look
 says that they are together, always.  There is nothing to wait for then, so a probe that has found
 them together alone for long enough takes them for apart from then on, and says so.
+
+What one thread does is always the same, so its time is the machine's pace: kept beside each trial,
+it tells how far that moved in a run, with the clock or with what the neighbours do.
 """
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -30,12 +34,16 @@ Threads that share a core come apart later where looks are shorter than that.
 """
 _APART = 1.25
 """Threads of one core take twice as long; of two, a twentieth longer in one look of twenty."""
+_KEPT = 64
+"""Looks whose times are kept: more than there are beside one trial."""
 _BELIEVED = 5
 """Looks in a row that find threads apart: fewer may be noise, where they never are."""
 GIVES_UP_S = 2.0
 """Of looks that found threads together, with all of them busy, before they were ever apart."""
 NEVER_APART = "never_apart"
 """Key of an answer of the process that measures: whether its probe has given up."""
+ALONE_S = "alone_s"
+"""Key of its answer to a trial: what the probe took beside it, on one thread."""
 
 
 class Probe:
@@ -59,6 +67,7 @@ class Probe:
         self._sink = guarded(64 * loop.chains * target.threads, "before")
         self._host = crew_host()
         self._came_apart, self._in_a_row, self._together_s = False, 0, 0.0
+        self._alone_s = deque[float](maxlen=_KEPT)
 
     @property
     def gave_up(self) -> bool:
@@ -81,8 +90,20 @@ class Probe:
 
     def _look(self) -> bool:
         """The first of three runs of all threads is mostly enough, but may have woken who slept."""
-        limit_s = _APART * min(self._alone(), self._alone())
-        return any(self._together() <= limit_s for _ in range(3))
+        alone_s = min(self._alone(), self._alone())
+        found = any(self._together() <= _APART * alone_s for _ in range(3))
+        if found:
+            self._alone_s.append(alone_s)
+        return found
+
+    def alone_s(self) -> list[float]:
+        """Seconds of one thread, which always does the same, in looks since the last call.
+
+        Where none found threads apart, as none does of one thread, it runs once now.
+        """
+        seen = list(self._alone_s) or [self._alone()]
+        self._alone_s.clear()
+        return seen
 
     def _run_s(self, loaded: Loaded) -> float:
         start = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from statistics import median
 from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
@@ -11,7 +12,7 @@ from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Message
 from hlotune.measure.comparison import BesidePeak, Comparison
 from hlotune.measure.possible import POSSIBLE, peak_flops, too_fast
-from hlotune.measure.probe import NEVER_APART, say_never_apart
+from hlotune.measure.probe import ALONE_S, NEVER_APART, say_never_apart
 from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import (
@@ -64,6 +65,7 @@ class ProcessRunner:
         self._channel = taken(DEVICE_WORKER, DEVICE_ENVIRONMENT)
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._properties: Properties | None = None
+        self._probes_s: list[float] = []
 
     def begin(self) -> None:
         """Starts the worker and does not wait for it."""
@@ -144,12 +146,7 @@ class ProcessRunner:
         return Comparison(default, tuple(_outcomes(verdicts, default, candidates_s)))
 
     def _rounds(
-        self,
-        kernel: Kernel,
-        cache: CacheMode,
-        builts: Sequence[Built],
-        pairs: int,
-        limit_s: float,
+        self, kernel: Kernel, cache: CacheMode, builts: Sequence[Built], pairs: int, limit_s: float
     ) -> list[list[float]] | Failure:
         """Samples of the default and of each built kernel."""
         blobs = [built.to_bytes() for built in builts]
@@ -203,6 +200,11 @@ class ProcessRunner:
             self._properties = found.best_of(self._known) if self._known else found
         return self._properties
 
+    def probe_s(self) -> float:
+        """Median of the probe's times beside trials since the last call; 0 where there are none."""
+        seen, self._probes_s = self._probes_s, []
+        return median(seen) if seen else 0.0
+
     def close(self) -> None:
         self._channel.close()
 
@@ -249,7 +251,9 @@ class ProcessRunner:
         reply = self._ask("measure", kernel, cache, extra, built.to_bytes(), timeout_s=limit_s)
         if isinstance(reply, Failure):
             return reply
-        outcome = to_outcome(dict(reply.header))
+        header = dict(reply.header)
+        self._probes_s += header.pop(ALONE_S, [])
+        outcome = to_outcome(header)
         if isinstance(outcome, Failure) or not isinstance(built, TimedBuilt):
             return outcome
         return replace(outcome, build_s=built.build_s)

@@ -23,16 +23,19 @@ class Entry:
     failures: int
     best_s: float
     """Best time of the kernel after it."""
+    probe_s: float = 0.0
+    """Median of a fixed probe's time beside its trials; 0 where it was not timed."""
 
 
 def sealed(state: bytes, entries: Sequence[Entry]) -> bytes:
     """A searcher's state and the account of its kernel as one."""
-    rows = np.array([astuple(e) for e in entries], np.float64).reshape(-1, 5)
+    rows = np.array([astuple(e) for e in entries], np.float64).reshape(-1, 6)
     return packed({"searcher": np.frombuffer(state, np.uint8), "account": rows})
 
 
 def opened(data: bytes) -> tuple[bytes, tuple[Entry, ...]]:
-    """What `sealed` made one of; a state without an account is taken as it is.
+    """What `sealed` made one of, also before probes were timed; a state without an account is taken
+    as it is.
 
     Raises ValueError where the bytes are neither.
     """
@@ -40,6 +43,7 @@ def opened(data: bytes) -> tuple[bytes, tuple[Entry, ...]]:
     if "account" not in arrays:
         return data, ()
     entries = (
-        Entry(float(e), float(w), int(t), int(f), float(b)) for e, w, t, f, b in arrays["account"]
+        Entry(float(e), float(w), int(t), int(f), *map(float, rest))
+        for e, w, t, f, *rest in arrays["account"]
     )
     return arrays["searcher"].tobytes(), tuple(entries)

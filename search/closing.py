@@ -174,6 +174,8 @@ def summary(result: TuneResult, whole: Whole | None) -> Summary:
         waited_s=result.waited_s,
         away_s=result.away_s,
         overrun=result.overrun,
+        fastest_probe_s=min(result.probe_s, default=None),
+        slowest_probe_s=max(result.probe_s, default=None),
         whole=whole.paired if whole else None,
         error=whole.error if whole else None,
         default_error=whole.default_error if whole else None,

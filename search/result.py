@@ -59,6 +59,8 @@ class TuneResult:
     """The part of it for which the process was suspended; in no budget."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
+    probe_s: tuple[float, ...] = ()
+    """Of a fixed probe beside the trials of each batch: the machine's pace is as far apart."""
     speedup: float | None = None
     """Whole program, default / tuned; None where it was not measured."""
     speedup_low: float | None = None

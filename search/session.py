@@ -73,6 +73,8 @@ class Session:
     """Seconds since some moment, without those that are in no budget."""
     away: Callable[[], float] = lambda: 0.0
     """Seconds for which this process was suspended."""
+    probe: Callable[[], float] = lambda: 0.0
+    """Seconds of a fixed probe beside the trials since the last call; 0 where nobody knows."""
     turns: Turns = field(default_factory=Turns)
     """Of the builder and the runner, which say how long they waited."""
     resumed: bool = False
@@ -126,6 +128,7 @@ class Session:
             trials=spending.trials(),
             known_trials=sum(c.known_trials for c in contests),
             wall_s=self.wall_s,
+            probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
             interrupted=self.interrupted,
             needed_s=needed_s(len(contests), prepared_s, reserve.all_s) if starved else None,
             skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
@@ -289,6 +292,7 @@ class Session:
             cache=self.under["cache"],
             numerics=self.numerics,
             clock=lambda: self.passed_s,
+            probe=self.probe,
         )
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:

@@ -168,6 +168,7 @@ def searched(
             turns=turns,
             now=turns.clock_s,
             away=lambda: pulse.away_s,
+            probe=runner.probe_s,
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )

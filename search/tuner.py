@@ -14,14 +14,7 @@ from hlotune.costmodel.inputs import Inputs, inputs_of, joined
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import (
-    NUMERICS,
-    CacheMode,
-    Candidate,
-    Failure,
-    Numerics,
-    Trial,
-)
+from hlotune.measure.trial import NUMERICS, CacheMode, Candidate, Failure, Numerics, Trial
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.account import Entry, opened, sealed
@@ -127,6 +120,7 @@ class KernelTuner:
         group: number of the kernel in the experience.
         numerics: candidates that need a laxer setting count as failed.
         clock: seconds since some moment; batches are timed by it.
+        probe: what a fixed probe took beside the trials since the last call; 0 where nobody knows.
     """
 
     def __init__(
@@ -144,12 +138,13 @@ class KernelTuner:
         cache: CacheMode = "model",
         numerics: Numerics = "standard",
         clock: Callable[[], float] = time.monotonic,
+        probe: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.kernel = kernel
         self._space, self._searcher, self._finisher = space, searcher, finisher
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
-        self._cache, self._numerics, self._clock = cache, numerics, clock
+        self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Never champions, not even where they were timed before."""
@@ -251,7 +246,7 @@ class KernelTuner:
         self._observe(configs, trials)
         self._batches += 1
         failures, now_s = int(np.isnan(times).sum()), self._clock()
-        entry = Entry(now_s, now_s - start_s, len(trials), failures, self.best_s)
+        entry = Entry(now_s, now_s - start_s, len(trials), failures, self.best_s, self._probe())
         self.account = (*self.account, entry)
         self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
         return Step(tuple(trials), failures, self.best_s, correlation, entry.wall_s)

@@ -186,6 +186,7 @@ def run(
     turns: Turns | None = None,
     whole: FakeProgram | None = None,
     away_s: float = 0.0,
+    probe: Callable[[], float] = lambda: 0.0,
     model: CostModel | None = None,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted."""
@@ -209,6 +210,7 @@ def run(
         start_s=device.now() - before_s,
         now=device.now,
         away=lambda: away_s,
+        probe=probe,
         turns=turns or Turns(),
         resumed=resume is not None,
     )

@@ -121,6 +121,21 @@ def test_one_thread_has_nothing_to_share() -> None:
     assert Probe(host_target(1)).apart()
 
 
+def test_what_one_thread_took_is_kept_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = probe(monkeypatch, (20.0, 20.0), (21.0, 22.0), (20.0, 39.0), (26.0, 27.0))
+    assert [looks.apart() for _ in range(3)] == [True, True, False]
+    assert looks.alone_s() == pytest.approx([20e-6, 21e-6])
+    looks.apart()
+    assert looks.alone_s() == pytest.approx([26e-6])
+
+
+def test_one_thread_runs_once_where_there_was_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Probe, "_run_s", lambda _, __: 30e-6)
+    looks = Probe(host_target(1))
+    assert looks.apart()
+    assert looks.alone_s() == looks.alone_s() == [30e-6]
+
+
 def test_a_look_is_short_on_this_machine() -> None:
     looks = Probe(host_target(2))
     start = time.perf_counter()

@@ -1,7 +1,7 @@
 """A run that was interrupted goes on as if it had never stopped, in searches and in its budget."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from hlotune.search.taken_up import passed_s
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from tests.sessions import PROGRAM, TARGET, TOOLS, UNDER, FakeDevice, run, two
 
-ENTRIES = (Entry(1.5, 1.0, 16, 2, 1e-3), Entry(2.5, 0.75, 16, 0, float("inf")))
+ENTRIES = (Entry(1.5, 1.0, 16, 2, 1e-3, 2e-5), Entry(2.5, 0.75, 16, 0, float("inf")))
 
 
 @pytest.fixture
@@ -47,6 +47,12 @@ def choices(events: list[Event]) -> list[tuple[str, int]]:
 def test_a_state_and_an_account_come_out_as_they_went_in() -> None:
     assert opened(sealed(b"state", ENTRIES)) == (b"state", ENTRIES)
     assert opened(sealed(b"", ())) == (b"", ())
+
+
+def test_an_account_from_before_there_were_probes_is_read() -> None:
+    rows = np.array([astuple(e)[:5] for e in ENTRIES])
+    state = packed({"searcher": np.frombuffer(b"state", np.uint8), "account": rows})
+    assert opened(state) == (b"state", tuple(replace(e, probe_s=0.0) for e in ENTRIES))
 
 
 def test_a_state_without_an_account_is_taken_as_it_is() -> None:

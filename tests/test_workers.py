@@ -201,6 +201,13 @@ def test_a_right_kernel_is_timed(runner: ProcessRunner) -> None:
     assert 1e-9 < found.time_s < 1e-2
 
 
+def test_the_pace_beside_trials_is_told_once(runner: ProcessRunner) -> None:
+    runner.probe_s()
+    runner.measure(kernel(11), [(DIRECT, tiny_dot(rows=11))])
+    assert 1e-6 < runner.probe_s() < 1e-2
+    assert runner.probe_s() == 0.0
+
+
 def test_every_outcome_stands_at_its_candidate_and_the_run_goes_on(runner: ProcessRunner) -> None:
     objects: list[tuple[Candidate, Built | Failure]] = [
         (DIRECT, tiny_dot(FAULTS["the last tap is lost"])),

@@ -78,6 +78,10 @@ class Summary:
     """The part of it for which the process was suspended."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
+    fastest_probe_s: float | None = None
+    """Of a fixed probe, its median beside the trials of a batch, in the batch with the least."""
+    slowest_probe_s: float | None = None
+    """In the batch with the most."""
     whole: Paired | None = None
     """The whole program, default against tuned."""
     error: float | None = None

@@ -18,6 +18,9 @@ WIDTH = 160
 LABEL = 32
 """Characters of a kernel's label that are shown."""
 
+STEADY = 1.05
+"""Batches whose paces are no further apart are compared without a word."""
+
 
 def render(report: Report, *, color: bool | None = None) -> str:
     """The report as text, with colours where `color` says so, by default where stdout is a
@@ -76,7 +79,19 @@ def _head(report: Report) -> Text:
         f"cache {report.cache}, numerics {report.numerics}\n"
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
         f"{report.trials} trials of candidates, {took}\n"
-        f"{versions}\n" + (f"{report.overrun}\n" if report.overrun else "")
+        f"{versions}\n" + (f"{report.overrun}\n" if report.overrun else "") + _pace(report)
+    )
+
+
+def _pace(report: Report) -> str:
+    """A line of how far the machine's pace moved between batches; nothing of fewer than two."""
+    fast_s, slow_s = report.fastest_probe_s, report.slowest_probe_s
+    if not fast_s or not slow_s or fast_s == slow_s:
+        return ""
+    apart = "" if slow_s <= STEADY * fast_s else "; times of different batches are that far apart"
+    return (
+        f"the machine's pace moved by {100 * (slow_s / fast_s - 1):.1f} %: a fixed probe took "
+        f"{time_text(fast_s)} in the fastest batch, {time_text(slow_s)} in the slowest{apart}\n"
     )
 
 

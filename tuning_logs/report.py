@@ -80,6 +80,10 @@ class Report:
     """The part of it for which the process was suspended."""
     overrun: str
     """By how much the run missed its budget, and where; nothing where it kept it."""
+    fastest_probe_s: float | None
+    """Of a fixed probe, its median beside the trials of a batch, in the batch with the least."""
+    slowest_probe_s: float | None
+    """In the batch with the most: so far apart are times of different batches."""
     trials: int
     failures: tuple[FailureLine, ...]
     kernels: tuple[KernelReport, ...]
@@ -127,6 +131,8 @@ def report(database: Database, name: str) -> Report:
         waited_s=summary.waited_s if summary else 0.0,
         away_s=summary.away_s if summary else 0.0,
         overrun=summary.overrun if summary else "",
+        fastest_probe_s=summary.fastest_probe_s if summary else None,
+        slowest_probe_s=summary.slowest_probe_s if summary else None,
         trials=sum(kernel.trials for kernel in kernels),
         failures=failures(database, run["id"]),
         kernels=tuple(kernels),
@@ -138,7 +144,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 7, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 8, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
