@@ -166,7 +166,15 @@ def _replace(operations: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) 
 
 
 def _decompose(module: Module, main: Any) -> None:
-    """Expands chlo and deprecated operations; stand-ins hide the kept ones from the pass."""
+    """Expands chlo, deprecated operations and normalisations by statistics that are given.
+
+    Stand-ins hide the kept ones from the pass.
+    """
+    for norm in _operations(main, lambda n: n == "stablehlo.batch_norm_inference"):
+        if all(ir.RankedTensorType(v.type).has_static_shape for v in norm.operands):
+            with ir.InsertionPoint(norm), norm.location:
+                normalised = _normalised(norm)
+            _replace([norm], list(norm.results), [normalised])
     held: dict[str, Any] = {}
     for i, operation in enumerate(_operations(main, lambda n: n in KEPT)):
         target = f"{_STAND_IN}{i}"
@@ -185,6 +193,20 @@ def _decompose(module: Module, main: Any) -> None:
                 types = [r.type for r in call.results]
                 back = ir.Operation.create(name, types, list(call.operands), attributes)
             _replace([call], list(call.results), list(back.results))
+
+
+def _normalised(norm: Any) -> Any:
+    """The result of `batch_norm_inference` by operations that fuse: one factor for each channel."""
+    x, scale, offset, mean, variance = norm.operands
+    channel = [ir.IntegerAttr(norm.attributes["feature_index"]).value]
+    element = ir.RankedTensorType(x.type).element_type
+    epsilon = ir.FloatAttr.get(element, ir.FloatAttr(norm.attributes["epsilon"]).value)
+    least = stablehlo.constant(ir.DenseElementsAttr.get_splat(variance.type, epsilon))
+    factor = stablehlo.multiply(stablehlo.rsqrt(stablehlo.add(variance, least)), scale)
+    mean, factor, offset = (
+        stablehlo.broadcast_in_dim(x.type, v, channel) for v in (mean, factor, offset)
+    )
+    return stablehlo.add(stablehlo.multiply(stablehlo.subtract(x, mean), factor), offset)
 
 
 def _check_alone(main: Any) -> None:

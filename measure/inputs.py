@@ -17,7 +17,7 @@ InputKind = Literal["integers", "normal", "special", "few"]
 
 _POSITIVE_OPERAND = {
     "stablehlo.log": 0, "stablehlo.rsqrt": 0, "stablehlo.sqrt": 0, "stablehlo.power": 0,
-    "stablehlo.divide": 1, "stablehlo.remainder": 1, "stablehlo.batch_norm_inference": 4,
+    "stablehlo.divide": 1, "stablehlo.remainder": 1,
 }  # fmt: skip
 """Operations with an operand that had better be above zero, and which it is."""
 
