@@ -5,13 +5,14 @@ import re
 import struct
 from typing import Any
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.compile import assembly
+from hlotune.codegen.compile import assembly, compile_object
 from hlotune.codegen.emit import Emitted, emit
 from hlotune.codegen.hosts import serial, shuffled, threaded
 from hlotune.codegen.loader import load
@@ -21,13 +22,37 @@ from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.spaces import space_of
 from hlotune.schedules.steps import ComputeAt, Pack, Reorder, Split, Step, Vectorize
 from hlotune.schedules.target import Target
 from tests.computes import NHWC, SMALL, Case, batched, call, conv, gemm, named, tiled, whole
+from tests.contraction_cases import DTYPES
 
 AVX512 = TARGETS["znver4"]
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """What ELF headers call a processor."""
+
+
+FROM_C = {"memcpy", "memmove", "memset"}
+"""What LLVM calls of its own accord, and every process has."""
+SYMBOLS = 2
+"""The kind of section in which ELF files have theirs."""
+
+
+def needed(machine_code: bytes) -> set[str]:
+    """Names that an ELF object of 64 bits takes from elsewhere."""
+    (start,) = struct.unpack_from("<Q", machine_code, 40)
+    size, count = struct.unpack_from("<HH", machine_code, 58)
+    places = (start + size * k for k in range(count))
+    sections = [struct.unpack_from("<IIQQQQII", machine_code, place) for place in places]
+    names = set()
+    for _, kind, _, _, offset, length, link, _ in sections:
+        table = machine_code[offset : offset + length] if kind == SYMBOLS else b""
+        for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
+            if name and not section:
+                text, _, _ = machine_code[sections[link][4] + name :].partition(b"\0")
+                names.add(text.decode())
+    return names
 
 
 def emitted(case: Case, target: Target, schedule: Schedule | None = None) -> Emitted:
@@ -61,6 +86,45 @@ def test_objects_are_made_for_every_processor(name: str, target: Target) -> None
     assert machine == MACHINES[target.triple.partition("-")[0]]
     assert built.threads == target.threads
     assert built.flops > 0
+
+
+def typed(form: str, kind: str) -> Case:
+    """A product or a padded convolution, with a smooth function behind floats."""
+    narrow, wide = DTYPES[kind]
+
+    def function(x: Any, w: Any) -> Any:
+        if form == "product":
+            y = jnp.dot(x, w, preferred_element_type=wide)
+        else:
+            y = lax.conv_general_dilated(
+                x, w, (1, 1), "SAME", dimension_numbers=NHWC, preferred_element_type=wide
+            )
+        return jnp.maximum(y, 0) if kind == "i8->i32" else jnp.tanh(y)
+
+    shapes = ((9, 24), (24, 37)) if form == "product" else ((1, 9, 11, 8), (3, 3, 8, 37))
+    return Case(f"{form} {kind}", function, tuple(whole(*s, dtype=narrow) for s in shapes))
+
+
+@pytest.mark.parametrize("form", ["product", "convolution"])
+@pytest.mark.parametrize("kind", ["f64", "bf16", "f16", "i8->i32"])
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+def test_objects_of_every_type_need_nothing_but_the_c_library(
+    form: str, kind: str, target: Target
+) -> None:
+    """The first candidate of each algorithm."""
+    compute = typed(form, kind).compute
+    space = space_of(compute, target)
+    for config in space.firsts():
+        built = build(compute, space.schedule(config), target)
+        (machine,) = struct.unpack_from("<H", built.object, 18)
+        assert machine == MACHINES[target.triple.partition("-")[0]]
+        assert needed(built.object) <= FROM_C, built.algorithm
+
+
+def test_what_an_object_needs_is_read_from_its_symbols() -> None:
+    text = "declare float @sinf(float)\ndefine float @kernel(float %x) {\n"
+    text += "  %y = call float @sinf(float %x)\n  ret float %y\n}"
+    assert needed(compile_object(text, AVX512)) == {"sinf"}
 
 
 @pytest.mark.parametrize(
