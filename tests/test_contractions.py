@@ -9,10 +9,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from hlotune.cli.kernels import schedules_of
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.hosts import serial, shuffled, threaded
 from hlotune.codegen.loader import load
+from hlotune.hlo.sites import sites
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
@@ -69,6 +71,14 @@ def check(drawn: Drawn, n: int, seed: int) -> None:
 @given(contractions(), st.integers(0, 2**32))
 def test_any_schedule_of_any_contraction_gives_its_numbers(drawn: Drawn, seed: int) -> None:
     check(drawn, 5, seed)
+
+
+@given(contractions())
+def test_every_kernel_with_a_contraction_has_sketches(drawn: Drawn) -> None:
+    """As `tune kernels` counts them: with what stands around it, and alone."""
+    for site in sites(drawn.case.program):
+        found = schedules_of(site.kernel)
+        assert found.sketches > 0, (site.label, found.reason)
 
 
 @pytest.mark.parametrize("kind", MORE_INTEGERS)
