@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules import cpu, spaces
+from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.features import NAMES
@@ -21,6 +24,7 @@ from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces import AlgorithmsSpace
 from hlotune.schedules.target import Target
 from tests.computes import REAL, SMALL, Case, named, whole
 from tests.contraction_cases import Drawn, contractions
@@ -204,10 +208,13 @@ def test_the_same_generator_gives_the_same_configs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_thousand_samples_are_legal_and_nearly_all_different(name: str) -> None:
-    space = space_of(name)
+@pytest.mark.parametrize("algorithms", [cpu.space_of, spaces.space_of], ids=["direct", "all"])
+def test_a_thousand_samples_are_legal_and_nearly_all_different(
+    name: str, algorithms: Callable[[Compute, Target], CpuSpace | AlgorithmsSpace]
+) -> None:
+    space = algorithms(named(name).compute, AVX512)
     configs = space.sample(1000, np.random.default_rng(11))
-    assert configs.shape == (1000, 1 + len(space.knobs.knobs))
+    assert configs.shape == (1000, len(space.heuristic()))
     assert configs.dtype == np.int32
     assert space.legal(configs).mean() >= 0.95
     assert len(np.unique(space.digest(configs))) >= 990
