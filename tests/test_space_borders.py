@@ -24,6 +24,7 @@ from hlotune.schedules.sketch import PACK_LEVELS, layout
 from hlotune.schedules.target import Target
 from tests.computes import Case, backwards, named, planes, sized, tiled, whole
 from tests.test_space import AVX2, AVX512, binds_features, binds_legality, drawn, nest_of, space_of
+from tests.test_steps import blur
 
 
 def test_an_operand_of_one_element_is_not_packed() -> None:
@@ -39,6 +40,17 @@ def test_a_kernel_that_is_no_contraction_has_no_space() -> None:
     alone = Compute(compute.tensors, compute.stages[1:])
     with pytest.raises(UnsupportedKernel, match="expected one reduction read by a last stage"):
         cpu.space_of(alone, AVX2)
+
+
+def test_what_is_no_sum_or_is_read_at_another_place_has_no_space() -> None:
+    compute = blur("sum")
+    double, window, out = compute.stages
+    total, _ = out.loads
+    elsewhere = replace(total, index=(Affine.axis("i0", -1) + 19,))
+    turned = replace(out, values=(map_loads(out.values[0], {total: elsewhere}),))
+    for wrong in (blur("max"), Compute(compute.tensors, (double, window, turned))):
+        with pytest.raises(UnsupportedKernel, match="the one sum of the reduction point by point"):
+            cpu.space_of(wrong, AVX2)
 
 
 @pytest.mark.parametrize("source", ["argument", "constant"])

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
-from tests.test_to_compute import compute, integers
+from tests.test_to_compute import compute, graph_of_text, integers
 
 REFUSED: dict[str, tuple[Callable[..., Any], Sequence[tuple[int, ...]], str]] = {
     "two contractions": (lambda x, w: (x @ w) @ w, [(4, 4), (4, 4)], "got 2; cut one kernel"),
@@ -52,6 +53,21 @@ def test_a_value_doubled_again_and_again_is_refused() -> None:
 
     with pytest.raises(UnsupportedKernel, match="at most 4096 operations"):
         compute(grown, integers(3, 4), integers(4, 6))
+
+
+def test_a_comparison_in_total_order_is_refused() -> None:
+    program = """
+      func.func @main(%x: tensor<3x4xf32>, %w: tensor<4x5xf32>) -> tensor<3x5xf32> {
+        %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+          : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+        %0 = stablehlo.constant dense<0.0> : tensor<3x5xf32>
+        %below = stablehlo.compare LT, %y, %0, TOTALORDER
+          : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xi1>
+        %z = stablehlo.select %below, %0, %y : tensor<3x5xi1>, tensor<3x5xf32>
+        return %z : tensor<3x5xf32>
+      }"""
+    with pytest.raises(UnsupportedKernel, match="of numbers, got one in total order"):
+        compute_of(graph_of_text(program))
 
 
 def test_a_large_constant_is_refused() -> None:
