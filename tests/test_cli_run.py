@@ -13,8 +13,6 @@ import pytest
 
 from tests.tree import ROOT
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = "examples/convnet.py:model"
 TUNE = [sys.executable, "-m", "hlotune"]
 ENVIRONMENT = os.environ | {"JAX_PLATFORMS": "cpu"}
@@ -34,6 +32,7 @@ def tune(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_reported_benchmarked_and_explained(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "tuning.db")]
     first = tune("run", PROGRAM, "--trials", "8", *database)
@@ -62,9 +61,10 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_run_that_is_killed_leaves_what_it_had_recorded(tmp_path: Path) -> None:
-    database = ["--database", str(tmp_path / "tuning.db")]
-    run = started("--budget", "120s", *database)
+def killed(folder: Path) -> list[str]:
+    """The database of a run that was killed after the first batch of the first of three kernels."""
+    database = ["--database", str(folder / "tuning.db")]
+    run = started("--trials", "8", *database)
     assert run.stderr is not None
     for line in run.stderr:
         if " best " in line:
@@ -72,11 +72,22 @@ def test_a_run_that_is_killed_leaves_what_it_had_recorded(tmp_path: Path) -> Non
             break
     run.communicate(timeout=60)
     assert run.returncode == -signal.SIGKILL
+    return database
+
+
+def test_a_run_that_is_killed_leaves_what_it_had_recorded(tmp_path: Path) -> None:
+    database = killed(tmp_path)
     assert tune("db", "check", *database)["problems"] == []
     assert tune("db", "stats", *database)["rows"]["trials"] >= 8
+
+
+@pytest.mark.slow
+def test_the_next_run_takes_the_database_of_one_that_was_killed(tmp_path: Path) -> None:
+    database = killed(tmp_path)
     assert len(tune("run", PROGRAM, "--trials", "1", *database)["kernels"]) == 3
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_cost_candidates_and_not_the_run(tmp_path: Path) -> None:
     run = started("--trials", "24", "--json", "--database", str(tmp_path / "tuning.db"))
     time.sleep(8)
@@ -92,6 +103,7 @@ def children(process: int) -> list[int]:
     return [int(child) for child in path.read_text().split()]
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_share_a_database(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "tuning.db")]
     runs = [started("--trials", "4", "--seed", str(seed), *database) for seed in (0, 1)]
@@ -101,6 +113,7 @@ def test_two_runs_at_once_share_a_database(tmp_path: Path) -> None:
     assert tune("bench", PROGRAM, "--pairs", "6", *database)["default_s"] > 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_compares_what_it_has_and_leaves_with_130(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "tuning.db")]
     run = started("--budget", "120s", *database)
