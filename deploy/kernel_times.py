@@ -36,9 +36,7 @@ class Comparing(Protocol):
         ...
 
 
-def timed_again(
-    tuned: TunedFunction, tell: Callable[[str], object]
-) -> dict[str, Paired | Failure]:
+def timed_again(tuned: TunedFunction, tell: Callable[[str], object]) -> dict[str, Paired | Failure]:
     """By the key of each kernel that was put in: both timed in turns, or why they were not.
 
     As a final does it: in a worker process, thoroughly verified first, by the clock `kernel` and in
