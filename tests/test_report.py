@@ -201,6 +201,14 @@ def test_a_long_label_does_not_push_figures_out(full: Report) -> None:
     assert text.count("…") == len(kernels)  # of the labels alone: they say that there is more
 
 
+def test_a_long_decision_does_not_push_figures_out_either(full: Report) -> None:
+    long = "split_reduction(r0, 2, r0, 1) " * 3
+    kernels = tuple(replace(k, label=k.label * 20, algorithm=long) for k in full.kernels)
+    text = render(replace(full, kernels=kernels))
+    assert "2.00 ms" in text
+    assert text.count("…") == len(kernels) + full.won
+
+
 def test_an_untimed_program_and_an_unchecked_one_say_so(full: Report) -> None:
     assert "whole program: not timed" in render(replace(full, whole=None))
     assert "not checked against the oracle" in render(replace(full, relative_error=None))

@@ -17,6 +17,8 @@ WIDTH = 160
 
 LABEL = 32
 """Characters of a kernel's label that are shown."""
+DECISION = 36
+"""The same of a decision: more would leave the figures beside it no room."""
 
 STEADY = 1.05
 """Batches whose paces are no further apart are compared without a word."""
@@ -118,7 +120,7 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
     interval = f"{champion.speedup_low:.2f} to {champion.speedup_high:.2f}" if champion else "-"
     rate, share = kernel.flop_per_s, kernel.share_of_peak
     return (
-        _label(kernel.label),
+        _short(kernel.label, LABEL) or "-",
         kernel.key[:8],
         _sites(kernel),
         str(kernel.trials),
@@ -129,14 +131,14 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
         interval,
         "-" if rate is None else f"{rate / 1e9:.1f}",
         "-" if share is None else f"{share:.0%}",
-        _decision(kernel),
+        _short(_decision(kernel), DECISION),
         "yes" if kernel.won else "no",
     )
 
 
-def _label(label: str) -> str:
+def _short(words: str, most: int) -> str:
     """As much of it as has room; a mark where there is more."""
-    return (label if len(label) <= LABEL else f"{label[: LABEL - 1]}…") or "-"
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def _decision(kernel: KernelReport) -> str:
