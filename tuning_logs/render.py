@@ -12,12 +12,12 @@ from rich.text import Text
 from hlotune.measure.timing import RESOLUTION_S
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 
-WIDTH = 160
+WIDTH = 172
 """Columns of the widest table: no figure is ever cut, not even in a narrow terminal."""
 
 LABEL = 32
 """Characters of a kernel's label that are shown."""
-DECISION = 36
+DECISION = 32
 """The same of a decision: more would leave the figures beside it no room."""
 
 STEADY = 1.05
