@@ -89,7 +89,7 @@ bench-tuner: setup
 	$(PYTHON) -m benchmarks.tuner_speed
 
 bench-models: setup
-	rm -f build/models*.db*
+	rm -f build/models.db* build/models.*.db*
 	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
 
 # What models make of recorded trials: its tables, and the chart, come into docs/models.md.

@@ -38,6 +38,7 @@ from hlotune.schedules.errors import DatabaseError, ProgramError
 from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Properties, Target
+from hlotune.search.history import History
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Device
 from hlotune.search.transfer import config_of
@@ -224,12 +225,11 @@ class Recorder:
             group by target, toolchain, threads, cache, clock order by 2, 1""",
             self._asked(of),
         )
-        space = of.task.space
-        configs = [c for row in found if (c := config_of(space, row["schedule"])) is not None]
-        fresh = {space.schedule(c): c for c in configs if space.legal(c[None, :])[0]}
-        tried = {trial.candidate.schedule for trial in known}
-        rows = [c for schedule, c in fresh.items() if schedule not in tried]
-        return np.array(rows, np.int32).reshape(-1, len(space.heuristic()))
+        tried = History(of.task.space)
+        rows = _rows(of, [t.candidate.schedule.to_json() for t in ours(known)])
+        tried.add(rows, np.full(len(rows), np.nan))
+        fresh = _rows(of, [row["schedule"] for row in found])
+        return fresh[tried.unseen(fresh)]
 
     def _advance(self, name: str, part: Part, deadline_s: float) -> None:
         """Measures a part of a kernel, or what is missing of it."""
@@ -320,6 +320,14 @@ class Recorder:
     def _trials(self, of: Operator) -> list[Trial]:
         under = under_conditions(self.target, toolchain())
         return self.database.trials(of.task.kernel.key, numerics="standard", **under)
+
+
+def _rows(of: Operator, schedules: Sequence[str]) -> Configs:
+    """Those that stand in the space of today, which knows equal nests whatever their schedules."""
+    space = of.task.space
+    found = [c for text in schedules if (c := config_of(space, text)) is not None]
+    rows = np.array(found, np.int32).reshape(-1, len(space.heuristic()))
+    return rows[space.legal(rows)]
 
 
 def ours(trials: Sequence[Trial]) -> list[Trial]:

@@ -53,11 +53,18 @@ def bench(
         result = measured(
             loaded, tuned, pairs=pairs, seed=seed, oracle_limit_s=oracle_limit or ORACLE_S
         )
-    with telling() as tell:
-        result = replace(result, again=timed_again(tuned, tell))
-    if json:
-        return print_json(result.to_json())
-    return print_result(result)
+    again = dict[str, "Paired | Failure"]()
+    try:
+        with telling() as tell, blaming(tuned, path):
+            again.update(timed_again(tuned, tell))
+    except KeyboardInterrupt:
+        show(replace(result, again=again), json=json)
+        raise
+    show(replace(result, again=again), json=json)
+
+
+def show(result: "BenchResult", *, json: bool) -> None:
+    return print_json(result.to_json()) if json else print_result(result)
 
 
 @contextmanager

@@ -228,9 +228,11 @@ def compared(
     if result.gained_s >= SHORTFALL * result.promised_s:
         return result
     found = _shortfalls(result, tuned, ready, timer)
-    suspects = sum(s.gained_s < 0 for s in found)
+    suspects = [s for s in found if s.gained_s < 0 and _without(s, tuned)]
+    confidence = shared(max(1, len(suspects)))
+    slower = {s for s in suspects if _is_slower(s, confidence, tuned, ready, timer)}
     return replace(
-        result, shortfalls=tuple(_looked_into(s, suspects, tuned, ready, timer) for s in found)
+        result, shortfalls=tuple(replace(s, is_slower=s in slower) for s in found)
     )
 
 
@@ -312,19 +314,26 @@ def _shortfalls(
     return shortfalls(tuned.replacements, lambda r: promised.get(r.site, 0.0), gained)
 
 
-def _looked_into(
-    found: Shortfall, suspects: int, tuned: TunedFunction, ready: Prepared, timer: Timer
-) -> Shortfall:
-    """Whether the program is proven faster without the kernels of a shortfall.
+def _without(found: Shortfall, tuned: TunedFunction) -> list[Replacement]:
+    """All replacements but those of the one kernel that falls short.
 
-    Alone among kernels of XLA's they may wake threads in vain: so it is with all others in place,
-    by new samples, and at a confidence that holds for all `suspects` together.  Where all kernels
-    fall short together, the comparison of the whole has said it.
+    None where it is several, which time did not tell apart: there are winners among these.  Where
+    all kernels fall short together, the comparison of the whole has said it.
     """
     keys = {r.site.kernel.key for r in tuned.replacements if r.site.name in found.sites}
-    others = [r for r in tuned.replacements if r.site.kernel.key not in keys]
-    if found.gained_s >= 0 or not others or timer.left_s < 2 * ready.variant_s:
-        return found
-    without = assembled(tuned.program, others)
+    return [r for r in tuned.replacements if r.site.kernel.key not in keys] * (len(keys) == 1)
+
+
+def _is_slower(
+    found: Shortfall, confidence: float, tuned: TunedFunction, ready: Prepared, timer: Timer
+) -> bool:
+    """Whether the program is proven faster without the kernel of a shortfall.
+
+    Alone among kernels of XLA's it may wake threads in vain: so it is with all others in place, and
+    by new samples.
+    """
+    if timer.left_s < 2 * ready.variant_s:
+        return False
+    without = assembled(tuned.program, _without(found, tuned))
     _, without_s, with_s = timer.paired(without, tuned, BISECTION_PAIRS)
-    return replace(found, is_slower=ratio(without_s, with_s, shared(suspects)).high < 1)
+    return ratio(without_s, with_s, confidence).high < 1

@@ -3,16 +3,17 @@
 What a record says is of the minutes of its run, and of another process.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.deploy.apply import TunedFunction
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.sites import Site
 from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.trial import Candidate, Failure
-from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.errors import ProgramError, WrongResult
 from hlotune.tuning_logs.finals import Paired
 
 PAIRS = 31
@@ -21,7 +22,7 @@ TIMING_S = 1.5
 """For the pairs of one kernel; checking it and compiling its default come before."""
 
 
-class Comparing(Protocol):
+class Referee(Protocol):
     """The part of a runner that is needed."""
 
     def compare(
@@ -36,36 +37,48 @@ class Comparing(Protocol):
         ...
 
 
-def timed_again(tuned: TunedFunction, tell: Callable[[str], object]) -> dict[str, Paired | Failure]:
-    """By the key of each kernel that was put in: both timed in turns, or why they were not.
+Found = tuple[str, Paired | Failure]
+"""Key of a kernel, and both sides timed in turns or why they were not."""
 
-    As a final does it: in a worker process, thoroughly verified first, by the clock `kernel` and in
-    the cache mode `model`.  `tell` is told what comes next, in words.
+
+def timed_again(tuned: TunedFunction, tell: Callable[[str], object]) -> Iterator[Found]:
+    """One kernel that was put in after the other.
+
+    In a worker process, thoroughly verified first, by the clock `kernel` and in the cache mode
+    `model`, for `TIMING_S` at most.  `tell` is told what comes next, in words.
+
+    Raises WrongResult where a kernel proves wrong now.
     """
     with ProcessRunner(tuned.target, tuned.numerics) as runner:
-        return timed_by(runner, tuned, tell)
+        yield from timed_by(runner, tuned, tell)
 
 
 def timed_by(
-    runner: Comparing, tuned: TunedFunction, tell: Callable[[str], object]
-) -> dict[str, Paired | Failure]:
+    runner: Referee, tuned: TunedFunction, tell: Callable[[str], object]
+) -> Iterator[Found]:
     """As `timed_again`: each kernel once, however many places it has."""
     schedules = {e.site: e.schedule for e in tuned.explain()}
-    labels, objects = dict[str, str](), dict[str, tuple[Candidate, Built]]()
+    objects = dict[str, tuple[Site, Candidate, Built]]()
     for r in tuned.replacements:
         schedule = schedules.get(r.site)
         if r.built is not None and schedule is not None:
             kernel = r.site.kernel
-            labels[kernel.key] = r.site.label
-            objects[kernel.key] = Candidate(kernel, schedule), r.built
-    found = dict[str, Paired | Failure]()
-    for number, (key, one) in enumerate(objects.items(), 1):
-        tell(f"[{number}/{len(objects)}] {labels[key]}: comparing with its default")
-        found[key] = _compared(runner, *one)
-    return found
+            objects[kernel.key] = r.site, Candidate(kernel, schedule), r.built
+    for number, (key, (site, candidate, built)) in enumerate(objects.items(), 1):
+        tell(f"[{number}/{len(objects)}] {site.label}: comparing with its default")
+        found = _compared(runner, candidate, built)
+        if isinstance(found, Failure) and found.kind == "wrong_result":
+            name = f"{site.name} ({site.label})"
+            raise WrongResult(
+                f"expected results of {name} as the oracle has them, got {found.message}; tune "
+                "this kernel again",
+                kernels=(key,),
+                sites=(name,),
+            )
+        yield key, found
 
 
-def _compared(runner: Comparing, candidate: Candidate, built: Built) -> Paired | Failure:
+def _compared(runner: Referee, candidate: Candidate, built: Built) -> Paired | Failure:
     objects = [(candidate, built)]
     try:
         comparison = runner.compare(candidate.kernel, objects, pairs=PAIRS, limit_s=TIMING_S)
@@ -75,11 +88,4 @@ def _compared(runner: Comparing, candidate: Candidate, built: Built) -> Paired |
     if isinstance(outcome, Failure):
         return outcome
     default_s, tuned_s = comparison.default.samples_s, outcome.samples_s
-    speedup = ratio(default_s, tuned_s)
-    return Paired(
-        default_s=default_s,
-        tuned_s=tuned_s,
-        speedup=speedup.median,
-        low=speedup.low,
-        high=speedup.high,
-    )
+    return Paired.of(default_s, tuned_s, ratio(default_s, tuned_s))

@@ -196,17 +196,20 @@ def _decompose(module: Module, main: Any) -> None:
 
 
 def _normalised(norm: Any) -> Any:
-    """The result of `batch_norm_inference` by operations that fuse: one factor for each channel."""
+    """The result of `batch_norm_inference` by operations that fuse, in the order of its definition:
+    deviation and scale in one factor a channel may be more than f16 holds.
+    """
     x, scale, offset, mean, variance = norm.operands
     channel = [ir.IntegerAttr(norm.attributes["feature_index"]).value]
     element = ir.RankedTensorType(x.type).element_type
     epsilon = ir.FloatAttr.get(element, ir.FloatAttr(norm.attributes["epsilon"]).value)
     least = stablehlo.constant(ir.DenseElementsAttr.get_splat(variance.type, epsilon))
-    factor = stablehlo.multiply(stablehlo.rsqrt(stablehlo.add(variance, least)), scale)
-    mean, factor, offset = (
-        stablehlo.broadcast_in_dim(x.type, v, channel) for v in (mean, factor, offset)
+    factor = stablehlo.rsqrt(stablehlo.add(variance, least))
+    mean, factor, scale, offset = (
+        stablehlo.broadcast_in_dim(x.type, v, channel) for v in (mean, factor, scale, offset)
     )
-    return stablehlo.add(stablehlo.multiply(stablehlo.subtract(x, mean), factor), offset)
+    normal = stablehlo.multiply(stablehlo.subtract(x, mean), factor)
+    return stablehlo.add(stablehlo.multiply(normal, scale), offset)
 
 
 def _check_alone(main: Any) -> None:

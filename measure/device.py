@@ -102,6 +102,7 @@ def _measure(request: Message) -> Message:
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     subject = bench.candidate(built, loaded=loaded)
     effort = Effort(**header["effort"])
+    _probe(target).forget()
     found = Measurement(
         samples_s=sampled(
             subject,

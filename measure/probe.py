@@ -96,14 +96,16 @@ class Probe:
             self._alone_s.append(alone_s)
         return found
 
+    def forget(self) -> None:
+        """What was seen until now is no part of what `alone_s` tells."""
+        self._alone_s.clear()
+
     def alone_s(self) -> list[float]:
-        """Seconds of one thread, which always does the same, in looks since the last call.
+        """Seconds of one thread, which always does the same, in looks since the last `forget`.
 
         Where none found threads apart, as none does of one thread, it runs once now.
         """
-        seen = list(self._alone_s) or [self._alone()]
-        self._alone_s.clear()
-        return seen
+        return list(self._alone_s) or [self._alone()]
 
     def _run_s(self, loaded: Loaded) -> float:
         start = time.perf_counter()

@@ -149,13 +149,7 @@ def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
     return Final(
         schedule=chosen.candidate.schedule,
         numerics=chosen.measured.numerics,
-        paired=Paired(
-            default_s=chosen.default.samples_s,
-            tuned_s=chosen.measured.samples_s,
-            speedup=found.median,
-            low=found.low,
-            high=found.high,
-        ),
+        paired=Paired.of(chosen.default.samples_s, chosen.measured.samples_s, found),
         outcome="tuned" if won else "kept default",
         margin=found.low - 1.0,
         flops=contest.task.flops,

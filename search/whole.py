@@ -41,8 +41,8 @@ class WholeProgram:
     def due_s(self, building_s: float, timing_s: float) -> float:
         """What comparing is expected to take, where building all its kernels takes `building_s`.
 
-        Of both sides a warm call and a check; and timing them, for `timing_s` at most.  Finding
-        kernels that slow the program down is in that, too.
+        Of both sides a warm call and a check; and timing them, for `timing_s` at most.  Kernels
+        that slow the program down are looked for in the time that is left, and none is put by.
         """
         if self._ready is None:
             return 0.0
@@ -86,13 +86,6 @@ def worst_of(accuracy: Sequence[Accuracy]) -> Accuracy | None:
 
 
 def _paired(found: BenchResult) -> Paired | None:
-    ratio = found.speedup
-    if not isfinite(ratio.high):
+    if not isfinite(found.speedup.high):
         return None
-    return Paired(
-        default_s=found.default_s,
-        tuned_s=found.tuned_s,
-        speedup=ratio.median,
-        low=ratio.low,
-        high=ratio.high,
-    )
+    return Paired.of(found.default_s, found.tuned_s, found.speedup)

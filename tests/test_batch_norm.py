@@ -90,7 +90,7 @@ def whole_site(program: Program) -> Site:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("kind", "tolerance"), [("f32", 1e-9), ("f64", 1e-9), ("bf16", 0.02)])
+@pytest.mark.parametrize(("kind", "tolerance"), [("f32", 1e-9), ("f64", 1e-9), ("bf16", 0.02), ("f16", 2e-3)])
 def test_a_convolution_normalised_with_residual_and_relu_is_one_kernel_that_means_the_same(
     layout: str, kind: str, tolerance: float, tmp_path: Path
 ) -> None:
@@ -109,6 +109,22 @@ def test_its_kernel_has_code_that_is_right(tmp_path: Path) -> None:
     space = space_of(compute, host_target())
     verdict = verify(kernel, build(compute, space.schedule(space.heuristic()), host_target()))
     assert isinstance(verdict, Verdict), verdict
+
+
+def test_a_channel_that_never_varies_stays_finite_in_f16(tmp_path: Path) -> None:
+    """Its deviation's inverse is 316, which times the scale is more than f16 holds."""
+    text = """func.func @main(%x: tensor<2x8xf16>, %a: tensor<8xf16>, %b: tensor<8xf16>,
+        %c: tensor<8xf16>, %d: tensor<8xf16>) -> tensor<2x8xf16> {
+      %y = "stablehlo.batch_norm_inference"(%x, %a, %b, %c, %d)
+        <{epsilon = 1.0e-5 : f32, feature_index = 1 : i64}>
+        : (tensor<2x8xf16>, tensor<8xf16>, tensor<8xf16>, tensor<8xf16>, tensor<8xf16>)
+        -> tensor<2x8xf16>
+      return %y : tensor<2x8xf16> }"""
+    (tmp_path / "norm.mlir").write_text(text)
+    program = load(str(tmp_path / "norm.mlir"))
+    channels = [np.full(8, v, np.float16) for v in (300, 2, 1, 0)]
+    (found,) = evaluate(program.graph, [np.ones((2, 8), np.float16), *channels])
+    np.testing.assert_array_equal(found.value, 2)
 
 
 def test_of_sizes_that_are_not_known_it_is_refused_as_all_is(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import Program, load
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
-from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.errors import ProgramError, WrongResult
 from hlotune.tuning_logs.finals import Paired
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 
@@ -66,7 +66,7 @@ def test_each_kernel_is_compared_with_its_default_once_however_many_places_it_ha
 ) -> None:
     runner, told = FakeRunner(), list[str]()
     twice = replace(tuned, replacements=(*tuned.replacements, *tuned.replacements))
-    found = timed_by(runner, twice, told.append)
+    found = dict(timed_by(runner, twice, told.append))
     keys = [s.kernel.key for s in tuned.sites]
     assert [kernel.key for kernel, _ in runner.asked] == keys == list(found)
     assert {candidate.schedule for _, candidate in runner.asked} == {DIRECT}
@@ -89,9 +89,20 @@ def test_a_comparison_that_fails_is_a_failure_and_the_others_go_on(
     tuned: TunedFunction, outcome: Failure | ProgramError, kind: str, message: str
 ) -> None:
     first, second = (s.kernel.key for s in tuned.sites)
-    found = timed_by(FakeRunner({first: outcome}), tuned, lambda words: None)
+    found = dict(timed_by(FakeRunner({first: outcome}), tuned, lambda words: None))
     assert found[first] == Failure(kind, message)  # type: ignore[arg-type]
     assert isinstance(found[second], Paired)
+
+
+def test_a_kernel_that_proves_wrong_now_is_an_error_that_names_its_site(
+    tuned: TunedFunction,
+) -> None:
+    site = tuned.sites[0]
+    runner = FakeRunner({site.kernel.key: Failure("wrong_result", "3 of 8 elements differ")})
+    with pytest.raises(WrongResult, match=r"expected results of dot0 .*got 3 of 8") as caught:
+        list(timed_by(runner, tuned, lambda words: None))
+    assert caught.value.kernels == (site.kernel.key,)
+    assert caught.value.sites == (f"dot0 ({site.label})",)
 
 
 def test_a_kernel_is_timed_in_turns_with_its_default_on_this_machine(
@@ -99,7 +110,7 @@ def test_a_kernel_is_timed_in_turns_with_its_default_on_this_machine(
 ) -> None:
     site = first_sites(program)["dot0"]
     one = apply(program, database=recorded(tmp_path / "a.db", {site: final(DIRECT)}))
-    (found,) = timed_again(one, lambda words: None).values()
+    ((_, found),) = timed_again(one, lambda words: None)
     assert isinstance(found, Paired)
     assert 0 < found.low <= found.speedup <= found.high < float("inf")
 
@@ -109,4 +120,4 @@ def test_where_nothing_was_put_in_no_worker_is_asked(
 ) -> None:
     monkeypatch.setattr("hlotune.measure.channel.Channel.request", None)
     none = apply(program, database=recorded(tmp_path / "a.db", {}))
-    assert timed_again(none, lambda words: None) == {}
+    assert list(timed_again(none, lambda words: None)) == []

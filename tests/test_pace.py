@@ -33,8 +33,11 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def taking(*times_us: float) -> Callable[[], float]:
-    """A probe that takes these microseconds, one a batch, and from then on the last."""
-    waiting = [us / 1e6 for us in times_us]
+    """A probe that takes these microseconds, one a batch, and from then on the last.
+
+    What it has seen before a batch, it is asked ahead of it.
+    """
+    waiting = [us / 1e6 for us in times_us for _ in range(2)]
     return lambda: waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
 

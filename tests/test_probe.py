@@ -121,10 +121,13 @@ def test_one_thread_has_nothing_to_share() -> None:
     assert Probe(host_target(1)).apart()
 
 
-def test_what_one_thread_took_is_kept_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_thread_took_is_kept_until_it_is_to_be_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks = probe(monkeypatch, (20.0, 20.0), (21.0, 22.0), (20.0, 39.0), (26.0, 27.0))
     assert [looks.apart() for _ in range(3)] == [True, True, False]
     assert looks.alone_s() == pytest.approx([20e-6, 21e-6])
+    looks.forget()
     looks.apart()
     assert looks.alone_s() == pytest.approx([26e-6])
 

@@ -3,8 +3,9 @@ figures.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
+from hlotune.measure.comparison import Ratio
 from hlotune.measure.trial import Numerics
 from hlotune.schedules.schedule import XLA, Schedule
 
@@ -23,6 +24,16 @@ class Paired:
     speedup: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, default_s: tuple[float, ...], tuned_s: tuple[float, ...], found: Ratio) -> Self:
+        return cls(
+            default_s=default_s,
+            tuned_s=tuned_s,
+            speedup=found.median,
+            low=found.low,
+            high=found.high,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
