@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.results import Table
-from hlotune.cli.model import MEANS, means
+from hlotune.cli.model import MEANS, TIMES, means
 from hlotune.costmodel.quality import Quality
 from hlotune.search.schooling import By, Judged
 
@@ -61,8 +61,8 @@ def judged_of(data: Mapping[str, Any]) -> Judged:
 
 def figures(name: str, lines: Sequence[Judged]) -> Table:
     """The means that the command prints, without what depends on the hour: seconds and rates."""
-    rows = [[*names, *cells[:-3]] for names, cells in means(lines)]
-    return Table(name=name, columns=["model", *MEANS[1:-3]], rows=rows)
+    rows = [[*names, *cells[: -len(TIMES)]] for names, cells in means(lines)]
+    return Table(name=name, columns=["model", *MEANS[1 : -len(TIMES)]], rows=rows)
 
 
 def aims(lines: Mapping[str, Sequence[Judged]]) -> Table:

@@ -82,11 +82,15 @@ FIGURES = {
     "R2": "r2_log_time",
 }
 """Column to field of `Quality`."""
+TIMES = (">train, s", ">predict, s", ">rows/s")
+"""Of the hour and not of the model: seconds to train on a split, and to predict a kernel's trials,
+and how many of these a second.
+"""
 MEANS = (
     "mean", "machine", "judged by", ">kernels", *(f">{name}" for name in FIGURES), ">worst pairs",
-    ">train, s", ">predict, s", ">rows/s",
+    *TIMES,
 )  # fmt: skip
-"""Columns of the table of means: seconds to train on a split, and to predict a kernel's trials."""
+"""Columns of the table of means."""
 ALONE = "it learned for a fixed number of steps: no other kernel could say when to stop"
 Tell = Callable[[str], None]
 UNTAUGHT = ("random", "roofline")
