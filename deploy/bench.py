@@ -231,9 +231,7 @@ def compared(
     suspects = [s for s in found if s.gained_s < 0 and _without(s, tuned)]
     confidence = shared(max(1, len(suspects)))
     slower = {s for s in suspects if _is_slower(s, confidence, tuned, ready, timer)}
-    return replace(
-        result, shortfalls=tuple(replace(s, is_slower=s in slower) for s in found)
-    )
+    return replace(result, shortfalls=tuple(replace(s, is_slower=s in slower) for s in found))
 
 
 def checked_whole(

@@ -90,7 +90,9 @@ def whole_site(program: Program) -> Site:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("kind", "tolerance"), [("f32", 1e-9), ("f64", 1e-9), ("bf16", 0.02), ("f16", 2e-3)])
+@pytest.mark.parametrize(
+    ("kind", "tolerance"), [("f32", 1e-9), ("f64", 1e-9), ("bf16", 0.02), ("f16", 2e-3)]
+)
 def test_a_convolution_normalised_with_residual_and_relu_is_one_kernel_that_means_the_same(
     layout: str, kind: str, tolerance: float, tmp_path: Path
 ) -> None:
