@@ -1,6 +1,7 @@
 """Tables of benchmarks: printed, kept with their conditions, and put into the page."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,8 +101,9 @@ def test_what_was_not_measured_stays_in_the_page() -> None:
 
 
 def test_the_page_has_a_place_for_every_table() -> None:
+    """Those of another machine have its kind of core behind their name."""
     text = (ROOT / page.PAGE).read_text(encoding="utf-8")
-    assert set(page.names(text)) == {
+    assert {re.sub(r"_znver\d$", "", name) for name in page.names(text)} == {
         "algorithms",
         "arguments",
         "bandwidth",
@@ -110,7 +112,6 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "matrix",
         "models",
         "operators",
-        "operators_znver3",
         "peers",
         "products",
         "rivals",
