@@ -59,7 +59,7 @@ def telling() -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield lambda words: print(words, file=sys.stderr, flush=True)
         return
-    with console.status("", refresh_per_second=2) as status:  # kernels may be timed meanwhile
+    with console.status("") as status:
         yield lambda words: status.update(Text(words))
 
 
