@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.finals import Paired
 
+CLOCKS = (
+    "times of kernels are of each alone, a call less an empty one, its constants cold; those of "
+    "the program are calls as a user makes them"
+)
+APART = "intervals are of one process each, and the default's own time differs between processes"
+
 EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
 
 
@@ -126,8 +132,23 @@ def print_kernels(result: "BenchResult") -> None:
         if isinstance(failure, Failure):
             why = " ".join(failure.message.split())
             print(f"kernel {key[:8]} was not measured: {failure.kind}, {why}")
+    apart = {e.site.kernel.key for e in recorded if lie_apart(e.paired, result.measured(e))}
+    if apart:
+        print(
+            f"of {counted(len(apart), 'kernel')} today's interval and the recorded one lie apart: "
+            + APART
+        )
     others = counted(len(result.kernels) - len(recorded), "more site")
-    print(f"{others}: alternatives, or without a record\n")
+    print(f"{others}: alternatives, or without a record")
+    print(f"{CLOCKS}\n")
+
+
+def lie_apart(recorded: "Paired | None", again: "Paired | Failure | None") -> bool:
+    from hlotune.tuning_logs.finals import Paired
+
+    if recorded is None or not isinstance(again, Paired):
+        return False
+    return again.high < recorded.low or recorded.high < again.low
 
 
 def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[str, ...]:

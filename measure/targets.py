@@ -107,9 +107,8 @@ def require_host(fingerprint: str) -> Target:
     hosts = [host_target(threads) for threads in range(1, len(_usable()) + 1)]
     found = next((t for t in hosts if t.fingerprint == fingerprint), None)
     if found is None:
-        known = next(
-            (t.name for t in TARGETS.values() if t.fingerprint == fingerprint), fingerprint
-        )
+        names = (t.name for t in TARGETS.values() if t.fingerprint == fingerprint)
+        known = f"{next(names, 'another')}, fingerprint {fingerprint}"
         raise TargetError(
             f"expected a target of this machine ({hosts[-1].title}, fingerprint "
             f"{hosts[-1].fingerprint} with {hosts[-1].threads} threads), got {known}; "

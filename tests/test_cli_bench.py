@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hlotune.cli.bench import accuracy_cells, print_accuracy, print_result
+from hlotune.cli.bench import APART, CLOCKS, accuracy_cells, print_accuracy, print_result
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import Explanation
 from hlotune.deploy.bench import BenchResult
@@ -121,6 +121,19 @@ def test_what_a_kernel_gains_now_stands_beside_what_its_record_says(
     assert (told["speedup"], told["speedup_low"], told["speedup_high"]) == (1.5, 1.4, 1.6)
     assert (told["default_s"], told["recorded_default_s"]) == (1.5e-3, 2e-3)
     assert (told["recorded_speedup"], told["not_measured"]) == (2.0, None)
+
+
+@pytest.mark.parametrize(("speedup", "is_said"), [(1.5, True), (2.15, False), (2.5, True)])
+def test_intervals_that_lie_apart_are_named(
+    speedup: float, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recorded one is 1.9 to 2.1."""
+    print_result(with_kernel(paired(speedup)))
+    said = capsys.readouterr().out
+    assert (
+        f"of 1 kernel today's interval and the recorded one lie apart: {APART}" in said
+    ) is is_said
+    assert CLOCKS in said
 
 
 def test_a_kernel_that_failed_now_has_a_reason_and_no_figure(

@@ -12,7 +12,7 @@ from hlotune.measure.timing import RESOLUTION_S
 from hlotune.schedules.errors import NoRecord
 from hlotune.tuning_logs import report as report_module
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.render import kernel_time_text, ratio_text, render, time_text
+from hlotune.tuning_logs.render import BEYOND, kernel_time_text, ratio_text, render, time_text
 from hlotune.tuning_logs.report import KernelReport, Report, report, to_json
 from tests.recorded import KERNEL, TARGET, TOOLCHAIN, fill, final, kernel, measured, start
 
@@ -82,6 +82,12 @@ def test_rates_are_of_the_code_that_is_used(full: Report) -> None:
     assert won.flop_per_s == pytest.approx(40e6 / 1e-3)
     assert won.share_of_peak == pytest.approx(40e6 / 1e-3 / 2e11)
     assert kept.flop_per_s == pytest.approx(40e6 / 0.98e-3)
+
+
+def test_shares_above_the_peak_are_explained(full: Report) -> None:
+    beyond = replace(full, kernels=tuple(replace(k, share_of_peak=2.5) for k in full.kernels))
+    assert BEYOND in render(beyond) and "250%" in render(beyond)
+    assert BEYOND not in render(full)
 
 
 def test_without_arithmetic_or_peak_there_are_no_rates(database: Database) -> None:

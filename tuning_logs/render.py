@@ -20,6 +20,10 @@ LABEL = 32
 DECISION = 32
 """The same of a decision: more would leave the figures beside it no room."""
 
+BEYOND = (
+    "above 100% of the peak: FLOPs are those of the mathematics, of which Winograd's algorithms do "
+    "a part"
+)
 STEADY = 1.05
 """Batches whose paces are no further apart are compared without a word."""
 
@@ -35,6 +39,8 @@ def render(report: Report, *, color: bool | None = None) -> str:
     )
     console.print(_head(report), end="")
     console.print(_kernel_table(report))
+    if any((kernel.share_of_peak or 0) > 1 for kernel in report.kernels):
+        console.print(BEYOND)
     if report.failures:
         console.print(_failure_table(report))
     console.print(_whole(report), end="")
