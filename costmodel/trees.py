@@ -161,7 +161,11 @@ class Trees:
         self._grown = grown[0] if len(grown) == 1 else _together(base, grown, lesson)
 
     def _fitted(self, member: Member, base: Forests | None, lesson: Lesson) -> Forests:
-        """Learns all rows while a part of them is learned to know for how many rounds."""
+        """Learns all rows while a part of them is learned to know for how many rounds.
+
+        Neither on the thread that Ctrl-C interrupts: xgboost asks for rows by callbacks, and makes
+        errors of its own of an interrupt in one.
+        """
         until, growth = _Until(), self._growth
         parts = [
             held
@@ -170,12 +174,16 @@ class Trees:
         ]
         if not parts:
             return _grown_on(base, self._train(member, base, lesson, growth.blind))
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(2) as beside:
             all_rows = beside.submit(
                 self._train, member, base, lesson, growth.rounds, callbacks=[until]
             )
+            judged = beside.submit(self._curves, member, base, lesson, parts, until)
             try:
-                until.rounds = _best([self._curve(member, base, lesson, held) for held in parts])
+                until.rounds = _best(judged.result())
+            except BaseException:
+                until.is_given_up = True
+                raise
             finally:
                 until.is_known = True
             grown = all_rows.result()
@@ -183,8 +191,22 @@ class Trees:
         kept = grown[: grown.num_boosted_rounds() - surplus] if surplus else grown
         return _grown_on(base, kept)
 
+    def _curves(
+        self,
+        member: Member,
+        base: Forests | None,
+        lesson: Lesson,
+        parts: Sequence[Rows],
+        until: "_Until",
+    ) -> list[list[float]]:
+        return [
+            self._curve(member, base, lesson, held, _GivenUp(until))
+            for held in parts
+            if not until.is_given_up
+        ]
+
     def _curve(
-        self, member: Member, base: Forests | None, lesson: Lesson, held: Rows
+        self, member: Member, base: Forests | None, lesson: Lesson, held: Rows, given_up: "_GivenUp"
     ) -> list[float]:
         """How well the held-out rows are ranked, after each round of learning the others."""
         asked = lesson.of(held)
@@ -199,7 +221,7 @@ class Trees:
         curves: dict[str, dict[str, list[float]]] = {}
         self._train(
             member, base, lesson.of(~held), self._growth.rounds,
-            evals=[(judge, "held_out")], callbacks=[stop], evals_result=curves,
+            evals=[(judge, "held_out")], callbacks=[stop, given_up], evals_result=curves,
             custom_metric=lambda margins, _: ("rank", truth.correlation(margins)),
         )  # fmt: skip
         return curves["held_out"]["rank"]
@@ -304,10 +326,23 @@ class _Until(xgboost.callback.TrainingCallback):
     def __init__(self) -> None:
         super().__init__()
         self.rounds, self.begun, self.is_known = 0, 0, False
+        self.is_given_up = False
+        """Nobody waits for an answer any more."""
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         self.begun = epoch + 1
         return self.is_known and self.begun >= self.rounds
+
+
+class _GivenUp(xgboost.callback.TrainingCallback):
+    """Ends a training whose answer nobody waits for."""
+
+    def __init__(self, until: _Until) -> None:
+        super().__init__()
+        self._until = until
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        return self._until.is_given_up
 
 
 def _best(curves: Sequence[list[float]]) -> int:

@@ -91,3 +91,29 @@ def test_a_run_interrupted_while_it_searches_and_then_while_it_compares_loses_no
     assert report["trials"] == 32 and report["finished"]
     assert {k["decision"] for k in report["kernels"]} <= {"tuned", "kept xla"}
     assert run_command(["db", "check", *database]) == 0
+
+
+LEARNING = """
+from hlotune.costmodel.trees import Trees
+from tests.made_rows import kernels
+
+rows = kernels(20_000, groups=12)
+print("begins", flush=True)
+Trees("offline").fit(*rows)
+"""
+
+
+def test_a_fit_that_is_interrupted_ends_at_once_and_with_no_error_of_a_library() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LEARNING],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as learning:
+        assert learning.stdout is not None and learning.stdout.readline() == "begins\n"
+        time.sleep(1)
+        learning.send_signal(signal.SIGINT)
+        _, err = learning.communicate(timeout=60)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert "ignored" not in err and "XGBoostError" not in err
