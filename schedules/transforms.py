@@ -15,6 +15,8 @@ from math import prod
 from hlotune.schedules.expr import Apply, Const, Expr
 
 TAPS = 3
+MOST_AXES = 2
+"""That are transformed: along three, F(4, 3) has 216 points, and their tiles pass the caches."""
 PAIRS: dict[int, tuple[Fraction, ...]] = {
     2: (Fraction(1),),
     4: (Fraction(3, 4), Fraction(3, 2)),
@@ -59,15 +61,15 @@ class WindowAxis:
 def transformed(axes: Sequence[WindowAxis]) -> tuple[int, ...]:
     """Numbers of the axes along which F(m, 3) computes tiles; none where it does not apply.
 
-    Along one or two axes three taps walk as the positions do; along all others there is one tap,
-    or one position, whose taps are like channels.
+    Along one or two axes three taps walk as the positions do: of three the two with the most
+    positions, the last of equal ones.  Along all others taps are like channels, and positions like
+    images, whose inputs each tap transforms again.
     """
-    taken = tuple(
+    fit = [
         d for d, a in enumerate(axes) if a.taps == TAPS and a.positions > 1 and a.stride == a.spread
-    )
-    thin = all(1 in (a.taps, a.positions) for d, a in enumerate(axes) if d not in taken)
-    whole = all(a.holes == 1 for a in axes)
-    return taken if thin and whole and len(taken) in (1, 2) else ()
+    ]
+    longest = sorted(fit, key=lambda d: (axes[d].positions, d))[-MOST_AXES:]
+    return tuple(sorted(longest)) if all(a.holes == 1 for a in axes) else ()
 
 
 def inputs(m: int) -> int:

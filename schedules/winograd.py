@@ -51,7 +51,7 @@ class Window:
 
 
 def winograd(m: int) -> Callable[[Compute], Compute]:
-    """The algorithm F(m, 3) along one or two axes.
+    """The algorithm F(m, 3) along one axis or two, the taps of all others like channels.
 
     What it returns raises ScheduleError for a compute that is no such convolution.
     """
@@ -60,8 +60,8 @@ def winograd(m: int) -> Callable[[Compute], Compute]:
         w = window(compute)
         if w is None:
             raise ScheduleError(
-                f"winograd({m}): expected a convolution of {TAPS} taps and stride 1 along one or "
-                "two axes, over channels, got another kernel: use `direct`"
+                f"winograd({m}): expected a convolution of {TAPS} taps and stride 1 along an axis, "
+                "over channels, got another kernel: use `direct`"
             )
         return _rewritten(compute, w, m)
 
@@ -75,7 +75,7 @@ def window(compute: Compute) -> Window | None:
     core, out = compute.stages[-2:]
     if core.combine != "sum" or len(core.stores) > 1 or out.combine:
         return None
-    return _window_of(core, out) or _window_of(apart(core, TAPS), out)
+    return _window_of(apart(core, TAPS), out)
 
 
 def _window_of(core: Stage, out: Stage) -> Window | None:

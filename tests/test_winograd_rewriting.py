@@ -136,6 +136,30 @@ def test_one_axis_without_padding_is_taken_too(window_size: tuple[int, ...]) -> 
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("window_size", "size", "taken"),
+    (
+        ((3, 3, 3), (4, 5, 6), [5, 6]),
+        ((3, 3, 3), (6, 5, 4), [6, 5]),
+        ((3, 3, 3), (5, 5, 5), [5, 5]),
+        ((2, 3, 3), (4, 6, 5), [6, 5]),
+        ((3, 5), (6, 7), [6]),
+    ),
+)
+def test_taps_of_other_axes_are_like_channels(
+    layout: str, window_size: tuple[int, ...], size: tuple[int, ...], taken: list[int]
+) -> None:
+    """Of three axes that would do, the two with the most positions."""
+    pads = tuple(((n - 1) // 2, (n - 1) // 2) for n in window_size)
+    case = windowed(size=size, window=window_size, pads=pads, layout=layout, channels=2, features=3)
+    found = window(case.compute)
+    assert found is not None and [p.extent for p, _ in found.pairs] == taken
+    (wanted,) = interpret(case.compute, values_of(case))
+    (result,) = interpret(winograd(2)(case.compute), values_of(case))
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     "case",
     (

@@ -36,6 +36,7 @@ CASES = {
     "small": lambda: windowed(channels=5, features=40),
     "frozen": lambda: windowed(channels=21, features=19, frozen=True),
     "one axis": lambda: windowed(size=(40,), window=(3,), pads=((1, 1),), features=70),
+    "three axes": lambda: windowed(size=(4, 6, 7), window=(3,) * 3, pads=((1, 1),) * 3),
 }
 
 

@@ -88,6 +88,29 @@ def test_windows_of_three_steps_are_taken_and_their_results_right(
     axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str
 ) -> None:
     """Six taps of stride two are three taps over pairs of inputs."""
+    taken_and_right(axes, layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+@pytest.mark.parametrize(
+    "axes",
+    (
+        ((6, 3, 1, 1, 1, 1), (7, 3, 1, 1, 1, 1), (9, 3, 1, 1, 1, 1)),
+        ((9, 3, 1, 1, 0, 0), (7, 3, 1, 1, 0, 0), (6, 3, 1, 1, 0, 0)),
+        ((7, 3, 2, 1, 1, 1), (7, 3, 1, 1, 1, 0), (9, 3, 1, 1, 1, 1)),
+        ((9, 3, 2, 1, 1, 1), (12, 3, 1, 1, 1, 1)),
+        ((9, 5, 1, 1, 2, 2), (12, 3, 1, 1, 0, 0)),
+    ),
+    ids=str,
+)
+def test_windows_with_axes_besides_are_taken_and_their_results_right(
+    axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str
+) -> None:
+    """Three axes, a stride along one, or other taps: what is not transformed is summed over."""
+    taken_and_right(axes, layout)
+
+
+def taken_and_right(axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str) -> None:
     case, target = strided(*axes, channels=16, layout=layout), host_target()
     spaces = winograd_spaces(case.compute, target)
     assert spaces and is_known(case, 4)

@@ -17,9 +17,8 @@ def windowed(
     layout: str = LAYOUTS[0], frozen: bool = False, residual: bool = False, backward: bool = False,
 ) -> Case:  # fmt: skip
     """A convolution of stride 1 with bias and relu, and what is added before the relu."""
-    data, taps = layout.split()
-    letters = "HW"[: len(size)]
-    data, taps = (s if len(size) == 2 else s.replace("W", "") for s in (data, taps))
+    letters = ("H", "HW", "DHW")[len(size) - 1]
+    data, taps = (s.replace("HW", letters) for s in layout.split())
     numbers = {"N": images, "C": channels, **dict(zip(letters, size, strict=True))}
     kernel = {"I": channels, "O": features, **dict(zip(letters, window, strict=True))}
     x = whole(*(numbers[c] for c in data))
@@ -45,17 +44,19 @@ def windowed(
 
 @st.composite
 def windows(draw: st.DrawFn) -> Case:
-    """Any layout, number of images, padding; sizes that tiles do not divide; one axis or two."""
-    axes = draw(st.integers(1, 2))
+    """Any layout, number of images, padding; sizes that tiles do not divide; one axis to three, of
+    which one may have other taps."""
+    axes = draw(st.integers(1, 3))
     pads = tuple((draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in range(axes))
-    thin = axes == 2 and draw(st.booleans())
-    window = (1, 3) if thin and draw(st.booleans()) else (3, 1) if thin else (3,) * axes
+    window = [3] * axes
+    if axes > 1:
+        window[draw(st.integers(0, axes - 1))] = draw(st.sampled_from((1, 2, 3, 3)))
     return windowed(
         images=draw(st.integers(1, 2)),
-        size=tuple(draw(st.integers(4, 11)) for _ in range(axes)),
+        size=tuple(draw(st.integers(4, 11 if axes < 3 else 6)) for _ in range(axes)),
         channels=draw(st.sampled_from((2, 3, 8, 17))),
         features=draw(st.sampled_from((2, 8, 17, 40))),
-        window=window,
+        window=tuple(window),
         pads=pads,
         layout=draw(st.sampled_from(LAYOUTS)),
         frozen=draw(st.booleans()),

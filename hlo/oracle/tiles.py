@@ -97,10 +97,8 @@ def _axes(c: "Convolution") -> tuple[tuple[int, ...], list[Place]]:
     positions = [shape[d] for d in c.outputs[1:-1]]
     facts = zip(c.window, positions, strides, spread, holes, strict=True)
     window = [WindowAxis(*fact) for fact in facts]
-    taken = transformed(window)
-    phases = [1] * len(window) if taken else [a.phases for a in window]
-    axes = taken or transformed([a.by_steps for a in window])
-    counts = [phases[d] if d in axes else a.taps for d, a in enumerate(window)]
+    axes = transformed([a.by_steps for a in window])
+    counts = [a.phases if d in axes else a.taps for d, a in enumerate(window)]
     return axes, [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
 
 
