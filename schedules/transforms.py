@@ -53,6 +53,15 @@ class WindowAxis:
         return phases if not rest and self.stride == phases * self.spread else 1
 
     @property
+    def steps(self) -> int:
+        """Positions from one to the next whose windows share taps, as dilated ones' do; 0 for none.
+
+        Those between them are other convolutions, of inputs of their own.
+        """
+        steps, rest = divmod(self.spread, self.stride)
+        return 0 if rest else max(0, steps)
+
+    @property
     def by_steps(self) -> "WindowAxis":
         """The axis with its phases as channels."""
         return self if self.phases == 1 else replace(self, taps=TAPS, spread=self.stride)
@@ -61,13 +70,11 @@ class WindowAxis:
 def transformed(axes: Sequence[WindowAxis]) -> tuple[int, ...]:
     """Numbers of the axes along which F(m, 3) computes tiles; none where it does not apply.
 
-    Along one or two axes three taps walk as the positions do: of three the two with the most
-    positions, the last of equal ones.  Along all others taps are like channels, and positions like
-    images, whose inputs each tap transforms again.
+    Along one or two axes three taps walk as the positions do, or as every few of them: of three
+    axes the two with the most positions, the last of equal ones.  Along all others taps are like
+    channels, and positions like images, whose inputs each tap transforms again.
     """
-    fit = [
-        d for d, a in enumerate(axes) if a.taps == TAPS and a.positions > 1 and a.stride == a.spread
-    ]
+    fit = [d for d, a in enumerate(axes) if a.taps == TAPS and a.positions > a.steps > 0]
     longest = sorted(fit, key=lambda d: (axes[d].positions, d))[-MOST_AXES:]
     return tuple(sorted(longest)) if all(a.holes == 1 for a in axes) else ()
 

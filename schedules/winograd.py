@@ -42,6 +42,8 @@ class Window:
     taps: Expr
     pairs: tuple[tuple[Axis, Axis], ...]
     """(position, tap) of each axis of the window."""
+    steps: tuple[int, ...]
+    """Of each of them, positions from one to the next of a tile; more than one where dilated."""
     batch: tuple[Axis, ...]
     """Parallel axes that neither taps nor the window have."""
     channels: tuple[Axis, ...]
@@ -53,6 +55,8 @@ class Window:
 def winograd(m: int) -> Callable[[Compute], Compute]:
     """The algorithm F(m, 3) along one axis or two, the taps of all others like channels.
 
+    Of a dilated axis each phase of the positions has its own tiles.
+
     What it returns raises ScheduleError for a compute that is no such convolution.
     """
 
@@ -60,8 +64,9 @@ def winograd(m: int) -> Callable[[Compute], Compute]:
         w = window(compute)
         if w is None:
             raise ScheduleError(
-                f"winograd({m}): expected a convolution of {TAPS} taps and stride 1 along an axis, "
-                "over channels, got another kernel: use `direct`"
+                f"winograd({m}): expected a convolution of {TAPS} taps along an axis, of stride "
+                "1 or dilated by a multiple of its stride, over channels, got another kernel: use "
+                "`direct`"
             )
         return _rewritten(compute, w, m)
 
@@ -85,17 +90,18 @@ def _window_of(core: Stage, out: Stage) -> Window | None:
     read = [x for x in out.loads if x.tensor == acc]
     if factors is None or core.parallel != out.parallel or [x.index for x in read] != [own]:
         return None
-    image, taps = factors
-    walked = _walked(core, image)
+    walked = _walked(core, factors[0])
     if walked is None:
         return None
-    taken = transformed([facts for _, _, facts in walked])
-    return _window(core, out, image, taps, tuple(walked[d][:2] for d in taken))
+    return _window(core, out, factors, walked)
 
 
 def _window(
-    core: Stage, out: Stage, image: Expr, taps: Expr, pairs: tuple[tuple[Axis, Axis], ...]
+    core: Stage, out: Stage, factors: tuple[Expr, Expr], walked: list[tuple[Axis, Axis, WindowAxis]]
 ) -> Window | None:
+    image, taps = factors
+    taken = transformed([facts for _, _, facts in walked])
+    pairs = tuple(walked[d][:2] for d in taken)
     of_image, of_taps = _axes(image), _axes(taps)
     windowed = {a.name for pair in pairs for a in pair}
     features = [a for a in core.parallel if a.name in of_taps]
@@ -108,7 +114,8 @@ def _window(
     zero = all(is_zero_outside(core, x) for x in loads(image))
     if not (pairs and channels and shared and alone and plain and zero):
         return None
-    return Window(core, out, image, taps, pairs, batch, channels, features[0])
+    steps = tuple(walked[d][2].steps for d in taken)
+    return Window(core, out, image, taps, pairs, steps, batch, channels, features[0])
 
 
 def _factors(core: Stage) -> tuple[Expr, Expr] | None:
@@ -186,14 +193,23 @@ def _rewritten(compute: Compute, w: Window, m: int) -> Compute:
 
 
 def _digits(w: Window, m: int) -> tuple[Digit, ...]:
-    """What a tile's number consists of, the last the fastest: images, then blocks of positions."""
+    """What a tile's number consists of, the last the fastest: images, then blocks of positions.
+
+    Of dilated windows the positions of each phase are blocks of their own.
+    """
     extents = [(a.name, a.extent) for a in w.batch]
-    extents += [(p.name, ceil(p.extent / m)) for p, _ in w.pairs]
+    for (p, _), steps in zip(w.pairs, w.steps, strict=True):
+        extents += [(_phase(p), steps)] if steps > 1 else []
+        extents += [(p.name, ceil(p.extent / (steps * m)))]
     result, below = [], prod(n for _, n in extents)
     for name, n in extents:
         below //= n
         result.append(Digit(name, TILE, below, n))
     return tuple(result)
+
+
+def _phase(position: Axis) -> str:
+    return f"{position.name}s"
 
 
 def _weights(w: Window, m: int, dtype: str) -> Stage:
@@ -266,8 +282,12 @@ def _at_points(tensor: str, count: int, axes: Iterable[Axis]) -> tuple[Store, ..
 
 def _positions(w: Window, m: int, offsets: tuple[int, ...]) -> dict[str, Affine]:
     """Where outputs of a tile stand along the axes of the window."""
-    places = zip(w.pairs, offsets, strict=True)
-    return {p.name: Affine.axis(p.name, m) + k for (p, _), k in places}
+    result = {}
+    for (p, _), steps, k in zip(w.pairs, w.steps, offsets, strict=True):
+        result[p.name] = Affine.axis(p.name, steps * m) + steps * k
+        if steps > 1:
+            result[p.name] += Affine.axis(_phase(p))
+    return result
 
 
 def _window_at(w: Window, taps: tuple[int, ...]) -> dict[str, Affine]:

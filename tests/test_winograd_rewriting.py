@@ -160,6 +160,25 @@ def test_taps_of_other_axes_are_like_channels(
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+@pytest.mark.parametrize("size", ((8, 9), (7, 12), (5, 8, 7)))
+@pytest.mark.parametrize("dilation", (2, 3))
+def test_positions_between_those_that_share_taps_have_tiles_of_their_own(
+    layout: str, size: tuple[int, ...], dilation: int
+) -> None:
+    pads = ((dilation, dilation - 1),) * len(size)
+    case = windowed(
+        size=size, window=(3,) * len(size), pads=pads, layout=layout, channels=2, features=3,
+        dilation=dilation,
+    )  # fmt: skip
+    found = window(case.compute)
+    assert found is not None and found.steps == (dilation, dilation)
+    (wanted,) = interpret(case.compute, values_of(case))
+    for m in OUTPUTS:
+        (result,) = interpret(winograd(m)(case.compute), values_of(case))
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     "case",
     (
@@ -173,9 +192,9 @@ def test_taps_of_other_axes_are_like_channels(
         conv(9, 9, 8, 8, groups=2),
         depthwise(9, 9, 8),
         Case(
-            "dilated",
+            "dilated otherwise than strided",
             lambda x, w: lax.conv_general_dilated(
-                x, w, (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=NHWC
+                x, w, (2, 2), "SAME", rhs_dilation=(3, 3), dimension_numbers=NHWC
             ),
             (np.ones((1, 9, 9, 4), np.float32), np.ones((3, 3, 4, 8), np.float32)),
         ),

@@ -37,6 +37,7 @@ CASES = {
     "frozen": lambda: windowed(channels=21, features=19, frozen=True),
     "one axis": lambda: windowed(size=(40,), window=(3,), pads=((1, 1),), features=70),
     "three axes": lambda: windowed(size=(4, 6, 7), window=(3,) * 3, pads=((1, 1),) * 3),
+    "dilated": lambda: windowed(size=(12, 13), pads=((2, 2),) * 2, dilation=2),
 }
 
 

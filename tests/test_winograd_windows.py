@@ -100,13 +100,19 @@ def test_windows_of_three_steps_are_taken_and_their_results_right(
         ((7, 3, 2, 1, 1, 1), (7, 3, 1, 1, 1, 0), (9, 3, 1, 1, 1, 1)),
         ((9, 3, 2, 1, 1, 1), (12, 3, 1, 1, 1, 1)),
         ((9, 5, 1, 1, 2, 2), (12, 3, 1, 1, 0, 0)),
+        ((12, 3, 1, 2, 1, 1), (13, 3, 1, 2, 2, 2)),
+        ((14, 3, 1, 3, 2, 2), (9, 3, 1, 1, 1, 1)),
+        ((23, 3, 2, 4, 0, 1),),
     ),
     ids=str,
 )
 def test_windows_with_axes_besides_are_taken_and_their_results_right(
     axes: tuple[tuple[int, int, int, int, int, int], ...], layout: str
 ) -> None:
-    """Three axes, a stride along one, or other taps: what is not transformed is summed over."""
+    """Three axes, a stride along one, or other taps: what is not transformed is summed over.
+
+    Dilated ones have tiles of every second or third position.
+    """
     taken_and_right(axes, layout)
 
 

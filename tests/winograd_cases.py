@@ -15,6 +15,7 @@ def windowed(
     *, images: int = 1, size: tuple[int, ...] = (9, 11), channels: int = 5, features: int = 19,
     window: tuple[int, ...] = (3, 3), pads: tuple[tuple[int, int], ...] = ((1, 1), (1, 1)),
     layout: str = LAYOUTS[0], frozen: bool = False, residual: bool = False, backward: bool = False,
+    dilation: int = 1,
 ) -> Case:  # fmt: skip
     """A convolution of stride 1 with bias and relu, and what is added before the relu."""
     letters = ("H", "HW", "DHW")[len(size) - 1]
@@ -30,12 +31,14 @@ def windowed(
         if backward:
             w = jnp.flip(w, [taps.index(c) for c in letters])
         y = lax.conv_general_dilated(
-            x, w, (1,) * len(size), pads, dimension_numbers=(data, taps, data)
-        )
+            x, w, (1,) * len(size), pads, rhs_dilation=(dilation,) * len(size),
+            dimension_numbers=(data, taps, data),
+        )  # fmt: skip
         y = y + bias
         return jnp.maximum(y + y * 0.5 if residual else y, 0)
 
     name = f"{layout} {images}x{size}x{channels}->{features} {window} {pads}"
+    name += f" dilated by {dilation}" * (dilation > 1)
     name += " frozen" * frozen + " residual" * residual + " backward" * backward
     if frozen:
         return Case(name, lambda x, b: function(x, jnp.asarray(w), b), (x, bias))
@@ -45,15 +48,16 @@ def windowed(
 @st.composite
 def windows(draw: st.DrawFn) -> Case:
     """Any layout, number of images, padding; sizes that tiles do not divide; one axis to three, of
-    which one may have other taps."""
-    axes = draw(st.integers(1, 3))
+    which one may have other taps; some dilated."""
+    axes, dilation = draw(st.integers(1, 3)), draw(st.sampled_from((1, 1, 2)))
+    least = 4 if dilation == 1 else 7
     pads = tuple((draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in range(axes))
     window = [3] * axes
     if axes > 1:
         window[draw(st.integers(0, axes - 1))] = draw(st.sampled_from((1, 2, 3, 3)))
     return windowed(
         images=draw(st.integers(1, 2)),
-        size=tuple(draw(st.integers(4, 11 if axes < 3 else 6)) for _ in range(axes)),
+        size=tuple(draw(st.integers(least, 11 if axes < 3 else least + 2)) for _ in range(axes)),
         channels=draw(st.sampled_from((2, 3, 8, 17))),
         features=draw(st.sampled_from((2, 8, 17, 40))),
         window=tuple(window),
@@ -62,4 +66,5 @@ def windows(draw: st.DrawFn) -> Case:
         frozen=draw(st.booleans()),
         residual=draw(st.booleans()),
         backward=draw(st.booleans()),
+        dilation=dilation,
     )

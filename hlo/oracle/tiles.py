@@ -10,6 +10,7 @@ far above what is left of them.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import ceil, sqrt
@@ -38,6 +39,22 @@ Place = tuple[slice, ...]
 """Taps of each axis of a window."""
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Positions along a spatial axis: `first + step * q` for each q from `low` to before `high`."""
+
+    first: int
+    step: int
+    low: int
+    high: int
+    tiled: bool
+    """Whether tiles of these q are computed."""
+
+    def within(self, start: int) -> slice:
+        """Where they stand in a box that begins at `start` and ends with the last of them."""
+        return slice(self.first + self.step * self.low - start, None, self.step)
+
+
 def amplified(c: "Convolution", m: int) -> Array | None:
     """Bound by (group, batch, spatial..., feature) of F(m, 3) along all axes that it can take.
 
@@ -45,20 +62,29 @@ def amplified(c: "Convolution", m: int) -> Array | None:
     """
     axes, places = _axes(c)
     is_empty = not c.channels or 0 in c.request.shape
-    if not axes or is_empty or c.request.result.dtype not in ("f32", "f64"):
+    if not any(axes) or is_empty or c.request.result.dtype not in ("f32", "f64"):
         return None
     # A bound of f32 results needs no more digits, and many weights take their time.
     weights = c.weights().value.astype(c.request.result.dtype.replace("f", "float"))
     taps = weights.reshape(*c.window, *weights.shape[-2:])
-    roundings = c.channels * len(places) + 2 * len(axes) * inputs(m)
-    parts = [_sums(c, axes, m, at, _worth(taps[at], axes, m, roundings)) for at in places]
-    cut = [slice(None)] * len(c.spatial)
-    for d in axes:
-        low, high = c.spatial[d]
-        cut[d] = slice(low % m, low % m + high - low)
-    eps = PRECISIONS[c.request.result.dtype].eps
-    bound: Array = eps * np.sum(parts, axis=0)[(slice(None), *cut)][None]
-    return bound
+    tiled = [d for d, steps in enumerate(axes) if steps]
+    roundings = c.channels * len(places) + 2 * len(tiled) * inputs(m)
+    worth = [_worth(taps[at], tiled, m, roundings) for at in places]
+    extents = [high - low for low, high in (c.batch, *c.spatial)]
+    bound: Array = np.zeros((*extents, taps.shape[-1]), dtype=taps.dtype)
+    for lines in product(*(_lines(*box, n) for box, n in zip(c.spatial, axes, strict=True))):
+        found = sum(_sums(c, lines, m, at, w) for at, w in zip(places, worth, strict=True))
+        where = (x.within(low) for x, (low, _) in zip(lines, c.spatial, strict=True))
+        bound[(slice(None), *where)] = PRECISIONS[c.request.result.dtype].eps * found
+    return bound[None]
+
+
+def _lines(low: int, high: int, steps: int) -> list[Line]:
+    """The positions of a box; of a dilated axis those of each phase, which have their own tiles."""
+    if not steps:
+        return [Line(0, 1, low, high, tiled=False)]
+    phases = [(s, ceil((low - s) / steps), ceil((high - s) / steps)) for s in range(steps)]
+    return [Line(s, steps, first, last, tiled=True) for s, first, last in phases if first < last]
 
 
 def _worth(taps: Array, axes: Sequence[int], m: int, roundings: int) -> Array:
@@ -73,23 +99,29 @@ def _worth(taps: Array, axes: Sequence[int], m: int, roundings: int) -> Array:
     return worth
 
 
-def _sums(c: "Convolution", axes: Sequence[int], m: int, place: Place, taps: Array) -> Array:
-    """`|A'| (sum taps * (|B'| |d| |B|)) |A|` of whole tiles, by (batch, spatial..., feature).
+def _sums(c: "Convolution", lines: Sequence[Line], m: int, place: Place, taps: Array) -> Array:
+    """`|A'| (sum taps * (|B'| |d| |B|)) |A|` at the lines, by (batch, spatial..., feature).
 
-    `place` is where in the window: three taps of each of `axes`, one of each other.
+    `place` is where in the window: three taps of each axis of tiles, one of each other.
     """
-    image, input_rows = np.abs(_image(c, axes, m, place)), np.abs(_rows(input_matrix, m))
+    axes = [d for d, x in enumerate(lines) if x.tiled]
+    image, input_rows = np.abs(_image(c, lines, m, place)), np.abs(_rows(input_matrix, m))
     for k, d in enumerate(axes):  # each moves its points in front of the other axes
         image = _tiles(image, d + 1 + k, m, input_rows)
     sums = _products(image.astype(taps.dtype), taps, len(axes))
     output_rows = np.abs(_rows(output_matrix, m))
     for k, d in enumerate(axes):
         sums = _outputs(sums, len(axes) - k + d, output_rows)
-    return sums
+    starts = [x.low % m if x.tiled else 0 for x in lines]
+    cut = (slice(n, n + x.high - x.low) for n, x in zip(starts, lines, strict=True))
+    return sums[(slice(None), *cut)]
 
 
 def _axes(c: "Convolution") -> tuple[tuple[int, ...], list[Place]]:
-    """Spatial axes along which tiles are computed, and the parts of the window that are summed."""
+    """Of each spatial axis the steps between positions of a tile, 0 of one that has no tiles.
+
+    Beside them the parts of the window that are summed.
+    """
     if c.feature_groups * c.batch_groups > 1:
         return (), []
     strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
@@ -97,33 +129,36 @@ def _axes(c: "Convolution") -> tuple[tuple[int, ...], list[Place]]:
     positions = [shape[d] for d in c.outputs[1:-1]]
     facts = zip(c.window, positions, strides, spread, holes, strict=True)
     window = [WindowAxis(*fact) for fact in facts]
-    axes = transformed([a.by_steps for a in window])
-    counts = [a.phases if d in axes else a.taps for d, a in enumerate(window)]
-    return axes, [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
+    taken = transformed([a.by_steps for a in window])
+    counts = [a.phases if d in taken else a.taps for d, a in enumerate(window)]
+    steps = tuple(a.by_steps.steps if d in taken else 0 for d, a in enumerate(window))
+    return steps, [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
 
 
-def _image(c: "Convolution", axes: Sequence[int], m: int, at: Place) -> Array:
-    """(batch, spatial..., channels): all inputs of the box's tiles, zeros beyond the image."""
+def _image(c: "Convolution", lines: Sequence[Line], m: int, at: Place) -> Array:
+    """(batch, spatial..., channels): all inputs of the lines' tiles, zeros beyond the image."""
     strides, padding = c.request.ints("window_strides"), c.request.pairs("padding")
     spread = c.request.ints("rhs_dilation")
     shape = c.request.type(0).shape
     box: list[tuple[int, int]] = [(0, n) for n in shape]
     box[c.inputs[0]] = c.batch
     places = []
-    for d, (low, high) in enumerate(c.spatial):
-        first, last = (low // m * m, ceil(high / m) * m + TAPS - 1) if d in axes else (low, high)
-        place = np.arange(first, last) * strides[d] - padding[d][0] + at[d].start * spread[d]
+    for d, x in enumerate(lines):
+        first = x.low // m * m if x.tiled else x.low
+        last = ceil(x.high / m) * m + TAPS - 1 if x.tiled else x.high
+        position = x.first + x.step * np.arange(first, last)
+        place = position * strides[d] - padding[d][0] + at[d].start * spread[d]
         inside = place[(place >= 0) & (place < shape[c.inputs[d + 1]])]
         box[c.inputs[d + 1]] = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
         places.append(place)
-    x = c.request.operand(0, tuple(box)).value.astype(np.float64).transpose(c.inputs)
+    image = c.request.operand(0, tuple(box)).value.astype(np.float64).transpose(c.inputs)
     for d, place in enumerate(places):
         low, high = box[c.inputs[d + 1]]
         real = (place >= low) & (place < high)
-        wide = np.zeros((*x.shape[: d + 1], len(place), *x.shape[d + 2 :]))
-        wide[(slice(None),) * (d + 1) + (real,)] = np.take(x, place[real] - low, axis=d + 1)
-        x = wide
-    return x
+        wide = np.zeros((*image.shape[: d + 1], len(place), *image.shape[d + 2 :]))
+        wide[(slice(None),) * (d + 1) + (real,)] = np.take(image, place[real] - low, axis=d + 1)
+        image = wide
+    return image
 
 
 def _tiles(x: Array, axis: int, m: int, rows: Array) -> Array:
