@@ -1,4 +1,7 @@
-"""The multiply-add peak as a subject: timed in turns with a kernel, it tells its share of the peak.
+"""What the machine does no faster as a subject: in turns with a kernel, it tells its share of that.
+
+Multiply-adds in registers are beside a kernel that computes, a plain read beside one that waits for
+memory.
 
 The clock of a processor moves by several per cent within seconds, with its heat and with what its
 neighbours do.  A share of a peak that was measured minutes before says as much of that as of the
@@ -6,13 +9,14 @@ kernel.
 
 It also moves with what runs: multiply-adds alone heat most, and what follows them at once is slower
 for some milliseconds.  So a turn lasts long enough for each to have the clock that it has by
-itself.
+itself.  What memory gives moves more than the clock, by half within minutes on a shared machine.
 """
 
 import time
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 
+import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
@@ -21,7 +25,7 @@ from hlotune.codegen.dispatcher import bind, replacement
 from hlotune.codegen.loader import load
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.meeting import meeting
-from hlotune.measure.peaks import SMALL, Loop, compute_text, peak_loops
+from hlotune.measure.peaks import SMALL, Loop, compute_text, peak_loops, read_text
 from hlotune.measure.timing import Clock, Effort, Subject
 from hlotune.measure.xla import compiled, on_device
 from hlotune.schedules.target import Target
@@ -36,6 +40,7 @@ _TRIALS = 5
 _MOST_HZ = 1e10
 """Above every clock, so that no trip through the loop is shorter than this says."""
 _INPUT_BYTES = 4096
+_PAGE_BYTES = 4096
 
 
 @cache
@@ -66,24 +71,49 @@ def trips_of_a_call(empty: Clock, some: Clock, least_s: float) -> int:
     return ceil(_RUN_S / max(trip_s, least_s))
 
 
-def _calls(loop: Loop, trips: int, target: Target) -> Clock:
-    """Blocking calls of the loop, made as kernels are: through the custom call."""
-    tasks = target.threads
-    built = Built(
-        compile_object(compute_text(loop, trips, tasks), target, "peak"),
-        0,
-        (),
-        0,
-        tasks,
-        tiles=loop.tiles,
-    )
-    key, loaded = f"peak.{loop.vector}.{loop.work}.{trips}", load(built)
-    source = TensorType((_INPUT_BYTES,), "ui8")
-    sink = TensorType((64 * loop.chains * tasks,), "ui8")
-    bind(key, loaded)
-    program = compiled(replacement(key, [source], [sink], 0, {}))
-    operand = on_device(np.full(_INPUT_BYTES, SMALL, np.uint8))
+@lru_cache(maxsize=1)
+def reading(size: int, target: Target) -> tuple[Subject, int]:
+    """A read of about `size` bytes, an equal part on each thread, and how many bytes that is.
 
+    Again and again the same ones, as a kernel reads its operands; the empty call of the subject
+    reads the first few of them.
+    """
+    part = max(_PAGE_BYTES, size // target.threads // _PAGE_BYTES * _PAGE_BYTES)
+    operand = on_device(np.full(part * target.threads, SMALL, np.uint8))
+    call, empty = (
+        _clock(
+            f"read.{size}.{bytes_}",
+            _built(read_text(bytes_, target.threads, target.vector_bytes), target),
+            operand,
+            sunk_bytes=512 * target.threads,
+            target=target,
+        )
+        for bytes_ in (part, 8 * target.vector_bytes)
+    )
+    return Subject(call, empty), part * target.threads
+
+
+def _calls(loop: Loop, trips: int, target: Target) -> Clock:
+    tasks = target.threads
+    return _clock(
+        f"peak.{loop.vector}.{loop.work}.{trips}",
+        _built(compute_text(loop, trips, tasks), target, tiles=loop.tiles),
+        on_device(np.full(_INPUT_BYTES, SMALL, np.uint8)),
+        sunk_bytes=64 * loop.chains * tasks,
+        target=target,
+    )
+
+
+def _built(text: str, target: Target, *, tiles: bool = False) -> Built:
+    return Built(compile_object(text, target, "peak"), 0, (), 0, target.threads, tiles=tiles)
+
+
+def _clock(key: str, built: Built, operand: jax.Array, *, sunk_bytes: int, target: Target) -> Clock:
+    """Blocking calls, made as kernels are: through the custom call."""
+    source = TensorType(operand.shape, "ui8")
+    sink = TensorType((sunk_bytes,), "ui8")
+    bind(key, load(built))
+    program = compiled(replacement(key, [source], [sink], 0, {}))
     awake = meeting(target)
 
     def clock() -> float:

@@ -6,13 +6,17 @@ test's: order statistics of the ratios, which hold the true median with at least
 confidence whatever the distribution of the noise.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from math import comb, inf
 from statistics import median
+from typing import TYPE_CHECKING
 
-from hlotune.measure.trial import Failure, Measurement
+from hlotune.measure.trial import Failure, Measurement, Outcome
+
+if TYPE_CHECKING:
+    from hlotune.measure.verify import Verdict
 
 CONFIDENCE = 0.95
 
@@ -43,19 +47,43 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class BesidePeak:
-    """A kernel and the multiply-add peak, timed in turns.  Sample i of both is of one round."""
+class Beside:
+    """A kernel and what the machine does no faster, in turns.  Sample i of both is of one round."""
 
     samples_s: tuple[float, ...]
-    peak_flop_per_s: tuple[float, ...]
+    """Of the kernel."""
+    work_per_s: tuple[float, ...]
+    """Of the other: operations of multiply-adds, or bytes read."""
 
     @property
     def time_s(self) -> float:
         return median(self.samples_s)
 
-    def share(self, flops: int) -> Ratio:
-        """What a kernel of so many operations reaches of the peak of the same rounds."""
-        return ratio([flops / peak for peak in self.peak_flop_per_s], self.samples_s)
+    def share(self, work: int) -> Ratio:
+        """What a kernel of so many operations, or bytes, reaches of the other's rate in the same
+        rounds.
+        """
+        return ratio([work / rate for rate in self.work_per_s], self.samples_s)
+
+
+def outcomes(
+    verdicts: "Sequence[Verdict | Failure]",
+    default: Measurement,
+    samples_s: Sequence[tuple[float, ...]],
+) -> Iterator[Outcome]:
+    """What became of each candidate; `samples_s` are of those that were right, in their order."""
+    waiting = iter(samples_s)
+    for v in verdicts:
+        if isinstance(v, Failure):
+            yield v
+        else:
+            yield replace(
+                default,
+                samples_s=next(waiting),
+                numerics=v.numerics,
+                error=v.error,
+                relative_error=v.relative_error,
+            )
 
 
 def ratio(

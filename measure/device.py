@@ -10,7 +10,7 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.loader import Loaded, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
-from hlotune.measure.beside import TURNS, peak
+from hlotune.measure.beside import TURNS, peak, reading
 from hlotune.measure.buffers import Pages
 from hlotune.measure.channel import Message
 from hlotune.measure.comparison import fewest_pairs
@@ -149,18 +149,25 @@ def _compare(request: Message) -> Message:
 
 
 def _beside(request: Message) -> Message:
-    """Samples of a candidate and of the peak of a type, in rounds."""
+    """Samples of a candidate, in rounds with what the machine does no faster, and its rates."""
     header = request.header
     target = _settled(header)
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     subject = bench.candidate(Built.from_bytes(request.blob))
-    multiply_adds, work = peak(header["dtype"], target)
-    samples, peak_s = interleaved(
-        [subject, multiply_adds],
+    other, work = _no_faster(header, target)
+    samples, other_s = interleaved(
+        [subject, other],
         pairs=header["pairs"], limit_s=header["limit_s"], effort=TURNS, apart=_apart(target),
     )  # fmt: skip
-    rates = [work / s for s in peak_s]
-    return Message({"is": "beside", "samples_s": samples, "peak_flop_per_s": rates})
+    rates = [work / s for s in other_s]
+    return Message({"is": "beside", "samples_s": samples, "work_per_s": rates})
+
+
+def _no_faster(header: Json, target: Target) -> tuple[Subject, int]:
+    """Multiply-adds of a type, or a read of so many bytes, and how much of that a call does."""
+    if "bytes" in header:
+        return reading(header["bytes"], target)
+    return peak(header["dtype"], target)
 
 
 def _better(forms: tuple[Subject, ...], apart: Apart) -> Subject:

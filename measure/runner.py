@@ -1,6 +1,6 @@
 """Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from statistics import median
 from typing import Any, Self, cast
@@ -10,7 +10,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
 from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Message
-from hlotune.measure.comparison import BesidePeak, Comparison
+from hlotune.measure.comparison import Beside, Comparison, outcomes
 from hlotune.measure.possible import POSSIBLE, peak_flops, too_fast
 from hlotune.measure.probe import ALONE_S, NEVER_APART, say_never_apart
 from hlotune.measure.sharing import Turns
@@ -143,7 +143,7 @@ class ProcessRunner:
             return Comparison(self.default(kernel, cache=mode), failed)
         default_s, *candidates_s = map(tuple, reply)
         default = Measurement(samples_s=default_s, clock=self.clock, cache=mode, numerics="strict")
-        return Comparison(default, tuple(_outcomes(verdicts, default, candidates_s)))
+        return Comparison(default, tuple(outcomes(verdicts, default, candidates_s)))
 
     def _rounds(
         self, kernel: Kernel, cache: CacheMode, builts: Sequence[Built], pairs: int, limit_s: float
@@ -158,15 +158,9 @@ class ProcessRunner:
         return _failure(reply) or cast(list[list[float]], reply.header["samples_s"])
 
     def beside_peak(
-        self,
-        kernel: Kernel,
-        built: Built,
-        dtype: str,
-        *,
-        pairs: int = 101,
-        limit_s: float = 5.0,
+        self, kernel: Kernel, built: Built, dtype: str, *, pairs: int = 101, limit_s: float = 5.0,
         cache: CacheMode | None = None,
-    ) -> BesidePeak:
+    ) -> Beside:  # fmt: skip
         """A kernel in turns with multiply-adds of its operands' type in registers, verified or not.
 
         By the clock `kernel`, for some two seconds: shares of shorter times were up to a tenth
@@ -174,16 +168,30 @@ class ProcessRunner:
         run.
         """
         extra = {"dtype": dtype, "pairs": pairs, "limit_s": limit_s}
-        mode, timeout_s = cache or self.cache, _LIMIT_S + 4 * limit_s
+        return self._beside(kernel, built, f"multiply-adds of {dtype}", extra, cache)
+
+    def beside_read(
+        self, kernel: Kernel, built: Built, size: int, *, pairs: int = 101, limit_s: float = 5.0,
+        cache: CacheMode | None = None,
+    ) -> Beside:  # fmt: skip
+        """The same with a plain read of about `size` bytes, of which each thread reads a part."""
+        extra = {"bytes": size, "pairs": pairs, "limit_s": limit_s}
+        return self._beside(kernel, built, f"a read of {size} bytes", extra, cache)
+
+    def _beside(
+        self, kernel: Kernel, built: Built, what: str, extra: dict[str, Any],
+        cache: CacheMode | None,
+    ) -> Beside:  # fmt: skip
+        mode, timeout_s = cache or self.cache, _LIMIT_S + 4 * extra["limit_s"]
         reply = self._ask("beside", kernel, mode, extra, built.to_bytes(), timeout_s=timeout_s)
         failure = reply if isinstance(reply, Failure) else _failure(reply)
         if failure is not None:
             raise ProgramError(
-                f"expected kernel {kernel.key[:12]} to run beside multiply-adds of {dtype}, got a "
-                f"{failure.kind} ({failure.message}); leave its share of the peak out"
+                f"expected kernel {kernel.key[:12]} to run beside {what}, got a {failure.kind} "
+                f"({failure.message}); leave its share of that out"
             )
         header = cast(Message, reply).header
-        return BesidePeak(tuple(header["samples_s"]), tuple(header["peak_flop_per_s"]))
+        return Beside(tuple(header["samples_s"]), tuple(header["work_per_s"]))
 
     def properties(self) -> Properties:
         """Peaks of the target, measured in the worker, or what is known of it where that is more.
@@ -318,26 +326,6 @@ class ProcessRunner:
         if header.pop(NEVER_APART, False):
             say_never_apart()
         return Properties(**header)
-
-
-def _outcomes(
-    verdicts: Sequence[Verdict | Failure],
-    default: Measurement,
-    samples_s: Sequence[tuple[float, ...]],
-) -> Iterator[Outcome]:
-    """What became of each candidate; `samples_s` are of those that were right, in their order."""
-    waiting = iter(samples_s)
-    for v in verdicts:
-        if isinstance(v, Failure):
-            yield v
-        else:
-            yield replace(
-                default,
-                samples_s=next(waiting),
-                numerics=v.numerics,
-                error=v.error,
-                relative_error=v.relative_error,
-            )
 
 
 def _failure(reply: Message) -> Failure | None:

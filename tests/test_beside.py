@@ -1,11 +1,11 @@
-"""A kernel in turns with the multiply-add peak: what share of it the kernel has."""
+"""A kernel in turns with the multiply-add peak, or a read: what share of it the kernel has."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from hlotune.measure.beside import TRIAL_TRIPS, trips_of_a_call
-from hlotune.measure.comparison import BesidePeak
+from hlotune.measure.beside import TRIAL_TRIPS, reading, trips_of_a_call
+from hlotune.measure.comparison import Beside
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
 from hlotune.schedules.errors import ProgramError
@@ -20,9 +20,9 @@ def runner() -> Iterator[ProcessRunner]:
 
 def test_the_peak_beside_a_kernel_is_the_peak_of_the_machine(runner: ProcessRunner) -> None:
     beside = runner.beside_peak(kernel(), tiny_dot(), "f32", pairs=7, cache="warm")
-    assert len(beside.samples_s) == len(beside.peak_flop_per_s) == 7
+    assert len(beside.samples_s) == len(beside.work_per_s) == 7
     known = runner.properties().flops_per_s["f32"]
-    found = max(beside.peak_flop_per_s)
+    found = max(beside.work_per_s)
     assert known / 10 < found < 10 * known  # whatever else a shared machine does meanwhile
 
 
@@ -31,8 +31,31 @@ def test_a_kernel_of_few_operations_has_a_small_share(runner: ProcessRunner) -> 
     assert 0 < beside.share(2 * 4 * DEPTH * COLUMNS).median < 0.05
 
 
+def test_the_read_beside_a_kernel_is_as_fast_as_memory_is(runner: ProcessRunner) -> None:
+    size = max(64 << 20, 2 * host_target().l3_bytes)
+    beside = runner.beside_read(kernel(), tiny_dot(), size, pairs=6, cache="warm")
+    assert len(beside.samples_s) == len(beside.work_per_s) == 6
+    known = runner.properties().read_bytes_per_s
+    assert known / 10 < max(beside.work_per_s) < 10 * known
+    assert 0 < beside.share(4 * DEPTH * COLUMNS).median < 0.05
+
+
+def test_a_read_is_of_as_many_bytes_in_whole_pages_on_each_thread() -> None:
+    target = host_target()
+    page, threads = 4096, target.threads
+    _, read = reading(threads * 5 * page + page - 1, target)
+    assert read == threads * 5 * page
+    assert reading(1, target)[1] == threads * page
+
+
+def test_a_read_takes_as_long_as_it_has_bytes() -> None:
+    """Its empty call reads a few of them, so that little is taken off."""
+    subject, _ = reading(64 << 20, host_target())
+    assert min(subject.call() for _ in range(5)) > 10 * min(subject.empty() for _ in range(5))
+
+
 def test_a_share_is_of_the_peak_of_the_same_round() -> None:
-    slow_and_fast = BesidePeak((2e-3, 1e-3, 1e-3), (1e11, 2e11, 2e11))
+    slow_and_fast = Beside((2e-3, 1e-3, 1e-3), (1e11, 2e11, 2e11))
     assert slow_and_fast.share(10**8).median == pytest.approx(0.5)
     assert slow_and_fast.time_s == 1e-3
 
@@ -54,3 +77,8 @@ def test_no_trip_is_taken_for_shorter_than_a_processor_can_make_it() -> None:
 def test_a_type_without_a_peak_has_no_share(runner: ProcessRunner) -> None:
     with pytest.raises(ProgramError, match="to run beside multiply-adds of i1, got a device"):
         runner.beside_peak(kernel(), tiny_dot(), "i1")
+
+
+def test_a_read_of_more_than_there_is_memory_has_no_share(runner: ProcessRunner) -> None:
+    with pytest.raises(ProgramError, match=f"to run beside a read of {1 << 60} bytes, got a dev"):
+        runner.beside_read(kernel(), tiny_dot(), 1 << 60)

@@ -71,4 +71,4 @@ def own_time(
     if element not in runner.properties().flops_per_s:
         return OwnTime(trial.time_s, None)
     beside = runner.beside_peak(found.kernel, built, element, cache="warm")
-    return OwnTime(beside.time_s, median(beside.peak_flop_per_s))
+    return OwnTime(beside.time_s, median(beside.work_per_s))
