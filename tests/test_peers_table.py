@@ -14,8 +14,9 @@ from benchmarks.peers.contestants import Weights, contestants
 from benchmarks.peers.passes import Pass, keep, kept, to_json
 from benchmarks.peers.process import Refusal
 from benchmarks.peers.records import OwnTime, Status
+from benchmarks.peers.roofs import Peaks
 from benchmarks.peers.rounds import Outcome, Turns
-from benchmarks.peers.table import Peaks, Row, rows_of, table
+from benchmarks.peers.table import Row, rows_of, table
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.errors import DatabaseError
 from tests.test_results_page import CONDITIONS
@@ -55,7 +56,8 @@ def a_pass(
 
 
 def rows(*passes: Pass) -> list[Row]:
-    return rows_of(passes, contestants(Path("a.db")), TARGET, Peaks.of(passes))
+    peaks = Peaks.of(p.conditions for p in passes)
+    return rows_of(passes, contestants(Path("a.db")), TARGET, peaks)
 
 
 def test_the_default_stands_in_its_better_form_and_peers_by_the_kind_of_weights() -> None:
@@ -147,7 +149,7 @@ def test_shares_are_of_the_largest_peak_and_of_memory_for_what_no_cache_holds() 
     assert one.roof == "FMA"
     assert one.share == pytest.approx(CASES_C6_FLOPS / 4e11 / 2e-3)
     thin = rows(a_pass("gemm_1x4096x4096"))[0]
-    assert thin.roof == "read"
+    assert thin.roof == "fastest read"
     assert thin.share == pytest.approx(4 * (4096 * 4096 + 2 * 4096) / 4e10 / 2e-3)
 
 

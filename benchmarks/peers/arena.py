@@ -12,6 +12,7 @@ from benchmarks.peers.contestants import BOTH, Contestant, Weights
 from benchmarks.peers.passes import Pass, keep, kept, key_of
 from benchmarks.peers.process import Refusal, Worker
 from benchmarks.peers.records import OwnTime, Record, own_time, record
+from benchmarks.peers.roofs import Peaks
 from benchmarks.peers.rounds import Effort, entries, measured, prepared
 from benchmarks.results import conditions
 from hlotune.measure.builder import ProcessBuilder
@@ -47,20 +48,27 @@ class Arena:
         records = self._records(case)
         key = self._key(records)
         outcomes = measured(case, CASES[case], self.workers, self.effort, self.apart)
-        element = PEAK_NAMES[CASES[case].element]
-        own = timed_before(case, key) or {
-            w: own_time(r, element, self.builder, self.runner) for w, r in records.items()
-        }
         found = Pass(
             case=case,
             key=key,
             conditions=self.conditions,
             status={w: r.status for w, r in records.items()},
-            own=own,
+            own=self._own(case, key, records),
             outcomes=outcomes,
         )
         keep(found)
         return found
+
+    def _own(
+        self, case: str, key: str, records: Mapping[Weights, Record]
+    ) -> Mapping[Weights, OwnTime | None]:
+        """The kernels' own times; those of an earlier pass where they have all that is wanted."""
+        moved = Peaks.of([self.conditions]).limiting_bytes(case, self.target)
+        element = PEAK_NAMES[CASES[case].element]
+        return timed_before(case, key, with_read=moved > 0) or {
+            w: own_time(r, element, self.builder, self.runner, read_bytes=moved)
+            for w, r in records.items()
+        }
 
     def prepare(self, case: str) -> Mapping[str, Refusal]:
         """Compiles all forms and compares their results; what is compiled stays on disk."""
@@ -81,10 +89,17 @@ class Arena:
         return key_of(self.target.fingerprint, toolchain().key, took_part, *schedules)
 
 
-def timed_before(case: str, key: str) -> Mapping[Weights, OwnTime | None]:
-    """The kernels' own times of an earlier pass with these schedules and versions, if any."""
+def timed_before(
+    case: str, key: str, *, with_read: bool = False
+) -> Mapping[Weights, OwnTime | None]:
+    """The kernels' own times of an earlier pass with these schedules and versions, if any.
+
+    Nothing where a read is wanted beside each and one has none: passes of before had none.
+    """
     found = kept(case)
-    return found[-1].own if found and found[-1].key == key else {}
+    own = found[-1].own if found and found[-1].key == key else {}
+    lacks_read = any(o and o.read_bytes_per_s is None for o in own.values())
+    return {} if with_read and lacks_read else own
 
 
 @contextmanager

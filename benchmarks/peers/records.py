@@ -1,6 +1,7 @@
 """What the database has for a case, and its kernel's own time: call less an empty call."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -28,21 +29,29 @@ class Record:
     kernel: Kernel
     schedule: Schedule
     status: Status
+    reason: str = ""
+    """Why this schedule, as `tune explain` says it."""
 
 
 def record(
     case: str, weights: Weights, database: Path, target: Target, cache: CacheMode = "model"
 ) -> Record:
     """Of the one kernel that a case is, as it was tuned in a cache mode."""
-    (site, *_) = sites(load(source(case + FROZEN if weights == "constants" else case)))
-    kernel = site.kernel
+    kernel = kernel_of(case, weights)
     if not database.exists():
-        return Record(kernel, DEFAULT, "not tuned")
+        return Record(kernel, DEFAULT, "not tuned", "there is no database")
     with Database(database, create=False) as opened:
         found = decision(opened, kernel.key, **conditions(target, toolchain(), cache))
     if found.schedule != DEFAULT:
-        return Record(kernel, found.schedule, "tuned")
-    return Record(kernel, DEFAULT, "kept xla" if found.final else "not tuned")
+        return Record(kernel, found.schedule, "tuned", found.reason)
+    return Record(kernel, DEFAULT, "kept xla" if found.final else "not tuned", found.reason)
+
+
+@cache
+def kernel_of(case: str, weights: Weights) -> Kernel:
+    """The one that a case is; kept, for its operands are drawn and its program is traced for it."""
+    (site, *_) = sites(load(source(case + FROZEN if weights == "constants" else case)))
+    return site.kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +60,27 @@ class OwnTime:
 
     seconds: float
     peak_flop_per_s: float | None
-    """Of multiply-adds in turns with it; None where its operands have no such peak."""
+    """Of multiply-adds in turns with it; None where its operands have no such peak, or where
+    reading limits it."""
+    read_bytes_per_s: float | None = None
+    """Of a read of as many bytes in turns with it, where reading limits it; None elsewhere."""
 
 
 def own_time(
-    found: Record, element: str, builder: ProcessBuilder, runner: ProcessRunner
+    found: Record,
+    element: str,
+    builder: ProcessBuilder,
+    runner: ProcessRunner,
+    *,
+    read_bytes: int = 0,
 ) -> OwnTime | None:
-    """None where nothing was tuned, or fails now.  `element` is the operands' type, as peaks name
-    it."""
+    """None where nothing was tuned, or fails now.
+
+    Args:
+        element: the operands' type, as peaks name it.
+        read_bytes: what the kernel moves, where that limits it: then a read of as many has the
+            turns that multiply-adds have elsewhere.
+    """
     if found.status == "not tuned":
         return None
     if found.schedule == DEFAULT:
@@ -68,6 +90,9 @@ def own_time(
     (trial,) = runner.measure(found.kernel, [(candidate, built)], cache="warm")
     if trial.time_s is None or not isinstance(built, Built):
         return None
+    if read_bytes:
+        beside = runner.beside_read(found.kernel, built, read_bytes, cache="warm")
+        return OwnTime(beside.time_s, None, median(beside.work_per_s))
     if element not in runner.properties().flops_per_s:
         return OwnTime(trial.time_s, None)
     beside = runner.beside_peak(found.kernel, built, element, cache="warm")

@@ -18,6 +18,7 @@ from benchmarks.inner_loop import InnerLoop, described, inner_loop
 from benchmarks.peers.contestants import contestants
 from benchmarks.peers.passes import kept
 from benchmarks.peers.records import record
+from benchmarks.peers.roofs import FMA
 from benchmarks.peers.table import LEVEL, Row, all_rows, conditions_of
 from benchmarks.ports import core_of, has_core
 from benchmarks.results import Table, milliseconds, publish
@@ -63,7 +64,7 @@ def wanted_share(row: Row) -> float:
     operation = CASES[row.case]
     if operation.element != "f32":
         return 0.0
-    if row.roof == "read":
+    if row.roof != FMA:
         return READ_SHARE
     if found := FAST_SHARES.get((row.case, row.weights)):
         return found

@@ -7,17 +7,21 @@ from statistics import median
 from typing import Any, Literal
 
 from benchmarks.cases import CASES, SAME
-from benchmarks.jax_operations import least_bytes
-from benchmarks.operations import PEAK_NAMES
 from benchmarks.peers.contestants import BOTH, DEFAULT, OURS, REQUIRED, Contestant, Weights
 from benchmarks.peers.passes import Pass
-from benchmarks.peers.records import OwnTime, Status
+from benchmarks.peers.records import Status
+from benchmarks.peers.roofs import FASTEST_READ, READ, Peaks
 from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, geometric_mean, milliseconds
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.schedules.target import Target
 
 DECISIONS = {"tuned": "won", "kept xla": "kept xla, not won"}
+READS = {
+    READ: f"`{READ}`: of as many bytes, in turns with the kernel",
+    FASTEST_READ: f"`{FASTEST_READ}`: of all passes, for none was timed beside that kernel",
+}
+"""What the share of a row is of, where reading limits it."""
 LEVEL = 0.97
 """At least so many times as fast as the best peer counts as level with it."""
 
@@ -49,9 +53,14 @@ class Row:
     def won(self) -> bool:
         return self.status == "tuned"
 
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"{self.case} ({self.weights})"
+
 
 def rows_of(
-    passes: Sequence[Pass], contestants: Sequence[Contestant], target: Target, peaks: "Peaks"
+    passes: Sequence[Pass], contestants: Sequence[Contestant], target: Target, peaks: Peaks
 ) -> list[Row]:
     """Of one case; a row whose default was not timed is left out."""
     found = []
@@ -66,14 +75,15 @@ def all_rows(
     passes: Mapping[str, Sequence[Pass]], contestants: Sequence[Contestant], target: Target
 ) -> list[Row]:
     """Of several cases, shares by the largest peaks of all."""
-    peaks = Peaks.of(chain(*passes.values()))
+    peaks = Peaks.of(p.conditions for p in chain(*passes.values()))
     return [r for found in passes.values() for r in rows_of(found, contestants, target, peaks)]
 
 
 def conditions_of(passes: Mapping[str, Sequence[Pass]]) -> dict[str, Any]:
     """Of the first pass, with the largest peaks of all."""
     every = list(chain(*passes.values()))
-    return {**every[0].conditions, "peak_flop_per_s": dict(Peaks.of(every).flop_per_s)}
+    peaks = Peaks.of(p.conditions for p in every)
+    return {**every[0].conditions, "peak_flop_per_s": dict(peaks.flop_per_s)}
 
 
 def times_of(
@@ -99,7 +109,7 @@ def row(
     times: Mapping[str, tuple[float, ...]],
     weights: Weights,
     target: Target,
-    peaks: "Peaks",
+    peaks: Peaks,
 ) -> Row:
     case, last = passes[0].case, passes[-1]
     default = times[_fastest(times, DEFAULT)]
@@ -134,44 +144,19 @@ def _fastest(times: Mapping[str, Sequence[float]], name: str = "") -> str:
     return min(named, key=lambda label: median(times[label]))
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """Of the machine, the largest that any pass saw: noise only makes them smaller."""
-
-    flop_per_s: Mapping[str, float]
-    read_bytes_per_s: float
-
-    @classmethod
-    def of(cls, passes: Iterable[Pass]) -> "Peaks":
-        found = [p.conditions for p in passes]
-        names = {name for c in found for name in c["peak_flop_per_s"]}
-        flops = {n: max(c["peak_flop_per_s"].get(n, 0.0) for c in found) for n in names}
-        return cls(flops, max(c["read_bytes_per_s"] for c in found))
-
-    def share(self, case: str, target: Target, own: Sequence[OwnTime]) -> tuple[str, float | None]:
-        """What limits a case, and how much of that its own times reach; None where nothing tells.
-
-        Memory limits what does not fit into the last cache; that of others is not drawn.  The peak
-        of multiply-adds is that beside each time, else the largest of all.
-        """
-        operation = CASES[case]
-        peak = self.flop_per_s.get(PEAK_NAMES[operation.element])
-        read = least_bytes(operation)
-        memory_s = read / self.read_bytes_per_s if read > target.l3_bytes else 0.0
-        if memory_s > (operation.flops / peak if peak else 0.0):
-            return "read", median(memory_s / o.seconds for o in own) if own else None
-        rates = [(o.seconds, o.peak_flop_per_s or peak) for o in own]
-        shares = [operation.flops / (seconds * rate) for seconds, rate in rates if rate]
-        return "FMA", median(shares) if shares else None
-
-
-def table(rows: Sequence[Row], versions: Mapping[str, str], tuned_for: str = "model") -> Table:
+def table(
+    rows: Sequence[Row],
+    versions: Mapping[str, str],
+    tuned_for: str = "model",
+    told: Sequence[str] = (),
+) -> Table:
+    """`told`: what the records say beside."""
     columns = [
         "case", "weights", ">XLA ms", ">hlotune ms", ">over XLA", ">95 %", "best peer", ">its ms",
         ">over it", ">95 %", ">share", "of", ">passes", "decision",
     ]  # fmt: skip
     return Table(name="peers", columns=columns, rows=[cells(r) for r in rows],
-                 notes=[*notes(rows), f"hlotune was tuned for the cache mode `{tuned_for}`",
+                 notes=[*notes(rows), *told, f"hlotune was tuned for the cache mode `{tuned_for}`",
                         f"versions: {listed(versions)}"])  # fmt: skip
 
 
@@ -205,20 +190,18 @@ def notes(rows: Sequence[Row]) -> list[str]:
         "`kernel`, warm; FLOPs without padding and inserted zeros",
         "XLA in its better form of the two; peers by the row's kind of weights",
     ]
+    roofs = {r.roof for r in rows if r.share is not None}
+    said += [meaning for roof, meaning in READS.items() if roof in roofs]
     if same := [f"{other} is {r.case}" for r in rows for other, n in SAME.items() if n == r.case]:
         said.append(f"by other names: {', '.join(dict.fromkeys(same))}")
     missing = [n for n in REQUIRED if all(n in r.missing for r in rows)]
     if missing:
         said.insert(0, f"INVALID: without {', '.join(missing)} this compares with too little")
-    partly = {n: [_place(r) for r in rows if n in r.missing] for n in REQUIRED if n not in missing}
+    partly = {n: [r.place for r in rows if n in r.missing] for n in REQUIRED if n not in missing}
     said += [f"without {name}: {', '.join(places)}" for name, places in partly.items() if places]
     if untuned := sum(r.status == "not tuned" for r in rows):
         said.append(f"not tuned, and in no figure below: {untuned} rows")
     return [*said, *means(rows), *against_peers(rows)]
-
-
-def _place(r: Row) -> str:
-    return f"{r.case} ({r.weights})"
 
 
 def means(rows: Sequence[Row]) -> Iterable[str]:
@@ -250,7 +233,7 @@ def against_peers(rows: Sequence[Row]) -> list[str]:
     if others:
         mean = geometric_mean(others)
         said.append(f"over the best peer, geometric mean of f32 but plain products: {mean:.2f}")
-    behind = [_place(r) for r in compared if r not in level]
+    behind = [r.place for r in compared if r not in level]
     return said + ([f"behind the best peer: {', '.join(behind)}"] if behind else [])
 
 
