@@ -10,7 +10,7 @@ import typer
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
-from hlotune.cli.printing import counted, print_json, print_table
+from hlotune.cli.printing import counted, print_json, print_table, size
 from hlotune.tuning_logs.location import database_path
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ def print_result(result: "BenchResult") -> None:
         f"speedup: {gain if replaced else 'none, the default runs on both sides'}, "
         f"{counted(len(result.default_s), 'pair')} of {counted(result.calls_per_sample, 'call')}"
     )
+    if result.packed_bytes:
+        packed = size(result.packed_bytes, "B", 1024)
+        print(f"with {packed} of packed constants in memory, beside the program's own")
     print()
     print_kernels(result)
     print_accuracy(result.accuracy)

@@ -72,6 +72,15 @@ def test_one_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 more site: alternatives, or without a record" in said
 
 
+def test_packed_constants_are_told_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    without = result((2e-3,) * 8, (1e-3,) * 8)
+    print_result(without)
+    assert "packed" not in capsys.readouterr().out
+    print_result(replace(without, packed_bytes=3 << 20))
+    told = "with 3 MiB of packed constants in memory, beside the program's own\n"
+    assert told in capsys.readouterr().out
+
+
 def test_a_gain_inside_the_noise_is_not_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     text = headline(capsys, result((1.1e-3, 0.9e-3) * 8, (1e-3,) * 16))
     assert text.startswith("speedup: no difference proven, the 95 % interval 0.90 to 1.10")
