@@ -24,6 +24,7 @@ from benchmarks.peers.passes import kept, to_json
 from benchmarks.peers.process import Refusal
 from benchmarks.peers.rounds import Effort, Turns
 from benchmarks.peers.table import all_rows, conditions_of, table
+from benchmarks.peers.trials import notes
 from benchmarks.peers.tuning import tune_missing
 from benchmarks.results import publish
 from hlotune.measure.targets import host_target
@@ -116,7 +117,9 @@ def shown(cases: Sequence[str], database: Path, target: Target) -> None:
     rows = all_rows(passes, contestants(database), target)
     every = list(chain(*passes.values()))
     last = every[-1].conditions
-    made = table(rows, last["versions"], last.get("tuned_for", "model"))
+    tuned_for = last.get("tuned_for", "model")
+    told = notes(rows, database, target, tuned_for)
+    made = table(rows, last["versions"], tuned_for, told)
     publish(made, conditions_of(passes), [to_json(p) for p in every])
 
 
