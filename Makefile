@@ -14,6 +14,10 @@ TRIALS := 200
 MODEL_BUDGET := 5m
 SEEDS := 5
 
+# What TVM searches for `make bench-peers`, and by how many trials, as hlotune does then.
+TVM_CASES := gemm_1024 C6 gemm_128x768x3072
+TVM_TRIALS := 128
+
 .PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
   bench-tuner bench-models bench-eval dataset curves model performance
 
@@ -74,10 +78,17 @@ bench-operators: setup
 	$(PYTHON) -m benchmarks.bandwidth
 	$(PYTHON) -m benchmarks.waking
 
-# Sets up other libraries under build/peers, and goes on where it was interrupted.
+# Sets up other libraries under build/peers, and goes on where it was interrupted.  What TVM searches
+# comes first, each case tuned alone: a run of several kernels counts the seconds of all.
 bench-peers: setup
 	$(PYTHON) -m benchmarks.peers.environments
+	for case in $(TVM_CASES); do \
+	  $(PYTHON) -m benchmarks.peers --cases $$case --tvm-trials $(TVM_TRIALS) \
+	    --trials $(TVM_TRIALS) || exit 1; \
+	done
 	$(PYTHON) -m benchmarks.peers --trials $(TRIALS)
+	$(PYTHON) -m benchmarks.peers.shortfalls
+	$(PYTHON) -m benchmarks.peers.searches
 
 bench-search: setup
 	rm -f build/search.db*

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import results
-from benchmarks.cases import source
-from benchmarks.page import markdown
+from benchmarks.cases import CASES, source
+from benchmarks.page import PAGE, markdown
 from benchmarks.peers import searches
 from benchmarks.peers.passes import Pass
 from benchmarks.peers.rounds import Turns
@@ -18,6 +18,7 @@ from hlotune.measure.targets import host_target, toolchain
 from hlotune.tuning_logs.database import Database
 from tests.recorded import default_trial, failed, measured
 from tests.test_results_page import CONDITIONS
+from tests.tree import ROOT
 
 CASE = "GMM2"
 
@@ -96,3 +97,26 @@ def test_the_table_says_that_clocks_and_beginnings_differ(
         assert "clock `kernel`" in text and "TVM's is a blocking call" in text
         assert "the trained model that comes with it" in text and "of other kernels" in text
         assert "TVM from nothing" in text
+
+
+def test_make_lets_tvm_search_first_and_each_case_alone_as_the_page_says() -> None:
+    makefile, quoted = (
+        " ".join((ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").split())
+        for file in ("Makefile", PAGE)
+    )
+    cases = makefile.partition("TVM_CASES := ")[2].partition(" TVM_TRIALS := ")[0]
+    trials = makefile.partition("TVM_TRIALS := ")[2].split()[0]
+    assert set(cases.split()) <= set(CASES)
+    asked = "-m benchmarks.peers --cases {} --tvm-trials {} --trials {}"
+    assert f"for case in {cases}; do python {asked.format('$case', trials, trials)}; done" in quoted
+    recipe = makefile.partition("bench-peers: setup ")[2].partition(" bench-search: ")[0]
+    parts = [
+        "-m benchmarks.peers.environments",
+        "for case in $(TVM_CASES); do",
+        asked.format("$$case", "$(TVM_TRIALS)", "$(TVM_TRIALS)"),
+        "-m benchmarks.peers --trials $(TRIALS)",
+        "-m benchmarks.peers.shortfalls",
+        "-m benchmarks.peers.searches",
+    ]
+    places = [recipe.index(part) for part in parts]
+    assert places == sorted(places)
