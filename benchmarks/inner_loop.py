@@ -8,8 +8,12 @@ went at that rate stands beside it, and is no measurement.
 """
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
+from textwrap import TextWrapper
 
 from benchmarks.assembly import Instruction, Loop, hottest
 from benchmarks.cases import CASES, FROZEN, forms
@@ -30,6 +34,12 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database
+
+SHOWN = 48
+"""Instructions of a loop: an unrolled one repeats itself."""
+WRAPPER = TextWrapper(
+    width=110, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+)
 
 PRODUCTS = {"vdpbf16ps": 2, "vpdpbusd": 4, "vpdpbssd": 4, "vpdpwssd": 2}
 """Products that an instruction adds up in each lane of 32 bits; others have one a lane."""
@@ -108,18 +118,35 @@ def threads_of(nest: LoopNest) -> int:
 
 def described(found: InnerLoop, clock_hz: float) -> str:
     """Counts, cycles, and the loop itself."""
+    body = (f"    {i.text}" for i in found.loop.body)
+    return "\n".join([summary(found, clock_hz), "", f"{found.loop.label}:", *body])
+
+
+def summary(found: InnerLoop, clock_hz: float) -> str:
+    """Counts and cycles."""
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in asdict(found.count).items())
     each = ", ".join(f"{name} {n:.1f}" for name, n in found.cycles.items())
     rate = found.flops / found.least_cycles
-    lines = [i.text for i in found.loop.body]
     return "\n".join([
         f"{found.algorithm}; a pass of {found.loop.function} {found.loop.label}: {counts}",
         f"cycles at least: {each}; so {found.least_cycles:.1f}, for {found.limit}, "
         f"{rate:.0f} operations a cycle",
         f"all arithmetic at that rate: {1e3 * found.least_s(clock_hz):.4g} ms "
         f"at {clock_hz / 1e9:.2f} GHz",
-        "", f"{found.loop.label}:", *(f"    {line}" for line in lines),
     ])  # fmt: skip
+
+
+def compact(body: Sequence[Instruction]) -> list[str]:
+    """Lines in which neighbours of one name stand together; what is behind the first is counted."""
+    lines: list[str] = []
+    for name, alike in groupby(body[:SHOWN], lambda i: i.name):
+        operands = " | ".join(i.text.removeprefix(name).strip() for i in alike)
+        lines += WRAPPER.wrap(f"{name} {operands}")
+    left = Counter(i.name for i in body[SHOWN:])
+    if left:
+        counted = ", ".join(f"{n} {name}" for name, n in left.most_common())
+        lines.append(f"and {left.total()} more: {counted}")
+    return lines
 
 
 def of_case(name: str, database: Path, target: Target, cache: CacheMode) -> Record:

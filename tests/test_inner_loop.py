@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.assembly import Loop, functions_of, hottest, loops_of, parsed
 from benchmarks.cases import source
-from benchmarks.inner_loop import described, flops_of, inner_loop, main
+from benchmarks.inner_loop import SHOWN, compact, described, flops_of, inner_loop, main
 from benchmarks.ports import CORES, core_of, count, cycles
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.program import load
@@ -204,6 +204,16 @@ def test_a_product_is_at_the_rate_of_its_multiply_adds_in_a_register_tile() -> N
     at_least = 2 * 512**3 / (32 * target.threads) / 1e9
     assert found.least_s(1e9) == pytest.approx(at_least)
     assert found.loop.label in described(found, 1e9)
+
+
+def test_of_a_long_loop_the_rest_is_counted_by_name() -> None:
+    body = [i for k in range(SHOWN + 3) if (i := parsed(f"vaddps\t%zmm{k}, %zmm1, %zmm2"))]
+    body += [i for line in ("incq\t%rax", "jl\t.L1") if (i := parsed(line))]
+    *lines, last = compact(body)
+    assert last == "and 5 more: 3 vaddps, 1 incq, 1 jl"
+    assert " ".join(" ".join(lines).split()).count(", %zmm1, %zmm2") == SHOWN
+    assert max(map(len, lines)) <= 110 and lines[0].startswith("vaddps %zmm0, %zmm1, %zmm2 | %zmm1")
+    assert not [x for x in compact(body[:SHOWN]) if "more" in x]
 
 
 def test_of_a_processor_without_a_count_nothing_is_said() -> None:

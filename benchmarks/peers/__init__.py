@@ -5,6 +5,7 @@
 
 `contestants.py` says who takes part and in which forms.  Each library is a process of its own:
 `worker.py` is its side, with one module a library beside it; `process.py` is ours.  `rounds.py`
-times all of them in turns, `passes.py` keeps what was found, `table.py` reads it; `searches.py`
+times all of them in turns, `passes.py` keeps what was found, `table.py` reads it, and `trials.py`
+the records behind it; `shortfalls.py` names what is not good enough, with its loops; `searches.py`
 compares how long the searches of hlotune and TVM took.
 """
