@@ -15,6 +15,8 @@ Values = NDArray[Any]
 _FEW = 256
 UNKNOWN = np.inf
 """The bound of an element that hangs on a comparison inside its error."""
+NARROW = ("bf16", "f16")
+"""Types that kernels compute in f32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,9 @@ def settle(
         faithful: any right kernel gives the exact result where the type holds it: sums do, exp
             does not.
         convert: round the value to its type, as narrow types always do.
+
+    What a narrow type cannot hold and f32 can is unknown, unless the program converts it: kernels
+    go on with it in f32, or with an infinity.
     """
     precision = PRECISIONS[dtype]
     held = rounded(value, dtype)
@@ -146,6 +151,9 @@ def settle(
         own = np.where((error > 0) | (lost & finite), own, 0.0)
     error = np.where(np.isnan(error), UNKNOWN, error + own)
     error = np.where(finite & (np.abs(value) + error > precision.largest), UNKNOWN, error)
+    if dtype in NARROW and not convert:
+        held_wide = np.abs(value) <= PRECISIONS["f32"].largest
+        error = np.where(held_wide & ~finite, UNKNOWN, error)
     keep = dtype == "f32" and not convert
     return Bounded(np.where(finite, value, held) if keep else held, error, dtype)
 
