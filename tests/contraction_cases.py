@@ -4,6 +4,7 @@ The reference is written from the definitions of StableHLO's dot and convolution
 nothing with the road from a program to a kernel.
 """
 
+from collections.abc import Mapping
 from itertools import product
 from math import prod
 from typing import Any
@@ -16,7 +17,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from jax import lax
 
-from tests.computes import Array, Case, whole
+from hlotune.schedules.dtypes import is_float
+from hlotune.schedules.schedule import Schedule
+from tests.activations import DEFINED, IN_JAX, SMOOTH
+from tests.computes import Array, Case, Function, whole
 
 EXTENTS = (1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 19, 23)
 MOST_POINTS = 1 << 13
@@ -50,17 +54,43 @@ MORE_INTEGERS = {
 TYPES = DTYPES | MORE_INTEGERS
 
 dtypes = st.sampled_from(("f32",) * 8 + tuple(DTYPES))
-epilogues = st.lists(st.sampled_from(("bias", "relu", "residual")), max_size=3, unique=True)
+activations = st.sampled_from(("",) * 12 + tuple(IN_JAX))
+"""Few: LLVM takes long for the code of some."""
+TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 1 / 256, "bfloat16": 1 / 64}
+"""Of results behind an activation, relative and absolute: narrow types have rough constants."""
+FEW = 16
+"""Results that may all be infinite on the way in f16, and then the oracle cannot compare them."""
 
 
 class Drawn:
     """A contraction, and the result that NumPy gives.  Hypothesis shows its name alone."""
 
-    def __init__(self, case: Case, expected: Array) -> None:
+    def __init__(self, case: Case, expected: Array, tolerance: float = 0.0) -> None:
         self.case, self.expected = case, expected
+        self.tolerance = tolerance
+        """0 where results are the very integers."""
 
     def __repr__(self) -> str:
         return repr(self.case)
+
+    def check(self, got: Array, schedule: Schedule) -> None:
+        """Holds what a schedule gives against what belongs there."""
+        text, most = schedule.to_json(), self.tolerance
+        if most:
+            got = got.astype(np.float64)
+            np.testing.assert_allclose(got, self.expected, rtol=most, atol=most, err_msg=text)
+        else:
+            np.testing.assert_array_equal(got, self.expected, err_msg=text)
+
+
+@st.composite
+def epilogues(draw: st.DrawFn, kind: str) -> list[str]:
+    """What stands behind a contraction of a kind, in order; activations behind floats alone."""
+    plain = st.lists(st.sampled_from(("bias", "relu", "residual")), max_size=3, unique=True)
+    steps = draw(plain)
+    activation = draw(activations) if is_float(kind.rpartition(">")[2]) else ""
+    place = draw(st.integers(0, len(steps))) if activation else 0
+    return [*steps[:place], *([activation] if activation else []), *steps[place:]]
 
 
 @st.composite
@@ -78,7 +108,8 @@ def dots(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Drawn:
     sizes = dict(zip(letters, shrunk(extents), strict=True))
     lhs = "".join(draw(st.permutations(batch + rows + reduce)))
     rhs = "".join(draw(st.permutations(batch + columns + reduce)))
-    kind, epilogue = draw(kinds), draw(epilogues)
+    kind = draw(kinds)
+    epilogue = draw(epilogues(kind))
     narrow, wide = TYPES[kind]
 
     def places(spec: str, axes: str) -> tuple[int, ...]:
@@ -122,7 +153,8 @@ def convolutions(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Dra
         "feature_group_count": groups,
         "batch_group_count": batch_groups,
     }
-    kind, epilogue = draw(kinds), draw(epilogues)
+    kind = draw(kinds)
+    epilogue = draw(epilogues(kind))
     narrow, wide = TYPES[kind]
     x = filled(kind, 0, *(image[c] for c in specs[0]))
     w = filled(kind, 1, *(window[c] for c in specs[1]))
@@ -158,15 +190,6 @@ def finished(
     bias = whole(*shape, seed=3, dtype=np.int64).astype(expected.dtype)
     residual = whole(*expected.shape, seed=4, dtype=np.int64).astype(expected.dtype)
     form = draw(st.sampled_from(("plain", "plain", "swapped", "frozen")))
-
-    def applied(numbers: Any, y: Any, bias: Any, residual: Any) -> Any:
-        for step in epilogue:
-            if step == "relu":
-                y = numbers.maximum(y, numbers.zeros((), y.dtype))
-            else:
-                y = y + (bias if step == "bias" else residual)
-        return y
-
     used = (bias,) * ("bias" in epilogue) + (residual,) * ("residual" in epilogue)
 
     def with_epilogue(x: Any, w: Any, *rest: Any) -> Any:
@@ -174,11 +197,35 @@ def finished(
         b = next(values) if "bias" in epilogue else None
         r = next(values) if "residual" in epilogue else None
         x, w = (jnp.flip(v, a) if a else v for v, a in zip((x, w), back, strict=True))
-        return applied(jnp, function(x, w), b, r)
+        return applied(jnp, IN_JAX, epilogue, function(x, w), b, r)
 
     case = in_form(form, f"{name} {form} {epilogue} back {back}", with_epilogue, (x, w, *used))
+    return Drawn(case, *defined(epilogue, expected, bias, residual))
+
+
+def applied(
+    numbers: Any, functions: Mapping[str, Function], epilogue: list[str],
+    y: Any, bias: Any, residual: Any,
+) -> Any:  # fmt: skip
+    for step in epilogue:
+        if step in functions:
+            y = functions[step](y)
+        elif step == "relu":
+            y = numbers.maximum(y, numbers.zeros((), y.dtype))
+        else:
+            y = y + (bias if step == "bias" else residual)
+    return y
+
+
+def defined(epilogue: list[str], y: Array, bias: Array, residual: Array) -> tuple[Array, float]:
+    """What NumPy says of an epilogue, and how far a kernel may be off."""
+    tolerance = 0.0
+    if SMOOTH & set(epilogue):
+        assume(y.size > FEW or y.dtype != np.float16)
+        tolerance = TOLERANCE[y.dtype.name]
+        y, bias, residual = (v.astype(np.float64) for v in (y, bias, residual))
     with np.errstate(over="ignore"):  # numpy warns where single integers wrap
-        return Drawn(case, applied(np, expected, bias, residual))
+        return applied(np, DEFINED, epilogue, y, bias, residual), tolerance
 
 
 def in_form(form: str, name: str, function: Any, arguments: tuple[Array, ...]) -> Case:

@@ -47,11 +47,11 @@ def builds(case: Case, candidates: list[Schedule]) -> list[tuple[Schedule, Built
 
 
 def is_right(drawn: Drawn, schedule: Schedule, built: Built) -> None:
-    """The very integers, on every host, with guard pages on either side."""
+    """What belongs there, on every host, with guard pages on either side."""
     loaded = load(built)
     for placement, host in HOSTS:
         (got,) = call(loaded, drawn.case, host(), placement)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(got, drawn.expected, err_msg=schedule.to_json())
+        drawn.check(got, schedule)
 
 
 def agrees_with_the_oracle(case: Case, built: Built) -> None:

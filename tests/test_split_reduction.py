@@ -80,7 +80,7 @@ def is_right(drawn: Drawn, schedule: Schedule) -> None:
     loaded = load(build(drawn.case.compute, schedule, HOST))
     for placement, host in HOSTS:
         (got,) = call(loaded, drawn.case, host(), placement)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(got, drawn.expected, err_msg=schedule.to_json())
+        drawn.check(got, schedule)
 
 
 @given(contractions(), st.integers(1, 5), st.sampled_from((1, 2, 3, 16, 32)), seeds)
