@@ -148,14 +148,20 @@ def errors(got: Array, exact: Array) -> Array:
     kind = got.dtype
     with np.errstate(all="ignore"):
         want = exact.astype(kind)
-        size = np.minimum(np.abs(want.astype(np.longdouble)), LARGEST[kind])
-        bits, least = PLACES[kind]
-        unit = np.ldexp(np.longdouble(1), np.maximum(np.frexp(size)[1], least + 1) - bits)
-        apart = np.abs(got.astype(np.longdouble) - exact) / unit
+        apart = np.abs(got.astype(np.longdouble) - exact) / unit(exact, kind)
         none = np.isnan(got) & np.isnan(want)
         endless = (got == want) & np.isinf(want)
         lost_sign = (got == 0) & (exact == 0) & (np.signbit(got) != np.signbit(exact))
     return np.where(none | endless, 0, np.where(np.isnan(apart) | lost_sign, np.inf, apart))
+
+
+def unit(exact: Array, kind: np.dtype[Any]) -> Array:
+    """The last place of a type at each value, also of what it rounds to infinity."""
+    bits, least = PLACES[kind]
+    with np.errstate(all="ignore"):
+        size = np.minimum(np.abs(exact.astype(kind).astype(np.longdouble)), LARGEST[kind])
+    place: Array = np.ldexp(np.longdouble(1), np.maximum(np.frexp(size)[1], least + 1) - bits)
+    return place
 
 
 PLACES = {
