@@ -172,9 +172,10 @@ def batched(b: int, m: int, n: int, k: int) -> Case:
 def conv(
     height: int, width: int, channels: int, features: int,
     *, window: int = 3, stride: int = 1, pad: int = 1, groups: int = 1, frozen: bool = False,
+    images: int = 1,
 ) -> Case:  # fmt: skip
-    """One image NHWC with weights HWIO, then bias and relu."""
-    x = whole(1, height, width, channels)
+    """Images NHWC with weights HWIO, then bias and relu."""
+    x = whole(images, height, width, channels)
     w = whole(window, window, channels // groups, features, seed=1)
     bias = whole(features, seed=2)
 
@@ -186,6 +187,7 @@ def conv(
         return jnp.maximum(y + bias, 0)
 
     name = f"conv {height}x{width}x{channels}->{features} k{window} s{stride} p{pad} g{groups}"
+    name = f"{images} images {name}" if images > 1 else name
     if frozen:
         return Case(f"{name} frozen", lambda x: function(x, jnp.asarray(w), bias), (x,))
     return Case(name, function, (x, w, bias))

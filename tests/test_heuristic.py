@@ -1,5 +1,6 @@
 """The first candidate: legal, built and right for any shape, by a formula that knows no shape."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -70,6 +71,27 @@ def test_the_first_candidate_of_any_shape_is_legal(target: Target) -> None:
 @pytest.mark.parametrize("seed", range(0, SHAPES, 9))
 def test_the_first_candidate_is_right(seed: int) -> None:
     case = random_case(seed, 40)
+    _, built = case.heuristic(host_target())
+    verdict = verify(case.kernel, built, references=References(case.kernel))
+    assert isinstance(verdict, Verdict), (case, verdict)
+
+
+MANY: dict[str, Callable[[], Case]] = {
+    "products": lambda: batched(65_536, 3, 4, 5),
+    "products of one row": lambda: batched(65_536, 1, 8, 16),
+    "images": lambda: conv(6, 5, 3, 8, images=1024),
+    "images of one channel": lambda: conv(7, 7, 8, 8, groups=8, images=1024),
+}
+"""Of tiny ones a huge batch."""
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_the_first_candidate_of_a_huge_batch_is_right_and_uses_all_threads(name: str) -> None:
+    case = MANY[name]()
+    for target in TARGETS.values():
+        space = case.space(target)
+        assert space.legal(space.heuristic()[None])[0], target.name
+        assert tasks_of(case, target) >= target.threads, target.name
     _, built = case.heuristic(host_target())
     verdict = verify(case.kernel, built, references=References(case.kernel))
     assert isinstance(verdict, Verdict), (case, verdict)
