@@ -37,8 +37,14 @@ def _dot(region: Region, op: Op) -> str:
     left, right = (region.type(v).shape for v in op.operands)
     batch = prod(left[d] for d in _ints(op, "lhs_batching_dimensions"))
     terms = prod(left[d] for d in _ints(op, "lhs_contracting_dimensions"))
-    rows, columns = (prod(s) // max(1, batch * terms) for s in (left, right))
+    rows, columns = _own(op, "lhs", left), _own(op, "rhs", right)
     return f"dot {f'{batch}*' if batch > 1 else ''}{rows}x{terms}x{columns}"
+
+
+def _own(op: Op, side: str, shape: Sequence[int]) -> int:
+    """Elements along the dimensions that an operand of a dot shares with no other."""
+    shared = _ints(op, f"{side}_batching_dimensions") + _ints(op, f"{side}_contracting_dimensions")
+    return prod(n for d, n in enumerate(shape) if d not in shared)
 
 
 def _convolution(region: Region, op: Op) -> str:

@@ -231,6 +231,11 @@ def test_labels_say_batch_groups_dilations_and_element_type() -> None:
     assert depthwise.label == "conv2d 16x16x6->6 k3 s2 d2 g6"
 
 
+def test_labels_of_empty_products_have_the_extents_that_are_not_empty() -> None:
+    assert first(jnp.matmul, f32(16, 0), f32(0, 8)).label == "dot 16x0x8"
+    assert first(jnp.matmul, f32(0, 32), f32(32, 8)).label == "dot 0x32x8"
+
+
 def test_gradients_of_a_convolution_are_sites() -> None:
     def loss(x: jax.Array, w: jax.Array) -> jax.Array:
         return (convolve(x, w, 2) ** 2).sum()

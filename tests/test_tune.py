@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.deploy.apply import apply
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import TARGETS, toolchain
@@ -154,6 +155,50 @@ def test_a_kernel_without_any_space_is_skipped_with_the_reason(
     found, skipped = tasks(sites(program()), TARGET)
     assert found == ()
     assert {s.reason for s in skipped} == {"no rule for it"}
+
+
+def with_empty_products() -> Program:
+    """A product of matrices, one whose sums have no terms, and one without rows."""
+
+    def model(x: Any, w: Any, none: Any, nothing: Any, empty: Any) -> Any:
+        return jnp.tanh(x @ w), none @ nothing + 1, empty @ w
+
+    shapes = [(16, 32), (32, 8), (16, 0), (0, 8), (0, 32)]
+    rng = np.random.default_rng(0)
+    return load(model, *(jnp.asarray(rng.standard_normal(s), jnp.float32) for s in shapes))
+
+
+def test_products_without_terms_or_rows_are_skipped_with_the_reason() -> None:
+    found, skipped = tasks(sites(with_empty_products()), TARGET)
+    assert [t.label for t in found] == ["dot 16x32x8 +tanh"]
+    assert [s.label for s in skipped] == ["dot 16x0x8 +bias", "dot 0x32x8"]
+    wanted = "expected dimensions of at least 1, got an empty tensor; the kernel stays with the"
+    assert all(s.reason.startswith(wanted) for s in skipped)
+
+
+@pytest.mark.slow
+def test_a_program_with_empty_products_is_tuned_and_they_stay_with_xla(tmp_path: Path) -> None:
+    model, path = with_empty_products(), tmp_path / "tuning.db"
+    result = tune(model, trials=2, database=path)
+    assert [k.label for k in result.kernels] == ["dot 16x32x8 +tanh"]
+    assert [label for label, _ in result.skipped] == ["dot 16x0x8 +bias", "dot 0x32x8"]
+    assert all("got an empty tensor" in reason for _, reason in result.skipped)
+    assert not result.wrong and not result.wrong_anyway
+    x, w, *_ = model.example_args
+    wanted = np.tanh(x @ w), np.ones((16, 8)), np.zeros((0, 8))
+    for got, right in zip(apply(model, database=path)(*model.example_args), wanted, strict=True):
+        assert got.shape == right.shape
+        np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_program_of_nothing_but_an_empty_product_has_no_kernels(tmp_path: Path) -> None:
+    model = load(lambda x, w: x @ w, *(jnp.zeros(s, jnp.float32) for s in ((4, 0), (0, 8))))
+    path = tmp_path / "tuning.db"
+    result = tune(model, trials=2, database=path)
+    assert (result.kernels, [label for label, _ in result.skipped]) == ((), ["dot 4x0x8"])
+    got = apply(model, database=path)(*model.example_args)
+    np.testing.assert_array_equal(got, np.zeros((4, 8)))
 
 
 @pytest.mark.slow
