@@ -247,7 +247,7 @@ def _finite(values: Array) -> NDArray[np.bool_]:
 
 def is_useful(reference: Reference, factor: float) -> bool:
     """Whether the bound is finite nearly everywhere, and small beside the values."""
-    if reference.bound is None:
+    if reference.bound is None or not reference.bound.size:
         return True
     values = reference.value[np.isfinite(reference.value)]
     typical = np.sqrt(np.mean(np.square(values))) if values.size else 0.0

@@ -63,6 +63,13 @@ def test_values_of_the_user_stay_as_they_are() -> None:
     np.testing.assert_array_equal(example.values[0], x)
 
 
+def test_a_result_without_elements_is_right() -> None:
+    program = load(lambda x, w: (x @ w, x[:0] @ w), normal(3, 4), normal(4, 5))
+    judge = Judge.of(program, jitted(program), example_inputs(program))
+    found = judge.judge(jitted(program), "standard")
+    assert [(a.wrong, a.compared) for a in found] == [(None, 1.0)] * 2
+
+
 def test_zeros_and_shapes_are_no_inputs_to_time() -> None:
     def add(a: Any, b: Any, i: Any) -> Any:
         return a + b + i
