@@ -184,6 +184,7 @@ def test_a_program_with_empty_products_is_tuned_and_they_stay_with_xla(tmp_path:
     assert [label for label, _ in result.skipped] == ["dot 16x0x8 +bias", "dot 0x32x8"]
     assert all("got an empty tensor" in reason for _, reason in result.skipped)
     assert not result.wrong and not result.wrong_anyway
+    assert model.example_args is not None
     x, w, *_ = model.example_args
     wanted = np.tanh(x @ w), np.ones((16, 8)), np.zeros((0, 8))
     for got, right in zip(apply(model, database=path)(*model.example_args), wanted, strict=True):
@@ -194,6 +195,7 @@ def test_a_program_with_empty_products_is_tuned_and_they_stay_with_xla(tmp_path:
 @pytest.mark.slow
 def test_a_program_of_nothing_but_an_empty_product_has_no_kernels(tmp_path: Path) -> None:
     model = load(lambda x, w: x @ w, *(jnp.zeros(s, jnp.float32) for s in ((4, 0), (0, 8))))
+    assert model.example_args is not None
     path = tmp_path / "tuning.db"
     result = tune(model, trials=2, database=path)
     assert (result.kernels, [label for label, _ in result.skipped]) == ((), ["dot 4x0x8"])
