@@ -36,7 +36,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.search.budget import BATCH
-from hlotune.search.kept_memory import keep_memory
+from hlotune.codegen.kept_memory import keep_memory
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database

@@ -10,7 +10,8 @@ as the kernel was built for and XLA's pool has: one contiguous range a thread, t
 loop.  No loop waits for a thread that has not started: the caller takes its range instead.
 
 Scratch is a result of the custom call that nobody reads: XLA allocates it, and calls that run at
-the same time get different ones.
+the same time get different ones.  So that it is no new memory of the system in each call, the
+process keeps what is freed (`kept_memory.py`).
 """
 
 import ctypes
@@ -27,6 +28,7 @@ import jax
 
 from hlotune.codegen.compile import compile_for_process
 from hlotune.codegen.crew import Crew, processors, start
+from hlotune.codegen.kept_memory import keep_memory
 from hlotune.codegen.loader import KERNEL, Host, Library, Loaded
 from hlotune.hlo.graph import TensorType
 
@@ -150,6 +152,7 @@ def ensure_registered() -> None:
 
 @cache
 def _register() -> None:
+    keep_memory()
     _start_crew()
     pycapsule = cast(Callable[[ctypes.c_void_p], Any], jax.ffi.pycapsule)
 

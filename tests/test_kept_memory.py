@@ -5,7 +5,7 @@ import resource
 import numpy as np
 import pytest
 
-from hlotune.search.kept_memory import keep_memory
+from hlotune.codegen.kept_memory import keep_memory
 
 SIZES = [200_000, 700_000, 3_000_000]
 """Bytes: below and above what glibc takes from the heap unless it is told."""

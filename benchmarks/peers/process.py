@@ -130,7 +130,11 @@ class Worker:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The caller's, with the number of threads by all the names that libraries read it from."""
+    """The caller's, with the number of threads by all the names that libraries read it from.
+
+    Memory that a call frees stays with its process, whoever's it is: else a library's time is that
+    of its kernel in one process, and in the next that of new pages as well.
+    """
     names = ("PEER_THREADS", "OMP_NUM_THREADS", "TVM_NUM_THREADS")
     root = Path(__file__).parent.parent.parent
     told = {
@@ -138,6 +142,8 @@ def environment(threads: int) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(root),
         "PYTHONWARNINGS": "ignore",
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
         "TORCHINDUCTOR_CACHE_DIR": str(FOLDER.resolve() / "inductor"),
     }
     return {**os.environ, **told}
