@@ -28,6 +28,7 @@ from benchmarks.command import command
 from benchmarks.results import Table, conditions, publish
 from benchmarks.searching import blind, kernel_tuner, operator
 from hlotune.codegen.built import Built
+from hlotune.codegen.kept_memory import keep_memory
 from hlotune.costmodel.inputs import Inputs, Reads, count
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start
@@ -36,7 +37,6 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.search.budget import BATCH
-from hlotune.codegen.kept_memory import keep_memory
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database

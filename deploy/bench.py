@@ -1,7 +1,8 @@
 """The whole program, default against tuned: first whether it is right, then how fast it is.
 
-The process is as a user's: its allocator is glibc's own.  After the warm calls neither side gets
-fresh pages for arrays up to 32 MiB; larger ones cost page faults in every call of both.
+The process is as any that runs our kernels: its allocator keeps what is freed
+(`codegen/kept_memory.py`), for both sides.  Arrays above 32 MiB cost page faults in every call of
+both.
 """
 
 import math

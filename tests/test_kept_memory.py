@@ -1,26 +1,54 @@
-"""What arrays leave behind is not handed back to the system between two steps of a search."""
+"""What arrays leave behind is not handed back to the system between two steps of a search, or two
+calls of a kernel."""
 
-import resource
+import os
+import subprocess
+import sys
 
-import numpy as np
 import pytest
 
 from hlotune.codegen.kept_memory import keep_memory
+from tests.tree import ROOT
 
-SIZES = [200_000, 700_000, 3_000_000]
-"""Bytes: below and above what glibc takes from the heap unless it is told."""
+FAULTS = """
+import resource
+import numpy as np
+{begin}
+SIZES = [200_000, 700_000, 3_000_000]  # bytes: below and above what glibc takes from the heap
+
+def step():
+    arrays = [np.ones(size, np.uint8) for size in SIZES for _ in range(4)]
+    assert all(a[-1] for a in arrays)
+
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    step()
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults, 4 * sum(SIZES) // resource.getpagesize())
+"""
+KEEPING = "from hlotune.codegen.kept_memory import keep_memory; keep_memory()"
+REGISTERING = "from hlotune.codegen.dispatcher import ensure_registered; ensure_registered()"
+
+
+def output_of(program: str, **variables: str) -> str:
+    kept = {name: v for name, v in os.environ.items() if not name.startswith("MALLOC_")}
+    environment = kept | {"JAX_PLATFORMS": "cpu"} | variables
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
 
 
 @pytest.mark.skipif(not keep_memory(), reason="the C library has no such setting")
-def test_arrays_of_a_step_take_the_pages_of_the_step_before() -> None:
-    def step() -> None:
-        arrays = [np.ones(size, np.uint8) for size in SIZES for _ in range(4)]
-        assert all(a[-1] for a in arrays)
+@pytest.mark.parametrize("begin", (KEEPING, REGISTERING), ids=("asked", "kernels registered"))
+def test_arrays_of_a_step_take_the_pages_of_the_step_before(begin: str) -> None:
+    faults, pages_of_a_step = map(int, output_of(FAULTS.format(begin=begin)).split())
+    assert faults < pages_of_a_step
 
-    step()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
-        step()
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    pages_of_a_step = 4 * sum(SIZES) // resource.getpagesize()
-    assert faults < pages_of_a_step, (faults, pages_of_a_step)
+
+@pytest.mark.parametrize("variable", ("MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX"))
+def test_who_has_told_malloc_something_is_left_alone(variable: str) -> None:
+    program = "from hlotune.codegen.kept_memory import keep_memory; print(keep_memory())"
+    assert output_of(program, **{variable: "1"}) == "False"
