@@ -6,14 +6,15 @@ from functools import cache
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 """Of `mallopt`, by glibc's malloc.h."""
-SETTINGS = {TRIM_THRESHOLD: 256 << 20, TOP_PAD: 64 << 20, MMAP_THRESHOLD: 32 << 20}
-DECIDED = ("MALLOC_", "GLIBC_TUNABLES")
-"""What the names of variables begin with by which users tell glibc's malloc themselves."""
+SETTINGS = {TRIM_THRESHOLD: 256 << 20, TOP_PAD: 1 << 20, MMAP_THRESHOLD: 32 << 20}
+"""Bytes: of free memory that stays at the end of a heap, that are asked of the system beside each
+need, and of arrays that are mapped apart, always anew.  32 MiB is the most that an older glibc
+takes of the last; a pad as large as a thread's heap, 64 MiB, would keep heaps that are empty."""
 
 
 @cache
 def keep_memory() -> bool:
-    """Whether the C library could be told to keep what is freed, up to some hundred megabytes.
+    """Whether the C library could be told to keep what is freed, up to 256 MB of each heap.
 
     Each call of a kernel takes memory for its results and its scratch, and each step of a search
     for its arrays.  glibc may give it back to the system when it is freed, which clears each page
@@ -21,9 +22,15 @@ def keep_memory() -> bool:
 
     It holds for all of the process, and is left to users who have told malloc something already.
     """
-    if any(name.startswith(DECIDED) for name in os.environ):
+    if _is_decided():
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # another C library
         return False
     return all([mallopt(name, value) for name, value in SETTINGS.items()])
+
+
+def _is_decided() -> bool:
+    """Whether the user has told glibc's malloc something by variables."""
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    return "glibc.malloc" in tunables or any(name.startswith("MALLOC_") for name in os.environ)

@@ -74,7 +74,7 @@ def transformed(axes: Sequence[WindowAxis]) -> tuple[int, ...]:
     axes the two with the most positions, the last of equal ones.  Along all others taps are like
     channels, and positions like images, whose inputs each tap transforms again.
     """
-    fit = [d for d, a in enumerate(axes) if a.taps == TAPS and a.positions > a.steps > 0]
+    fit = [d for d, a in enumerate(axes) if a.taps == TAPS and a.positions >= 2 * a.steps > 0]
     longest = sorted(fit, key=lambda d: (axes[d].positions, d))[-MOST_AXES:]
     return tuple(sorted(longest)) if all(a.holes == 1 for a in axes) else ()
 

@@ -1,4 +1,4 @@
-"""Winograd's convolution: a compute of three taps an axis becomes one of fewer products.
+"""Winograd's convolution: a compute of three taps along an axis becomes one of fewer products.
 
     weights[f, c, o]   the taps at each of F = (m + 2)^axes points       of constants: at load
     tiles[f, t, c]     the inputs of each tile at the points
@@ -74,7 +74,7 @@ def winograd(m: int) -> Callable[[Compute], Compute]:
 
 
 def window(compute: Compute) -> Window | None:
-    """The parts of a convolution of three taps an axis; None where it is something else."""
+    """The parts of a convolution of three taps along an axis; None where it is something else."""
     if len(compute.stages) < 2:
         return None
     core, out = compute.stages[-2:]
@@ -139,7 +139,7 @@ def _walked(core: Stage, image: Expr) -> list[tuple[Axis, Axis, WindowAxis]] | N
     result = list[tuple[Axis, Axis, WindowAxis]]()
     for r in core.reduce:
         found = {
-            (p, r, WindowAxis(r.extent, p.extent, *_steps(e, p, r), x.divisor(d)))
+            (p, r, WindowAxis(r.extent, p.extent, *_stride_and_spread(e, p, r), x.divisor(d)))
             for p in core.parallel
             if _meet(image, p, r)
             for x in loads(image)
@@ -166,7 +166,7 @@ def _is_behind(m: dict[str, int], p: Axis, r: Axis) -> bool:
     return m[p.name] == r.extent * m[r.name] and [*m.values()].count(m[p.name]) > 1
 
 
-def _steps(e: Affine, p: Axis, r: Axis) -> tuple[int, int]:
+def _stride_and_spread(e: Affine, p: Axis, r: Axis) -> tuple[int, int]:
     return e.coefficients.get(p.name, 0), e.coefficients.get(r.name, 0)
 
 

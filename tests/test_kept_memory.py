@@ -1,13 +1,13 @@
 """What arrays leave behind is not handed back to the system between two steps of a search, or two
 calls of a kernel."""
 
+import ctypes
 import os
 import subprocess
 import sys
 
 import pytest
 
-from hlotune.codegen.kept_memory import keep_memory
 from tests.tree import ROOT
 
 FAULTS = """
@@ -32,7 +32,8 @@ REGISTERING = "from hlotune.codegen.dispatcher import ensure_registered; ensure_
 
 
 def output_of(program: str, **variables: str) -> str:
-    kept = {name: v for name, v in os.environ.items() if not name.startswith("MALLOC_")}
+    told = ("MALLOC_", "GLIBC_TUNABLES")
+    kept = {name: v for name, v in os.environ.items() if not name.startswith(told)}
     environment = kept | {"JAX_PLATFORMS": "cpu"} | variables
     command = [sys.executable, "-c", program]
     found = subprocess.run(
@@ -41,14 +42,22 @@ def output_of(program: str, **variables: str) -> str:
     return found.stdout.strip()
 
 
-@pytest.mark.skipif(not keep_memory(), reason="the C library has no such setting")
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
 @pytest.mark.parametrize("begin", (KEEPING, REGISTERING), ids=("asked", "kernels registered"))
 def test_arrays_of_a_step_take_the_pages_of_the_step_before(begin: str) -> None:
     faults, pages_of_a_step = map(int, output_of(FAULTS.format(begin=begin)).split())
     assert faults < pages_of_a_step
 
 
-@pytest.mark.parametrize("variable", ("MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX"))
-def test_who_has_told_malloc_something_is_left_alone(variable: str) -> None:
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
+@pytest.mark.parametrize(
+    ("variable", "value", "kept"),
+    (
+        ("MALLOC_TRIM_THRESHOLD_", "1", "False"),
+        ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1", "False"),
+        ("GLIBC_TUNABLES", "glibc.rtld.nns=4", "True"),
+    ),
+)
+def test_who_has_told_malloc_something_is_left_alone(variable: str, value: str, kept: str) -> None:
     program = "from hlotune.codegen.kept_memory import keep_memory; print(keep_memory())"
-    assert output_of(program, **{variable: "1"}) == "False"
+    assert output_of(program, **{variable: value}) == kept

@@ -127,7 +127,7 @@ def test_windows_that_do_not_leave_the_image_are_taken_too(
         np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("window_size", ((3,), (1, 3)))
+@pytest.mark.parametrize("window_size", ((3,), (1, 3), (3, 1)))
 def test_one_axis_without_padding_is_taken_too(window_size: tuple[int, ...]) -> None:
     axes = len(window_size)
     case = windowed(size=(7, 8)[:axes], window=window_size, pads=((0, 0),) * axes, features=4)

@@ -1,13 +1,21 @@
 """Which windows Winograd's algorithm takes: the compute and the oracle must say the same."""
 
+from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.codegen.build import build
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.contractions import CONTRACTIONS
+from hlotune.hlo.oracle import Oracle, OracleInTiles, boxes
+from hlotune.hlo.oracle.contraction import Convolution
+from hlotune.hlo.oracle.request import Request
+from hlotune.hlo.oracle.tiles import steps_of
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
@@ -65,10 +73,47 @@ def is_known(case: Case, m: int) -> bool:
     return bool((wide > plain).any())
 
 
+def tiled_axes(case: Case) -> int:
+    """Axes along which the oracle expects tiles."""
+    graph = graph_of(case.kernel)
+    op = next(op for op in graph.ops if op.name in CONTRACTIONS)
+    box = boxes.whole(graph.types[op.results[0]].shape)
+    oracle = Oracle(graph, References(case.kernel).case("normal").values)
+    return sum(n > 0 for n in steps_of(Convolution(Request(graph, op, box, oracle.value))))
+
+
 @given(any_windows())
 def test_the_bound_of_every_window_that_is_taken_is_known(case: Case) -> None:
-    if window(case.compute) is not None:
+    found = window(case.compute)
+    if found is not None:
         assert is_known(case, 4)
+        assert len(found.pairs) == tiled_axes(case)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    (
+        ((40, 3, 1, 2, 2, 2), (41, 3, 1, 3, 3, 3)),
+        ((9, 3, 1, 1, 1, 1), (20, 3, 1, 1, 1, 1), (21, 3, 1, 1, 1, 1)),
+        ((40, 3, 2, 1, 1, 1), (60, 3, 1, 1, 1, 1)),
+        ((70, 6, 2, 1, 1, 2), (30, 3, 1, 1, 1, 1)),
+    ),
+    ids=str,
+)
+def test_the_bound_of_a_part_is_that_part_of_the_whole_bound(
+    axes: tuple[tuple[int, int, int, int, int, int], ...],
+) -> None:
+    """Parts begin and end inside tiles, and inside the phases of dilated windows."""
+    case = strided(*axes, channels=4)
+    graph, values = graph_of(case.kernel), References(case.kernel).case("normal").values
+    shape = graph.result_types[0].shape
+    assert prod(shape) > 4096  # smaller ones are evaluated whole
+    box = ((0, 1), *((5, n - 2) for n in shape[1:-1]), (1, 7))
+    oracles = (OracleInTiles(Oracle(graph, values), 4) for _ in range(2))
+    asked = zip(oracles, (box, boxes.whole(shape)), strict=True)
+    part, full = (oracle.region(0, at).bound for oracle, at in asked)
+    assert part is not None and full is not None
+    np.testing.assert_allclose(part, full[boxes.slices(box)], rtol=1e-5)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:3])

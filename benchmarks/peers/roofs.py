@@ -47,8 +47,11 @@ class Peaks:
     def share(self, case: str, target: Target, own: Sequence[OwnTime]) -> tuple[str, float | None]:
         """What limits a case, and how much of that its own times reach; None where nothing tells.
 
-        Rates are those beside each time, else the largest of all.
+        Rates are those beside each time, else the largest of all; what was timed beside a read is
+        a share of that.
         """
+        if any(o.read_bytes_per_s for o in own):
+            return self._share_of_read(least_bytes(CASES[case]), own)
         if moved := self.limiting_bytes(case, target):
             return self._share_of_read(moved, own)
         operation = CASES[case]

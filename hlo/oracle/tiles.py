@@ -56,18 +56,18 @@ class Line:
 
 
 def amplified(c: "Convolution", m: int) -> Array | None:
-    """Bound by (group, batch, spatial..., feature) of F(m, 3) along all axes that it can take.
+    """Bound by (group, batch, spatial..., feature) of F(m, 3) along the axes that it takes.
 
     None where it can take none.
     """
-    axes, places = _axes(c)
+    axes = steps_of(c)
     is_empty = not c.channels or 0 in c.request.shape
     if not any(axes) or is_empty or c.request.result.dtype not in ("f32", "f64"):
         return None
     # A bound of f32 results needs no more digits, and many weights take their time.
     weights = c.weights().value.astype(c.request.result.dtype.replace("f", "float"))
     taps = weights.reshape(*c.window, *weights.shape[-2:])
-    tiled = [d for d, steps in enumerate(axes) if steps]
+    places, tiled = _places(c, axes), [d for d, steps in enumerate(axes) if steps]
     roundings = c.channels * len(places) + 2 * len(tiled) * inputs(m)
     worth = [_worth(taps[at], tiled, m, roundings) for at in places]
     extents = [high - low for low, high in (c.batch, *c.spatial)]
@@ -117,22 +117,27 @@ def _sums(c: "Convolution", lines: Sequence[Line], m: int, place: Place, taps: A
     return sums[(slice(None), *cut)]
 
 
-def _axes(c: "Convolution") -> tuple[tuple[int, ...], list[Place]]:
-    """Of each spatial axis the steps between positions of a tile, 0 of one that has no tiles.
-
-    Beside them the parts of the window that are summed.
-    """
+def steps_of(c: "Convolution") -> tuple[int, ...]:
+    """Of each spatial axis the steps between positions of a tile; 0 of one that has no tiles."""
     if c.feature_groups * c.batch_groups > 1:
-        return (), []
+        return (0,) * len(c.window)
+    window = _window(c)
+    taken = transformed([a.by_steps for a in window])
+    return tuple(a.by_steps.steps if d in taken else 0 for d, a in enumerate(window))
+
+
+def _places(c: "Convolution", axes: Sequence[int]) -> list[Place]:
+    """The parts of the window that are summed."""
+    counts = [a.phases if steps else a.taps for a, steps in zip(_window(c), axes, strict=True)]
+    return [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
+
+
+def _window(c: "Convolution") -> list[WindowAxis]:
     strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
     holes, shape = c.request.ints("lhs_dilation"), c.request.result.shape
     positions = [shape[d] for d in c.outputs[1:-1]]
     facts = zip(c.window, positions, strides, spread, holes, strict=True)
-    window = [WindowAxis(*fact) for fact in facts]
-    taken = transformed([a.by_steps for a in window])
-    counts = [a.phases if d in taken else a.taps for d, a in enumerate(window)]
-    steps = tuple(a.by_steps.steps if d in taken else 0 for d, a in enumerate(window))
-    return steps, [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
+    return [WindowAxis(*fact) for fact in facts]
 
 
 def _image(c: "Convolution", lines: Sequence[Line], m: int, at: Place) -> Array:
