@@ -11,6 +11,10 @@ SETTINGS = {TRIM_THRESHOLD: 256 << 20, TOP_PAD: 1 << 20, MMAP_THRESHOLD: 32 << 2
 need, and of arrays that are mapped apart, always anew.  32 MiB is the most that an older glibc
 takes of the last; a pad as large as a thread's heap, 64 MiB, would keep heaps that are empty."""
 
+KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+"""Variables of a process that is begun for timing alone: it keeps everything.  Kernels inside a
+network find their memory there too; by themselves, up to half of a small one's time were faults."""
+
 
 @cache
 def keep_memory() -> bool:
@@ -18,7 +22,7 @@ def keep_memory() -> bool:
 
     Each call of a kernel takes memory for its results and its scratch, and each step of a search
     for its arrays.  glibc may give it back to the system when it is freed, which clears each page
-    anew when it is touched again: a page of 4 KB costs as much as some ten thousand multiply-adds.
+    anew when it is touched again: a page of 4 KB costs as much as some 20,000 multiply-adds.
 
     It holds for all of the process, and is left to users who have told malloc something already.
     """

@@ -8,19 +8,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from hlotune.codegen.kept_memory import KEEPING
 from hlotune.measure.channel import Channel
 
 BUILD_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "build")
 DEVICE_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "device")
 
 BUILDERS = 2
-DEVICE_ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",
-    # Else results are unmapped after every call and each write to a fresh page costs a fault: up
-    # to half of XLA's time for a small product.  Inside a network there are no such faults.
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-}
+DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", **KEEPING}
 
 _waiting: list[Channel] = []
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from benchmarks.peers.contestants import FOLDER, Contestant
+from hlotune.codegen.kept_memory import KEEPING
 
 START_LIMIT_S = 120.0
 Kind = Literal["missing", "unsupported", "error", "crash", "timeout", "wrong_result"]
@@ -142,8 +143,7 @@ def environment(threads: int) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(root),
         "PYTHONWARNINGS": "ignore",
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+        **KEEPING,
         "TORCHINDUCTOR_CACHE_DIR": str(FOLDER.resolve() / "inductor"),
     }
     return {**os.environ, **told}

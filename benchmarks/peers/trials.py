@@ -20,7 +20,8 @@ from hlotune.tuning_logs.database import UNDER, Database, conditions
 
 WINOGRAD = "winograd"
 LARGEST_ERROR = 3e-6
-"""Of a schedule that numerics `standard` may use, over the largest element of the result."""
+"""Over the largest element of the result: what is asked of ResNet's layers, and named above.  What
+numerics `standard` may use goes by the oracle's bound instead."""
 
 
 @dataclass(frozen=True, slots=True)
