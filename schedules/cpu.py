@@ -40,7 +40,7 @@ from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.serial import may_run_alone
 from hlotune.schedules.sketch import PACK_LEVELS, Sketch, Tiling, steps_of
-from hlotune.schedules.space import Configs
+from hlotune.schedules.space import Configs, within
 from hlotune.schedules.tables import Tables, tables_of
 from hlotune.schedules.target import Target
 from hlotune.schedules.vectors import vector_axes
@@ -91,9 +91,14 @@ class CpuSpace:
     def tables(self) -> Tables:
         return tables_of(self)
 
+    @cached_property
+    def counts(self) -> NDArray[np.int32]:
+        """Values of each column of a config."""
+        return np.array([len(self.sketches), *self.knobs.counts], dtype=np.int32)
+
     @property
     def size(self) -> float:
-        return len(self.sketches) * float(np.prod(self.knobs.counts.astype(np.float64)))
+        return float(np.prod(self.counts.astype(np.float64)))
 
     @cached_property
     def tiles(self) -> dict[str, NDArray[np.int32]]:
@@ -125,7 +130,9 @@ class CpuSpace:
         return path_of_population(self, self.population(configs))
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        return legal_of(self, self.population(configs))
+        result = within(configs, self.counts)
+        result[result] = legal_of(self, self.population(configs[result]))
+        return result
 
     def digest(self, configs: Configs) -> NDArray[np.uint64]:
         """A hash of the nest of each config: equal nests have equal digests."""

@@ -34,7 +34,9 @@ class Space(Protocol):
         """
         ...
 
-    def legal(self, configs: Configs) -> NDArray[np.bool_]: ...
+    def legal(self, configs: Configs) -> NDArray[np.bool_]:
+        """False, too, where a position is none of its knob's."""
+        ...
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule: ...
 
@@ -55,3 +57,9 @@ class Space(Protocol):
     def firsts(self) -> Configs:
         """The first candidate of each algorithm, the heuristic foremost."""
         ...
+
+
+def within(configs: Configs, counts: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which rows stand, in each column, at a position that there is."""
+    inside = (configs >= 0) & (configs < counts)
+    return np.asarray(inside.all(axis=1), np.bool_)

@@ -21,7 +21,7 @@ from hlotune.schedules.loop_trees import ABSENT, Nodes
 from hlotune.schedules.matrix_space import matrix_space
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.space import Configs
+from hlotune.schedules.space import Configs, within
 from hlotune.schedules.split_space import SplitSpace, estimate, split_spaces
 from hlotune.schedules.target import Target
 from hlotune.schedules.transforms import LOOSE, PAIRS
@@ -113,12 +113,7 @@ class AlgorithmsSpace:
     @cached_property
     def counts(self) -> tuple[NDArray[np.int32], ...]:
         """Values of each column of each part."""
-        return tuple(
-            np.array([len(p.sketches), *p.knobs.counts], dtype=np.int32)
-            if isinstance(p, CpuSpace)
-            else p.counts
-            for p in self.parts
-        )
+        return tuple(p.counts for p in self.parts)
 
     @cached_property
     def width(self) -> int:
@@ -156,7 +151,7 @@ class AlgorithmsSpace:
         result = np.zeros(len(configs), dtype=np.bool_)
         for k, part, rows in self._by_part(configs):
             own, rest = self._own(k, configs[rows]), configs[rows, len(self.counts[k]) :]
-            inside = ((own >= 0) & (own < self.counts[k])).all(axis=1) & ~rest.any(axis=1)
+            inside = within(own, self.counts[k]) & ~rest.any(axis=1)
             result[rows[inside]] = part.legal(own[inside])
         return result
 

@@ -88,7 +88,7 @@ class SplitSpace:
     @cached_property
     def counts(self) -> NDArray[np.int32]:
         """Values of each column of a config."""
-        return np.array([len(self.sketches), *self.parts.knobs.counts], dtype=np.int32)
+        return self.parts.counts
 
     @cached_property
     def work(self) -> Work:

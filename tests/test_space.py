@@ -88,6 +88,16 @@ def test_a_config_is_legal_where_its_schedule_replays(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_a_position_that_a_knob_does_not_have_is_not_legal(name: str) -> None:
+    space = space_of(name)
+    config = space.heuristic()
+    beyond = np.where(np.eye(len(config), dtype=bool), space.counts, config).astype(np.int32)
+    below = np.where(np.eye(len(config), dtype=bool), -1, config).astype(np.int32)
+    assert space.legal(config[None]).all()
+    assert not space.legal(np.concatenate([beyond, below])).any()
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_features_of_arrays_are_those_of_nests_built_one_by_one(name: str) -> None:
     space = space_of(name)
     binds_features(space, space.sample(40, np.random.default_rng(0)))
