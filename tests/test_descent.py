@@ -3,7 +3,7 @@
 import numpy as np
 
 from hlotune.schedules.space import Configs
-from hlotune.search.descent import CENTRES, nearby
+from hlotune.search.descent import CENTRES, along_axes, nearby
 from hlotune.search.history import History
 from tests.toy import ToySpace, TrueModel
 
@@ -33,6 +33,31 @@ def test_of_neighbours_those_are_taken_that_the_model_likes() -> None:
     near = nearby(space, TrueModel(space), history, 8, np.random.default_rng(1))
     every = space.neighbours(np.repeat(history.configs, 500, axis=0), np.random.default_rng(2))
     assert space.times_s(near).max() < np.quantile(space.times_s(every), 0.2)
+
+
+def test_all_steps_along_an_axis_are_looked_at() -> None:
+    space = ToySpace((3, 3, 3), forbidden=0)
+    steps = along_axes(space, np.array([0, 1, 0, 2], np.int32))
+    assert steps.tolist() == [[0, 2, 0, 2], [0, 1, 1, 2], [0, 1, 0, 1]]
+
+
+class DrawsNothing(ToySpace):
+    """Whose neighbours, where they are drawn, are no others."""
+
+    def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        return configs
+
+
+def test_descent_walks_along_axes_to_where_no_step_is_downhill() -> None:
+    space = DrawsNothing(EXTENTS, seed=1)
+    history = history_of(space, space.sample(1, np.random.default_rng(0)))
+    model, rng = TrueModel(space), np.random.default_rng(1)
+    while len(steps := nearby(space, model, history, 4, rng)):
+        history.add(steps, space.times_s(steps))
+    best = history.best(1)
+    around = along_axes(space, best[0])
+    assert space.times_s(best)[0] < space.times_s(around).min()
+    assert not history.unseen(around).any()
 
 
 def test_without_any_trial_there_are_no_neighbours() -> None:

@@ -9,7 +9,7 @@ from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.space import Configs
+from hlotune.schedules.space import Configs, within
 from hlotune.schedules.steps import Split
 
 
@@ -57,11 +57,8 @@ class ToySpace:
         return np.where(self.legal(moved)[:, None], moved, configs)
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        inside = (configs[:, 1:] >= 0) & (configs[:, 1:] < self.extents)
-        allowed: NDArray[np.bool_] = inside.all(axis=1) & (
-            configs[:, 1:3].sum(axis=1) != self.forbidden
-        )
-        return allowed
+        inside = within(configs, np.array([1, *self.extents], np.int32))
+        return np.asarray(inside & (configs[:, 1:3].sum(axis=1) != self.forbidden))
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         return Schedule("direct", (Split("out", "i0", tuple(int(x) + 1 for x in config[1:])),))
