@@ -65,7 +65,14 @@ class Examples:
     @property
     def at_random(self) -> "Examples":
         """Those that were drawn at random alone."""
-        rows = np.flatnonzero(self.drawn)
+        return self._only(np.flatnonzero(self.drawn))
+
+    def sample(self, count: int) -> "Examples":
+        """So many of all of them, whoever proposed them; the same ones each time."""
+        rng = np.random.default_rng(int(self.key, 16))
+        return self._only(np.sort(rng.choice(len(self.times_s), count, replace=False)))
+
+    def _only(self, rows: NDArray[np.intp]) -> "Examples":
         return replace(
             self,
             features=cast(Features, taken(self.features, rows)),

@@ -20,9 +20,11 @@ from hlotune.search.examples import FEWEST, Examples
 HoldOut = Literal["kernels", "families"]
 KERNELS_SHARE = 0.25
 ENOUGH = {"kernels": f"{LEAST_KNOWN + 1} kernels of one family", "families": "two families"}
-By = Literal["all trials", "at random"]
+By = Literal["all trials", "300 of all", "at random"]
 """`at random`: by those alone that were drawn so, a sample of the space, where guided ones crowd
-among the fastest."""
+among the fastest.  `300 of all`: how many of the 30 best a model finds hangs on among how many, so
+that kernels with unlike numbers of trials compare only by equal samples of these."""
+SAMPLE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,10 @@ def cross_judged(
 def judged(
     name: str, model: CostModel, e: Examples, seed: int = 0, train_s: float = 0.0
 ) -> Iterator[Judged]:
-    """By all trials, and by those drawn at random where there are `FEWEST` of them."""
-    sets: dict[By, Examples] = {"all trials": e, "at random": e.at_random}
-    for by, of in sets.items():
-        if len(of.times_s) < FEWEST:
-            continue
+    """By all trials, by `SAMPLE` of these where there are so many, and by those drawn at random
+    where there are `FEWEST` of them.
+    """
+    for by, of in _sets(e).items():
         inputs = of.inputs(model.reads)
         model.predict(taken(inputs, np.arange(FEWEST)))  # what is prepared once is in no rate
         start_s = time.perf_counter()
@@ -133,3 +134,13 @@ def judged(
             train_s=train_s,
             predict_rows_per_s=count(inputs) / max(predict_s, 1e-9),
         )
+
+
+def _sets(e: Examples) -> dict[By, Examples]:
+    """What a kernel's models are judged by."""
+    sets: dict[By, Examples] = {"all trials": e}
+    if len(e.times_s) >= SAMPLE:
+        sets["300 of all"] = e.sample(SAMPLE)
+    if len((drawn := e.at_random).times_s) >= FEWEST:
+        sets["at random"] = drawn
+    return sets

@@ -4,13 +4,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
 from hlotune.costmodel.effort import held_out_in_turn
 from hlotune.costmodel.files import read_arrays
-from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
+from hlotune.costmodel.inputs import Inputs, Reads, as_summaries, taken
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pool import best_so_far, drawn
 from hlotune.costmodel.quality import mean_quality, quality
@@ -19,9 +20,10 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.cpu import space_of
+from hlotune.schedules.loop_trees import Nodes
 from hlotune.schedules.spaces import space_of as every_space_of
 from hlotune.search.examples import ARRAYS, FEWEST, Examples, examples, located
-from hlotune.search.schooling import cross_judged, judged, trained, training_of
+from hlotune.search.schooling import SAMPLE, cross_judged, judged, trained, training_of
 from hlotune.tuning_logs.database import Database
 from tests.dot_records import (
     DRAWN,
@@ -187,6 +189,25 @@ def test_a_model_is_judged_by_all_trials_and_by_those_drawn_at_random(
         assert (every.trials, drawn.trials) == (len(e.times_s), len(e.at_random.times_s))
         assert every.quality == quality(e.scores, model.predict(e.features))
         assert drawn.quality == quality(e.at_random.scores, model.predict(e.at_random.features))
+
+
+def test_of_many_trials_a_model_is_judged_by_300_too(of: Sequence[Examples]) -> None:
+    """Who looks among more finds fewer of the 30 best."""
+    e, model = of[0], MODELS["roofline"]()
+    many = np.resize(np.arange(len(e.times_s)), SAMPLE + 60)
+    larger = replace(
+        e,
+        features=e.features[many],
+        nodes=cast(Nodes, taken(e.nodes, many)),
+        times_s=e.times_s[many],
+        drawn=np.zeros(len(many), np.bool_),
+    )
+    every, sample = judged("roofline", model, larger)
+    assert (every.by, sample.by) == ("all trials", "300 of all")
+    assert (every.trials, sample.trials) == (SAMPLE + 60, SAMPLE)
+    again = larger.sample(SAMPLE)
+    assert sample.quality == quality(again.scores, model.predict(again.features))
+    assert [x.by for x in judged("roofline", model, e)] == ["all trials", "at random"]
 
 
 def test_few_trials_drawn_at_random_are_no_sample_to_judge_by(of: Sequence[Examples]) -> None:
