@@ -67,7 +67,8 @@ def real_flops(compute: Compute, stage: Stage) -> int:
             known = stage.derived[_of_tiles] = _of_tiles(compute, stage)
         return known
     flops, counted = stage.flops, set[tuple[Affine, int, int]]()
-    for load in stage.loads:
+    deciding = (x for load in stage.loads for x in (load, load.beside) if x)
+    for load in deciding:  # a packed array has elements where the one beside it ends
         for dimension, extent in enumerate(compute.tensor(load.tensor).shape):
             border = load.index[dimension], load.divisor(dimension), extent
             if border not in counted:  # loads with equal maps leave their tensors together

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -11,10 +12,17 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.targets import TARGETS
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.flops import arithmetic_type, flops_of, real_flops
+from hlotune.schedules.flops import arithmetic_type, executed_flops, flops_of, real_flops
+from hlotune.schedules.replay import replay
+from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.spaces import space_of
+from hlotune.schedules.steps import Pack
 from hlotune.schedules.winograd import winograd
+
+AVX512 = TARGETS["znver4"]
 
 
 def convolved(size: int, window: int, **how: Any) -> Compute:
@@ -114,6 +122,22 @@ def test_a_border_that_several_loads_share_is_counted_once() -> None:
     tensors = tuple(Tensor(n, (7,), "f32", "argument") for n in ("x", "m"))
     shared = Compute((*tensors, Tensor("y", (7,), "f32", "result")), (stage,))
     assert flops_of(shared) == 2 * (7 * 3 - 2)
+
+
+def test_taps_beyond_a_window_are_not_executed_though_all_is_packed() -> None:
+    """Of phases with taps in pairs, where the window has three.  Else the fastest schedules would
+    be faster than the machine's peak, and be refused."""
+    compute = convolved(9, 3, window_strides=(1, 1), padding=[(1, 2)] * 2, lhs_dilation=(2, 2))
+    space, results = space_of(compute, AVX512), 18
+    configs = space.sample(200, np.random.default_rng(0))
+    schedules = [s for s in map(space.schedule, configs) if packs(s) == 2]
+    executed = [executed_flops(replay(compute, s, AVX512)) for s in schedules]
+    assert len(executed) > 5
+    assert max(executed) == 2 * (results * 3 // 2) ** 2 * 4 * 8
+
+
+def packs(schedule: Schedule) -> int:
+    return sum(isinstance(s, Pack) for s in schedule.steps)
 
 
 def test_what_tiles_compute_beyond_the_last_result_is_not_counted() -> None:
