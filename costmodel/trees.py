@@ -172,9 +172,10 @@ class Trees:
             for held in held_out_in_turn(lesson.groups, self._effort)
             if lesson.of(held).ranks_anything and lesson.of(~held).ranks_anything
         ]
-        if not parts:
-            return _grown_on(base, self._train(member, base, lesson, growth.blind))
         with ThreadPoolExecutor(2) as beside:
+            if not parts:
+                blind = beside.submit(self._train, member, base, lesson, growth.blind)
+                return _grown_on(base, blind.result())
             all_rows = beside.submit(
                 self._train, member, base, lesson, growth.rounds, callbacks=[until]
             )

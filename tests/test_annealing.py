@@ -209,9 +209,11 @@ def test_a_model_that_knows_something_ranks_the_first_batch() -> None:
 class Sketches(ToySpace):
     """Eight sketches, alike but for their number."""
 
+    sketches = 8
+
     def _drawn(self, n: int, rng: np.random.Generator) -> Configs:
         drawn = super()._drawn(n, rng)
-        drawn[:, 0] = rng.integers(0, 8, n)
+        drawn[:, 0] = rng.integers(0, self.sketches, n)
         return drawn
 
 

@@ -20,6 +20,8 @@ class ToySpace:
     that make local minima.  Configs whose first two knobs add up to `forbidden` are not legal.
     """
 
+    sketches = 1
+
     def __init__(self, extents: tuple[int, ...], seed: int = 0, forbidden: int = -1) -> None:
         rng = np.random.default_rng([seed, 0x70F])  # not the numbers that searchers draw
         self.seed = seed
@@ -57,7 +59,7 @@ class ToySpace:
         return np.where(self.legal(moved)[:, None], moved, configs)
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        inside = within(configs, np.array([1, *self.extents], np.int32))
+        inside = within(configs, np.array([self.sketches, *self.extents], np.int32))
         return np.asarray(inside & (configs[:, 1:3].sum(axis=1) != self.forbidden))
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
