@@ -8,12 +8,18 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import xgboost
 
 from hlotune.cli.main import run_command
+from hlotune.costmodel.effort import FEWEST_ROWS
+from hlotune.costmodel.trees import Trees
+from tests.made_rows import kernels
 from tests.tree import ROOT
 
 PROGRAM = """
@@ -117,3 +123,18 @@ def test_a_fit_that_is_interrupted_ends_at_once_and_with_no_error_of_a_library()
         _, err = learning.communicate(timeout=60)
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert "ignored" not in err and "XGBoostError" not in err
+
+
+def test_the_few_rows_of_a_first_batch_are_not_learned_where_an_interrupt_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned_on: list[threading.Thread] = []
+    train = xgboost.train
+
+    def noted(*args: Any, **options: Any) -> Any:
+        learned_on.append(threading.current_thread())
+        return train(*args, **options)
+
+    monkeypatch.setattr(xgboost, "train", noted)
+    Trees().fit(*kernels(FEWEST_ROWS - 1, groups=1))
+    assert learned_on and threading.main_thread() not in learned_on
