@@ -184,10 +184,12 @@ def of_random(curves: Mapping[Race, Curve]) -> Iterator[str]:
             f"trials: {', '.join(f'{geometric_mean(ratios):.2f}' for ratios in ahead)}, "
             f"geometric means of {len(ahead[0])} races"
         )
-    if saved := against_random(curves):
+    saved, never = against_random(curves)
+    if saved:
         yield (
             f"to random's best, annealing on the shipped trees needs {in_the_mean(saved)} of the "
-            f"trials in {len(saved)} races"
+            f"trials in {len(saved)} races; {never} in which it did not get there count with all "
+            "the trials that it made, at least so many"
         )
 
 
@@ -267,21 +269,23 @@ def over_random(trials: int, curves: Mapping[Race, Curve]) -> list[float]:
     return ratios
 
 
-def against_random(curves: Mapping[Race, Curve]) -> list[float]:
-    """Trials of the shipped model over those that random search took for its best.
+def against_random(curves: Mapping[Race, Curve]) -> tuple[list[float], int]:
+    """Trials of the shipped model over those that random search took for its best, and in how many
+    races it never had that.
 
-    Races in which random search is not through are left out; where the shipped model did not get
-    so far, it counts as infinite.
+    There it counts with all the trials that it made, a lower bound.  Races in which random search
+    is not through are left out.
     """
-    found = []
+    found, never = list[float](), 0
     for race, curve in curves.items():
         against = Race(race.case, "random", race.seed)
         rival = curves.get(against, curve[:0])
         if race.contestant == "shipped" and len(curve) and len(rival) >= against.trials:
             ours, theirs = (reached(c, float(rival[-1])) for c in (curve, rival))
             if theirs is not None:
-                found.append(ours / theirs if ours else inf)
-    return found
+                found.append((ours or len(curve)) / theirs)
+                never += ours is None
+    return found, never
 
 
 def against_scratch(

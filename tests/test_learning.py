@@ -256,7 +256,7 @@ def test_where_everything_failed_nothing_is_reached() -> None:
     assert reached(failed, inf) is None
     assert share(failed, 2, best_s=inf) is None
     curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): failed}
-    assert against_random(curves) == []
+    assert against_random(curves) == ([], 0)
 
 
 def falling(*times: float) -> np.ndarray:
@@ -284,9 +284,10 @@ def test_trials_saved_are_counted_against_random_search() -> None:
     rival = np.full(2000, 3.0)
     rival[1000:] = 2.0
     curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): rival}
-    assert against_random(curves) == [2 / 1001]
-    curves[Race("C2", "random", 0)] = np.full(2000, 0.5)
-    assert against_random(curves) == [inf]
+    assert against_random(curves) == ([2 / 1001], 0)
+    curves[Race("C2", "random", 0)] = np.linspace(2.0, 0.5, 2000)
+    assert against_random(curves) == ([len(CURVE) / 2000], 1)
+    assert "1 in which it did not get there" in summary(curves, {"C2": 0.5})[-1]
 
 
 def test_random_search_is_held_against_annealing_at_equal_trials() -> None:
@@ -308,9 +309,9 @@ def test_random_search_is_held_against_annealing_at_equal_trials() -> None:
 def test_random_search_that_is_not_through_has_no_best_to_be_held_against() -> None:
     most = CONTESTANTS["random"].trials
     curves = {Race("C2", "shipped", 0): CURVE, Race("C2", "random", 0): np.full(most - 1, 2.0)}
-    assert against_random(curves) == []
+    assert against_random(curves) == ([], 0)
     curves[Race("C2", "random", 0)] = np.full(most, 2.0)
-    assert against_random(curves) == [2.0]
+    assert against_random(curves) == ([2.0], 0)
 
 
 def test_lessons_are_counted_against_a_search_from_nothing() -> None:
