@@ -225,7 +225,12 @@ class StageFunction:
             transposing.copy(self.f, self.places, s, point, self.run)
 
     def _turns(self, s: StageNest, k: int, point: Point) -> bool:
-        """Writes a copy from loop `k` on in squares, where these are the loops to turn it along."""
+        """Writes a copy from loop `k` on in squares, where these are the loops to turn it along.
+
+        What is computed inside of them is there for single elements only.
+        """
+        if any(self.attached[s.stage.name, x.axis] for x in s.loops[k:]):
+            return False
         run = transposing.run_of(self.nest, self.f, self.places, s, point)
         if run is None or run.first != k:
             return False

@@ -10,6 +10,7 @@ from hlotune.codegen.copies import Copy
 from hlotune.codegen.drafts import Block, Old, Once, Put, Read
 from hlotune.codegen.forms import constants_of, form_of
 from hlotune.codegen.frames import Frame, Frames, Key, Registers
+from hlotune.codegen.operations import apply
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size, standing
 from hlotune.codegen.text import Function, Register
@@ -86,10 +87,11 @@ class Statements:
         """What `inside` writes, with the results in registers; loaded before, stored after."""
         origin = {a.name: point.spans[a.name].low for a in s.stage.parallel}
         tile, memory, first = self._tile(s, point), {}, self.first(s, point, point.constants)
+        begins = "true" if s.adds_up else first
         for x in s.stage.stores:
             place = self.places[x.tensor]
             for r in tile:
-                value = self._stored(s, x, place, first, r.like, r.at)
+                value = self._stored(s, x, place, begins, r.like, r.at)
                 value = splat(self.f, value, s.lanes)
                 self.f.registers[x.tensor, r.key] = Register(value.name, value.type)
             memory[x.tensor] = place
@@ -98,14 +100,18 @@ class Statements:
         for x in s.stage.stores:
             place = memory[x.tensor]
             if isinstance(place, Place):
-                self._flush(s, x, place, tile)
+                self._flush(s, x, place, tile, first if s.adds_up else "true")
 
-    def _flush(self, s: StageNest, x: Store, place: Place, tile: "list[_Part]") -> None:
-        """Stores the registers of a tile and gives them up."""
+    def _flush(self, s: StageNest, x: Store, place: Place, tile: "list[_Part]", first: str) -> None:
+        """Stores the registers of a tile and gives them up, added to what is there unless `first`
+        says that nothing is."""
         self.places[x.tensor] = place
         for r in tile:
             register = self.f.registers.pop((x.tensor, r.key))
             value = Value(register.value, place.dtype, s.lanes)
+            if first != "true":
+                before = splat(self.f, self._stored(s, x, place, first, r.like, r.at), s.lanes)
+                value = apply(self.f, "add", (before, value), place.dtype)
             put(self.f, form_of(self.f, place, x, r.like), constants_of(x.index, r.at), value)
 
     def _dtype(self, tensor: str) -> str:

@@ -53,6 +53,8 @@ class StageNest:
     """Where its results live when they are temporaries."""
     accumulate: str | None = None
     """Its own loop inside which registers hold its results; "" holds them over all its loops."""
+    adds_up: bool = False
+    """Whether these begin at nothing each time, and are added to the results as they leave."""
     layout: Layout = ()
     """How its results lie in memory, when not in registers; () is row-major."""
     spacing: int = 0
@@ -290,7 +292,7 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
             yield f"{'  ' * depth}{loop.kind} {loop.axis} x{trips}{step}{border}"
             depth += 1
         if s.accumulate == loop.axis:
-            yield f"{'  ' * depth}{s.stage.name}: registers"
+            yield f"{'  ' * depth}{s.stage.name}: registers{', added up' * s.adds_up}"
         for inner in nest.attached(s.stage.name, loop.axis):
             yield from _stage_lines(nest, inner, depth)
     if s.tiles:

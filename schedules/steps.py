@@ -230,6 +230,30 @@ class Accumulate:
 
 
 @dataclass(frozen=True, slots=True)
+class AddUp:
+    """Lets sums in registers begin at nothing each time, and adds them to the result at their end.
+
+    for r.0: x = c[i]; for r.1: x += a[i, r]; c[i] = x
+    ->   for r.0: x = 0; for r.1: x += a[i, r]; c[i] += x
+
+    The error of a sum of n terms then grows with those of a piece and the pieces, and not with n:
+    blocked summation (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
+    """
+
+    stage: str
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        require(s.stage.combine == "sum", "add_up", f"{self.stage} is no sum")
+        held = bool(s.accumulate) and s.tiles is None
+        require(held, "add_up", f"no loop of {self.stage} has its sums in registers inside")
+        outside = s.loops[: s.index(s.accumulate or "") + 1]
+        pieces = {x.root for x in outside} & {a.name for a in s.stage.reduce}
+        require(bool(pieces), "add_up", f"no reduction stands around the sums of {self.stage}")
+        return nest.put(replace(s, adds_up=True))
+
+
+@dataclass(frozen=True, slots=True)
 class Clip:
     """Leaves out the iterations of a reduction loop in which a load lies outside its tensor.
 
@@ -325,6 +349,7 @@ Step = (
     | Unroll
     | ComputeAt
     | Accumulate
+    | AddUp
     | Clip
     | Peel
     | Pack

@@ -25,7 +25,7 @@ def numbers_of(steps: tuple[Step, ...], compute: Compute) -> list[int | str]:
     when = "load" if any(isinstance(s, Preload) for s in steps) else "task" if inside else "call"
     asked = [s for s in steps if isinstance(s, Prefetch | Stream)]
     prefetch = (1 if isinstance(asked[0], Prefetch) else 2) if asked else 0
-    depth = inner[0][0] if len(inner[0]) > 1 else 1
+    depth = inner[0][0] if when == "task" and len(inner[0]) > 1 else 1
     spread = int(any(isinstance(s, Spread) and s.stage == PRODUCTS for s in steps))
     numbers = [block[0], rows[0], wide[1], wide[0], inner[0][-1], prefetch, depth, spread]
     return [when, *numbers]

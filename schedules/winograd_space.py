@@ -30,10 +30,12 @@ from hlotune.schedules.target import LINE_BYTES, Target
 from hlotune.schedules.winograd import PRODUCTS, TILE, WEIGHTS, winograd
 from hlotune.schedules.winograd_nests import numbers_of
 from hlotune.schedules.winograd_sketch import (
+    LONGEST_SUM,
     WHEN,
     WinogradSketch,
     WinogradTiling,
     line_elements,
+    longest_piece,
     winograd_steps,
 )
 
@@ -64,6 +66,8 @@ class Numbers:
     prefetch: Ints
     depth: Ints
     """Steps of the last reduction whose weights are there at once."""
+    piece: Ints
+    """Those that are summed apart."""
     spread: Ints
 
 
@@ -155,6 +159,8 @@ class WinogradSpace:
         block = np.minimum(values[0], tiles)
         last = self.contraction.reduce[-1].extent
         unroll, inside = np.minimum(values[4], last), when[configs[:, 0]] == IN_TASK
+        piece = np.minimum(self._longest(inside, unroll) * unroll, last)
+        depth = np.where(inside, np.minimum(values[6] * unroll, piece), last)
         return Numbers(
             when=when[configs[:, 0]],
             tiles=block,
@@ -163,9 +169,25 @@ class WinogradSpace:
             panels=values[3],
             unroll=unroll,
             prefetch=np.where(inside, 0, values[5]),
-            depth=np.where(inside, np.minimum(values[6] * values[4], last), last),
+            depth=depth,
+            piece=np.minimum(depth, piece),
             spread=values[7].astype(np.int64),
         )
+
+    def _longest(self, inside: NDArray[np.bool_], unroll: Ints) -> Ints:
+        """Unrolled steps of the last reduction that are summed apart at most.
+
+        Weights in memory are read in their order: what tasks compute of them goes with all other
+        reductions, and what they do not is cut along the last alone.
+        """
+        *others, last = (a.extent for a in self.contraction.reduce)
+        with_others, alone = (longest_piece(last, n, unroll) for n in (prod(others), 1))
+        return np.where(inside, with_others, alone)
+
+    @cached_property
+    def _in_pieces(self) -> bool:
+        """Whether sums are so long that they are added up of pieces."""
+        return prod(a.extent for a in self.contraction.reduce) > LONGEST_SUM
 
     # arrays -----------------------------------------------------------------------------------
 
@@ -178,7 +200,7 @@ class WinogradSpace:
         group = np.minimum(n.panels * n.across * self.lanes, features)
         bodies = 1 + ((features % (n.across * self.lanes) != 0) & (group > n.across * self.lanes))
         own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
-            1 + (channels[-1] % n.unroll != 0) * (n.depth > n.unroll)
+            1 + (channels[-1] % n.unroll != 0) * (n.piece > n.unroll)
         )
         result = rows * across + across + 1 <= self.target.vector_registers
         result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
@@ -210,7 +232,8 @@ class WinogradSpace:
             (0, points * one, SERIAL),
             (tile, -(-n.tiles // n.rows), SERIAL),
             *((first + k, extent * one, SERIAL) for k, extent in enumerate(outer)),
-            (first + len(outer), -(-n.depth // n.unroll), SERIAL),
+            (first + len(outer), -(-n.depth // n.piece), SERIAL),
+            (first + len(outer), -(-n.piece // n.unroll), SERIAL),
             (first + len(outer), n.unroll, UNROLL),
             (tile, np.minimum(n.rows, n.tiles), UNROLL),
             (feature, -(-panel // self.lanes), UNROLL),
@@ -222,7 +245,7 @@ class WinogradSpace:
             axis=np.broadcast_to([a for a, _, _ in slots], (count, len(slots))),
             trips=np.stack([t for _, t, _ in slots], axis=1),
             kind=np.broadcast_to([k for _, _, k in slots], (count, len(slots))),
-            held_from=6 * one,
+            held_from=np.where(inside, 6, 6 + (1 + len(outer)) * self._in_pieces),
             split_from=3 * one,
             packs=np.stack([one, weights], axis=1),
             panels=np.stack([one, np.where(inside, 1, n.across * self.lanes)], axis=1),
@@ -312,11 +335,14 @@ class WinogradSpace:
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         values = [k.values[int(config[1 + n])] for n, k in enumerate(self.knobs)]
         tiles, rows, vectors, panels, unroll, prefetch, depth, spread = values
+        sketch = self.sketches[int(config[0])]
+        inside = sketch.when == "task"
+        longest = int(self._longest(np.array(inside), np.array(unroll)))
+        piece = min(depth, longest) if inside else longest * self._in_pieces
         tiling = WinogradTiling(
             tiles=tiles, rows=rows, vectors=vectors, panels=panels, unroll=unroll,
-            prefetch=prefetch, depth=depth, spread=spread,
+            prefetch=prefetch, piece=piece, spread=spread,
         )  # fmt: skip
-        sketch = self.sketches[int(config[0])]
         steps = winograd_steps(self.compute, sketch, tiling, self.lanes)
         return Schedule(sketch.algorithm, steps)
 
@@ -330,5 +356,13 @@ class WinogradSpace:
         whens = [s.when for s in self.sketches]
         config[0] = whens.index(found[0]) if found[0] in whens else config[0]
         for n, (knob, value) in enumerate(zip(self.knobs, found[1:], strict=True)):
-            config[1 + n] = int(np.argmin(np.abs(np.array(knob.values) - int(value))))
+            config[1 + n] = _nearest(knob, int(value))
         return config if bool(self.legal(config[None])[0]) else None
+
+
+def _nearest(knob: Knob, value: int) -> int:
+    """A depth is the first that reaches a value: longer ones are cut to the longest piece."""
+    values = np.array(knob.values)
+    if knob.kind == "depth":
+        return min(int(np.searchsorted(values, value)), len(values) - 1)
+    return int(np.argmin(np.abs(values - value)))

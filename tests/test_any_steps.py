@@ -13,6 +13,7 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import (
     Accumulate,
+    AddUp,
     Clip,
     ComputeAt,
     Pack,
@@ -50,6 +51,7 @@ def any_step(nest: LoopNest, rng: np.random.Generator) -> Step:
         Parallel(name, axis), Vectorize(name, loops[-1]), Unroll(name, axis),
         ComputeAt(name, user, place), Accumulate(name, axis if rng.random() < 0.7 else ""),
         Clip(name, axis), Peel(name, axis), Pack(name, tensor, *where, layout, lanes),
+        AddUp(name),
     ]  # fmt: skip
     return steps[int(rng.integers(len(steps)))]
 

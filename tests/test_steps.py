@@ -13,6 +13,7 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import (
     Accumulate,
+    AddUp,
     Clip,
     ComputeAt,
     Pack,
@@ -127,6 +128,18 @@ def test_accumulate_over_all_loops_hands_registers_to_the_consumer(golden: str) 
     assert str(nest(*steps, Accumulate("contract", ""))) == golden
 
 
+PIECES = (
+    Split("contract", "r0", (8,)),
+    Reorder("contract", ("i0", "r0.0", "r0.1", "i1")),
+    Unroll("contract", "i1"),
+    Accumulate("contract", "r0.0"),
+)
+
+
+def test_add_up_sums_pieces_apart(golden: str) -> None:
+    assert str(nest(*PIECES, AddUp("contract"))) == golden
+
+
 def test_clip_marks_a_reduction_at_a_border(golden: str) -> None:
     steps = Accumulate("contract", "i2"), Clip("contract", "r0"), Clip("contract", "r1")
     assert str(finished(*steps, compute=CONV)) == golden
@@ -223,6 +236,15 @@ REFUSED: dict[str, tuple[tuple[Step, ...], str]] = {
             Accumulate("contract", ""),
         ),
         "accumulate: a stage at the root has no consumer to hold for",
+    ),
+    "add up what is no sum": ((AddUp("out"),), "add_up: out is no sum"),
+    "add up in memory": (
+        (AddUp("contract"),),
+        "add_up: no loop of contract has its sums in registers inside",
+    ),
+    "add up whole sums": (
+        (Reorder("contract", ("i0", "i1", "r0")), Accumulate("contract", "i1"), AddUp("contract")),
+        "add_up: no reduction stands around the sums of contract",
     ),
     "clip a parallel axis": ((Clip("contract", "i0"),), "clip: i0 is no reduction"),
     "clip without a border": (

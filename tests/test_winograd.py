@@ -229,6 +229,15 @@ def test_the_error_relative_to_the_largest_value_is_told() -> None:
     assert 1e-8 < found.relative_error < 3e-6
 
 
+@pytest.mark.parametrize("frozen", (True, False))
+def test_errors_do_not_grow_with_the_channels(frozen: bool) -> None:
+    case = windowed(channels=1024, frozen=frozen)
+    for space in winograd_spaces(case.compute, host_target()):
+        found = judged(case, space.schedule(space.heuristic()))
+        assert isinstance(found, Verdict)
+        assert found.relative_error < 3e-6, space.outputs
+
+
 @pytest.mark.parametrize("m", OUTPUTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_bound_is_that_of_rounding_each_step(m: int, layout: str) -> None:

@@ -1,6 +1,7 @@
 """The spaces of Winograd's algorithms, alone and beside the direct one."""
 
 import re
+from math import ceil, prod
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd_nests import winograd_path
-from hlotune.schedules.winograd_space import WinogradSpace
+from hlotune.schedules.winograd_sketch import LONGEST_SUM
+from hlotune.schedules.winograd_space import IN_TASK, WinogradSpace
 from tests.computes import Case, conv, gemm, named
 from tests.winograd_cases import windowed, windows
 
@@ -37,6 +39,10 @@ CASES = {
     "frozen": lambda: windowed(channels=21, features=19, frozen=True),
     "one axis": lambda: windowed(size=(40,), window=(3,), pads=((1, 1),), features=70),
     "three axes": lambda: windowed(size=(4, 6, 7), window=(3,) * 3, pads=((1, 1),) * 3),
+    "deep": lambda: windowed(size=(6, 7), channels=300, features=40),
+    "deep and frozen": lambda: windowed(
+        size=(4, 5, 6), window=(3,) * 3, pads=((1, 1),) * 3, channels=70, frozen=True
+    ),
     "dilated": lambda: windowed(size=(12, 13), pads=((2, 2),) * 2, dilation=2),
 }
 
@@ -220,6 +226,30 @@ def test_weights_of_a_task_are_of_one_panel_and_some_channels() -> None:
     free_bytes = space.sizes[0] * 64
     points = space.sizes[0]
     assert stored_bytes(nest, nest.stage("weights")) == points * depth * panel * 4 + free_bytes
+
+
+@pytest.mark.parametrize("name", ("deep", "deep and frozen"))
+def test_long_sums_are_added_up_of_even_pieces(name: str) -> None:
+    for space in spaces(name):
+        *others, last = (a.extent for a in space.contraction.reduce)
+        for config in space.sample(20, np.random.default_rng(0)):
+            nest, n = nest_of(space, config), space.numbers(config[None])
+            assert nest is not None and nest.stage("products").adds_up
+            (unroll,), (piece,), beside = n.unroll, n.piece, 1
+            if n.when == IN_TASK:
+                beside = prod(others)
+            else:
+                assert piece > last // ceil(last / LONGEST_SUM) - unroll
+            assert piece * beside <= LONGEST_SUM + unroll * beside
+
+
+def test_short_sums_have_no_pieces() -> None:
+    for space in spaces("C6"):
+        for config in space.sample(20, np.random.default_rng(0)):
+            nest = nest_of(space, config)
+            assert nest is not None
+            of_task = "weights" in {s.stage.name for s in nest.stages if s.at is not None}
+            assert nest.stage("products").adds_up <= of_task
 
 
 def test_points_lie_a_line_apart_or_not_and_nests_are_told_apart() -> None:
