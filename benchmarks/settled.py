@@ -2,7 +2,9 @@
 
 One trial's time is some percent off, so the best of thousands of trials is mostly the luckiest of
 many near equals.  What a race would hand over after so many trials is the best of its champions,
-who come out of a heat, as in a run; half of the samples choose, the other half say the time.
+who come out of a heat, as in a run; half of the samples choose, the other half say the time.  The
+few that these call the best meet once more, in more rounds: of hundreds the one that half of a few
+rounds choose is a lucky one, and some percent slower in the other half.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +28,9 @@ from hlotune.search.tuner import Builder, Runner, there_and_back
 ROUNDS = 31
 LIMIT_S = 240.0
 """Of the rounds of one kernel."""
+FINALISTS = 12
+FINAL_ROUNDS = 121
+FINAL_S = 90.0
 
 
 class Referee(Runner, Protocol):
@@ -83,11 +88,41 @@ def settled(
     objects: list[Object] = list(zip(candidates, builder.build(candidates), strict=True))
     heats_s = heat_times(kernel, objects, referee)
     met = referee.compare(kernel, objects, pairs=ROUNDS, limit_s=LIMIT_S)
-    return {
+    times = {
         candidate.schedule: WRONG
         if isinstance(outcome, Failure)
         else Settled(heat_s, *_halves(outcome.samples_s))
         for candidate, heat_s, outcome in zip(candidates, heats_s, met.candidates, strict=True)
+    }
+    return times | final(kernel, finalists(objects, times), times, referee)
+
+
+def finalists(objects: Sequence[Object], times: Times) -> list[Object]:
+    """Those that are chosen from, the best first; none where there is no choice."""
+    right = [x for x in objects if times[x[0].schedule] != WRONG]
+    best = sorted(right, key=lambda x: times[x[0].schedule].choosing_s)[:FINALISTS]
+    return best if len(best) > 1 else []
+
+
+def final(
+    kernel: Kernel, objects: Sequence[Object], times: Times, referee: Referee
+) -> dict[Schedule, Settled]:
+    """Times of finalists by rounds of their own.
+
+    They count by the clock of the first rounds, when the machine may have been faster or slower:
+    by the samples that had no say in who is a finalist.
+    """
+    if not objects:
+        return {}
+    met = referee.compare(kernel, objects, pairs=FINAL_ROUNDS, limit_s=FINAL_S)
+    halves = {
+        candidate.schedule: None if isinstance(outcome, Failure) else _halves(outcome.samples_s)
+        for (candidate, _), outcome in zip(objects, met.candidates, strict=True)
+    }
+    pace = median([times[s].time_s / mean(h) for s, h in halves.items() if h] or [1.0])
+    return {
+        s: Settled(times[s].heat_s, pace * h[0], pace * h[1]) if h else WRONG
+        for s, h in halves.items()
     }
 
 
@@ -98,7 +133,8 @@ def heat_times(kernel: Kernel, objects: Sequence[Object], runner: Runner) -> lis
 
 
 def _halves(samples_s: Sequence[float]) -> tuple[float, float]:
-    """Two rounds tell, two choose, and so on: two are one order both ways, as of `turns`."""
+    """What chooses and what tells: two rounds each in turn, for two are one order both ways, as of
+    `turns`."""
     telling, choosing = (
         [s for k, s in enumerate(samples_s) if k % 4 // 2 == half] for half in (0, 1)
     )

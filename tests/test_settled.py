@@ -7,12 +7,15 @@ from math import inf
 import numpy as np
 
 from benchmarks.settled import (
+    FINAL_ROUNDS,
+    FINALISTS,
     WRONG,
     Settled,
     champions,
     chosen_s,
     crowds,
     curve,
+    finalists,
     settled,
     shortlist,
 )
@@ -38,6 +41,9 @@ class Device:
     """Builds nothing, and has samples of what it is asked for, in their order."""
 
     samples_s: Sequence[tuple[float, ...] | None]
+    """Of the first rounds."""
+    finals_s: Sequence[tuple[float, ...] | None] = ()
+    """Of those that meet once more, in the order in which the first rounds put them."""
     heats_s: Sequence[float] = (1.0, 1.0, 1.0)
     """Of trials on the way there; on the way back they take twice as long."""
     is_back: bool = False
@@ -66,7 +72,8 @@ class Device:
         pairs: int,
         limit_s: float,
     ) -> Comparison:
-        found = (Measurement(samples_s=s) if s else WRONG_RESULT for s in self.samples_s)
+        samples_s = self.finals_s if pairs == FINAL_ROUNDS else self.samples_s
+        found = (Measurement(samples_s=s) if s else WRONG_RESULT for s in samples_s)
         return Comparison(Measurement(samples_s=(1.0,)), tuple(found))
 
 
@@ -87,12 +94,37 @@ def test_whoever_was_in_a_heat_once_is_timed_once() -> None:
 
 def test_half_of_the_samples_choose_and_the_others_tell_the_time() -> None:
     """By all of its samples A would be the best; what chose it is left out of its time."""
-    samples = [(9.0, 9.0, 1.0, 1.0), (3.0, 3.0, 2.0, 2.0), None]
-    device = Device(samples, heats_s=(1.0, 2.0, 4.0))
+    samples = (9.0, 9.0, 1.0, 1.0), (3.0, 3.0, 2.0, 2.0)
+    device = Device([*samples, None], finals_s=samples, heats_s=(1.0, 2.0, 4.0))
     times = settled(KERNEL, [A, B, C], device, device)
-    assert times == {A: Settled(1.5, 1.0, 9.0), B: Settled(3.0, 2.0, 3.0), C: WRONG}
-    assert chosen_s([A, B, C], times) == 9.0
-    assert chosen_s([B, C], times) == 3.0
+    pace = (9 / 5 + 3 / 2.5) / 2
+    assert times == {A: Settled(1.5, pace, 9 * pace), B: Settled(3.0, 2 * pace, 3 * pace), C: WRONG}
+    assert chosen_s([A, B, C], times) == 9.0 * pace
+    assert chosen_s([B, C], times) == 3.0 * pace
+
+
+def test_those_that_the_first_rounds_choose_meet_once_more_at_the_pace_of_these() -> None:
+    """The machine is twice as slow in the final: A, lucky before, is slower than B there."""
+    first = (4.0, 4.0, 1.0, 1.0), (2.0, 2.0, 2.0, 2.0)
+    device = Device(first, finals_s=((8.0,) * 4, (4.0,) * 4), heats_s=(1.0, 1.0))
+    times = settled(KERNEL, [A, B], device, device)
+    assert times == {A: Settled(1.5, 4.0, 4.0), B: Settled(1.5, 2.0, 2.0)}
+    assert chosen_s([A, B], times) == 2.0
+
+
+def test_what_fails_in_the_final_is_no_champion() -> None:
+    device = Device([(1.0,) * 4, (2.0,) * 4], finals_s=(None, (2.0,) * 4), heats_s=(1.0, 1.0))
+    times = settled(KERNEL, [A, B], device, device)
+    assert times == {A: WRONG, B: Settled(1.5, 2.0, 2.0)}
+
+
+def test_the_best_of_hundreds_are_finalists_and_one_alone_is_none() -> None:
+    schedules = [Schedule("direct", (Unroll("y", f"i{n}"),)) for n in range(200)]
+    objects = [(Candidate(KERNEL, s), Failure("build", "never built")) for s in schedules]
+    times = {s: Settled(1.0, 200.0 - n, 1.0) for n, s in enumerate(schedules)}
+    found = finalists(objects, times | {schedules[-1]: WRONG})
+    assert [c.schedule for c, _ in found] == schedules[-2 : -FINALISTS - 2 : -1]
+    assert finalists(objects[:1], times) == []
 
 
 def test_a_heat_lets_three_through() -> None:
