@@ -174,7 +174,8 @@ def store(f: Function, place: Place, x: Store, value: Value, point: Point) -> No
 
 def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
     """The same, of an access of a form."""
-    if form.place.nowhere and not _exists(f, form.place, form.where(constants)):
+    checks = form.outside(constants) if form.place.nowhere else []
+    if checks is None:
         return
     lane = form.lane
     if lane is None or lane.lanes == 1:
@@ -183,8 +184,9 @@ def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
         return
     value = splat(f, value, lane.lanes)
     name = to_memory(f, value)
-    if form.lanes != lane.lanes or not form.is_run(constants):
-        _scatter(f, form, form.where(constants), name, value.dtype, lane)
+    is_run = form.lanes == lane.lanes and form.is_run(constants)
+    if not is_run or any(form.steps[d] for d in checks):
+        _put_lanes(f, form, constants, name, value.dtype, lane, checks, is_run)
         return
     pointer = _kept_pointer(f, form, constants)
     if lane.active == lane.lanes:
@@ -197,22 +199,26 @@ def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
         masked_store(f, "store", name, pointer, lane, value.dtype, lanes_in_use(lane))
 
 
-def _scatter(
-    f: Function, form: Form, where: list[Affine], name: str, dtype: str, lane: Lane
-) -> None:
-    """Raises BuildError where the lanes leave a block."""
-    place = form.place
+def _put_lanes(
+    f: Function, form: Form, constants: Constants, name: str, dtype: str, lane: Lane,
+    checks: list[int], is_run: bool,
+) -> None:  # fmt: skip
+    """Lanes that are no neighbours, or some of which may lie outside.
+
+    Raises BuildError where the lanes leave a block.
+    """
+    place, where = form.place, form.where(constants)
+    if any(form.steps[d] for d in checks):
+        mask = lanes_inside(f, place.shape, where, form.steps, checks, lane)
+    else:
+        mask = lanes_that(f, _inside_result(f, place, where) if place.nowhere else "", lane)
+    if is_run:
+        masked_store(f, "store", name, form.pointer(constants), lane, dtype, mask)
+        return
     lane_stride(f, place, where, form.steps, lane)
     indices = lane_indices(f, where, form.steps, (1,) * len(where), lane)
     pointers = lane_pointers(f, place, indices, lane)
-    mask = lanes_that(f, _inside_result(f, place, where) if place.nowhere else "", lane)
     masked_store(f, "scatter", name, pointers, lane, dtype, mask)
-
-
-def _exists(f: Function, place: Place, where: list[Affine]) -> bool:
-    """Whether a store may lie inside at all."""
-    ranges = [(f.bounds(e), n) for e, n in zip(where, place.shape, strict=True)]
-    return all(high >= 0 and low < n for (low, high), n in ranges)
 
 
 def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:

@@ -8,7 +8,8 @@ phase (their position modulo L) those are the taps of one residue modulo L, so w
 
 has half of the multiply-adds along each such axis, and no divisors.  It is a change of axes, made
 where it is affine: always for L = 2, for others where the residues of the phases go in one run or
-in two of equal length.
+in two of equal length.  Where L does not divide the results, some phases have one less than others:
+all are computed as far as the longest, and what lies beyond the results is not stored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,16 @@ class _Split:
         }
 
     @property
+    def positions(self) -> int:
+        """Of the longest phase."""
+        return -(-self.p.extent // self.dilation)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether other phases end before it."""
+        return self.p.extent % self.dilation > 0
+
+    @property
     def taps(self) -> int:
         """Of one phase; the last may lie beyond the window."""
         return -(-self.q.extent // self.dilation)
@@ -62,8 +73,17 @@ def _splits(compute: Compute) -> Iterator[_Split]:
         for x in core.loads:
             for d, index in enumerate(x.index):
                 split = _split(core, index, x.divisor(d)) if x.divisor(d) > 1 else None
-                if split is not None and (not split.beyond or _end(compute, core, split)):
+                if split is not None and _is_possible(compute, core, split):
                     yield split
+
+
+def _is_possible(compute: Compute, core: Stage, split: _Split) -> bool:
+    """Whether taps beyond the window can be left out, and results beyond the last one."""
+    sums = core.stores[0].tensor
+    users = (s for s in compute.stages if any(x.tensor == sums for x in s.loads))
+    stored = (compute.tensor(x.tensor) for s in users for x in s.stores)
+    ends = not split.is_ragged or all(t.role == "result" for t in stored)
+    return ends and (not split.beyond or _end(compute, core, split) is not None)
 
 
 def _split(core: Stage, index: Affine, dilation: int) -> _Split | None:
@@ -71,7 +91,7 @@ def _split(core: Stage, index: Affine, dilation: int) -> _Split | None:
     odd = {a for a, c in index.terms if c % dilation}
     ps = [a for a in core.parallel if a.name in odd]
     qs = [a for a in core.reduce if a.name in odd]
-    if len(ps) != 1 or len(qs) != 1 or ps[0].extent % dilation:
+    if len(ps) != 1 or len(qs) != 1:
         return None
     p, q = ps[0], qs[0]
     residues = _residues(index, p.name, q.name, dilation)
@@ -131,7 +151,7 @@ def _end(compute: Compute, core: Stage, split: _Split) -> Load | None:
 def _applied(compute: Compute, split: _Split) -> Compute:
     """The stages over the new axes, phases outermost: loops over them stay outside."""
     core = compute.stage(split.stage)
-    inner = Axis(split.p.name, split.p.extent // split.dilation)
+    inner = Axis(split.p.name, split.positions)
     parallel = (*split.axes, *(inner if a == split.p else a for a in core.parallel))
     sums = core.stores[0].tensor
     end = _end(compute, core, split) if split.beyond else None

@@ -1,7 +1,7 @@
 """Arithmetic of the mathematics: what falls on padding and on inserted zeros is left out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -12,6 +12,9 @@ from hlotune.schedules.dots import INSTRUCTIONS
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, operations
 from hlotune.schedules.nest import LoopNest
+
+MOST_POINTS = 1 << 22
+"""Of axes that decide together; of more, borders are counted as if each decided alone."""
 
 
 def flops_of(compute: Compute) -> int:
@@ -66,16 +69,59 @@ def real_flops(compute: Compute, stage: Stage) -> int:
         if not isinstance(known, int):
             known = stage.derived[_of_tiles] = _of_tiles(compute, stage)
         return known
-    flops, counted = stage.flops, set[tuple[Affine, int, int]]()
-    deciding = (x for load in stage.loads for x in (load, load.beside) if x)
-    for load in deciding:  # a packed array has elements where the one beside it ends
-        for dimension, extent in enumerate(compute.tensor(load.tensor).shape):
-            border = load.index[dimension], load.divisor(dimension), extent
-            if border not in counted:  # loads with equal maps leave their tensors together
-                real, total = points(stage, load, dimension, extent)
-                flops = flops * real // total
-            counted.add(border)
+    flops = stage.flops
+    for group in _sharing_axes(_borders(compute, stage)):
+        real, total = _real_points(stage, group)
+        flops = flops * real // total
     return flops
+
+
+Border = tuple[Affine, int, int]
+"""An index, its divisor and the extent of its dimension: inside of it what is indexed is real."""
+
+
+def _borders(compute: Compute, stage: Stage) -> list[Border]:
+    """Of what a stage loads, and of the results at its points; each once."""
+    loads = (x for load in stage.loads for x in (load, load.beside) if x)
+    stores = (x for s in compute.stages if s.parallel == stage.parallel for x in s.stores)
+    loaded = ((x.tensor, d, e, x.divisor(d)) for x in loads for d, e in enumerate(x.index))
+    stored = ((x.tensor, d, e, 1) for x in stores for d, e in enumerate(x.index))
+    borders = (
+        (e, divisor, compute.tensor(name).shape[d]) for name, d, e, divisor in (*loaded, *stored)
+    )
+    return [x for x in dict.fromkeys(borders) if not _stays_inside(stage.extents, x)]
+
+
+def _stays_inside(extents: Mapping[str, int], border: Border) -> bool:
+    index, divisor, extent = border
+    low, high = index.bounds({axis: (0, n - 1) for axis, n in extents.items()})
+    return divisor == 1 and low >= 0 and high < extent
+
+
+def _sharing_axes(borders: Iterable[Border]) -> list[list[Border]]:
+    """Borders that decide about each other's axes together, all others apart."""
+    groups = list[list[Border]]()
+    for border in borders:
+        axes = border[0].coefficients.keys()
+        mine = [g for g in groups if any(axes & x[0].coefficients.keys() for x in g)]
+        groups = [g for g in groups if g not in mine] + [[x for g in mine for x in g] + [border]]
+    return groups
+
+
+def _real_points(stage: Stage, borders: Sequence[Border]) -> tuple[int, int]:
+    """At how many points all are inside, and how many there are of the axes that decide."""
+    extents = stage.extents
+    axes = list(dict.fromkeys(a for index, _, _ in borders for a, _ in index.terms))
+    total = prod(extents[a] for a in axes)
+    if len(borders) == 1 or total > MOST_POINTS:
+        apart = [_points(extents, x) for x in borders]
+        return prod(real for real, _ in apart), prod(n for _, n in apart)
+    grid = dict(zip(axes, np.indices([extents[a] for a in axes], sparse=True), strict=True))
+    inside = np.ones([extents[a] for a in axes], dtype=np.bool_)
+    for index, divisor, extent in borders:
+        at = index.constant + sum(c * grid[a] for a, c in index.terms)
+        inside &= (at % divisor == 0) & (at >= 0) & (at < divisor * extent)
+    return int(inside.sum()), total
 
 
 def _of_tiles(compute: Compute, stage: Stage) -> int:
@@ -111,10 +157,13 @@ def _inside(
 
 def points(stage: Stage, load: Load, dimension: int, extent: int) -> tuple[int, int]:
     """At how many points of its axes an index is real, and how many points there are."""
-    index, divisor, extents = load.index[dimension], load.divisor(dimension), stage.extents
+    return _points(stage.extents, (load.index[dimension], load.divisor(dimension), extent))
+
+
+def _points(extents: Mapping[str, int], border: Border) -> tuple[int, int]:
+    index, divisor, extent = border
     total = prod(extents[axis] for axis, _ in index.terms)
-    low, high = index.bounds({axis: (0, n - 1) for axis, n in extents.items()})
-    if (divisor == 1 and low >= 0 and high < extent) or not total:
+    if _stays_inside(extents, border) or not total:
         return 1, 1
     values = _spread(index, extents)
     return sum(
@@ -122,7 +171,7 @@ def points(stage: Stage, load: Load, dimension: int, extent: int) -> tuple[int, 
     ), total
 
 
-def _spread(index: Affine, extents: dict[str, int]) -> dict[int, int]:
+def _spread(index: Affine, extents: Mapping[str, int]) -> dict[int, int]:
     """How often an index takes each of its values."""
     counts = {index.constant: 1}
     for axis, coefficient in index.terms:

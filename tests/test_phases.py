@@ -22,7 +22,7 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
-from hlotune.schedules.flops import flops_of
+from hlotune.schedules.flops import flops_of, real_flops
 from hlotune.schedules.replay import replay
 from hlotune.schedules.spaces import space_of
 from tests.computes import Array, Case, call, whole
@@ -115,6 +115,57 @@ def test_the_phases_take_a_quarter_of_the_products() -> None:
     assert divisors(compute) == {1}
     assert compute.stage("contract").points == 12 * 12 * 8 * (4 * 4 // 4) * 3
     assert flops_of(compute) < compute.stage("contract").flops  # padding alone is left out
+
+
+def ragged(spec: Any = NHWC, window: int = 3) -> Case:
+    """Results of 11x39: two divides neither.  Others of their shape are added to them."""
+    x, w, r = whole(1, 6, 20, 4), whole(window, window, 4, 20, seed=1), whole(1, 11, 39, 20, seed=2)
+    if spec == NCHW:
+        x, r = (a.transpose(0, 3, 1, 2).copy() for a in (x, r))
+        w = w.transpose(3, 2, 0, 1).copy()
+    padding = [((window - 1) // 2, window // 2)] * 2
+
+    def function(x: Any, w: Any, r: Any) -> Any:
+        y = lax.conv_general_dilated(
+            x, w, (1, 1), padding, lhs_dilation=(2, 2), dimension_numbers=spec
+        )
+        return jnp.maximum(y + r, 0)
+
+    return Case(f"ragged {spec[0]} {window}", function, (x, w, r))
+
+
+@pytest.mark.parametrize("window", [3, 4, 5])
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_odd_results_are_phases_too_and_mean_the_same(spec: Any, window: int) -> None:
+    case = ragged(spec, window)
+    assert divisors(case.compute) == {1}
+    (got,) = interpret(case.compute, case.values)
+    wanted = np.asarray(jax.jit(case.function)(*case.arguments))
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
+def test_of_odd_results_those_that_there_are_count() -> None:
+    """Each element along a line is a term of three results, at either end of two."""
+    compute = ragged().compute
+    assert compute.stage("contract").points == (2 * 6) * (2 * 20) * 20 * (2 * 2) * 4
+    assert real_flops(compute, compute.stage("contract")) == 2 * (3 * 6 - 2) * (3 * 20 - 2) * 4 * 20
+    assert real_flops(compute, compute.stage("out")) == 2 * 11 * 39 * 20
+
+
+def test_results_that_are_read_again_are_not_ragged() -> None:
+    """Only results of the kernel may be stored beyond their end."""
+    compute = two_sums()
+    tensors = tuple(
+        replace(t, shape=(11,)) if t.name in ("second", "z") else t for t in compute.tensors
+    )
+    shorter = tuple(
+        replace(s, parallel=(Axis("p", 11),)) if s.name in ("second", "z") else s
+        for s in compute.stages
+    )
+    odd = Compute(tensors, shorter)
+    assert divisors(phases(odd)) == {1}
+    inside = tuple(replace(t, role="temporary") if t.name == "z" else t for t in tensors)
+    assert divisors(phases(Compute(inside, shorter))) == {1, 2}
 
 
 def test_a_window_that_ends_where_an_operand_is_not_zero_is_left_as_it_is() -> None:
@@ -246,6 +297,16 @@ def line() -> Case:
 def test_no_schedule_multiplies_what_is_infinite_beyond_the_window(
     case: Case, algorithm: str
 ) -> None:
+    check_schedules(case, algorithm)
+
+
+@pytest.mark.parametrize("window", [3, 4])
+@pytest.mark.parametrize("spec", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_all_schedules_of_odd_results_are_right(spec: Any, window: int) -> None:
+    check_schedules(ragged(spec, window), "direct")
+
+
+def check_schedules(case: Case, algorithm: str) -> None:
     """Packed and not, clipped and not, along whichever axis the vectors go."""
     target = host_target()
     wanted = np.asarray(jax.jit(case.function)(*case.arguments))
