@@ -55,9 +55,12 @@ class Region:
     ancestors: list[int] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     """Longest way from an argument."""
+    order: dict[int, int] = field(default_factory=dict)
+    """Places in the canonical text: where equals meet they decide, not the order of statements."""
     narrow: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.order = places(self.graph)
         for i, op in enumerate(self.graph.ops):
             above = depth = 0
             for value in reads(op):
@@ -108,13 +111,9 @@ def reads(op: Op) -> Iterable[int]:
 
 
 def groups(region: Region) -> list[Group]:
-    """The largest group of each anchor, in order; none share operations or wait in a ring.
-
-    Where anchors meet, places in the canonical text decide, not the order of the statements.
-    """
-    place = places(region.graph)
+    """The largest group of each anchor, in order; none share operations or wait in a ring."""
     anchors = [i for i, op in enumerate(region.graph.ops) if op.name in ANCHORS]
-    anchors.sort(key=place.__getitem__)
+    anchors.sort(key=region.order.__getitem__)
     owned: set[int] = set(anchors)
     found: dict[int, Group] = {}
     for anchor in sorted(anchors, key=lambda a: -region.depths[a]):

@@ -157,7 +157,7 @@ def _results(
     """Values of members that are used outside, the deepest first."""
     used = [
         r
-        for m in sorted(group.members)
+        for m in sorted(group.members, key=region.order.__getitem__)
         for r in region.graph.ops[m].results
         if r in region.graph.results or region.users[r] - group.members
     ]

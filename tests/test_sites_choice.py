@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,18 @@ def test_where_two_anchors_meet_the_order_of_the_statements_does_not_decide() ->
         for graph in [Graph((MATRIX,) * 7, (0, 1), (*ops, last), (6,))]
     ]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_results_that_are_computed_alike_stand_as_in_the_canonical_text(
+    order: tuple[int, int],
+) -> None:
+    """x @ x + x and x @ x + y, whichever is computed first."""
+    dot = Op("stablehlo.dot_general", (0, 0), (2,), DOT)
+    sums = {2: Op("stablehlo.add", (2, 0), (3,)), 3: Op("stablehlo.add", (2, 1), (4,))}
+    graph = Graph((MATRIX,) * 5, (0, 1), (dot, *(sums[k] for k in order)), (3, 4))
+    (site, *_) = sites(Program("g", "g", b"", graph))
+    assert site.results == (3, 4)
 
 
 @given(graphs())
