@@ -153,12 +153,25 @@ def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Valu
 
 
 def write_run(f: Function, place: Place, index: list[Affine], value: Value, lane: Lane) -> None:
-    """Stores the lanes in use to neighbours from an index on, which are known to be inside."""
+    """Stores those lanes in use that are inside to neighbours from an index on."""
     pointer, name = pointer_to(f, place, index), to_memory(f, value)
-    if lane.active == lane.lanes:
+    steps = [0] * (len(index) - 1) + [1]
+    checks = _overrun(f, place, index, lane.active) if place.nowhere else []
+    if checks:
+        mask = lanes_inside(f, place.shape, index, steps, checks, lane)
+    elif lane.active == lane.lanes:
         _write(f, name, value.dtype, lane.lanes, pointer)
+        return
     else:
-        masked_store(f, "store", name, pointer, lane, value.dtype, lanes_in_use(lane))
+        mask = lanes_in_use(lane)
+    masked_store(f, "store", name, pointer, lane, value.dtype, mask)
+
+
+def _overrun(f: Function, place: Place, index: list[Affine], elements: int) -> list[int]:
+    """Dimensions along which a run of neighbours may leave a result: the last is theirs."""
+    reach = [0] * (len(index) - 1) + [elements - 1]
+    ends = zip(map(f.bounds, index), reach, place.shape, strict=True)
+    return [d for d, ((low, high), n, end) in enumerate(ends) if low < 0 or high + n >= end]
 
 
 def _is_run(place: Place, across: list[int]) -> bool:

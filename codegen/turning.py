@@ -23,8 +23,12 @@ from hlotune.schedules.nest import StageNest
 class Row:
     """A vector that waits, and where it belongs."""
 
+    store: Store
     offset: int
     """Elements behind the part of its address that all its neighbours share."""
+    line: tuple[int, ...]
+    """Constants of its index in all dimensions but the last, where it may lie outside; its offset
+    alone does not say then who is its neighbour."""
     value: Value
     point: Point
 
@@ -34,13 +38,14 @@ class Waiting:
     """The rows of a stage's register tile, until all of them are there."""
 
     stage: str
-    rows: dict[tuple[Store, Lane, Affine], list[Row]] = field(default_factory=dict)
-    places: dict[Store, Place] = field(default_factory=dict)
+    rows: dict[tuple[str, Lane, Affine], list[Row]] = field(default_factory=dict)
+    """By tensor, lanes, and the part of their addresses that neighbours share."""
+    places: dict[str, Place] = field(default_factory=dict)
 
     def takes(self, place: Place, x: Store, point: Point) -> bool:
         """Whether to wait with a store: its lanes lie apart."""
         lane = point.lane
-        if lane is None or lane.lanes & (lane.lanes - 1) or place.layout or place.nowhere:
+        if lane is None or lane.lanes & (lane.lanes - 1) or place.layout:
             return False
         steps = (
             e.coefficients.get(lane.root, 0) * place.strides[d, 1] for d, e in enumerate(x.index)
@@ -49,16 +54,18 @@ class Waiting:
 
     def add(self, f: Function, place: Place, x: Store, value: Value, point: Point) -> None:
         assert point.lane is not None, "it was asked whether it has lanes"
-        at = elements(f, place, [e.substitute(point.positions) for e in x.index])
-        row = Row(at.constant, splat(f, value, point.lane.lanes), point)
-        self.rows.setdefault((x, point.lane, Affine(at.terms)), []).append(row)
-        self.places[x] = place
+        where = [e.substitute(point.positions) for e in x.index]
+        at = elements(f, place, where)
+        line = tuple(e.constant for e in where[:-1]) if place.nowhere else ()
+        row = Row(x, at.constant, line, splat(f, value, point.lane.lanes), point)
+        self.rows.setdefault((x.tensor, point.lane, Affine(at.terms)), []).append(row)
+        self.places[x.tensor] = place
 
     def write(self, f: Function) -> None:
         """Stores what waits, neighbours at once."""
-        for (x, lane, _), rows in self.rows.items():
+        for (tensor, lane, _), rows in self.rows.items():
             for block in _blocks(rows, lane.lanes):
-                _store_block(f, self.places[x], x, lane, block)
+                _store_block(f, self.places[tensor], lane, block)
         self.rows.clear()
 
 
@@ -71,19 +78,20 @@ def waits(s: StageNest, first: int) -> bool:
 def _blocks(rows: list[Row], longest: int) -> list[list[Row]]:
     """Runs of neighbours."""
     blocks: list[list[Row]] = []
-    for row in sorted(rows, key=lambda row: row.offset):
+    for row in sorted(rows, key=lambda row: (row.line, row.offset)):
         last = blocks[-1] if blocks else []
-        if last and row.offset == last[-1].offset + 1 and len(last) < longest:
+        is_next = last and (row.line, row.offset) == (last[-1].line, last[-1].offset + 1)
+        if is_next and len(last) < longest:
             last.append(row)
         else:
             blocks.append([row])
     return blocks
 
 
-def _store_block(f: Function, place: Place, x: Store, lane: Lane, rows: list[Row]) -> None:
+def _store_block(f: Function, place: Place, lane: Lane, rows: list[Row]) -> None:
     first = rows[0]
     if len(rows) == 1:
-        store(f, place, x, first.value, first.point)
+        store(f, place, first.store, first.value, first.point)
         return
     size = 1 << (len(rows) - 1).bit_length()
     names = [row.value.name for row in rows] + ["poison"] * (size - len(rows))
@@ -92,7 +100,7 @@ def _store_block(f: Function, place: Place, x: Store, lane: Lane, rows: list[Row
     for k in range(lane.active):
         part = _part(f, columns[k % size], first.value, k - k % size, size)
         at = moved(first.point, lane.root, first.point.spans[lane.root].low + k).positions
-        write_run(f, place, [e.substitute(at) for e in x.index], part, across)
+        write_run(f, place, [e.substitute(at) for e in first.store.index], part, across)
 
 
 def _part(f: Function, name: str, like: Value, start: int, size: int) -> Value:
