@@ -66,11 +66,11 @@ def any_windows(draw: st.DrawFn) -> Case:
 
 
 def is_known(case: Case, m: int) -> bool:
-    """Whether the oracle has a wider bound for F(m, 3)."""
+    """Whether the oracle has a wider bound for F(m, 3), unless all results are of padding alone."""
     references = References(case.kernel)
     plain, wide = (references.case("normal", 0, k).expected[0].reference.bound for k in (0, m))
     assert plain is not None and wide is not None
-    return bool((wide > plain).any())
+    return bool((wide > plain).any() or not plain.any())
 
 
 def tiled_axes(case: Case) -> int:
