@@ -152,6 +152,13 @@ def read_run(f: Function, place: Place, index: list[Affine], lane: Lane) -> Valu
     return _read(f, place, pointer_to(f, place, index), lane)
 
 
+def load_run(f: Function, place: Place, x: Load, index: list[Affine], lane: Lane) -> Value:
+    """Neighbours along the last dimension from an index on; those outside are as `x` says."""
+    checks = [d for d in _overrun(f, place, index, lane.active) if d in place.checks]
+    steps = [0] * (len(index) - 1) + [1]
+    return _checked(f, place, x, index, steps, checks, lane)
+
+
 def write_run(f: Function, place: Place, index: list[Affine], value: Value, lane: Lane) -> None:
     """Stores those lanes in use that are inside to neighbours from an index on."""
     pointer, name = pointer_to(f, place, index), to_memory(f, value)
@@ -168,7 +175,7 @@ def write_run(f: Function, place: Place, index: list[Affine], value: Value, lane
 
 
 def _overrun(f: Function, place: Place, index: list[Affine], elements: int) -> list[int]:
-    """Dimensions along which a run of neighbours may leave a result: the last is theirs."""
+    """Dimensions along which a run of neighbours may lie outside: the last is theirs."""
     reach = [0] * (len(index) - 1) + [elements - 1]
     ends = zip(map(f.bounds, index), reach, place.shape, strict=True)
     return [d for d, ((low, high), n, end) in enumerate(ends) if low < 0 or high + n >= end]
@@ -196,12 +203,20 @@ def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
         _write(f, to_memory(f, value), value.dtype, value.lanes, pointer)
         return
     value = splat(f, value, lane.lanes)
-    name = to_memory(f, value)
-    is_run = form.lanes == lane.lanes and form.is_run(constants)
-    if not is_run or any(form.steps[d] for d in checks):
-        _put_lanes(f, form, constants, name, value.dtype, lane, checks, is_run)
-        return
-    pointer = _kept_pointer(f, form, constants)
+    if _is_whole_run(form, constants) and not any(form.steps[d] for d in checks):
+        _put_run(f, form, constants, value, lane)
+    else:
+        _put_lanes(f, form, constants, value, lane, checks)
+
+
+def _is_whole_run(form: Form, constants: Constants) -> bool:
+    """Whether the lanes are neighbours, and not one element."""
+    return form.lane is not None and form.lanes == form.lane.lanes and form.is_run(constants)
+
+
+def _put_run(f: Function, form: Form, constants: Constants, value: Value, lane: Lane) -> None:
+    """Neighbours, all of which are inside, or none."""
+    name, pointer = to_memory(f, value), _kept_pointer(f, form, constants)
     if lane.active == lane.lanes:
         _write(f, name, value.dtype, lane.lanes, pointer)
     elif lane.active == 1:
@@ -213,25 +228,24 @@ def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
 
 
 def _put_lanes(
-    f: Function, form: Form, constants: Constants, name: str, dtype: str, lane: Lane,
-    checks: list[int], is_run: bool,
-) -> None:  # fmt: skip
+    f: Function, form: Form, constants: Constants, value: Value, lane: Lane, checks: list[int]
+) -> None:
     """Lanes that are no neighbours, or some of which may lie outside.
 
     Raises BuildError where the lanes leave a block.
     """
-    place, where = form.place, form.where(constants)
+    place, where, name = form.place, form.where(constants), to_memory(f, value)
     if any(form.steps[d] for d in checks):
         mask = lanes_inside(f, place.shape, where, form.steps, checks, lane)
     else:
         mask = lanes_that(f, _inside_result(f, place, where) if place.nowhere else "", lane)
-    if is_run:
-        masked_store(f, "store", name, form.pointer(constants), lane, dtype, mask)
+    if _is_whole_run(form, constants):
+        masked_store(f, "store", name, form.pointer(constants), lane, value.dtype, mask)
         return
     lane_stride(f, place, where, form.steps, lane)
     indices = lane_indices(f, where, form.steps, (1,) * len(where), lane)
     pointers = lane_pointers(f, place, indices, lane)
-    masked_store(f, "scatter", name, pointers, lane, dtype, mask)
+    masked_store(f, "scatter", name, pointers, lane, value.dtype, mask)
 
 
 def _inside_result(f: Function, place: Place, where: list[Affine]) -> str:

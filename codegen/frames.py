@@ -16,6 +16,7 @@ from hlotune.codegen.expressions import steps_of
 from hlotune.codegen.forms import Form, constants_of, form_of
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Point
+from hlotune.codegen.squares import Square, squares_of
 from hlotune.codegen.text import Function, Register
 from hlotune.codegen.values import HELD, Value, vector
 from hlotune.schedules.compute import Stage
@@ -37,6 +38,7 @@ class Frame:
     """Of its results."""
     loads: tuple[Source, ...]
     targets: "tuple[Form | Registers, ...]"
+    squares: tuple[Square, ...]
 
     @cached_property
     def _steps(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
@@ -83,6 +85,7 @@ class Frames:
             dtypes=tuple(self.nest.compute.tensor(x.tensor).dtype for x in s.stage.stores),
             loads=tuple(self._source(x, point, lanes) for x in s.stage.loads),
             targets=tuple(targets),
+            squares=squares_of(s.stage, self.places, point),
         )
 
     def _source(self, x: Load, point: Point, lanes: int) -> Source:

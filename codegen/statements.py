@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from hlotune.codegen.access import At, put, source
+from hlotune.codegen.access import At, Found, put, source
 from hlotune.codegen.copies import Copy
 from hlotune.codegen.drafts import Block, Old, Once, Put, Read
 from hlotune.codegen.forms import constants_of, form_of
@@ -13,6 +13,7 @@ from hlotune.codegen.frames import Frame, Frames, Key, Registers
 from hlotune.codegen.operations import apply
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size, standing
+from hlotune.codegen.squares import read_in_squares
 from hlotune.codegen.text import Function, Register
 from hlotune.codegen.turning import Waiting
 from hlotune.codegen.values import Value, literal, splat
@@ -47,7 +48,7 @@ class Statements:
             self._statement(s, *frames[copy.lane], at)
 
     def _statement(self, s: StageNest, like: Point, frame: Frame, at: At) -> None:
-        loads, names = [x(at) for x in frame.loads], list[str]()
+        loads, names = self._loaded(frame, like, at), list[str]()
         for step in frame.steps(tuple([x.lanes for x in loads])):
             match step:
                 case Block():
@@ -60,6 +61,15 @@ class Statements:
                     names.append(self._old(s, step.store, frame, like, at).name)
                 case Put():
                     self._put(s, step.store, frame, step.value_of(names), like, at)
+
+    def _loaded(self, frame: Frame, like: Point, at: At) -> list[Found]:
+        loads = [x(at) for x in frame.loads]
+        for square in frame.squares:
+            turned = read_in_squares(self.f, square, like, at)
+            for k, found in zip(square.loads, turned, strict=True):
+                if loads[k].lanes == frame.lanes:
+                    loads[k] = found
+        return loads
 
     def _old(self, s: StageNest, k: int, frame: Frame, like: Point, at: At) -> Value:
         target = frame.targets[k]
