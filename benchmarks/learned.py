@@ -130,8 +130,9 @@ def table(curves: Mapping[Race, Curve], best_s: Mapping[str, float], also: int =
         notes=[
             "columns of numbers: share, after so many trials, of the speed of the best that any "
             "search found, mean of the seeds; to 95 %: median of the trials until it has that "
-            "share; never: searches that did not get there; times are those of champions in turns: "
-            "half of the samples choose, the other half count",
+            "share; never: searches that did not get there; times are those of champions in turns, "
+            "of the best few in a final of their own: half of the samples choose, the other half "
+            "count",
             *([f"the best is that of {also} trials of other databases, too"] if also else []),
             *summary(curves, best_s),
         ],

@@ -113,6 +113,8 @@ def test_the_page_has_a_place_for_every_table() -> None:
         "models",
         "operators",
         "peers",
+        "peers_channels_first",
+        "peers_pieces",
         "products",
         "rivals",
         "search",
