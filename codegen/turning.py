@@ -15,7 +15,7 @@ from hlotune.codegen.text import Function
 from hlotune.codegen.transposing import turned
 from hlotune.codegen.values import HELD, STORED, Value, splat
 from hlotune.schedules.compute import Store
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.expr import Affine, Terms
 from hlotune.schedules.nest import StageNest
 
 
@@ -38,8 +38,8 @@ class Waiting:
     """The rows of a stage's register tile, until all of them are there."""
 
     stage: str
-    rows: dict[tuple[str, Lane, Affine], list[Row]] = field(default_factory=dict)
-    """By tensor, lanes, and the part of their addresses that neighbours share."""
+    rows: dict[tuple[str, tuple[Terms, ...], Lane, Affine], list[Row]] = field(default_factory=dict)
+    """By tensor, index but for constants, lanes, and what addresses of neighbours share."""
     places: dict[str, Place] = field(default_factory=dict)
 
     def takes(self, place: Place, x: Store, point: Point) -> bool:
@@ -58,12 +58,13 @@ class Waiting:
         at = elements(f, place, where)
         line = tuple(e.constant for e in where[:-1]) if place.nowhere else ()
         row = Row(x, at.constant, line, splat(f, value, point.lane.lanes), point)
-        self.rows.setdefault((x.tensor, point.lane, Affine(at.terms)), []).append(row)
+        key = x.tensor, x.terms, point.lane, Affine(at.terms)
+        self.rows.setdefault(key, []).append(row)
         self.places[x.tensor] = place
 
     def write(self, f: Function) -> None:
         """Stores what waits, neighbours at once."""
-        for (tensor, lane, _), rows in self.rows.items():
+        for (tensor, _, lane, _), rows in self.rows.items():
             for block in _blocks(rows, lane.lanes):
                 _store_block(f, self.places[tensor], lane, block)
         self.rows.clear()
