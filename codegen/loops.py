@@ -97,7 +97,10 @@ class StageFunction:
             base = spans[loop.root]
             starts.append((loop, start))
             spans[loop.root] = Span(base.low + start, loop.step, base.extent)
-        self._specialised(len(parallel) - 1, Point(spans), starts)
+        point = Point(spans)
+        for loop in (x for x, _ in parallel if x.step == 1):
+            point = with_digits(self.f, self.root.stage, loop.root, point)
+        self._specialised(len(parallel) - 1, point, starts)
 
     def _digit(self, task: Affine, below: int, n: int) -> Affine:
         name, depth = self.f.integer(task), self.f.depth

@@ -1,9 +1,18 @@
 """Steps about what a stage stores: where it lies, when it is computed, and how far."""
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 from hlotune.schedules.errors import require
-from hlotune.schedules.nest import Layout, LoopNest, StageNest, is_in_own_order
+from hlotune.schedules.nest import (
+    Layout,
+    LoopNest,
+    StageNest,
+    is_in_own_order,
+    region,
+    stored_shape,
+    strides,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,8 @@ class Overrun:
 
     for i.0 in 4: for i in i.0..min(i.0 + 14, 49): s   ->   for i.0 in 4: for i in i.0..i.0 + 14: s
 
-    All tiles then have one size.  Beyond the end a stage loads zeros, or what an overrun stored.
+    All tiles then have one size.  Beyond the end a stage loads zeros, what an overrun stored, or
+    what lies in the elements that are free there.
     """
 
     stage: str
@@ -112,9 +122,22 @@ class Overrun:
         for x in s.stage.loads:
             along = any(self.axis in e.coefficients for e in x.index)
             maker = nest.producer(x.tensor)
-            safe = not along or (maker is not None and is_whole(maker))
+            safe = not along or (maker is not None and self._is_safe(nest, s, maker))
             require(safe, "overrun", f"{x} ends with its tensor along {self.axis}")
         return nest.put(replace(s, overrun=(*s.overrun, self.axis)))
+
+    def _is_safe(self, nest: LoopNest, s: StageNest, maker: StageNest) -> bool:
+        """Whether there is something to load for all regions along the axis, which are in a row."""
+        if is_whole(maker):
+            return True
+        names, shape = maker.stage.stored_axes or (), stored_shape(nest, maker)
+        (slowest, _), *rest = maker.layout or ((0, 1),)
+        if [d for d, _ in rest[:1]] != [k for k, a in enumerate(names) if a == self.axis]:
+            return False
+        d, size = rest[0][0], region(nest, s)[self.axis]
+        apart = strides(maker.layout, shape, maker.spacing)
+        reach = ceil(shape[d] / size) * size * apart[d, 1]
+        return maker.layout and reach <= apart[slowest, 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,14 @@ The weights at the points are computed when the program is loaded, at the start 
 each task for the products of a panel, some channels at a time: what comes from afar are then the
 taps, a quarter of the bytes, and what is made of them is used in the second cache.
 
+The inputs at the points are computed by each task, or apart: at the start of each call by all
+threads, once for however many groups of features.
+
 Transforms make rounding errors of sums larger, so that long sums are added up of pieces.
 """
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.dtypes import BYTES
@@ -55,6 +58,8 @@ class WinogradSketch:
     outputs: int
     when: str
     """One of WHEN."""
+    apart: bool
+    """Whether the inputs at the points are computed before all products, and not by each task."""
 
     @property
     def algorithm(self) -> str:
@@ -102,13 +107,14 @@ def winograd_steps(
     compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int
 ) -> tuple[Step, ...]:
     """The steps for a compute that the algorithm has rewritten already."""
-    steps = _out(compute, n, lanes) + _products(compute, sketch, n, lanes) + _tiles(compute, lanes)
+    steps = _out(compute, n, lanes) + _products(compute, sketch, n, lanes)
+    steps += _tiles(compute, sketch, n, lanes)
     if sketch.when == "task":
         steps += _weights_inside(compute, lanes)
     else:
         steps += _weights(compute, sketch, n, lanes)
-    line = line_elements(compute)
-    steps += [Spread(TILES, line), Spread(PRODUCTS, line)] if n.spread else []
+    near = [PRODUCTS] if sketch.apart else [TILES, PRODUCTS]
+    steps += [Spread(x, line_elements(compute)) for x in near] if n.spread else []
     steps += _asked_for(n) if sketch.when != "task" else []
     ours = {WEIGHTS, TILES, PRODUCTS, compute.stages[-1].name}
     for stage in (s for s in compute.stages if s.name not in ours):
@@ -174,16 +180,19 @@ def _products(
     ]
 
 
-def _tiles(compute: Compute, lanes: int) -> list[Step]:
-    """Computed before the products, over the whole block: the tiles beyond the last are zeros."""
+def _tiles(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int) -> list[Step]:
+    """Whole blocks: the tiles beyond the last are zeros, or apart whatever lies between points."""
     out, o = compute.stages[-1].name, _feature(compute)
-    channel = compute.stage(TILES).parallel[-1].name
-    return [
-        ComputeAt(TILES, out, f"{o}.0"),
-        Split(TILES, channel, (lanes,)),
-        Vectorize(TILES, f"{channel}.1"),
-        Overrun(PRODUCTS, TILE),
-    ]
+    axes = compute.stage(TILES).parallel
+    channel = axes[-1].name
+    steps: list[Step] = [Split(TILES, channel, (lanes,)), Vectorize(TILES, f"{channel}.1")]
+    if sketch.apart:
+        free = -axes[0].extent % n.tiles * prod(a.extent for a in axes[1:])
+        free += line_elements(compute) if n.spread else 0
+        steps += [Parallel(TILES, f"{channel}.0"), Spread(TILES, free)]
+    else:
+        steps = [ComputeAt(TILES, out, f"{o}.0"), *steps]
+    return [*steps, Overrun(PRODUCTS, TILE)]
 
 
 def _weights(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int) -> list[Step]:

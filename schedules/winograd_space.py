@@ -19,16 +19,16 @@ from hlotune.schedules.features import features_of
 from hlotune.schedules.flops import real_flops
 from hlotune.schedules.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
 from hlotune.schedules.levels import levels_of
-from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
 from hlotune.schedules.moves import retried
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.target import LINE_BYTES, Target
+from hlotune.schedules.target import Target
 from hlotune.schedules.winograd import PRODUCTS, TILE, WEIGHTS, winograd
-from hlotune.schedules.winograd_nests import numbers_of
+from hlotune.schedules.winograd_limits import IN_TASK, Numbers, fit
+from hlotune.schedules.winograd_nests import read_back
 from hlotune.schedules.winograd_sketch import (
     LONGEST_SUM,
     WHEN,
@@ -40,7 +40,6 @@ from hlotune.schedules.winograd_sketch import (
 )
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
-IN_TASK = WHEN.index("task")
 WEIGHTS_LEVEL = {"load": LOAD_LEVEL, "call": CALL_LEVEL, "task": 3}
 """Where the weights at the points are computed: slots of `path`, or levels above."""
 SAMPLING_ROUNDS = 20
@@ -49,26 +48,6 @@ MOVES = np.array([0.4, 0.3, 0.2, 0.1])
 """Shares of moves: a knob drawn anew, a knob moved by one, another register tile, the sketch.
 
 None passes a factor between levels: of these, panels alone hang on another, vectors."""
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """What `n` configs stand for, `(n,)` each; parts that are cut at the end of their axis."""
-
-    when: Ints
-    """Position in WHEN."""
-    tiles: Ints
-    rows: Ints
-    across: Ints
-    """Vectors of a panel."""
-    panels: Ints
-    unroll: Ints
-    prefetch: Ints
-    depth: Ints
-    """Steps of the last reduction whose weights are there at once."""
-    piece: Ints
-    """Those that are summed apart."""
-    spread: Ints
 
 
 @dataclass(frozen=True)
@@ -103,7 +82,7 @@ class WinogradSpace:
     def sketches(self) -> tuple[WinogradSketch, ...]:
         """What is transformed at load need not be by each call, and is not read as taps."""
         whens = ("load",) if self.can_preload else ("call", "task")
-        return tuple(WinogradSketch(self.outputs, w) for w in whens)
+        return tuple(WinogradSketch(self.outputs, w, a) for a in (False, True) for w in whens)
 
     @cached_property
     def sizes(self) -> tuple[int, int, int]:
@@ -147,22 +126,23 @@ class WinogradSpace:
         return tuple(np.array(k.values) for k in self.knobs)
 
     @cached_property
-    def _whens(self) -> Ints:
-        """By sketch, position in WHEN."""
-        return np.array([WHEN.index(s.when) for s in self.sketches])
+    def _structures(self) -> Ints:
+        """`(2, sketches)`: position in WHEN, and whether inputs are apart."""
+        return np.array([(WHEN.index(s.when), s.apart) for s in self.sketches]).T
 
     def numbers(self, configs: Configs) -> Numbers:
         _, tiles, _ = self.sizes
-        when = self._whens
+        when, apart = self._structures[:, configs[:, 0]]
         positions = configs[:, 1:].T.astype(np.intp)
         values = [of.take(p) for of, p in zip(self._values, positions, strict=True)]
         block = np.minimum(values[0], tiles)
         last = self.contraction.reduce[-1].extent
-        unroll, inside = np.minimum(values[4], last), when[configs[:, 0]] == IN_TASK
+        unroll, inside = np.minimum(values[4], last), when == IN_TASK
         piece = np.minimum(self._longest(inside, unroll) * unroll, last)
         depth = np.where(inside, np.minimum(values[6] * unroll, piece), last)
         return Numbers(
-            when=when[configs[:, 0]],
+            when=when,
+            apart=apart == 1,
             tiles=block,
             rows=values[1],
             across=values[2],
@@ -192,30 +172,7 @@ class WinogradSpace:
     # arrays -----------------------------------------------------------------------------------
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        """The limits of `limits.py`, for all configs."""
-        n, (points, _, features) = self.numbers(configs), self.sizes
-        size, width = BYTES[self.contraction.dtype], np.minimum(n.across * self.lanes, features)
-        rows, across = np.minimum(n.rows, n.tiles), -(-width // self.lanes)
-        channels = [a.extent for a in self.contraction.reduce]
-        group = np.minimum(n.panels * n.across * self.lanes, features)
-        bodies = 1 + ((features % (n.across * self.lanes) != 0) & (group > n.across * self.lanes))
-        own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
-            1 + (channels[-1] % n.unroll != 0) * (n.piece > n.unroll)
-        )
-        result = rows * across + across + 1 <= self.target.vector_registers
-        result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
-        result &= across * len(self.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
-        depth = float(prod(channels))
-        line = points * LINE_BYTES  # left free behind each point
-        result &= points * n.tiles * depth * size + n.spread * line <= TASK_BYTES
-        result &= points * n.tiles * width * size + n.spread * line <= TASK_BYTES
-        panel = n.across * self.lanes
-        weights = points * depth * -(-features // panel) * panel * size
-        result &= (n.when != WHEN.index("call")) | (weights <= CALL_BYTES)
-        part = points * (depth / channels[-1]) * n.depth * width * size + line
-        result &= (n.when != IN_TASK) | (part <= TASK_BYTES)
-        legal: NDArray[np.bool_] = result
-        return legal
+        return fit(self, self.numbers(configs))
 
     def path(self, configs: Configs) -> Path:
         n, (points, tiles, features) = self.numbers(configs), self.sizes
@@ -247,7 +204,7 @@ class WinogradSpace:
             kind=np.broadcast_to([k for _, _, k in slots], (count, len(slots))),
             held_from=np.where(inside, 6, 6 + (1 + len(outer)) * self._in_pieces),
             split_from=3 * one,
-            packs=np.stack([one, weights], axis=1),
+            packs=np.stack([np.where(n.apart, CALL_LEVEL, 1), weights], axis=1),
             panels=np.stack([one, np.where(inside, 1, n.across * self.lanes)], axis=1),
             borders=np.zeros((count, 2), dtype=np.int64),
             handed_over=0 * one,
@@ -348,15 +305,14 @@ class WinogradSpace:
 
     def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
         """The config with this schedule, or the nearest; None where no sketch fits."""
-        names = {s.algorithm for s in self.sketches}
-        found = numbers_of(schedule.steps, self.compute)
-        if schedule.algorithm not in names or len(found) < len(self.counts):
+        found = read_back(schedule.steps, self.compute)
+        if schedule.algorithm != self.sketches[0].algorithm or found is None:
             return None
         config = self.heuristic().copy()
-        whens = [s.when for s in self.sketches]
-        config[0] = whens.index(found[0]) if found[0] in whens else config[0]
-        for n, (knob, value) in enumerate(zip(self.knobs, found[1:], strict=True)):
-            config[1 + n] = _nearest(knob, int(value))
+        sketch = WinogradSketch(self.outputs, found.when, found.apart)
+        config[0] = self.sketches.index(sketch) if sketch in self.sketches else config[0]
+        for n, (knob, value) in enumerate(zip(self.knobs, found.numbers, strict=True)):
+            config[1 + n] = _nearest(knob, value)
         return config if bool(self.legal(config[None])[0]) else None
 
 
