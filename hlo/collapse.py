@@ -93,7 +93,7 @@ def _without_units(compute: Compute) -> Compute:
         kept[t.name] = tuple(
             d
             for d, n in enumerate(t.shape)
-            if n > 1 or any(a.index[d] != Affine() or a.divisors[d] > 1 for a in mine)
+            if n != 1 or any(a.index[d] != Affine() or a.divisors[d] > 1 for a in mine)
         )
 
     def move(a: Access) -> tuple[Index, tuple[int, ...]]:

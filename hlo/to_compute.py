@@ -40,14 +40,10 @@ def compute_of(graph: Graph) -> Compute:
     """The compute of a kernel.
 
     Raises:
-        UnsupportedKernel: an operation that has no compute, several contractions, an empty
-            dimension, or a reshape that is not affine however axes are split.
+        UnsupportedKernel: an operation that has no compute, several contractions, an empty result,
+            or a reshape that is not affine however axes are split.
     """
-    if any(0 in t.shape for t in graph.types):
-        raise UnsupportedKernel(
-            "expected dimensions of at least 1, got an empty tensor; "
-            "the kernel stays with the default compiler"
-        )
+    _refuse_empty(graph)
     anchors = [op for op in graph.ops if op.name in CONTRACTIONS]
     if len(anchors) > 1:
         raise UnsupportedKernel(
@@ -59,6 +55,23 @@ def compute_of(graph: Graph) -> Compute:
     else:
         assembly.elementwise()
     return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))
+
+
+def _refuse_empty(graph: Graph) -> None:
+    """Sums of no products are zeros; of other operations none makes something of nothing."""
+    empty = [0 in t.shape for t in graph.types]
+    for op in graph.ops:
+        whole = not any(empty[v] for v in op.results)
+        if whole and op.name not in CONTRACTIONS and any(empty[v] for v in op.operands):
+            raise UnsupportedKernel(
+                f"expected operands with elements, got {op.name} of an empty tensor; "
+                "the kernel stays with the default compiler"
+            )
+    if any(empty[v] for v in graph.results):
+        raise UnsupportedKernel(
+            "expected results with elements, got an empty one, which takes no time; "
+            "the kernel stays with the default compiler"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +150,12 @@ class _Assembly:
                 "the kernel stays with the default compiler"
             )
         terms = contraction(self.graph, op)
-        start = Domain.of(terms.parallel, terms.reduce)
+        empty = any(0 in self.graph.types[v].shape for v in op.operands)
+        start = Domain.of(terms.parallel, () if empty else terms.reduce)
         operands = [
             self.operand(v, p, start.extents)
             for v, p in zip(op.operands, terms.places, strict=True)
+            if not empty
         ]
 
         def build(domain: Domain) -> tuple[Domain, list[Expr], list[_Output]]:
@@ -154,7 +169,9 @@ class _Assembly:
         epilogue = self.out(domain, outputs)
         domain = domain.filled()
         self.temporary("acc", tuple(a.extent for a in domain.parallel), dtype)
-        product = Apply("multiply", tuple(converted(x, dtype) for x in factors), dtype)
+        product: Expr = Apply("multiply", tuple(converted(x, dtype) for x in factors), dtype)
+        if empty:  # the sum of no products
+            product = Const(0, dtype)
         store = Store("acc", _identity(domain.parallel))
         contract = Stage("contract", domain.parallel, domain.reduce, (store,), (product,), "sum")
         self.stages += contract, epilogue

@@ -54,6 +54,8 @@ MORE_INTEGERS = {
 TYPES = DTYPES | MORE_INTEGERS
 
 dtypes = st.sampled_from(("f32",) * 8 + tuple(DTYPES))
+seldom_zero = st.sampled_from((1,) * 15 + (0,))
+"""By what an extent is multiplied: of no terms a sum is zero."""
 activations = st.sampled_from(("",) * 12 + tuple(IN_JAX))
 """Few: LLVM takes long for the code of some."""
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 1 / 256, "bfloat16": 1 / 64}
@@ -106,6 +108,7 @@ def dots(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Drawn:
     letters = batch + rows + columns + reduce
     extents = draw(st.lists(st.sampled_from(EXTENTS), min_size=len(letters), max_size=len(letters)))
     sizes = dict(zip(letters, shrunk(extents), strict=True))
+    sizes[reduce[0]] *= draw(seldom_zero)
     lhs = "".join(draw(st.permutations(batch + rows + reduce)))
     rhs = "".join(draw(st.permutations(batch + columns + reduce)))
     kind = draw(kinds)
@@ -135,7 +138,8 @@ def convolutions(draw: st.DrawFn, kinds: st.SearchStrategy[str] = dtypes) -> Dra
     """Windows with stride, padding, dilation of both sides, groups, any dimension numbers."""
     spatial = "XYZ"[: draw(st.integers(1, 3))]
     groups, batch_groups = draw(st.sampled_from(((1, 1), (1, 1), (2, 1), (3, 1), (1, 2))))
-    per_group, features = draw(st.integers(1, 7)), draw(st.sampled_from((1, 2, 3, 8, 17)))
+    per_group = draw(st.integers(1, 7)) * draw(seldom_zero)
+    features = draw(st.sampled_from((1, 2, 3, 8, 17)))
     sizes = {
         "N": draw(st.integers(1, 2)) * batch_groups, "C": per_group * groups,
         "I": per_group, "O": features * groups * batch_groups,

@@ -132,6 +132,33 @@ def test_a_pointwise_convolution_collapses_to_a_matrix_product(golden: str) -> N
     assert str(got) == golden
 
 
+NOTHING: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+    "a product": (jnp.matmul, [(5, 0), (0, 7)]),
+    "products of a batch": (jnp.matmul, [(3, 5, 0), (3, 0, 7)]),
+    "no channels": (
+        lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC),
+        [(2, 5, 6, 0), (3, 3, 0, 7)],
+    ),
+    "an image of padding": (
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (1, 1), [(2, 1), (1, 1)], dimension_numbers=NHWC
+        ),
+        [(2, 0, 6, 4), (3, 3, 4, 7)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_sum_of_no_products_is_zero(name: str) -> None:
+    function, (image, window) = NOTHING[name]
+    got = check(
+        lambda x, w, b: jnp.exp(function(jnp.tanh(x), w)) + b,
+        integers(*image), integers(*window), integers(7), tolerance=1e-6,
+    )  # fmt: skip
+    assert got.stage("contract").points == got.stage("out").points
+    assert not got.stage("contract").loads
+
+
 def test_a_strided_pointwise_convolution_keeps_its_spatial_axes() -> None:
     def pointwise(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(x, w, (2, 2), "VALID", dimension_numbers=NHWC)

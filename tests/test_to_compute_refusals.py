@@ -16,7 +16,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], Sequence[tuple[int, ...]], str]] = 
     "a sort": (lambda x, w: jnp.sort(x @ w), [(3, 4), (4, 4)], "stablehlo.sort"),
     "a sum": (lambda x, w: (x @ w).sum(0), [(3, 4), (4, 4)], "got stablehlo.reduce"),
     "a sum before": (lambda x, w: x.sum(0) @ w, [(3, 4), (4, 4)], "got stablehlo.reduce"),
-    "an empty dimension": (lambda x, w: x @ w, [(3, 0), (0, 4)], "got an empty tensor"),
+    "an empty result": (lambda x, w: x @ w, [(0, 3), (3, 4)], "got an empty one"),
+    "something of nothing": (
+        lambda x, w: jnp.pad(x, ((1, 1), (0, 0))) @ w,
+        [(0, 3), (3, 4)],
+        "got stablehlo.pad of an empty tensor",
+    ),
     "two readings": (lambda x, w: (y := x @ w) + y.T, [(3, 3), (3, 3)], r"read \[p0, p1\]"),
     "a reshape across": (
         lambda x, w: (x @ w).reshape(3, 8),

@@ -168,21 +168,21 @@ def with_empty_products() -> Program:
     return load(model, *(jnp.asarray(rng.standard_normal(s), jnp.float32) for s in shapes))
 
 
-def test_products_without_terms_or_rows_are_skipped_with_the_reason() -> None:
+def test_products_without_rows_are_skipped_with_the_reason() -> None:
     found, skipped = tasks(sites(with_empty_products()), TARGET)
-    assert [t.label for t in found] == ["dot 16x32x8 +tanh"]
-    assert [s.label for s in skipped] == ["dot 16x0x8 +bias", "dot 0x32x8"]
-    wanted = "expected dimensions of at least 1, got an empty tensor; the kernel stays with the"
+    assert [t.label for t in found] == ["dot 16x32x8 +tanh", "dot 16x0x8 +bias"]
+    assert [s.label for s in skipped] == ["dot 0x32x8"]
+    wanted = "expected results with elements, got an empty one, which takes no time; the kernel"
     assert all(s.reason.startswith(wanted) for s in skipped)
 
 
 @pytest.mark.slow
-def test_a_program_with_empty_products_is_tuned_and_they_stay_with_xla(tmp_path: Path) -> None:
+def test_a_program_with_empty_products_is_tuned(tmp_path: Path) -> None:
     model, path = with_empty_products(), tmp_path / "tuning.db"
     result = tune(model, trials=2, database=path)
-    assert [k.label for k in result.kernels] == ["dot 16x32x8 +tanh"]
-    assert [label for label, _ in result.skipped] == ["dot 16x0x8 +bias", "dot 0x32x8"]
-    assert all("got an empty tensor" in reason for _, reason in result.skipped)
+    assert [k.label for k in result.kernels] == ["dot 16x32x8 +tanh", "dot 16x0x8 +bias"]
+    assert [label for label, _ in result.skipped] == ["dot 0x32x8"]
+    assert all(k.trials > k.failures for k in result.kernels)
     assert not result.wrong and not result.wrong_anyway
     assert model.example_args is not None
     x, w, *_ = model.example_args
@@ -194,13 +194,13 @@ def test_a_program_with_empty_products_is_tuned_and_they_stay_with_xla(tmp_path:
 
 @pytest.mark.slow
 def test_a_program_of_nothing_but_an_empty_product_has_no_kernels(tmp_path: Path) -> None:
-    model = load(lambda x, w: x @ w, *(jnp.zeros(s, jnp.float32) for s in ((4, 0), (0, 8))))
+    model = load(lambda x, w: x @ w, *(jnp.zeros(s, jnp.float32) for s in ((0, 4), (4, 8))))
     assert model.example_args is not None
     path = tmp_path / "tuning.db"
     result = tune(model, trials=2, database=path)
-    assert (result.kernels, [label for label, _ in result.skipped]) == ((), ["dot 4x0x8"])
+    assert (result.kernels, [label for label, _ in result.skipped]) == ((), ["dot 0x4x8"])
     got = apply(model, database=path)(*model.example_args)
-    np.testing.assert_array_equal(got, np.zeros((4, 8)))
+    np.testing.assert_array_equal(got, np.zeros((0, 8)))
 
 
 @pytest.mark.slow
