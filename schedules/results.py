@@ -130,14 +130,15 @@ class Overrun:
         """Whether there is something to load for all regions along the axis, which are in a row."""
         if is_whole(maker):
             return True
+        if not maker.layout:
+            return False
         names, shape = maker.stage.stored_axes or (), stored_shape(nest, maker)
-        (slowest, _), *rest = maker.layout or ((0, 1),)
+        (slowest, _), *rest = maker.layout
         if [d for d, _ in rest[:1]] != [k for k, a in enumerate(names) if a == self.axis]:
             return False
         d, size = rest[0][0], region(nest, s)[self.axis]
         apart = strides(maker.layout, shape, maker.spacing)
-        reach = ceil(shape[d] / size) * size * apart[d, 1]
-        return maker.layout and reach <= apart[slowest, 1]
+        return ceil(shape[d] / size) * size * apart[d, 1] <= apart[slowest, 1]
 
 
 @dataclass(frozen=True, slots=True)

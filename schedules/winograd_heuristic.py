@@ -2,7 +2,8 @@
 
 A block has as many tiles as the second cache holds with their products, so that weights are read
 from afar seldom, and blocks are equal shares for the threads.  Where there are too few tiles for
-that, or weights are so many that reading them is what takes time, threads share the features.
+that, or weights are so many that reading them is what takes time, threads share the features: they
+transform the inputs together, for each would need all of them.
 """
 
 from math import ceil, log2, prod
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.winograd import WEIGHTS
+from hlotune.schedules.winograd_sketch import WinogradSketch
 
 if TYPE_CHECKING:
     from hlotune.schedules.winograd_space import WinogradSpace
@@ -47,21 +49,23 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
         group = panels if by_tiles else ceil(panels / threads)
         fetch, depth = _fetch(space, across), _weights_depth(space, across)
         config = _config(space, (block, rows, across, group, STEPS, fetch, depth, SPREAD))
-        config[0] = _when(space, ceil(tiles / block) / threads if by_tiles else 1)
+        when = _when(space, ceil(tiles / block) / threads if by_tiles else 1)
+        apart = threads > 1 and not by_tiles
+        config[0] = space.sketches.index(WinogradSketch(space.outputs, when, apart))
         if space.legal(config[None])[0] or block == 1:
             return config
         block = ceil(block / 2)
 
 
-def _when(space: "WinogradSpace", runs: float) -> int:
-    """The sketch; `runs` is how often a thread would transform all weights that it uses.
+def _when(space: "WinogradSpace", runs: float) -> str:
+    """Of weights; `runs` is how often a thread would transform all that it uses.
 
     Results that pass the last cache are worth transforming anew each time: what a call writes to
     so much scratch goes to memory, and to pages that are new to each call.
     """
     whens = [s.when for s in space.sketches]
     passes = space.compute.tensor(WEIGHTS).bytes > space.target.l3_bytes // 2
-    return whens.index("task") if "task" in whens and (runs <= MOST_RUNS or passes) else 0
+    return "task" if "task" in whens and (runs <= MOST_RUNS or passes) else whens[0]
 
 
 def _weights_depth(space: "WinogradSpace", across: int) -> int:
@@ -99,8 +103,8 @@ def _threads(space: "WinogradSpace") -> int:
 def _shares_tiles(space: "WinogradSpace", threads: int) -> bool:
     """Whether threads take blocks of tiles each, and not features of all tiles.
 
-    Then each reads all weights.  Weights from afar are better read once: where one block can hold
-    all tiles, its inputs are transformed by each thread instead.
+    Then each reads all weights.  Weights from afar are better read once, where one block can hold
+    all tiles.
     """
     _, tiles, features = space.sizes
     if threads > 1 and _is_far(space) and tiles <= _most_tiles(space):

@@ -189,7 +189,7 @@ def _tiles(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: i
     if sketch.apart:
         free = -axes[0].extent % n.tiles * prod(a.extent for a in axes[1:])
         free += line_elements(compute) if n.spread else 0
-        steps += [Parallel(TILES, f"{channel}.0"), Spread(TILES, free)]
+        steps += [Parallel(TILES, TILE), Spread(TILES, free)]
     else:
         steps = [ComputeAt(TILES, out, f"{o}.0"), *steps]
     return [*steps, Overrun(PRODUCTS, TILE)]

@@ -1,7 +1,7 @@
 """The space of one Winograd algorithm: which of its schedules there are, as rows of int32.
 
 Features, trees and digests are those of the products, a matrix product a point, whose operands are
-packed: the tiles inside a task, the weights ahead.  The limits are those of `limits.py`.
+packed: the tiles inside a task or ahead, the weights ahead.
 """
 
 from dataclasses import dataclass

@@ -13,6 +13,7 @@ from hlotune.schedules.steps import (
     ComputeAt,
     LayOut,
     Overrun,
+    Parallel,
     Preload,
     Reorder,
     Split,
@@ -111,6 +112,21 @@ def test_a_stage_overruns_only_what_overruns_itself() -> None:
     refused(
         r"^overrun: weights.* ends with its tensor along i2$", *BLOCK, Overrun("products", "i2")
     )
+
+
+def test_a_stage_overruns_what_has_room_between_its_slices() -> None:
+    """Of 16 points' slices of 20 tiles of 5 channels; blocks of 7 reach one tile beyond."""
+    alone = (*BLOCK[:3], Parallel("tiles", "t"))
+    tiles = PLAIN.stage("tiles").extents["t"]
+    beyond = -tiles % 7
+    assert beyond
+    whole = nest(*alone, Spread("tiles", beyond * 5), Overrun("products", "t"), compute=PLAIN)
+    assert whole.stage("products").overrun == ("t",)
+    for room in ((), (Spread("tiles", beyond * 5 - 1),)):
+        refused(
+            r"^overrun: tiles.* ends with its tensor along t$",
+            *alone, *room, Overrun("products", "t"), compute=PLAIN,
+        )  # fmt: skip
 
 
 def test_overrun_blocks_have_one_size_and_others_are_told_apart() -> None:

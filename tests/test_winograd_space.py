@@ -23,9 +23,10 @@ from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
 from hlotune.schedules.target import Target
+from hlotune.schedules.winograd_limits import IN_TASK
 from hlotune.schedules.winograd_nests import winograd_path
 from hlotune.schedules.winograd_sketch import LONGEST_SUM
-from hlotune.schedules.winograd_space import IN_TASK, WinogradSpace
+from hlotune.schedules.winograd_space import WinogradSpace
 from tests.computes import Case, conv, gemm, named
 from tests.winograd_cases import windowed, windows
 
@@ -213,6 +214,19 @@ def test_tasks_transform_weights_that_would_not_stay_in_the_last_cache() -> None
     assert space.compute.tensor("weights").bytes > TARGET.l3_bytes // 2
     assert space.sizes[1] / int(n.tiles[0]) / TARGET.threads > 2  # and yet:
     assert first_when(space) == "task"
+
+
+@pytest.mark.parametrize(("size", "channels", "together"), [(56, 64, False), (14, 256, True)])
+def test_threads_that_share_features_transform_the_inputs_together_first(
+    size: int, channels: int, together: bool
+) -> None:
+    space = winograd_spaces(conv(size, size, channels, channels).compute, TARGET)[1]
+    n = space.numbers(space.heuristic()[None])
+    groups = ceil(channels / int(n.panels[0] * n.across[0] * space.lanes))
+    assert (groups > 1) == bool(n.apart[0]) == together
+    nest = nest_of(space, space.heuristic())
+    assert nest is not None
+    assert (nest.stage("tiles").at is None) == together
 
 
 def test_weights_of_a_task_are_of_one_panel_and_some_channels() -> None:
