@@ -133,12 +133,11 @@ class Overrun:
         if not maker.layout:
             return False
         names, shape = maker.stage.stored_axes or (), stored_shape(nest, maker)
-        (slowest, _), *rest = maker.layout
-        if [d for d, _ in rest[:1]] != [k for k, a in enumerate(names) if a == self.axis]:
+        slowest, *rest = maker.layout
+        if rest[:1] != [(d, 1) for d, a in enumerate(names) if a == self.axis]:
             return False
-        d, size = rest[0][0], region(nest, s)[self.axis]
-        apart = strides(maker.layout, shape, maker.spacing)
-        return ceil(shape[d] / size) * size * apart[d, 1] <= apart[slowest, 1]
+        size, apart = region(nest, s)[self.axis], strides(maker.layout, shape, maker.spacing)
+        return ceil(shape[rest[0][0]] / size) * size * apart[rest[0]] <= apart[slowest]
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,8 +309,9 @@ class WinogradSpace:
         if schedule.algorithm != self.sketches[0].algorithm or found is None:
             return None
         config = self.heuristic().copy()
-        sketch = WinogradSketch(self.outputs, found.when, found.apart)
-        config[0] = self.sketches.index(sketch) if sketch in self.sketches else config[0]
+        known = found.when in {s.when for s in self.sketches}
+        when = found.when if known else self.sketches[int(config[0])].when
+        config[0] = self.sketches.index(WinogradSketch(self.outputs, when, found.apart))
         for n, (knob, value) in enumerate(zip(self.knobs, found.numbers, strict=True)):
             config[1 + n] = _nearest(knob, value)
         return config if bool(self.legal(config[None])[0]) else None

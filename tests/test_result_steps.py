@@ -115,14 +115,15 @@ def test_a_stage_overruns_only_what_overruns_itself() -> None:
 
 
 def test_a_stage_overruns_what_has_room_between_its_slices() -> None:
-    """Of 16 points' slices of 20 tiles of 5 channels; blocks of 7 reach one tile beyond."""
+    """Tiles of 5 channels lie row by row behind each other, and blocks have seven."""
     alone = (*BLOCK[:3], Parallel("tiles", "t"))
     tiles = PLAIN.stage("tiles").extents["t"]
     beyond = -tiles % 7
     assert beyond
     whole = nest(*alone, Spread("tiles", beyond * 5), Overrun("products", "t"), compute=PLAIN)
     assert whole.stage("products").overrun == ("t",)
-    for room in ((), (Spread("tiles", beyond * 5 - 1),)):
+    blocks = LayOut("tiles", ((0, 1), (1, 4), (1, 1), (2, 1)))
+    for room in ((), (Spread("tiles", beyond * 5 - 1),), (blocks, Spread("tiles", beyond * 5))):
         refused(
             r"^overrun: tiles.* ends with its tensor along t$",
             *alone, *room, Overrun("products", "t"), compute=PLAIN,

@@ -140,6 +140,16 @@ def test_a_schedule_of_another_shape_is_brought_to_the_nearest() -> None:
     assert small.legal(found[None])[0]
 
 
+def test_a_schedule_for_other_weights_keeps_where_its_inputs_are_transformed() -> None:
+    (_, plain), (_, frozen) = (spaces(name) for name in ("small", "frozen"))
+    for k, sketch in enumerate(plain.sketches):
+        config = plain.heuristic()
+        config[0] = k
+        found = frozen.locate(plain.schedule(config))
+        assert found is not None
+        assert frozen.sketches[int(found[0])].apart == sketch.apart
+
+
 def test_schedules_of_other_algorithms_are_not_located() -> None:
     two, four = spaces("small")
     assert two.locate(four.schedule(four.heuristic())) is None
