@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from hlotune.schedules.errors import require
+from hlotune.schedules.expr import Affine
 from hlotune.schedules.nest import (
     Layout,
     LoopNest,
     StageNest,
     is_in_own_order,
+    reads,
     region,
     stored_shape,
     strides,
@@ -127,10 +129,10 @@ class Overrun:
         return nest.put(replace(s, overrun=(*s.overrun, self.axis)))
 
     def _is_safe(self, nest: LoopNest, s: StageNest, maker: StageNest) -> bool:
-        """Whether there is something to load for all regions along the axis, which are in a row."""
+        """Whether there is something to load for all regions along the axis, to their ends."""
         if is_whole(maker):
             return True
-        if not maker.layout:
+        if not (maker.layout and self._are_in_a_row(nest, s)):
             return False
         names, shape = maker.stage.stored_axes or (), stored_shape(nest, maker)
         slowest, *rest = maker.layout
@@ -138,6 +140,13 @@ class Overrun:
             return False
         size, apart = region(nest, s)[self.axis], strides(maker.layout, shape, maker.spacing)
         return ceil(shape[rest[0][0]] / size) * size * apart[rest[0]] <= apart[slowest]
+
+    def _are_in_a_row(self, nest: LoopNest, s: StageNest) -> bool:
+        """Whether regions begin where others end: their reader walks the axis as one of its own."""
+        around, names = nest.stage(s.at[0] if s.at else ""), s.stage.stored_axes or ()
+        read = reads(s.stage, around.stage)
+        index = {x.index[d] for x in read for d, a in enumerate(names) if a == self.axis}
+        return index in [{Affine.axis(a.name)} for a in around.stage.parallel]
 
 
 @dataclass(frozen=True, slots=True)
