@@ -14,6 +14,8 @@ class Copy:
     lane: Lane | None = None
     fences: int = 0
     """Ahead of it: one for each step of a reduction that begins with it."""
+    rolls: bool = False
+    """Whether a fence stands ahead of it that lets values through."""
 
 
 def copies(s: StageNest, first: int, sizes: Mapping[str, int]) -> tuple[Copy, ...]:

@@ -79,16 +79,17 @@ class Frames:
             else:
                 own = tuple(Affine.axis(a.name) for a in s.stage.parallel)
                 targets.append(registers_of(self.f, place, x.tensor, own, point))
+        reads_only = all(isinstance(x, Registers) for x in targets)
         return Frame(
             stage=s.stage,
             lanes=lanes,
             dtypes=tuple(self.nest.compute.tensor(x.tensor).dtype for x in s.stage.stores),
-            loads=tuple(self._source(x, point, lanes) for x in s.stage.loads),
+            loads=tuple(self._source(x, point, lanes, reads_only) for x in s.stage.loads),
             targets=tuple(targets),
             squares=squares_of(s.stage, self.places, point),
         )
 
-    def _source(self, x: Load, point: Point, lanes: int) -> Source:
+    def _source(self, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
         place = self.places[x.tensor]
         if isinstance(place, Held):
             held = registers_of(self.f, place, x.tensor, x.index, point)
@@ -96,13 +97,16 @@ class Frames:
         if x.beside is not None:
             place = place.with_beside(self.nest.compute.tensor(x.beside.tensor).shape)
         fresh = source(self.f, place, x.whole, point)
-        return self._kept(x.whole, point, fresh) if place.constant else fresh
+        if place.constant:
+            return self._kept(x.whole, point, fresh, 0)
+        # who writes there places it anew
+        return self._kept(x.whole, point, fresh, self.places.version) if reads_only else fresh
 
-    def _kept(self, x: Load, point: Point, fresh: Source) -> Source:
-        """A load from what nothing writes to: written once a block for each element."""
-        key = x, point.lane, *(point.spans[a].low.terms for a in x.axes)
+    def _kept(self, x: Load, point: Point, fresh: Source, version: int) -> Source:
+        """A load from what nothing writes to meanwhile: written once a block for each element."""
+        key = x, version, point.lane, *(point.spans[a].low.terms for a in x.axes)
         number = self._elements.setdefault(key, len(self._elements))
-        pick: Callable[[At], Any] = itemgetter(*x.axes) if x.axes else lambda _: ()
+        pick = _element_of(x)
 
         def at_constants(at: At) -> Found:
             key = number, pick(at)
@@ -113,6 +117,13 @@ class Frames:
             return Found(found.lanes, partial(_read_once, self.f, key, found))
 
         return at_constants
+
+
+def _element_of(x: Load) -> Callable[[At], Any]:
+    """Tells elements apart at positions of the same variables; taps of a window share some."""
+    if any(len(e.terms) > 1 for e in x.index):
+        return lambda at: tuple(constants_of(x.index, at))
+    return itemgetter(*x.axes) if x.axes else lambda _: ()
 
 
 def _read_once(f: Function, key: object, found: Found) -> Value:

@@ -20,6 +20,7 @@ from hlotune.codegen.cuts import (
 from hlotune.codegen.places import Place, Places, Scratch
 from hlotune.codegen.prefetching import Entered, prefetch, rows_ahead, stream
 from hlotune.codegen.regions import region_at
+from hlotune.codegen.rolling import rolled
 from hlotune.codegen.spans import Lane, Point, Span, end_of, moved, resized, with_digits
 from hlotune.codegen.statements import Statements
 from hlotune.codegen.text import Function, Module
@@ -218,7 +219,8 @@ class StageFunction:
                 sizes[loop.root] = static_size(self.f, s, n, point.spans[loop.root])
         key = s.stage.name, k, *sizes.values()
         if key not in self.copies:
-            self.copies[key] = copies(s, k, sizes)
+            found = copies(s, k, sizes)
+            self.copies[key] = rolled(found, s, self.nest.target.vector_registers)
         return self.copies[key]
 
     def _statement(self, s: StageNest, point: Point) -> None:

@@ -39,6 +39,8 @@ class Statements:
         for copy in copies:
             for _ in range(copy.fences):
                 self.f.fence()
+            if copy.rolls:
+                self.f.barrier()
             if copy.lane not in frames:
                 like = replace(point, lane=copy.lane)
                 frames[copy.lane] = like, self.frames(s, like)

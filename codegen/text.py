@@ -119,6 +119,10 @@ class Function:
         register tile to make room for them.
         """
         self.forget()
+        self.barrier()
+
+    def barrier(self) -> None:
+        """The same, while values that were loaded before may be used again."""
         self.emit('call void asm sideeffect "", "~{memory}"()')
 
     def hoisted(self, depth: int, text: str) -> str:

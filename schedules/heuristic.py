@@ -93,7 +93,7 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
     if streams(space, sketch, tile):
         return _streamed(space, config, sketch, tile)
     order = lying_order(space, sketch)
-    unroll, clip = written_out(space, tile, order, *left_out(space, sketch, tile))
+    unroll, clip = written_out(space, sketch.vector, tile, order, *left_out(space, sketch, tile))
     _set(space, config, "register", tile)
     _set(space, config, "block", np.ones(len(tile), dtype=np.int64))
     _set(space, config, "unroll", unroll)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.flops import points
 from hlotune.schedules.knobs import LONGEST_UNROLL
 from hlotune.schedules.limits import CODE_STATEMENTS
+from hlotune.schedules.overlaps import SHORT_REDUCTION, rolling, written_taps
 from hlotune.schedules.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 PADDING_WORTH = 0.02
 """Share of the taps along an axis from which on leaving out padding pays."""
-SHORT_REDUCTION = 32
-"""Steps of a reduction up to which it is written out."""
 SHORT_PASS = 12
 """Cycles of multiply-adds from which on a pass hides its branch and its addresses: where a step has
 six, steps by twos and fours were 3 % faster than one by one, and where it has four, 7 %."""
@@ -58,9 +57,13 @@ def left_out(
 def lying_order(space: "CpuSpace", sketch: Sketch) -> list[int]:
     """Numbers of the reduce axes, outermost first: as what is packed ahead for the vectors lies.
 
-    It then comes in one stream, whatever the order of its dimensions.
+    It then comes in one stream, whatever the order of its dimensions.  Where each multiply-add
+    waits for a load, the taps that can share it are innermost.
     """
     c = space.contraction
+    last = rolling(c, sketch.vector)
+    if last is not None:
+        return sorted(range(len(c.reduce)), key=lambda k: c.reduce[k] == last)
     ahead = {tensor for tensor, level in sketch.packs if level in ("load", "call")}
     found = [x for x in c.operands if x.tensor in ahead and c.stride(x, sketch.vector)]
     places = {
@@ -73,6 +76,7 @@ def lying_order(space: "CpuSpace", sketch: Sketch) -> list[int]:
 
 def written_out(
     space: "CpuSpace",
+    vector: str,
     tile: NDArray[np.int64],
     order: list[int],
     unroll: NDArray[np.int64],
@@ -95,6 +99,7 @@ def written_out(
     if axis in clipped:
         return unroll, clip
     moved = order != sorted(order) and extents[k] <= LONGEST_UNROLL
+    moved |= space.contraction.reduce[k] in written_taps(space.contraction, vector)
     whole = moved and extents[k] * np.prod(tile) <= CODE_STATEMENTS // 8
     steps = extents[k] if whole else max(unroll[k], _steps_of_a_pass(space, tile, int(extents[k])))
     return np.where(np.arange(len(unroll)) == k, steps, unroll), clip

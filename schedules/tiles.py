@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
+from hlotune.schedules.overlaps import loaded_share, waits_for_loads
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.split_reduction import LANE
 from hlotune.schedules.target import LINE_BYTES, WAY_BYTES
-from hlotune.schedules.vectors import neighbours, scatter_cycles
+from hlotune.schedules.vectors import MOST_STRIDE, neighbours, scatter_cycles
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -28,6 +29,8 @@ SCATTERED_BYTES = 9
 """The same of lines that lie apart, which nothing fetches ahead into the first cache."""
 FEW_LINES = 4
 """That are fetched along with their neighbours."""
+MOST_STREAMS = 8
+"""That the processor follows at a time."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 BUSY_PORTS = 0.75
@@ -46,11 +49,13 @@ def best_tile(space: "CpuSpace", vector: str, packed: Collection[str] = ()) -> N
     across = tiles[:, column] + 1
     total = np.prod(tiles + 1, axis=1)
     busy = np.minimum(1, total / space.target.chains)
-    ports = sum(_loads(c, x, tiles + 1) for x in c.operands) / total
+    ports = sum(_loads(space, x, vector, tiles + 1) for x in c.operands) / total
+    if any(waits_for_loads(c, x) for x in c.operands):
+        ports = np.maximum(ports, BUSY_PORTS)  # what is shared beyond that is no gain
     pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - BUSY_PORTS)
     loads = 1 + 0.03 * ports + pressed
     # rows along one axis alone keep the loads of a tile near one another
-    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1))
+    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1) + _streams(c, vector, tiles + 1))
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
     score /= starved(space, vector, packed, tiles + 1) * _scattered(space, vector, tiles + 1)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
@@ -72,14 +77,30 @@ def _on_padding(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArra
     return share
 
 
-def _loads(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+def _loads(
+    space: "CpuSpace", x: Load, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Loads of an operand for one step of a register tile: rows and vectors along which it varies.
 
-    What varies along all axes, as in depthwise convolutions, is loaded for each multiply-add.
+    What varies along all axes, as in depthwise convolutions, is loaded for each multiply-add, but
+    for what neighbours share of a window.
     """
+    c = space.contraction
     varies = np.array([a.name in x.axes for a in c.parallel])
-    loads: NDArray[np.int64] = np.where(varies, tiles, 1).prod(axis=1)
+    loads: NDArray[np.float64] = np.where(varies, tiles, 1).prod(axis=1).astype(np.float64)
+    if waits_for_loads(c, x):
+        loads *= loaded_share(c, x, vector, tiles, space.target.vector_registers)
     return loads
+
+
+def _streams(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether vectors of an operand come from more places apart than are fetched ahead."""
+    found = np.zeros(len(tiles), dtype=np.bool_)
+    for x in (x for x in c.operands if 0 < abs(c.stride(x, vector)) <= MOST_STRIDE):
+        for k, a in enumerate(c.parallel):
+            far = abs(c.stride(x, a.name)) * c.element_bytes(x) >= LINE_BYTES
+            found |= far and a.name != vector and tiles[:, k] > MOST_STREAMS
+    return found
 
 
 def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -90,8 +111,9 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
     # along the lanes of a split reduction, vectors of a row walk through memory like broadcasts
     for x in (x for x in c.operands if not c.stride(x, vector) or vector == LANE):
         for k, a in enumerate(c.parallel):
-            apart = gcd(c.stride(x, a.name) * c.element_bytes(x), WAY_BYTES)
-            if apart and a.name != vector:
+            step = c.stride(x, a.name) * c.element_bytes(x)
+            if step and a.name != vector:
+                apart = gcd(step, WAY_BYTES)
                 most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
     return np.where(most > CROWDED * ways, 1.25, 1.0)
 

@@ -194,15 +194,20 @@ def conv(
 
 
 def planes(
-    height: int, width: int, channels: int, features: int, *, dilation: int = 1, groups: int = 1
-) -> Case:
-    """One image NCHW with weights OIHW of 3x3; dilated, a transposed convolution."""
+    height: int, width: int, channels: int, features: int,
+    *, dilation: int = 1, groups: int = 1, beyond: int | None = None,
+) -> Case:  # fmt: skip
+    """One image NCHW with weights OIHW of 3x3; dilated, a transposed convolution.
+
+    `beyond` is its padding behind the image, for results of any extent.
+    """
     x, w = whole(1, channels, height, width), whole(features, channels // groups, 3, 3, seed=1)
     spec = "NCHW", "OIHW", "NCHW"
 
     def function(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(
-            x, w, (1, 1), [(1, dilation)] * 2, (dilation,) * 2, dimension_numbers=spec,
+            x, w, (1, 1), [(1, dilation if beyond is None else beyond)] * 2, (dilation,) * 2,
+            dimension_numbers=spec,
             feature_group_count=groups,
         )  # fmt: skip
 
@@ -237,6 +242,13 @@ def named(name: str) -> Case:
         "planes": lambda: planes(9, 11, 5, 19),
         "transposed planes": lambda: planes(5, 6, 7, 18, dilation=2),
         "grouped planes": lambda: planes(6, 5, 8, 96, groups=2),
+        "wide conv": lambda: conv(10, 11, 8, 24),
+        "wide frozen conv": lambda: conv(10, 11, 8, 24, frozen=True),
+        "wide planes": lambda: planes(10, 11, 8, 24),
+        "depthwise planes": lambda: planes(9, 18, 6, 6, groups=6),
+        "ragged planes": lambda: planes(5, 6, 7, 18, dilation=2, beyond=1),
+        "thin gemm": lambda: gemm(2, 3, 4096),
+        "bf16 gemm": lambda: sized("bf16[24,64]", "bf16[64,48]"),
     }[name]()
 
 
@@ -245,3 +257,9 @@ SMALL = (
     "small gemm", "small frozen gemm", "small conv", "strided conv", "small depthwise", "planes",
     "transposed planes", "grouped planes",
 )  # fmt: skip
+
+ANY_WAY = (
+    "wide conv", "wide frozen conv", "wide planes", "depthwise planes", "ragged planes",
+    "thin gemm", "bf16 gemm",
+)  # fmt: skip
+"""Those of which all algorithms together have code of every kind."""

@@ -18,7 +18,8 @@ from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from tests.computes import SMALL, named
+from hlotune.schedules.spaces import space_of
+from tests.computes import ANY_WAY, SMALL, named
 
 RECORD = Path(__file__).parent / "fixtures" / "emitted.json"
 TARGET = TARGETS["znver4"]
@@ -40,15 +41,16 @@ def options() -> dict[str, list[str]]:
 
 def schedules() -> dict[str, list[str]]:
     """The kept schedules of each kernel, or new ones where there are none."""
-    if RECORD.exists():
-        kept = json.loads(RECORD.read_text())["hashes"]
-        return {name: list(hashes) for name, hashes in kept.items()}
-    result = {}
-    for name in SMALL:
-        space = named(name).space(TARGET)
-        configs = space.sample(SCHEDULES, np.random.default_rng(0))
-        result[name] = [space.schedule(c).to_json() for c in (space.heuristic(), *configs)]
-    return result
+    kept = json.loads(RECORD.read_text())["hashes"] if RECORD.exists() else {}
+    return {name: list(kept.get(name) or drawn(name)) for name in (*SMALL, *ANY_WAY)}
+
+
+def drawn(name: str) -> list[str]:
+    """First candidates of a kernel and random ones, by all algorithms where it is of those."""
+    compute = named(name).compute
+    space = space_of(compute, TARGET, fast=True) if name in ANY_WAY else named(name).space(TARGET)
+    configs = *space.firsts(), *space.sample(SCHEDULES, np.random.default_rng(0))
+    return [space.schedule(c).to_json() for c in configs]
 
 
 def main() -> None:
