@@ -9,7 +9,8 @@ from hlotune.codegen.abi import ARGUMENTS, RESULTS, SCRATCH
 from hlotune.codegen.spans import Span
 from hlotune.codegen.text import Function
 from hlotune.schedules.borders import index_ranges
-from hlotune.schedules.compute import Tensor
+from hlotune.schedules.compute import Store, Tensor
+from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Affine
 from hlotune.schedules.nest import (
     Layout,
@@ -22,9 +23,6 @@ from hlotune.schedules.nest import (
 )
 from hlotune.schedules.preloading import constant_of, offset_bytes
 from hlotune.schedules.target import LINE_BYTES
-
-NOWHERE_BYTES = 2 * LINE_BYTES
-"""Room for a vector that nobody reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +97,7 @@ class Scratch:
             elif s.scope == "task":
                 self.slot_bytes = self._add(s, stored_bytes(nest, s), self.slot_bytes)
         self.nowhere = self.slot_bytes
-        if any(may_overrun(nest, s) for s in nest.stages):
-            self.slot_bytes += NOWHERE_BYTES
+        self.slot_bytes += _nowhere_bytes(nest)
         self.bytes = self.call_bytes + nest.target.threads * self.slot_bytes
 
     def _add(self, s: StageNest, size: int, used: int) -> int:
@@ -111,13 +108,30 @@ class Scratch:
 
 def may_overrun(nest: LoopNest, s: StageNest) -> bool:
     """Whether some store of a stage's results lies outside of its tensor at some point."""
+    return any(_may_lie_outside(nest, s, x) for x in s.stage.stores)
+
+
+def _may_lie_outside(nest: LoopNest, s: StageNest, x: Store) -> bool:
     ranges = index_ranges(s.stage)
-    for x in s.stage.stores:
-        for e, extent in zip(x.index, nest.compute.tensor(x.tensor).shape, strict=True):
-            low, high = e.bounds(ranges)
-            if low < 0 or high >= extent:
-                return True
+    for e, extent in zip(x.index, nest.compute.tensor(x.tensor).shape, strict=True):
+        low, high = e.bounds(ranges)
+        if low < 0 or high >= extent:
+            return True
     return False
+
+
+def _nowhere_bytes(nest: LoopNest) -> int:
+    """Room for any vector that nobody reads, in lines.
+
+    A vector has the lanes of its stage, which are those of the sums; its elements may be wider.
+    """
+    sizes = [
+        s.lanes * BYTES[nest.compute.tensor(x.tensor).dtype]
+        for s in nest.stages
+        for x in s.stage.stores
+        if _may_lie_outside(nest, s, x)
+    ]
+    return ceil(max(sizes, default=0) / LINE_BYTES) * LINE_BYTES
 
 
 class Places:

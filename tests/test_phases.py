@@ -19,12 +19,14 @@ from hlotune.hlo.phases import phases
 from hlotune.hlo.program import load
 from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.hlo.to_compute import compute_of
+from hlotune.measure.buffers import Placement
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.flops import flops_of, real_flops
 from hlotune.schedules.replay import replay
 from hlotune.schedules.spaces import space_of
+from hlotune.schedules.target import Target
 from tests.computes import Array, Case, call, whole
 from tests.interpreter import interpret
 
@@ -306,9 +308,34 @@ def test_all_schedules_of_odd_results_are_right(spec: Any, window: int) -> None:
     check_schedules(ragged(spec, window), "direct")
 
 
-def check_schedules(case: Case, algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [("int8", "int32"), ("int8", "float32"), ("int16", "int64")]
+)
+def test_vectors_of_wide_results_of_narrow_sums_fit_where_nobody_reads(
+    narrow: str, wide: str
+) -> None:
+    """Vectors have as many lanes as the sums, and what is stored is as wide as the results.
+
+    With one slot nothing of the kernel's lies behind that place.
+    """
+    x, w = whole(1, 6, 20, 4, dtype=narrow), whole(3, 3, 4, 70, seed=1, dtype=narrow)
+
+    def function(x: Any, w: Any) -> Any:
+        y = lax.conv_general_dilated(
+            x, w, (1, 1), [(1, 1)] * 2, lhs_dilation=(2, 2), dimension_numbers=NHWC
+        )
+        return y.astype(wide)
+
+    with jax.enable_x64(True):
+        case = Case(f"{narrow} {wide}", function, (x, w))
+        check_schedules(case, "direct", replace(host_target(), threads=1), "before")
+
+
+def check_schedules(
+    case: Case, algorithm: str, target: Target | None = None, placement: Placement = "behind"
+) -> None:
     """Packed and not, clipped and not, along whichever axis the vectors go."""
-    target = host_target()
+    target = target or host_target()
     wanted = np.asarray(jax.jit(case.function)(*case.arguments))
     space = space_of(case.compute, target)
     drawn = space.sample(12, np.random.default_rng(0))
@@ -316,7 +343,7 @@ def check_schedules(case: Case, algorithm: str) -> None:
     assert any(s.algorithm.startswith(algorithm) for s in schedules)
     for schedule in schedules:
         loaded = load_built(build(case.compute, schedule, target))
-        (got,) = call(loaded, case, serial())
+        (got,) = call(loaded, case, serial(), placement)
         np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, err_msg=str(schedule))
 
 
