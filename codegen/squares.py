@@ -4,12 +4,13 @@ The inputs of a tile, where channels come first: lane by lane the neighbours are
 and the rows turned in registers, in the place of a gather for each neighbour.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import pairwise
+from math import ceil
 
-from hlotune.codegen.access import At, Found, load_run
+from hlotune.codegen.access import MOST_STRIDE, At, Found, load_run
 from hlotune.codegen.places import Place, Places
 from hlotune.codegen.spans import Lane, Point, moved, standing
 from hlotune.codegen.text import Function
@@ -20,8 +21,6 @@ from hlotune.schedules.expr import Load
 
 FEWEST = 3
 """Neighbours; a gather takes about as long as to read and turn the rows of two."""
-APART = 4
-"""Elements between neighbouring lanes up to which whole runs are read, and picked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +36,16 @@ def squares_of(stage: Stage, places: Places, point: Point) -> tuple[Square, ...]
     lane = point.lane
     if lane is None or lane.lanes & (lane.lanes - 1) or lane.lanes < FEWEST:
         return ()
-    lines = defaultdict[object, list[int]](list)
+    lines = dict[object, tuple[Place, list[int]]]()
     for n, x in enumerate(stage.loads):
         place = places[x.tensor]
         if isinstance(place, Place) and _lies_apart(place, x, lane):
             line = x.terms, tuple(e.constant for e in x.index[:-1]), x.tensor
-            lines[line].append(n)
+            lines.setdefault(line, (place, []))[1].append(n)
     return tuple(
         Square(place, stage.loads[run[0]], tuple(run))
-        for line in lines.values()
+        for place, line in lines.values()
         for run in _runs(stage, line, lane.lanes)
-        for place in [places[stage.loads[run[0]].tensor]]
-        if isinstance(place, Place)
     )
 
 
@@ -58,19 +55,27 @@ def _lies_apart(place: Place, x: Load, lane: Lane) -> bool:
     if not (plain and whole and x.index and x.outside == 0):
         return False
     steps = [e.coefficients.get(lane.root, 0) * place.strides[d, 1] for d, e in enumerate(x.index)]
-    return abs(sum(steps)) > APART and steps[-1] == 0
+    return abs(sum(steps)) > MOST_STRIDE and steps[-1] == 0
 
 
 def _runs(stage: Stage, line: list[int], longest: int) -> Iterator[list[int]]:
-    """Neighbours along the last dimension, as many as are worth it."""
+    """Neighbours along the last dimension, in even parts; those that are worth it."""
     place = {n: stage.loads[n].index[-1].constant for n in line}
     runs = list[list[int]]()
     for n in sorted(line, key=place.__getitem__):
-        if runs and place[n] == place[runs[-1][-1]] + 1 and len(runs[-1]) < longest:
+        if runs and place[n] == place[runs[-1][-1]] + 1:
             runs[-1].append(n)
         else:
             runs.append([n])
-    return (run for run in runs if len(run) >= FEWEST)
+    parts = (part for run in runs for part in _even_parts(run, longest))
+    return (part for part in parts if len(part) >= FEWEST)
+
+
+def _even_parts(run: list[int], longest: int) -> list[list[int]]:
+    """So that none is left too short: six in vectors of four are twice three."""
+    count = ceil(len(run) / longest)
+    ends = [len(run) * k // count for k in range(count + 1)]
+    return [run[start:end] for start, end in pairwise(ends)]
 
 
 def read_in_squares(f: Function, square: Square, like: Point, at: At) -> list[Found]:

@@ -1,5 +1,8 @@
 """Inputs that are neighbours, while the lanes of each lie apart: rows, turned in registers."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from hlotune.codegen.build import build
@@ -16,7 +19,7 @@ from tests.winograd_cases import windowed
 AVX512 = TARGETS["znver4"]
 
 
-def channels_first(*, size: tuple[int, ...] = (9, 11), channels: int = 16, **how: bool) -> Case:
+def channels_first(*, size: tuple[int, ...] = (9, 11), channels: int = 16, **how: Any) -> Case:
     return windowed(
         size=size, channels=channels, window=(3,) * len(size), pads=((1, 1),) * len(size),
         layout="NCHW OIHW", **how,
@@ -28,13 +31,27 @@ def first(case: Case, m: int, target: Target) -> Schedule:
     return space.schedule(space.heuristic())
 
 
-def written(case: Case, m: int) -> str:
-    return emit(replay(case.compute, first(case, m, AVX512), AVX512)).text
+def written(case: Case, m: int, target: Target = AVX512) -> str:
+    return emit(replay(case.compute, first(case, m, target), target)).text
 
 
 @pytest.mark.parametrize("m", [2, 4, 6])
-def test_inputs_and_taps_with_channels_first_are_read_without_gathers(m: int) -> None:
-    assert "gather" not in written(channels_first(), m)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("znver4", "float32"),
+        ("znver4", "float64"),
+        ("x86-64-v3", "float32"),
+        ("x86-64-v3", "float64"),
+        ("x86-64", "float32"),
+        ("aarch64", "float32"),
+    ],
+)
+def test_inputs_and_taps_with_channels_first_are_read_without_gathers(
+    name: str, dtype: str, m: int
+) -> None:
+    """Vectors of 16, of 8 and of 4 are turned; a tile has 4, 6 or 8 inputs in a row."""
+    assert "gather" not in written(channels_first(dtype=dtype), m, TARGETS[name])
 
 
 def test_of_channels_that_do_not_fill_a_vector_those_that_there_are_are_read() -> None:
@@ -49,6 +66,18 @@ def test_of_channels_that_do_not_fill_a_vector_those_that_there_are_are_read() -
 def test_what_is_turned_is_right_at_all_borders(m: int, channels: int, frozen: bool) -> None:
     case, target = channels_first(channels=channels, frozen=frozen), host_target()
     built = build(case.compute, first(case, m, target), target)
+    found = verify(case.kernel, built, numerics="fast", thorough=True)
+    assert isinstance(found, Verdict), found
+
+
+@pytest.mark.parametrize("m", [2, 4, 6])
+def test_what_is_turned_in_parts_is_right(m: int) -> None:
+    """Of four lanes, whatever this machine has."""
+    host = host_target()
+    narrow = replace(host, features=tuple(x for x in host.features if not x.startswith("avx")))
+    assert narrow.vector_bytes == 16
+    case = channels_first(channels=19)
+    built = build(case.compute, first(case, m, narrow), narrow)
     found = verify(case.kernel, built, numerics="fast", thorough=True)
     assert isinstance(found, Verdict), found
 

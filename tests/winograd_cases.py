@@ -15,17 +15,17 @@ def windowed(
     *, images: int = 1, size: tuple[int, ...] = (9, 11), channels: int = 5, features: int = 19,
     window: tuple[int, ...] = (3, 3), pads: tuple[tuple[int, int], ...] = ((1, 1), (1, 1)),
     layout: str = LAYOUTS[0], frozen: bool = False, residual: bool = False, backward: bool = False,
-    dilation: int = 1,
+    dilation: int = 1, dtype: str = "float32",
 ) -> Case:  # fmt: skip
     """A convolution of stride 1 with bias and relu, and what is added before the relu."""
     letters = ("H", "HW", "DHW")[len(size) - 1]
     data, taps = (s.replace("HW", letters) for s in layout.split())
     numbers = {"N": images, "C": channels, **dict(zip(letters, size, strict=True))}
     kernel = {"I": channels, "O": features, **dict(zip(letters, window, strict=True))}
-    x = whole(*(numbers[c] for c in data))
-    w = whole(*(kernel[c] for c in taps), seed=1)
+    x = whole(*(numbers[c] for c in data), dtype=dtype)
+    w = whole(*(kernel[c] for c in taps), seed=1, dtype=dtype)
     at = [features if c == "C" else 1 for c in data]
-    bias = whole(*at, seed=2)
+    bias = whole(*at, seed=2, dtype=dtype)
 
     def function(x: Any, w: Any, bias: Any) -> Any:
         if backward:
@@ -39,6 +39,7 @@ def windowed(
 
     name = f"{layout} {images}x{size}x{channels}->{features} {window} {pads}"
     name += f" dilated by {dilation}" * (dilation > 1)
+    name += f" {dtype}" * (dtype != "float32")
     name += " frozen" * frozen + " residual" * residual + " backward" * backward
     if frozen:
         return Case(name, lambda x, b: function(x, jnp.asarray(w), b), (x, bias))
