@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hlotune.hlo.collapse import collapse
-from hlotune.hlo.contractions import CONTRACTIONS, Place, contraction
+from hlotune.hlo.contractions import CONTRACTIONS, Contraction, Place, contraction
 from hlotune.hlo.expressions import Known, Reader, converted, followed, narrowed
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.index_maps import Domain, Index, unravel
@@ -142,38 +142,41 @@ class _Assembly:
 
     def contraction(self, op: Op) -> None:
         """The stages of a kernel around its contraction."""
-        result = op.results[0]
-        dtype = accumulator(self.graph.types[result].dtype)
+        dtype = self.sum_type(op)
         if dtype == "i1":
             raise UnsupportedKernel(
                 f"expected a contraction of numbers, got {op.name} of i1; "
                 "the kernel stays with the default compiler"
             )
         terms = contraction(self.graph, op)
-        empty = any(0 in self.graph.types[v].shape for v in op.operands)
-        start = Domain.of(terms.parallel, () if empty else terms.reduce)
-        operands = [
-            self.operand(v, p, start.extents)
-            for v, p in zip(op.operands, terms.places, strict=True)
-            if not empty
-        ]
+        if any(0 in self.graph.types[v].shape for v in op.operands):
+            self.no_products(op, terms)
+            return
+        start = Domain.of(terms.parallel, terms.reduce)
+        pairs = zip(op.operands, terms.places, strict=True)
+        operands = [self.operand(v, p, start.extents) for v, p in pairs]
+        domain, factors, outputs = start.settle(
+            lambda d: (d, [x.at(d) for x in operands], self.outputs(op, terms, d))
+        )
+        product = Apply("multiply", tuple(converted(x, dtype) for x in factors), dtype)
+        self.sums(domain, outputs, product)
 
-        def build(domain: Domain) -> tuple[Domain, list[Expr], list[_Output]]:
-            load = Load("acc", _identity(domain.filled().parallel), dtype)
-            index = tuple(e.substitute(domain.places) for e in terms.output)
-            known = Known(result, index, load)
-            return domain, [x.at(domain) for x in operands], self.outputs(domain, known)
+    def no_products(self, op: Op, terms: Contraction) -> None:
+        """The stages around sums of nothing, which are zeros."""
+        found = Domain.of(terms.parallel).settle(lambda d: (d, self.outputs(op, terms, d)))
+        self.sums(*found, Const(0, self.sum_type(op)))
 
-        domain, factors, outputs = start.settle(build)
+    def sum_type(self, op: Op) -> str:
+        return accumulator(self.graph.types[op.results[0]].dtype)
+
+    def sums(self, domain: Domain, outputs: list[_Output], value: Expr) -> None:
+        """The stage that sums a value up, those beside it, and the one behind it."""
         self.aside({x.position for x in outputs})
         epilogue = self.out(domain, outputs)
         domain = domain.filled()
-        self.temporary("acc", tuple(a.extent for a in domain.parallel), dtype)
-        product: Expr = Apply("multiply", tuple(converted(x, dtype) for x in factors), dtype)
-        if empty:  # the sum of no products
-            product = Const(0, dtype)
+        self.temporary("acc", tuple(a.extent for a in domain.parallel), value.dtype)
         store = Store("acc", _identity(domain.parallel))
-        contract = Stage("contract", domain.parallel, domain.reduce, (store,), (product,), "sum")
+        contract = Stage("contract", domain.parallel, domain.reduce, (store,), (value,), "sum")
         self.stages += contract, epilogue
 
     def elementwise(self) -> None:
@@ -194,10 +197,12 @@ class _Assembly:
         domain, outputs = Domain.of(_dimensions(shapes[0])).settle(build)
         self.stages.append(self.out(domain, outputs))
 
-    def outputs(self, domain: Domain, known: Known) -> list[_Output]:
+    def outputs(self, op: Op, terms: Contraction, domain: Domain) -> list[_Output]:
         """The results behind the contraction."""
-        found = followed(self.graph, known.value, known.index, domain.extents)
-        reader = self.reader(domain, known)
+        load = Load("acc", _identity(domain.filled().parallel), self.sum_type(op))
+        index = tuple(e.substitute(domain.places) for e in terms.output)
+        found = followed(self.graph, op.results[0], index, domain.extents)
+        reader = self.reader(domain, Known(op.results[0], index, load))
         return [
             _Output(k, found[v], reader.read(v, found[v]))
             for k, v in enumerate(self.graph.results)

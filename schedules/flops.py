@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from hlotune.schedules.expr import Affine, Apply, Expr, Load, operations
 from hlotune.schedules.nest import LoopNest
 
 MOST_POINTS = 1 << 22
-"""Of axes that decide together; of more, borders are counted as if each decided alone."""
+"""Of axes that decide together, the longest left out, that are looked at one by one."""
 
 
 def flops_of(compute: Compute) -> int:
@@ -109,19 +109,45 @@ def _sharing_axes(borders: Iterable[Border]) -> list[list[Border]]:
 
 
 def _real_points(stage: Stage, borders: Sequence[Border]) -> tuple[int, int]:
-    """At how many points all are inside, and how many there are of the axes that decide."""
-    extents = stage.extents
-    axes = list(dict.fromkeys(a for index, _, _ in borders for a, _ in index.terms))
-    total = prod(extents[a] for a in axes)
-    if len(borders) == 1 or total > MOST_POINTS:
-        apart = [_points(extents, x) for x in borders]
-        return prod(real for real, _ in apart), prod(n for _, n in apart)
-    grid = dict(zip(axes, np.indices([extents[a] for a in axes], sparse=True), strict=True))
-    inside = np.ones([extents[a] for a in axes], dtype=np.bool_)
+    """At how many points all are inside, and how many there are of the axes that decide.
+
+    Never too many, for what beats the peak by them is refused: where there are too many points to
+    look at, none is taken to be outside of two borders at once.
+    """
+    if len(borders) == 1:
+        return _points(stage.extents, borders[0])
+    names = dict.fromkeys(a for index, _, _ in borders for a, _ in index.terms)
+    axes = {a: stage.extents[a] for a in names}
+    total, longest = prod(axes.values()), max(axes, key=axes.__getitem__)
+    period = lcm(*(divisor for index, divisor, _ in borders if longest in index.coefficients))
+    if total // axes[longest] * period <= MOST_POINTS:
+        return _counted(axes, borders, longest, period), total
+    apart = [_points(axes, x) for x in borders]
+    return max(0, total - sum(total // n * (n - real) for real, n in apart)), total
+
+
+def _counted(axes: Mapping[str, int], borders: Sequence[Border], longest: str, period: int) -> int:
+    """The points inside of all borders; along one axis runs of them in steps of `period`.
+
+    A divisor divides an index at all points of such a run, or at none.
+    """
+    grid = {**axes, longest: min(period, axes[longest])}
+    places = dict(zip(grid, np.indices(list(grid.values()), sparse=True), strict=True))
+    first = np.zeros(list(grid.values()), dtype=np.int64)
+    last = first + (axes[longest] - 1 - places[longest]) // period
     for index, divisor, extent in borders:
-        at = index.constant + sum(c * grid[a] for a, c in index.terms)
-        inside &= (at % divisor == 0) & (at >= 0) & (at < divisor * extent)
-    return int(inside.sum()), total
+        at = index.constant + sum(c * places[a] for a, c in index.terms)
+        low, high = -at, divisor * extent - 1 - at  # between them lies what steps may add
+        step = index.coefficients.get(longest, 0) * period
+        inside = at % divisor == 0
+        if step == 0:
+            inside &= (low <= 0) & (high >= 0)
+        else:
+            low, high = (low, high) if step > 0 else (-high, -low)
+            first = np.maximum(first, -(-low // abs(step)))
+            last = np.minimum(last, high // abs(step))
+        last = np.where(inside, last, -1)
+    return int(np.maximum(last - first + 1, 0).sum())
 
 
 def _of_tiles(compute: Compute, stage: Stage) -> int:

@@ -1,11 +1,14 @@
 """Arithmetic is counted as the mathematics has it: nothing on padding, no inserted zeros."""
 
+from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.hlo.canonical import graph_of
@@ -13,8 +16,9 @@ from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules import flops
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.expr import Affine, Apply, Expr, Load
 from hlotune.schedules.flops import arithmetic_type, executed_flops, flops_of, real_flops
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
@@ -122,6 +126,40 @@ def test_a_border_that_several_loads_share_is_counted_once() -> None:
     tensors = tuple(Tensor(n, (7,), "f32", "argument") for n in ("x", "m"))
     shared = Compute((*tensors, Tensor("y", (7,), "f32", "result")), (stage,))
     assert flops_of(shared) == 2 * (7 * 3 - 2)
+
+
+indices = st.builds(
+    lambda p, q, r, constant: Affine.of({"p": p, "q": q, "r": r}, constant),
+    st.integers(-2, 2), st.integers(-2, 3), st.integers(-1, 1), st.integers(-4, 8),
+)  # fmt: skip
+borders = st.lists(
+    st.tuples(indices, st.sampled_from((1, 1, 2, 3)), st.integers(1, 9)), min_size=1, max_size=4
+)
+
+
+@given(st.tuples(*(st.integers(1, 9) for _ in "pqr")), borders, st.sampled_from((0, 30, 1 << 22)))
+def test_points_inside_of_any_borders_are_counted_one_by_one_or_as_fewer(
+    sizes: tuple[int, ...], found: list[tuple[Affine, int, int]], most: int
+) -> None:
+    """Borders are divided dimensions of a tensor of their own each."""
+    axes = tuple(Axis(a, n) for a, n in zip("pqr", sizes, strict=True))
+    tensors = [Tensor(f"x{k}", (n,), "f32", "argument") for k, (_, _, n) in enumerate(found)]
+    loads = [Load(f"x{k}", (e,), "f32", (d,)) for k, (e, d, _) in enumerate(found)]
+    value: Expr = Apply("negate", (loads[0],), "f32")
+    for x in loads[1:]:
+        value = Apply("add", (value, x), "f32")
+    store = Store("y", tuple(Affine.axis(a) for a in "pqr"))
+    stage = Stage("y", axes, (), (store,), (value,))
+    compute = Compute((*tensors, Tensor("y", sizes, "f32", "result")), (stage,))
+    real = sum(
+        all(e.value(at) % d == 0 and 0 <= e.value(at) < d * n for e, d, n in found)
+        for at in (dict(zip("pqr", place, strict=True)) for place in np.ndindex(sizes))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flops, "MOST_POINTS", most)
+        counted = real_flops(compute, stage)
+    assert counted <= real * len(found)
+    assert counted == real * len(found) or most < prod(sizes)
 
 
 def test_taps_beyond_a_window_are_not_executed_though_all_is_packed() -> None:

@@ -21,6 +21,7 @@ from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.buffers import Placement
 from hlotune.measure.targets import TARGETS, host_target
+from hlotune.schedules import flops
 from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.flops import flops_of, real_flops
@@ -152,6 +153,23 @@ def test_of_odd_results_those_that_there_are_count() -> None:
     assert compute.stage("contract").points == (2 * 6) * (2 * 20) * 20 * (2 * 2) * 4
     assert real_flops(compute, compute.stage("contract")) == 2 * (3 * 6 - 2) * (3 * 20 - 2) * 4 * 20
     assert real_flops(compute, compute.stage("out")) == 2 * 11 * 39 * 20
+
+
+@pytest.mark.parametrize("window", [3, 4])
+@pytest.mark.parametrize("most", [0, 60])
+def test_of_more_points_than_are_looked_at_no_more_count(
+    most: int, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Phases, positions and taps decide together, 160 of them along the longer dimension.
+
+    Borders counted apart would say something else.
+    """
+    compute = ragged(window=window).compute
+    exact = [real_flops(compute, s) for s in compute.stages]
+    monkeypatch.setattr(flops, "MOST_POINTS", most)
+    found = [real_flops(compute, s) for s in compute.stages]
+    assert all(0 < n <= real for n, real in zip(found, exact, strict=True))
+    assert found == exact or most == 0
 
 
 def test_results_that_are_read_again_are_not_ragged() -> None:
