@@ -36,8 +36,8 @@ class Numbers:
     prefetch: Ints
     depth: Ints
     """Steps of the last reduction whose weights are there at once."""
-    piece: Ints
-    """Those that are summed apart."""
+    sums: tuple[Ints, ...]
+    """How much of each reduction is added one to another, outermost first."""
     spread: Ints
 
 
@@ -50,7 +50,7 @@ def fit(space: "WinogradSpace", n: Numbers) -> NDArray[np.bool_]:
     group = np.minimum(n.panels * n.across * space.lanes, features)
     bodies = 1 + ((features % (n.across * space.lanes) != 0) & (group > n.across * space.lanes))
     own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
-        1 + (channels[-1] % n.unroll != 0) * (n.piece > n.unroll)
+        1 + (channels[-1] % n.unroll != 0) * (n.sums[-1] > n.unroll)
     )
     result = rows * across + across + 1 <= space.target.vector_registers
     result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS

@@ -26,8 +26,9 @@ def read_back(steps: tuple[Step, ...], compute: Compute) -> ReadBack | None:
     out = compute.stages[-1].name
     names = {(s.stage, s.axis): s.factors for s in steps if isinstance(s, Split)}
     wide = next((f for (stage, a), f in names.items() if stage == out and a != TILE), ())
-    inner = [f for (stage, a), f in names.items() if stage == PRODUCTS and a.startswith("r")]
+    sums = [f for (stage, a), f in names.items() if stage == PRODUCTS and a.startswith("r")]
     block, rows = names.get((out, TILE), ()), names.get((PRODUCTS, TILE), ())
+    inner = sums[-1] if sums else ()  # the last reduction is split last
     if len(wide) != 3 or not (inner and block and rows):
         return None
     inside = {s.stage for s in steps if isinstance(s, ComputeAt)}
@@ -35,9 +36,9 @@ def read_back(steps: tuple[Step, ...], compute: Compute) -> ReadBack | None:
     when = "load" if loaded else "task" if WEIGHTS in inside else "call"
     asked = [s for s in steps if isinstance(s, Prefetch | Stream)]
     prefetch = (1 if isinstance(asked[0], Prefetch) else 2) if asked else 0
-    depth = inner[0][0] if when == "task" and len(inner[0]) > 1 else 1
+    depth = inner[0] if when == "task" and len(inner) > 1 else 1
     spread = int(any(isinstance(s, Spread) and s.stage == PRODUCTS for s in steps))
-    numbers = (block[0], rows[0], wide[1], wide[0], inner[0][-1], prefetch, depth, spread)
+    numbers = (block[0], rows[0], wide[1], wide[0], inner[-1], prefetch, depth, spread)
     return ReadBack(when, TILES not in inside, numbers)
 
 

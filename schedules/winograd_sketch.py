@@ -14,11 +14,14 @@ taps, a quarter of the bytes, and what is made of them is used in the second cac
 The inputs at the points are computed by each task, or apart: at the start of each call by all
 threads, once for however many groups of features.
 
-Transforms make rounding errors of sums larger, so that long sums are added up of pieces.
+Transforms make rounding errors of sums larger, so that long sums are added up of pieces: registers
+hold those over as many of the inner reductions as are few enough terms.
 """
 
 from dataclasses import dataclass
 from math import ceil, prod
+
+import numpy as np
 
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.dtypes import BYTES
@@ -83,24 +86,20 @@ class WinogradTiling:
 
     Those that tasks compute are not.
     """
-    piece: int = 0
-    """Unrolled steps of the last reduction that are summed apart; 0 where all reductions are one
-    sum.
+    sums: tuple[int, ...]
+    """How much of each reduction is added one to another, outermost first.
 
-    Of the sketch `task` those whose weights are computed at once, with all other reductions.
+    Of the sketch `task` the last is also how much of the weights is computed at once.
     """
     spread: int = 1
     """1 where the points of tiles and products lie a line apart."""
 
 
-def longest_piece(extent: int, others: int, unroll: Ints) -> Ints:
-    """Unrolled steps of an even piece of a reduction that is at most about `LONGEST_SUM` terms.
-
-    `extent` is of the axis that is cut, `others` the product of the other ones'.
-    """
-    pieces = ceil(extent * others / LONGEST_SUM)
-    steps: Ints = -(-extent // (unroll * pieces))
-    return steps
+def even_part(extent: int | Ints, terms: Ints) -> Ints:
+    """Steps of an even part of a reduction, each of so many terms: at most `LONGEST_SUM` terms."""
+    most = np.maximum(1, LONGEST_SUM // terms)
+    part: Ints = -(-extent // -(-extent // most))
+    return part
 
 
 def winograd_steps(
@@ -158,26 +157,47 @@ def _products(
     compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int
 ) -> list[Step]:
     out, o = compute.stages[-1].name, _feature(compute)
-    *channels, last = compute.stage(PRODUCTS).reduce
-    factors = (n.piece, n.unroll) if n.piece else (n.unroll,)
-    *pieces, steps, step = (f"{last.name}.{k}" for k in range(1 + len(factors)))
-    around, within = (pieces, []) if sketch.when == "task" else ([], pieces)
-    order = [*around, POINT, f"{TILE}.0", *(a.name for a in channels), *within, steps, step]
-    order += [f"{TILE}.1", f"{o}.0", f"{o}.1"]
-    in_pieces = bool(within) or 0 < n.piece * n.unroll < last.extent
+    splits, around, inside = _reductions(compute, sketch, n)
+    first, around = (around[-1:], around[:-1]) if sketch.when == "task" else ([], around)
+    order = [*first, POINT, f"{TILE}.0", *around, *inside, f"{TILE}.1", f"{o}.0", f"{o}.1"]
+    in_pieces = n.sums != tuple(a.extent for a in compute.stage(PRODUCTS).reduce)
     return [
         ComputeAt(PRODUCTS, out, f"{o}.1"),
         Split(PRODUCTS, TILE, (n.rows,)),
         Split(PRODUCTS, o, (lanes,)),
-        Split(PRODUCTS, last.name, factors),
+        *splits,
         Reorder(PRODUCTS, tuple(order)),
         Vectorize(PRODUCTS, f"{o}.1"),
         Unroll(PRODUCTS, f"{o}.0"),
         Unroll(PRODUCTS, f"{TILE}.1"),
-        Unroll(PRODUCTS, step),
-        Accumulate(PRODUCTS, within[0] if within else f"{TILE}.0"),
+        Unroll(PRODUCTS, inside[-1]),
+        Accumulate(PRODUCTS, around[-1] if around else f"{TILE}.0"),
         *([AddUp(PRODUCTS)] if in_pieces else []),
     ]
+
+
+def _reductions(
+    compute: Compute, sketch: WinogradSketch, n: WinogradTiling
+) -> tuple[list[Step], list[str], list[str]]:
+    """How reductions are split, their loops around sums, and those inside; the last is unrolled.
+
+    Of the sketch `task` the last loop around sums is that of weights that are there at once.
+    """
+    splits, around, inside = list[Step](), list[str](), list[str]()
+    *outer, last = compute.stage(PRODUCTS).reduce
+    *parts, piece = n.sums
+    for axis, part in zip(outer, parts, strict=True):
+        if part in (1, axis.extent):
+            (around if part < axis.extent else inside).append(axis.name)
+        else:
+            splits.append(Split(PRODUCTS, axis.name, (part,)))
+            around.append(f"{axis.name}.0")
+            inside.append(f"{axis.name}.1")
+    is_cut = sketch.when == "task" or piece < last.extent
+    factors = (ceil(piece / n.unroll), n.unroll) if is_cut else (n.unroll,)
+    splits.append(Split(PRODUCTS, last.name, factors))
+    loops = [f"{last.name}.{k}" for k in range(1 + len(factors))]
+    return splits, around + loops[:-2], inside + loops[-2:]
 
 
 def _tiles(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int) -> list[Step]:

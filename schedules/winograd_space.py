@@ -34,8 +34,8 @@ from hlotune.schedules.winograd_sketch import (
     WHEN,
     WinogradSketch,
     WinogradTiling,
+    even_part,
     line_elements,
-    longest_piece,
     winograd_steps,
 )
 
@@ -136,10 +136,8 @@ class WinogradSpace:
         positions = configs[:, 1:].T.astype(np.intp)
         values = [of.take(p) for of, p in zip(self._values, positions, strict=True)]
         block = np.minimum(values[0], tiles)
-        last = self.contraction.reduce[-1].extent
-        unroll, inside = np.minimum(values[4], last), when == IN_TASK
-        piece = np.minimum(self._longest(inside, unroll) * unroll, last)
-        depth = np.where(inside, np.minimum(values[6] * unroll, piece), last)
+        unroll, inside = values[4], when == IN_TASK
+        sums = self._sums(inside, unroll, values[6])
         return Numbers(
             when=when,
             apart=apart == 1,
@@ -149,25 +147,27 @@ class WinogradSpace:
             panels=values[3],
             unroll=unroll,
             prefetch=np.where(inside, 0, values[5]),
-            depth=depth,
-            piece=np.minimum(depth, piece),
+            depth=np.where(inside, sums[-1], self.contraction.reduce[-1].extent),
+            sums=sums,
             spread=values[7].astype(np.int64),
         )
 
-    def _longest(self, inside: NDArray[np.bool_], unroll: Ints) -> Ints:
-        """Unrolled steps of the last reduction that are summed apart at most.
+    def _sums(self, inside: NDArray[np.bool_], unroll: Ints, depth: Ints) -> tuple[Ints, ...]:
+        """How much of each reduction is added one to another, outermost first.
 
-        Weights in memory are read in their order: what tasks compute of them goes with all other
-        reductions, and what they do not is cut along the last alone.
+        As much from the innermost outwards as makes a sum of LONGEST_SUM terms.  Weights that a
+        task computes are those of all other reductions, and of the last so much less.
         """
-        *others, last = (a.extent for a in self.contraction.reduce)
-        with_others, alone = (longest_piece(last, n, unroll) for n in (prod(others), 1))
-        return np.where(inside, with_others, alone)
-
-    @cached_property
-    def _in_pieces(self) -> bool:
-        """Whether sums are so long that they are added up of pieces."""
-        return prod(a.extent for a in self.contraction.reduce) > LONGEST_SUM
+        *outer, last = (a.extent for a in self.contraction.reduce)
+        others, steps = np.where(inside, prod(outer), 1), -(-last // unroll)
+        fits = last * others <= LONGEST_SUM  # whole, though its steps may pass its end
+        most = np.where(fits, steps, even_part(steps, unroll * others))
+        terms = np.minimum(np.where(inside, np.minimum(depth, most), most) * unroll, last)
+        sums = [terms]
+        for extent in reversed(outer):
+            sums.append(even_part(extent, terms))
+            terms = terms * sums[-1]
+        return tuple(reversed(sums))
 
     # arrays -----------------------------------------------------------------------------------
 
@@ -188,9 +188,10 @@ class WinogradSpace:
             (first + len(outer), -(-last // n.depth), SERIAL),
             (0, points * one, SERIAL),
             (tile, -(-n.tiles // n.rows), SERIAL),
-            *((first + k, extent * one, SERIAL) for k, extent in enumerate(outer)),
-            (first + len(outer), -(-n.depth // n.piece), SERIAL),
-            (first + len(outer), -(-n.piece // n.unroll), SERIAL),
+            *((first + k, -(-extent // n.sums[k]), SERIAL) for k, extent in enumerate(outer)),
+            (first + len(outer), -(-n.depth // n.sums[-1]), SERIAL),
+            *((first + k, n.sums[k], SERIAL) for k in range(len(outer))),
+            (first + len(outer), -(-n.sums[-1] // n.unroll), SERIAL),
             (first + len(outer), n.unroll, UNROLL),
             (tile, np.minimum(n.rows, n.tiles), UNROLL),
             (feature, -(-panel // self.lanes), UNROLL),
@@ -202,7 +203,7 @@ class WinogradSpace:
             axis=np.broadcast_to([a for a, _, _ in slots], (count, len(slots))),
             trips=np.stack([t for _, t, _ in slots], axis=1),
             kind=np.broadcast_to([k for _, _, k in slots], (count, len(slots))),
-            held_from=np.where(inside, 6, 6 + (1 + len(outer)) * self._in_pieces),
+            held_from=(7 + len(outer)) * one,
             split_from=3 * one,
             packs=np.stack([np.where(n.apart, CALL_LEVEL, 1), weights], axis=1),
             panels=np.stack([one, np.where(inside, 1, n.across * self.lanes)], axis=1),
@@ -291,14 +292,12 @@ class WinogradSpace:
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         values = [k.values[int(config[1 + n])] for n, k in enumerate(self.knobs)]
-        tiles, rows, vectors, panels, unroll, prefetch, depth, spread = values
+        tiles, rows, vectors, panels, unroll, prefetch, _, spread = values
         sketch = self.sketches[int(config[0])]
-        inside = sketch.when == "task"
-        longest = int(self._longest(np.array(inside), np.array(unroll)))
-        piece = min(depth, longest) if inside else longest * self._in_pieces
         tiling = WinogradTiling(
             tiles=tiles, rows=rows, vectors=vectors, panels=panels, unroll=unroll,
-            prefetch=prefetch, piece=piece, spread=spread,
+            prefetch=prefetch, sums=tuple(int(x[0]) for x in self.numbers(config[None]).sums),
+            spread=spread,
         )  # fmt: skip
         steps = winograd_steps(self.compute, sketch, tiling, self.lanes)
         return Schedule(sketch.algorithm, steps)

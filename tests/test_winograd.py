@@ -25,6 +25,7 @@ from hlotune.measure.verify import TOLERANCE, Verdict, verify
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.spaces import winograd_spaces
+from hlotune.schedules.steps import AddUp
 from hlotune.schedules.transforms import (
     LOOSE,
     PAIRS,
@@ -60,6 +61,23 @@ def test_the_first_candidate_is_right(m: int, frozen: bool) -> None:
     found = judged(case, space.schedule(space.heuristic()), m)
     assert isinstance(found, Verdict), found
     assert found.numerics == needed(m)  # whatever the error: strict is for sums reordered
+
+
+@pytest.mark.parametrize("window", ((45, 3), (2, 45, 3)), ids=str)
+@pytest.mark.parametrize("frozen", (False, True))
+def test_sums_that_are_cut_along_taps_are_right(frozen: bool, window: tuple[int, ...]) -> None:
+    """Three channels and 23 taps are a piece, the same and 22 the next."""
+    case = windowed(
+        size=(3, 10, 9)[-len(window):], window=window, channels=3, frozen=frozen,
+        pads=((0, 1), (22, 22), (1, 1))[-len(window):],
+    )  # fmt: skip
+    space = of_outputs(case, 4)
+    for k, sketch in enumerate(space.sketches):
+        config = space.heuristic()
+        config[0] = k
+        assert any(isinstance(s, AddUp) for s in space.schedule(config).steps)
+        found = judged(case, space.schedule(config), 4)
+        assert isinstance(found, Verdict), (found, sketch)
 
 
 @settings(max_examples=5)

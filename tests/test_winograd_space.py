@@ -23,7 +23,6 @@ from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
 from hlotune.schedules.target import Target
-from hlotune.schedules.winograd_limits import IN_TASK
 from hlotune.schedules.winograd_nests import winograd_path
 from hlotune.schedules.winograd_sketch import LONGEST_SUM
 from hlotune.schedules.winograd_space import WinogradSpace
@@ -43,6 +42,12 @@ CASES = {
     "deep": lambda: windowed(size=(6, 7), channels=300, features=40),
     "deep and frozen": lambda: windowed(
         size=(4, 5, 6), window=(3,) * 3, pads=((1, 1),) * 3, channels=70, frozen=True
+    ),
+    "taps": lambda: windowed(
+        size=(60, 9), window=(50, 3), pads=((25, 24), (1, 1)), channels=3, features=32
+    ),
+    "taps and channels": lambda: windowed(
+        size=(7, 60, 9), window=(2, 50, 3), pads=((0, 1), (25, 24), (1, 1)), channels=16
     ),
     "dilated": lambda: windowed(size=(12, 13), pads=((2, 2),) * 2, dilation=2),
 }
@@ -252,19 +257,26 @@ def test_weights_of_a_task_are_of_one_panel_and_some_channels() -> None:
     assert stored_bytes(nest, nest.stage("weights")) == points * depth * panel * 4 + free_bytes
 
 
-@pytest.mark.parametrize("name", ("deep", "deep and frozen"))
+def terms_of(nest: LoopNest) -> int:
+    """How many terms are added one to another at most."""
+    s = nest.stage("products")
+    sizes = s.sizes_inside(s.index(s.accumulate or ""), region(nest, s))
+    return prod(sizes[a.name] for a in s.stage.reduce)
+
+
+@pytest.mark.parametrize("name", ("deep", "deep and frozen", "taps", "taps and channels"))
 def test_long_sums_are_added_up_of_even_pieces(name: str) -> None:
+    """Of half as many terms as there may be at least, where no task has weights of less."""
     for space in spaces(name):
-        *others, last = (a.extent for a in space.contraction.reduce)
-        for config in space.sample(20, np.random.default_rng(0)):
-            nest, n = nest_of(space, config), space.numbers(config[None])
-            assert nest is not None and nest.stage("products").adds_up
-            (unroll,), (piece,), beside = n.unroll, n.piece, 1
-            if n.when == IN_TASK:
-                beside = prod(others)
-            else:
-                assert piece > last // ceil(last / LONGEST_SUM) - unroll
-            assert piece * beside <= LONGEST_SUM + unroll * beside
+        whole = prod(a.extent for a in space.contraction.reduce)
+        for config in drawn(space, 60, 0):
+            nest = nest_of(space, config)
+            if nest is None:
+                continue
+            assert nest.stage("products").adds_up
+            assert terms_of(nest) <= LONGEST_SUM < whole
+            if nest.stage("weights").at is None:
+                assert terms_of(nest) > LONGEST_SUM // 2
 
 
 def test_short_sums_have_no_pieces() -> None:
