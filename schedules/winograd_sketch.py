@@ -56,7 +56,7 @@ pieces of 128 takes a hundredth of the time."""
 
 @dataclass(frozen=True, slots=True)
 class WinogradSketch:
-    """The structure: outputs of a tile along an axis, and when weights are transformed."""
+    """The structure: outputs of a tile along an axis, when weights and inputs are transformed."""
 
     outputs: int
     when: str

@@ -1,7 +1,7 @@
 """The space of one Winograd algorithm: which of its schedules there are, as rows of int32.
 
 Features, trees and digests are those of the products, a matrix product a point, whose operands are
-packed: the tiles inside a task or ahead, the weights ahead.
+packed: tiles and weights each inside a task or ahead.
 """
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from hlotune.schedules.moves import retried
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, Ints, Path, digest
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.space import Configs
+from hlotune.schedules.space import Configs, within
 from hlotune.schedules.target import Target
-from hlotune.schedules.winograd import PRODUCTS, TILE, WEIGHTS, winograd
+from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
 from hlotune.schedules.winograd_limits import IN_TASK, Numbers, fit
 from hlotune.schedules.winograd_nests import read_back
 from hlotune.schedules.winograd_sketch import (
@@ -172,7 +172,9 @@ class WinogradSpace:
     # arrays -----------------------------------------------------------------------------------
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        return fit(self, self.numbers(configs))
+        result = within(configs, self.counts)
+        result[result] = fit(self, self.numbers(configs[result]))
+        return result
 
     def path(self, configs: Configs) -> Path:
         n, (points, tiles, features) = self.numbers(configs), self.sizes
@@ -224,11 +226,12 @@ class WinogradSpace:
 
     def work(self, configs: Configs) -> Work:
         """The sums of the convolution; beside the products all transforms that a call runs."""
-        n, weights = self.numbers(configs), self._beside[WEIGHTS]
-        blocks = -(-self.sizes[1] // n.tiles)  # each computes the weights anew
+        n, (_, tiles, features) = self.numbers(configs), self.sizes
+        blocks = -(-tiles // n.tiles)  # each computes the weights anew
+        groups = -(-features // (n.panels * n.across * self.lanes))  # each its tiles
         runs = np.where(n.when == IN_TASK, blocks, n.when == WHEN.index("call"))
-        beside = sum(self._beside.values()) + (runs - 1) * weights
-        return Work(self._flops, beside)
+        beside = sum(self._beside.values()) + (runs - 1) * self._beside[WEIGHTS]
+        return Work(self._flops, beside + np.where(n.apart, 0, groups - 1) * self._beside[TILES])
 
     @cached_property
     def _flops(self) -> float:

@@ -19,13 +19,16 @@ from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.features import NAMES
+from hlotune.schedules.matrix_space import MatrixSpace
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace
+from hlotune.schedules.spaces import AlgorithmsSpace, Part
+from hlotune.schedules.split_space import SplitSpace
 from hlotune.schedules.target import Target
+from hlotune.schedules.winograd_space import WinogradSpace
 from tests.computes import REAL, SMALL, Case, named, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.row_facts import row_of
@@ -95,6 +98,31 @@ def test_a_position_that_a_knob_does_not_have_is_not_legal(name: str) -> None:
     below = np.where(np.eye(len(config), dtype=bool), -1, config).astype(np.int32)
     assert space.legal(config[None]).all()
     assert not space.legal(np.concatenate([beyond, below])).any()
+
+
+def of_all_kinds() -> list[Part | AlgorithmsSpace]:
+    """Direct, split, Winograd's, dots, those of a matrix unit, and several together."""
+    halves = jnp.ones((64, 64), jnp.bfloat16)
+    cases = (
+        (named("C9"), "znver4"),
+        (Case("matvec", jnp.dot, (whole(37, 1024), whole(1024))), "znver4"),
+        (Case("halves", jnp.dot, (halves, halves)), "sapphirerapids"),
+    )
+    found = [spaces.space_of(case.compute, TARGETS[name]) for case, name in cases]
+    parts = [part for x in found if isinstance(x, AlgorithmsSpace) for part in x.parts]
+    kinds = {type(x) for x in (*found, *parts)}
+    assert kinds == {AlgorithmsSpace, CpuSpace, SplitSpace, WinogradSpace, MatrixSpace}
+    return [*found, *parts]
+
+
+def test_in_no_kind_of_space_is_such_a_position_legal() -> None:
+    """Searchers cross configs, and ask each kind the same."""
+    for space in of_all_kinds():
+        config = space.heuristic()
+        one = np.eye(len(config), dtype=bool)
+        strange = np.concatenate([np.where(one, n, config) for n in (-1, 99_999)]).astype(np.int32)
+        assert space.legal(config[None]).all()
+        assert not space.legal(strange).any(), type(space)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -63,6 +63,23 @@ def test_the_first_candidate_is_right(m: int, frozen: bool) -> None:
     assert found.numerics == needed(m)  # whatever the error: strict is for sums reordered
 
 
+@pytest.mark.parametrize("spread", (0, 1))
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+@pytest.mark.parametrize("frozen", (False, True))
+def test_wherever_inputs_and_weights_are_transformed_results_are_right(
+    frozen: bool, layout: str, spread: int
+) -> None:
+    """Nine tiles in blocks of four, which rows of three do not divide; some groups of features."""
+    case = windowed(channels=20, features=40, layout=layout, frozen=frozen)
+    space = of_outputs(case, 4)
+    values = (4, 3, 1, 1, 2, 0, 1 if frozen else 5, spread)
+    knobs = [k.values.index(n) for k, n in zip(space.knobs, values, strict=True)]
+    assert {s.apart for s in space.sketches} == {False, True}
+    for k, sketch in enumerate(space.sketches):
+        found = judged(case, space.schedule(np.array([k, *knobs], np.int32)), 4)
+        assert isinstance(found, Verdict), (found, sketch)
+
+
 @pytest.mark.parametrize("window", ((45, 3), (2, 45, 3)), ids=str)
 @pytest.mark.parametrize("frozen", (False, True))
 def test_sums_that_are_cut_along_taps_are_right(frozen: bool, window: tuple[int, ...]) -> None:

@@ -13,6 +13,7 @@ from hlotune.measure.targets import TARGETS
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.features import NAMES, features_of
+from hlotune.schedules.flops import real_flops
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.loop_trees import ABSENT, nodes_of
 from hlotune.schedules.nest import LoopNest, region, stored_bytes
@@ -24,7 +25,7 @@ from hlotune.schedules.space import Configs
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd_nests import winograd_path
-from hlotune.schedules.winograd_sketch import LONGEST_SUM
+from hlotune.schedules.winograd_sketch import LONGEST_SUM, WinogradSketch
 from hlotune.schedules.winograd_space import WinogradSpace
 from tests.computes import Case, conv, gemm, named
 from tests.winograd_cases import windowed, windows
@@ -242,6 +243,23 @@ def test_threads_that_share_features_transform_the_inputs_together_first(
     nest = nest_of(space, space.heuristic())
     assert nest is not None
     assert (nest.stage("tiles").at is None) == together
+
+
+def test_each_group_of_features_transforms_the_inputs_of_its_task() -> None:
+    """Of one panel of two vectors, or of three; apart they are transformed once."""
+    space = winograd_spaces(conv(14, 14, 256, 256).compute, TARGET)[1]
+    tiles = real_flops(space.compute, space.compute.stage("tiles"))
+    config = space.heuristic()
+    config[3], found = 1, {}
+    for panels, apart in ((1, False), (3, False), (8, False), (1, True)):
+        chosen = with_knob(space, "group", panels, config)
+        chosen[0] = space.sketches.index(WinogradSketch(4, "task", apart))
+        found[panels, apart] = float(np.squeeze(space.work(chosen[None]).beside))
+    once = found[1, True]
+    assert found == {
+        (1, False): once + 7 * tiles, (3, False): once + 2 * tiles, (8, False): once,
+        (1, True): once,
+    }  # fmt: skip
 
 
 def test_weights_of_a_task_are_of_one_panel_and_some_channels() -> None:
