@@ -36,12 +36,16 @@ def interpret(compute: Compute, arguments: Sequence[Array]) -> list[Array]:
         if t.name not in memory:
             poison = np.full(t.shape, 97, dtype=numpy_dtype(t.dtype))
             memory[t.name] = poison
+    written = {t.name: np.zeros(t.shape, int) for t in compute.results}
     for stage in compute.stages:
-        run(stage, memory)
+        run(stage, memory, written)
+    for name, times in written.items():
+        assert (times == 1).all(), f"{name} has elements that are stored {set(times.flat)} times"
     return [memory[t.name] for t in compute.results]
 
 
-def run(stage: Stage, memory: dict[str, Array]) -> None:
+def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) -> None:
+    """`results` counts how often each of their elements is stored."""
     shape = tuple(a.extent for a in stage.axes)
     grid = dict(zip((a.name for a in stage.axes), np.indices(shape), strict=True))
     for k, x in enumerate(stage.digits):
@@ -60,12 +64,13 @@ def run(stage: Stage, memory: dict[str, Array]) -> None:
         inside = np.logical_and.reduce(
             [np.ones(value.shape, bool), *((i >= 0) & (i < n) for i, n in limits)]
         )
-        in_parts = stage.digits or any(len(e.terms) > 1 for e in store.index)
-        assert inside.all() or in_parts, f"{stage.name} stores outside of {store.tensor}"
+        passes = store.tensor in results  # whose last tile or phase may go on beyond their end
+        assert inside.all() or passes, f"{stage.name} stores outside of {store.tensor}"
         assert value.dtype == memory[store.tensor].dtype, (stage.name, value.dtype)
-        memory[store.tensor][tuple(i[inside] for i in at)] = (
-            value[inside] if at else value.reshape(())
-        )
+        place = tuple(i[inside] for i in at)
+        memory[store.tensor][place] = value[inside] if at else value.reshape(())
+        if passes:
+            np.add.at(results[store.tensor], place, 1)
 
 
 def position(e: Affine, grid: Mapping[str, Array]) -> Array:
