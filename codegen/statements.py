@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from hlotune.codegen.access import At, Found, put, source
+from hlotune.codegen.access import At, Found, source
 from hlotune.codegen.copies import Copy
 from hlotune.codegen.drafts import Block, Old, Once, Put, Read
 from hlotune.codegen.forms import constants_of, form_of
@@ -14,6 +14,7 @@ from hlotune.codegen.operations import apply
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size, standing
 from hlotune.codegen.squares import read_in_squares
+from hlotune.codegen.stores import put
 from hlotune.codegen.text import Function, Register
 from hlotune.codegen.turning import Waiting
 from hlotune.codegen.values import Value, literal, splat

@@ -7,9 +7,10 @@ an element's vector in the place of a gather.
 
 from dataclasses import dataclass, replace
 
-from hlotune.codegen.access import load, read_run, store
+from hlotune.codegen.access import load, read_run
 from hlotune.codegen.places import Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size, moved, resized
+from hlotune.codegen.stores import store
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import HELD, STORED, Value, splat, vector
 from hlotune.schedules.expr import Affine, Load

@@ -7,10 +7,10 @@ place of a scatter for each row.
 
 from dataclasses import dataclass, field
 
-from hlotune.codegen.access import store, write_run
 from hlotune.codegen.addresses import elements
 from hlotune.codegen.places import Place
 from hlotune.codegen.spans import Lane, Point, moved
+from hlotune.codegen.stores import store, write_run
 from hlotune.codegen.text import Function
 from hlotune.codegen.transposing import turned
 from hlotune.codegen.values import HELD, STORED, Value, splat
