@@ -25,7 +25,8 @@ def _along(f: Function, place: Place, d: int, e: Affine) -> tuple[tuple[Affine, 
     if block is None:
         return ((local, inner),)
     outer = place.strides[d, block]
-    if not f.multiple_of(local, block):
+    # what is left free between blocks need not be as many elements as they go in steps of
+    if not f.multiple_of(local, block) or (local.terms and outer % block):
         return ((_blocked(f, local, block, outer, inner), 1),)
     whole, rest = divmod(local.constant, block)
     constant = Affine((), whole * outer + rest * inner)

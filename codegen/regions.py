@@ -20,8 +20,8 @@ def _seen(f: Function, nest: LoopNest, user: StageNest, at: StageNest, spans: Sp
     """What `user` walks while `at`, itself or a stage around it, stands at its spans."""
     if user is at or user.at is None:
         return spans
-    outer = nest.stage(user.at[0])
-    return _read_part(f, user, outer, _seen(f, nest, outer, at, spans))
+    last = reader(nest, user)
+    return _read_part(f, user, last, _seen(f, nest, last, at, spans))
 
 
 def _read_part(f: Function, s: StageNest, user: StageNest, seen: Spans) -> Spans:

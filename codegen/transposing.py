@@ -35,17 +35,21 @@ def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Poi
     x, root = _source(s), s.vector_root
     if x is None or root is None or not s.layout or x.divisors:
         return None
-    place, outside = places[x.tensor], _outside(nest, f, x, point)
+    (stored,) = s.stage.stored
+    place, into, outside = places[x.tensor], places[stored], _outside(nest, f, x, point)
     if not isinstance(place, Place) or place.layout or place.dtype != x.dtype:
+        return None
+    if not isinstance(into, Place):
         return None
     if HELD[x.dtype] != STORED[x.dtype]:
         return None
     steps = {a: c * place.strides[d, 1] for d, e in enumerate(x.index) for a, c in e.terms}
     if s.lanes < 4 or s.lanes & (s.lanes - 1) or steps.get(root, 0) <= 1:
         return None
+    onto = _steps_into(into, s)
     first, length, longest = len(s.loops) - 2, 1, 1 if outside else len(s.loops)
     while first > max(0, len(s.loops) - 2 - longest) and _joins(
-        f, s, s.loops[first - 1].root, point, steps, length
+        f, s, s.loops[first - 1].root, point, steps, onto, length
     ):
         first -= 1
         length *= known_size(f, point.spans[s.loops[first].root]) or 1
@@ -72,16 +76,27 @@ def _outside(nest: LoopNest, f: Function, x: Load, point: Point) -> list[int]:
     return [d for d, (low, high) in enumerate(bounds) if low < 0 or high >= shape[d]]
 
 
+def _steps_into(place: Place, s: StageNest) -> dict[str, int]:
+    """Elements between what neighbours along each axis are copied to; none along blocks."""
+    (x,) = s.stage.stores
+    free = [d for d in range(len(x.index)) if d not in place.blocks]
+    return {a: c * place.strides[d, 1] for d in free for a, c in x.index[d].terms}
+
+
 def _joins(
-    f: Function, s: StageNest, root: str, point: Point, steps: dict[str, int], length: int
-) -> bool:
-    """Whether a loop goes on where the run inside it, if any, ends."""
+    f: Function, s: StageNest, root: str, point: Point, steps: dict[str, int],
+    onto: dict[str, int], length: int,
+) -> bool:  # fmt: skip
+    """Whether a loop goes on where the run inside it, if any, ends: in the source, and where the
+    copy lies."""
     size = known_size(f, point.spans[root])
     plain = size is not None and root != s.vector_root and steps.get(root, 0) == length
     # what the copy holds lies row by row: a loop around a run must find it whole
     inner = [x.root for x in s.loops[:-2] if x.root != s.vector_root]
     below = inner[inner.index(root) + 1 :] if root in inner else []
-    return plain and all(point.spans[r].size == s.stage.extents[r] for r in below)
+    last = s.loops[len(s.loops) - 3].root
+    alike = root == last or (root in onto and onto[root] == length * onto.get(last, 0))
+    return plain and alike and all(point.spans[r].size == s.stage.extents[r] for r in below)
 
 
 def _source(s: StageNest) -> Load | None:

@@ -6,8 +6,12 @@ generation relies on is therefore stated here once, of the nest that all steps t
 
 from itertools import pairwise
 
+from hlotune.schedules.accumulating import check_pieces
+from hlotune.schedules.borders import guarded
 from hlotune.schedules.errors import require
 from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region
+from hlotune.schedules.overrunning import check_overrun, check_reach
+from hlotune.schedules.requests import check_requests
 from hlotune.schedules.tensorizing import check_tiles
 
 
@@ -18,12 +22,19 @@ def check_form(nest: LoopNest) -> None:
         _check_vectors(s)
         _check_steps(s)
         _check_borders(s)
+        check_requests(nest, s)
         if s.tiles:
             check_tiles(nest, s)
+        if s.adds_up:
+            check_pieces(s)
+        if s.layout:
+            _check_inside(nest, s)
         if s.at is not None:
             _check_enclosing(nest.stage(s.at[0]), s, s.at[1])
             _check_readers(nest, s, s.at)
             _check_region(nest, s)
+        check_overrun(nest, s)
+        check_reach(nest, s)
 
 
 def _check_parallel(s: StageNest) -> None:
@@ -101,6 +112,17 @@ def _check_readers(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> None
     for user in nest.stages:
         inside = not reads(s.stage, user.stage) or encloses(nest, place, user)
         require(inside, s.stage.name, f"{user.stage.name} reads it outside of {' '.join(place)}")
+
+
+def _check_inside(nest: LoopNest, s: StageNest) -> None:
+    """What has a layout is loaded without checks, so that there are no zeros around it."""
+    for user in nest.stages:
+        for x in reads(s.stage, user.stage):
+            inside = not guarded(nest.compute, user.stage, x)
+            require(inside, s.stage.name, (
+                f"{user.stage.name} reads {x} outside of it or skips in it, where a layout has no "
+                f"zeros: lay out a copy of it in {user.stage.name} instead"
+            ))  # fmt: skip
 
 
 def _check_region(nest: LoopNest, s: StageNest) -> None:

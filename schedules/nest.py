@@ -174,11 +174,14 @@ def reader(nest: LoopNest, stage: StageNest) -> StageNest:
 
 
 def _seen(nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]) -> dict[str, int]:
-    """What `user` walks inside a loop of `at`, when it is `at` or stands further inside."""
+    """What `user` walks inside a loop of `at`, when it is `at` or stands further inside.
+
+    It is read by `at`, or by another stage that stands further inside.
+    """
     if user is at or user.at is None:
         return inside
-    outer = nest.stage(user.at[0])
-    return _needed(nest, user, outer, _seen(nest, outer, at, inside))
+    last = reader(nest, user)
+    return _needed(nest, user, last, _seen(nest, last, at, inside))
 
 
 def _needed(

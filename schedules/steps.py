@@ -2,13 +2,17 @@
 
 It raises ScheduleError where the step does not apply.  Each docstring shows the nest before ->
 after.  A step looks only at what it changes; limits that hang on several steps at once (registers,
-scratch, code size) are in `limits.py`.  `Pack` is in `packing.py`, `Narrow` in `narrowing.py`,
-`Tensorize` in `tensorizing.py`, and steps about what a stage stores are in `results.py`.
+scratch, code size) are in `limits.py`.  Steps that have a file of their own: `Pack` is in
+`packing.py`, `Narrow` in `narrowing.py`, `Tensorize` in `tensorizing.py`, `Overrun` in
+`overrunning.py`, what holds sums in registers in `accumulating.py`, what says where results lie in
+`results.py`, what asks for operands ahead in `requests.py`.
 """
 
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from hlotune.schedules.accumulating import Accumulate as Accumulate
+from hlotune.schedules.accumulating import AddUp as AddUp
 from hlotune.schedules.borders import guarded, is_zero_outside, windows_along
 from hlotune.schedules.errors import require
 from hlotune.schedules.narrowing import Narrow as Narrow
@@ -22,12 +26,13 @@ from hlotune.schedules.nest import (
     is_in_own_order,
     reads,
 )
+from hlotune.schedules.overrunning import Overrun as Overrun
 from hlotune.schedules.packing import Pack as Pack
+from hlotune.schedules.requests import Prefetch as Prefetch
+from hlotune.schedules.requests import Stream as Stream
 from hlotune.schedules.results import LayOut as LayOut
-from hlotune.schedules.results import Overrun as Overrun
 from hlotune.schedules.results import Preload as Preload
 from hlotune.schedules.results import Spread as Spread
-from hlotune.schedules.results import Stream as Stream
 from hlotune.schedules.tensorizing import Tensorize as Tensorize
 
 
@@ -139,6 +144,9 @@ class Vectorize:
         require(k == len(s.loops) - 1, "vectorize", f"{self.axis} is not innermost")
         require(s.loops[k].step == 1, "vectorize", f"{self.axis} does not walk element by element")
         require(s.loops[k].root not in reduce, "vectorize", f"{self.axis} is a reduction")
+        digits = [x.name for x in s.stage.digits if x.axis == s.loops[k].root]
+        plain = f"{self.axis} is read by its digits {' '.join(digits)}, which lanes do not have"
+        require(not digits, "vectorize", plain)
         return nest.put(_kind(s, k, "vectorize"))
 
 
@@ -200,60 +208,6 @@ class ComputeAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulate:
-    """Holds the results of a stage in registers inside one of its loops, or ("") over all of them.
-
-    for i: for r: c[i] += a[i, r]   ->   for i: x = 0; for r: x += a[i, r]; c[i] = x
-
-    All loops over parallel axes inside must be unrolled or vectorized.  Where reduction loops stand
-    outside, the registers are loaded from the result and stored back.  With "" the whole region
-    lives in registers, for a consumer that reads it there.
-    """
-
-    stage: str
-    axis: str
-
-    def apply(self, nest: LoopNest) -> LoopNest:
-        s = nest.stage(self.stage)
-        start = s.index(self.axis) + 1 if self.axis else 0
-        reduce = {a.name for a in s.stage.reduce}
-        for loop in s.loops[start:]:
-            fixed = loop.root in reduce or loop.kind in ("unroll", "vectorize")
-            require(fixed, "accumulate", f"{loop.axis} is neither a reduction nor unrolled")
-        require(
-            bool(self.axis) or s.at is not None,
-            "accumulate",
-            "a stage at the root has no consumer to hold for",
-        )
-        scope = s.scope if self.axis else "register"
-        return nest.put(replace(s, accumulate=self.axis, scope=scope))
-
-
-@dataclass(frozen=True, slots=True)
-class AddUp:
-    """Lets sums in registers begin at nothing each time, and adds them to the result at their end.
-
-    for r.0: x = c[i]; for r.1: x += a[i, r]; c[i] = x
-    ->   for r.0: x = 0; for r.1: x += a[i, r]; c[i] += x
-
-    The error of a sum of n terms then grows with those of a piece and the pieces, and not with n:
-    blocked summation (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
-    """
-
-    stage: str
-
-    def apply(self, nest: LoopNest) -> LoopNest:
-        s = nest.stage(self.stage)
-        require(s.stage.combine == "sum", "add_up", f"{self.stage} is no sum")
-        held = bool(s.accumulate) and s.tiles is None
-        require(held, "add_up", f"no loop of {self.stage} has its sums in registers inside")
-        outside = s.loops[: s.index(s.accumulate or "") + 1]
-        pieces = {x.root for x in outside} & {a.name for a in s.stage.reduce}
-        require(bool(pieces), "add_up", f"no reduction stands around the sums of {self.stage}")
-        return nest.put(replace(s, adds_up=True))
-
-
-@dataclass(frozen=True, slots=True)
 class Clip:
     """Leaves out the iterations of a reduction loop in which a load lies outside its tensor.
 
@@ -300,29 +254,6 @@ class Peel:
         k = s.index(self.axis)
         require(s.loops[k].kind == "serial", "peel", f"{self.axis} is {s.loops[k].kind}")
         return nest.put(_border(s, k, "peel"))
-
-
-@dataclass(frozen=True, slots=True)
-class Prefetch:
-    """Asks for the next panel of a packed operand while the present one is worked on.
-
-    for j: for i: for k: s(p[j, k])   ->   for j: for i: for k: {fetch p[j + 1, ...]; s(p[j, k])}
-
-    The requests are spread evenly over the loops inside the one that goes from panel to panel, so
-    that memory works all the time, and not only while a panel is read for the first time.
-    """
-
-    stage: str
-    tensor: str
-
-    def apply(self, nest: LoopNest) -> LoopNest:
-        s, maker = nest.stage(self.stage), nest.producer(self.tensor)
-        loaded = {x.tensor for x in s.stage.loads}
-        require(self.tensor in loaded, "prefetch", f"{self.stage} does not load {self.tensor}")
-        panels = maker is not None and maker.at is None and maker.layout and maker.layout[0][1] > 1
-        wrong = f"{self.tensor} is not packed in panels ahead of the loops"
-        require(bool(panels), "prefetch", wrong)
-        return nest.put(replace(s, prefetch=(*s.prefetch, self.tensor)))
 
 
 def _is_within(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> bool:
