@@ -75,8 +75,10 @@ def main() -> None:
 
 def measured(name: str, target: Target, trials: int, database: Path) -> Line:
     case = CASES[name]
-    if not isinstance(case, Convolution) or case.groups > 1 or case.direction != "forward":
-        raise SystemExit(f"expected a forward convolution of one group, got {name}")
+    if not isinstance(case, Convolution) or not is_plain(case):
+        raise SystemExit(
+            f"expected a forward convolution in f32, of one image and group, got {name}"
+        )
     flat = in_columns(case)
     convolution, product = (
         share(program(x), target, trials, database, case.flops) for x in (case, flat)
@@ -88,6 +90,11 @@ def measured(name: str, target: Target, trials: int, database: Path) -> Line:
         convolution=convolution,
         product=product,
     )
+
+
+def is_plain(case: Convolution) -> bool:
+    alone = case.groups == case.batch == 1 and not case.transposed
+    return alone and case.direction == "forward" and case.element == "f32"
 
 
 def in_columns(case: Convolution) -> Product:

@@ -35,10 +35,9 @@ from hlotune.codegen.values import (
 )
 from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.vectors import MOST_STRIDE
 
 Discharged = frozenset[tuple[Load, int]]
-MOST_STRIDE = 4
-"""Elements between neighbouring lanes up to which whole runs are loaded instead of gathered."""
 
 
 @dataclass(frozen=True, slots=True)

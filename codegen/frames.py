@@ -99,7 +99,7 @@ class Frames:
         fresh = source(self.f, place, x.whole, point)
         if place.constant:
             return self._kept(x.whole, point, fresh, 0)
-        # who writes there places it anew
+        # another version, for once a stage writes there again, what was loaded before is stale
         return self._kept(x.whole, point, fresh, self.places.version) if reads_only else fresh
 
     def _kept(self, x: Load, point: Point, fresh: Source, version: int) -> Source:

@@ -1,12 +1,13 @@
 """Windows that roll along a register tile: what neighbouring outputs share is loaded once.
 
 Copies of a sum come step by step of the reduction, and each step loads its row of the window anew.
-Where every multiply-add waits for a load of its own, as in depthwise convolutions, they are taken
-element by element of the image instead: a vector is multiplied with all taps that meet it while it
-is in a register, and the taps stay in theirs.  Each sum adds up its terms in the same order.
+Where loads delay the multiply-adds, as in depthwise convolutions, which have one each, copies are
+taken element by element of the image instead: a vector is multiplied with all taps that meet it
+while it is in a register, and the taps stay in theirs.  Each sum adds up its terms in the same
+order.  Reductions beside the windows stand around them, or no order is found.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, groupby
@@ -19,13 +20,22 @@ from hlotune.schedules.tiles import BUSY_PORTS
 
 WORTH = 0.8
 """Share of the loads that may be left."""
-Constants = tuple[int, ...]
-Element = tuple[int, Constants]
+Place = tuple[int, ...]
+Element = tuple[int, Place]
 """What is loaded: by which load of the stage, and where."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class _Met:
+    """A copy, and what it meets."""
+
+    copy: Copy
+    at: Mapping[str, int]
+    loaded: tuple[Element, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
     copies: tuple[Copy, ...]
     loads: int
     registers: int
@@ -33,15 +43,26 @@ class Order:
 
 
 def rolled(copies: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy, ...]:
-    """The copies in the order of fewest loads whose values fit into the registers."""
+    """The copies in the order of fewest loads whose values fit into the registers.
+
+    Of orders with as many loads, that of fewest registers.
+    """
     if s.accumulate is None or s.stage.combine != "sum":
         return copies
-    loads = _loads(copies, s)
+    ways = [*_ways(copies, s)]
+    met = [_met(copy, s) for copy in copies] if ways else []
+    loads, terms = _loads_in_steps(met), _terms(met, s)
     if loads < BUSY_PORTS * len(copies):
         return copies
-    found = (x for way in _ways(copies, s) if (x := _order(copies, way)) is not None)
+    found = [x for way in ways if (x := _order(met, way, terms)) is not None]
     fitting = [x for x in found if x.registers <= registers and x.loads <= WORTH * loads]
-    return min(fitting, key=lambda x: x.loads).copies if fitting else copies
+    return min(fitting, key=lambda x: (x.loads, x.registers)).copies if fitting else copies
+
+
+def _met(copy: Copy, s: StageNest) -> _Met:
+    at = dict.fromkeys(s.stage.extents, 0) | dict(copy.offsets)
+    loads = enumerate(s.stage.loads)
+    return _Met(copy, at, tuple((k, tuple(constants_of(x.index, at))) for k, x in loads))
 
 
 @dataclass(frozen=True)
@@ -61,19 +82,22 @@ class _Way:
         loads = enumerate(self.s.stage.loads)
         return {k: x for k, x in loads if any(_moves(x, r, beside) for r in self.along)}
 
-    def step(self, copy: Copy) -> Constants:
-        at = _at(copy, self.s)
-        return tuple(at[a] for a in self.apart)
-
-    def element(self, copy: Copy) -> Constants:
-        """Where a copy meets its windows, larger as the reductions go on."""
-        at = _at(copy, self.s)
-        return tuple(
-            -constant if any(n < 0 and a in self.along for a, n in e.terms) else constant
-            for x in self.windows.values()
-            for e, constant in zip(x.index, constants_of(x.index, at), strict=True)
+    @cached_property
+    def _signs(self) -> list[tuple[int, int, int]]:
+        """Load, dimension, and -1 where its places go down as the reductions go on."""
+        return [
+            (k, d, -1 if any(n < 0 and a in self.along for a, n in e.terms) else 1)
+            for k, x in self.windows.items()
+            for d, e in enumerate(x.index)
             if self.along & set(e.coefficients)
-        )
+        ]
+
+    def step(self, x: _Met) -> Place:
+        return tuple(x.at[a] for a in self.apart)
+
+    def element(self, x: _Met) -> Place:
+        """Where a copy meets its windows, larger as the reductions go on."""
+        return tuple(sign * x.loaded[k][1][d] for k, d, sign in self._signs)
 
 
 def _ways(copies: Sequence[Copy], s: StageNest) -> Iterator[_Way]:
@@ -107,62 +131,48 @@ def _moves(x: Load, reduction: str, beside: Collection[str]) -> bool:
     )
 
 
-def _order(copies: Sequence[Copy], way: _Way) -> Order | None:
+def _order(met: Sequence[_Met], way: _Way, terms: Mapping[Place, Sequence[Place]]) -> _Order | None:
     """None where a sum would add up its terms in another order."""
-    steps = dict[Constants, list[Copy]]()
-    for copy in copies:
-        steps.setdefault(way.step(copy), []).append(copy)
-    ordered, loads, taps, most = list[Copy](), 0, 0, 0
+    steps = dict[Place, list[_Met]]()
+    for x in met:
+        steps.setdefault(way.step(x), []).append(x)
+    ordered, loads, taps, most = list[list[_Met]](), 0, 0, 0
     for step in steps.values():
         step.sort(key=way.element)
         parts = [list(part) for _, part in groupby(step, key=way.element)]
-        own = [len(_loaded(p, way.s, way.windows)) for p in parts]
-        shared = len(_loaded(step, way.s)) - len(_loaded(step, way.s, way.windows))
+        own = [len({e for x in p for e in x.loaded if e[0] in way.windows}) for p in parts]
+        shared = len({e for x in step for e in x.loaded if e[0] not in way.windows})
         loads, taps, most = loads + shared + sum(own), max(taps, shared), max(most, *own)
-        ordered += _fenced(parts)
-    terms = _terms(copies, way.s)
-    if _terms(ordered, way.s) != terms:
+        ordered += parts
+    if _terms([x for part in ordered for x in part], way.s) != terms:
         return None
-    return Order(tuple(ordered), loads, len(terms) + taps + most)
+    first = {id(step[0]) for step in steps.values()}
+    return _Order(tuple(_fenced(ordered, first)), loads, len(terms) + taps + most)
 
 
-def _fenced(parts: Sequence[Sequence[Copy]]) -> Iterator[Copy]:
-    """A fence ahead of all; ahead of each element one that lets the taps through."""
-    for n, part in enumerate(parts):
-        yield replace(part[0], fences=int(n == 0), rolls=n > 0)
-        yield from (replace(copy, fences=0) for copy in part[1:])
+def _fenced(parts: Sequence[Sequence[_Met]], first: Collection[int]) -> Iterator[Copy]:
+    """A fence ahead of each step; ahead of other elements one that lets the taps through."""
+    for part in parts:
+        begins = id(part[0]) in first
+        yield replace(part[0].copy, fences=int(begins), rolls=not begins)
+        yield from (replace(x.copy, fences=0) for x in part[1:])
 
 
-def _at(copy: Copy, s: StageNest) -> dict[str, int]:
-    return dict.fromkeys(s.stage.extents, 0) | dict(copy.offsets)
-
-
-def _loaded(
-    copies: Iterable[Copy], s: StageNest, only: Collection[int] | None = None
-) -> set[Element]:
-    """By all loads of the stage, or by some."""
-    loads = [(k, x.index) for k, x in enumerate(s.stage.loads) if only is None or k in only]
-    return {
-        (k, tuple(constants_of(index, at)))
-        for at in (_at(copy, s) for copy in copies)
-        for k, index in loads
-    }
-
-
-def _terms(copies: Sequence[Copy], s: StageNest) -> dict[Constants, list[Constants]]:
+def _terms(met: Iterable[_Met], s: StageNest) -> dict[Place, list[Place]]:
     """For each sum its terms, in order."""
-    found = dict[Constants, list[Constants]]()
-    for at in (_at(copy, s) for copy in copies):
-        own = tuple(at[a.name] for a in s.stage.parallel)
-        found.setdefault(own, []).append(tuple(at[r.name] for r in s.stage.reduce))
+    parallel, reduce = ([a.name for a in axes] for axes in (s.stage.parallel, s.stage.reduce))
+    found = dict[Place, list[Place]]()
+    for x in met:
+        own, term = (tuple(x.at[a] for a in names) for names in (parallel, reduce))
+        found.setdefault(own, []).append(term)
     return found
 
 
-def _loads(copies: Sequence[Copy], s: StageNest) -> int:
+def _loads_in_steps(met: Iterable[_Met]) -> int:
     """Of copies as they come: each step of the reduction loads what it needs."""
-    steps: list[list[Copy]] = []
-    for copy in copies:
-        if copy.fences or not steps:
-            steps.append([])
-        steps[-1].append(copy)
-    return sum(len(_loaded(step, s)) for step in steps)
+    total, step = 0, set[Element]()
+    for x in met:
+        if x.copy.fences:
+            total, step = total + len(step), set()
+        step.update(x.loaded)
+    return total + len(step)

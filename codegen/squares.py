@@ -10,7 +10,7 @@ from functools import cache, partial
 from itertools import pairwise
 from math import ceil
 
-from hlotune.codegen.access import MOST_STRIDE, At, Found, load_run
+from hlotune.codegen.access import At, Found, load_run
 from hlotune.codegen.places import Place, Places
 from hlotune.codegen.spans import Lane, Point, moved, standing
 from hlotune.codegen.text import Function
@@ -18,6 +18,7 @@ from hlotune.codegen.transposing import turned
 from hlotune.codegen.values import HELD, STORED, Value, vector
 from hlotune.schedules.compute import Stage
 from hlotune.schedules.expr import Load
+from hlotune.schedules.vectors import MOST_STRIDE
 
 FEWEST = 3
 """Neighbours; a gather takes about as long as to read and turn the rows of two."""

@@ -41,9 +41,13 @@ def written_taps(c: Contraction, vector: str) -> tuple[Axis, ...]:
     last = rolling(c, vector)
     if last is None:
         return ()
-    if prod(r.extent for r in c.reduce) <= SHORT_REDUCTION:
+    if prod(r.extent for r in c.reduce) <= SHORT_REDUCTION and _can_be_written(*c.reduce):
         return (*(r for r in c.reduce if r != last), last)
-    return (last,) if last.extent <= LONGEST_UNROLL else ()
+    return (last,) if _can_be_written(last) else ()
+
+
+def _can_be_written(*axes: Axis) -> bool:
+    return all(a.extent <= LONGEST_UNROLL for a in axes)
 
 
 def loaded_share(
@@ -52,10 +56,14 @@ def loaded_share(
     """`(n,)`: loads of an operand by tiles of `(n, parallel axes)`, over those of copies that load
     each for itself."""
     share, total = np.ones(len(tiles)), np.prod(tiles, axis=1)
-    written = written_taps(c, vector)
+    written, few = written_taps(c, vector), total <= SUMS_SHARE * registers
+    # taps that vary along the vector are those of one vector at a time
+    apart = all(waits_for_loads(c, y) or vector in y.axes for y in c.operands)
+    across = tiles[:, [a.name for a in c.parallel].index(vector)]
+    held = total + (1 if apart else across)
     for k in range(len(written)):
         along = {r.name: r.extent for r in written[k:]}
-        fits = (total + prod(along.values()) + 1 <= registers) & (total <= SUMS_SHARE * registers)
+        fits = few & (held + prod(along.values()) <= registers)
         share = np.where(fits, np.minimum(share, _shared(c, x, vector, tiles, along)), share)
     return share
 

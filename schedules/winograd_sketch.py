@@ -96,7 +96,8 @@ class WinogradTiling:
 
 
 def even_part(extent: int | Ints, terms: Ints) -> Ints:
-    """Steps of an even part of a reduction, each of so many terms: at most `LONGEST_SUM` terms."""
+    """Steps of an even part of a reduction, each of so many terms: at most `LONGEST_SUM` terms, or
+    one step where it has more."""
     most = np.maximum(1, LONGEST_SUM // terms)
     part: Ints = -(-extent // -(-extent // most))
     return part
@@ -187,8 +188,10 @@ def _reductions(
     *outer, last = compute.stage(PRODUCTS).reduce
     *parts, piece = n.sums
     for axis, part in zip(outer, parts, strict=True):
-        if part in (1, axis.extent):
-            (around if part < axis.extent else inside).append(axis.name)
+        if part == axis.extent:
+            inside.append(axis.name)
+        elif part == 1:
+            around.append(axis.name)
         else:
             splits.append(Split(PRODUCTS, axis.name, (part,)))
             around.append(f"{axis.name}.0")

@@ -64,12 +64,14 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
         inside = np.logical_and.reduce(
             [np.ones(value.shape, bool), *((i >= 0) & (i < n) for i, n in limits)]
         )
-        passes = store.tensor in results  # whose last tile or phase may go on beyond their end
+        counted = store.tensor in results
+        # the last tile or phase of a result may go on beyond its end
+        passes = counted and (stage.digits or any(len(e.terms) > 1 for e in store.index))
         assert inside.all() or passes, f"{stage.name} stores outside of {store.tensor}"
         assert value.dtype == memory[store.tensor].dtype, (stage.name, value.dtype)
         place = tuple(i[inside] for i in at)
         memory[store.tensor][place] = value[inside] if at else value.reshape(())
-        if passes:
+        if counted:
             np.add.at(results[store.tensor], place, 1)
 
 

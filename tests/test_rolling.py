@@ -42,8 +42,24 @@ def window(rows: int, taps: int, *, step: int = 1, tap: int = 1, beside: int = 1
     return StageNest(stage, loops, accumulate="")
 
 
+def plane(rows: int, columns: int, order: str) -> StageNest:
+    """`y[i, j, c] = sum over q, r of x[i + q, j + r, c] w[q, r, c]` with taps of 3x3."""
+    i, j, q, r, c = map(Affine.axis, "ijqrc")
+    loads = Load("x", (i + q, j + r, c), "f32"), Load("w", (q, r, c), "f32")
+    stage = Stage(
+        "s", (Axis("i", rows), Axis("j", columns), Axis("c", 4)), (Axis("q", 3), Axis("r", 3)),
+        (Store("y", (i, j, c)),), (Apply("multiply", loads, "f32"),), "sum",
+    )  # fmt: skip
+    loops = *(Loop(a, a, 1, "unroll") for a in f"{order}ij"), Loop("c", "c", 1, "vectorize")
+    return StageNest(stage, loops, accumulate="")
+
+
 def written(s: StageNest) -> tuple[Copy, ...]:
     return copies(s, 0, s.stage.extents)
+
+
+def at(copy: Copy, axes: str) -> tuple[int, ...]:
+    return tuple(copy.offsets[a] for a in axes)
 
 
 def places(found: Sequence[Copy]) -> list[list[tuple[int, int]]]:
@@ -81,12 +97,11 @@ def test_a_window_that_is_walked_backwards_rolls_backwards() -> None:
     assert places(rolled(written(s), s, 32))[:2] == [[(2, 0)], [(1, 0), (2, 1)]]
 
 
-def test_without_registers_for_taps_of_all_vectors_these_are_taken_one_by_one() -> None:
+def test_vectors_that_share_no_tap_are_taken_one_by_one() -> None:
     s = window(4, 3, beside=2)
-    together, apart = (rolled(written(s), s, registers) for registers in (16, 12))
-    assert [c.fences for c in together] == [1, *[0] * 23]
-    assert [c.fences for c in apart] == [1, *[0] * 11, 1, *[0] * 11]
-    assert [c.offsets["c"] for c in apart] == [0] * 12 + [4] * 12
+    found = rolled(written(s), s, 32)
+    assert [c.fences for c in found] == [1, *[0] * 11, 1, *[0] * 11]
+    assert [c.offsets["c"] for c in found] == [0] * 12 + [4] * 12
 
 
 @pytest.mark.parametrize(
@@ -125,6 +140,47 @@ def test_each_sum_adds_up_its_terms_in_the_same_order(
         assert terms[0] == terms[1] == list(range(taps))
 
 
+@pytest.mark.parametrize("order", ("qr", "rq"))
+@pytest.mark.parametrize("registers", (16, 32))
+@pytest.mark.parametrize(("rows", "columns"), ((4, 1), (1, 4), (3, 3), (2, 5)))
+def test_terms_of_two_windows_stay_in_order(
+    rows: int, columns: int, registers: int, order: str
+) -> None:
+    s = plane(rows, columns, order)
+    before, after = written(s), rolled(written(s), s, registers)
+    assert after != before
+    for i, j in product(range(rows), range(columns)):
+        terms = [
+            [
+                (x.offsets["q"], x.offsets["r"])
+                for x in found
+                if (x.offsets["i"], x.offsets["j"]) == (i, j)
+            ]
+            for found in (before, after)
+        ]
+        assert terms[0] == terms[1]
+
+
+def test_a_window_whose_channels_stand_inside_its_taps_does_not_roll() -> None:
+    """To share what taps meet, each channel would come with all of its taps at once."""
+    i, r, k, c = map(Affine.axis, "irkc")
+    loads = Load("x", (i + r, k, c), "f32"), Load("w", (r, k, c), "f32")
+    stage = Stage(
+        "s", (Axis("i", 4), Axis("c", 4)), (Axis("r", 3), Axis("k", 2)),
+        (Store("y", (i, c)),), (Apply("multiply", loads, "f32"),), "sum",
+    )  # fmt: skip
+    loops = *(Loop(a, a, 1, "unroll") for a in "rki"), Loop("c", "c", 1, "vectorize")
+    s = StageNest(stage, loops, accumulate="")
+    assert rolled(written(s), s, 32) == written(s)
+
+
+def test_fences_stand_between_elements_so_that_none_is_loaded_early() -> None:
+    case = depthwise(12, 12, 16)
+    schedule = tiled(case, AVX512, register={"i1": 6}, unroll={"r0": 3, "r1": 3})
+    text = emit(replay(case.compute, schedule, AVX512)).text
+    assert max(block.count("asm sideeffect") for block in text.split("\nloop")) == 3 * (6 + 2)
+
+
 @pytest.mark.parametrize(
     ("case", "register", "loads"),
     (
@@ -153,17 +209,26 @@ def test_a_depthwise_tile_loads_each_element_tap_and_bias_once(
     (
         named("small depthwise"), depthwise(16, 19, 37), planes(9, 18, 6, 6, groups=6),
         conv(11, 13, 24, 24, groups=24, stride=2), conv(10, 9, 20, 20, groups=20, window=5, pad=2),
-        conv(9, 9, 18, 18, groups=18, window=7, pad=3),
+        conv(9, 9, 18, 18, groups=18, window=7, pad=3), conv(9, 9, 20, 40, groups=20),
     ),
     ids=repr,
 )  # fmt: skip
-def test_depthwise_schedules_are_right(case: Case) -> None:
+def test_depthwise_schedules_are_right(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     target = host_target()
     space, references = case.space(target), References(case.kernel)
     configs = [space.heuristic(), *space.sample(12, np.random.default_rng(4))]
+    rolls: list[bool] = []
+
+    def counted(found: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy, ...]:
+        result = rolled(found, s, registers)
+        rolls.append(result != found)
+        return result
+
+    monkeypatch.setattr("hlotune.codegen.loops.rolled", counted)
     for schedule in map(space.schedule, configs):
         verdict = verify(case.kernel, build(case.compute, schedule, target), references=references)
         assert isinstance(verdict, Verdict), f"{verdict}\n{schedule}"
+    assert any(rolls)
 
 
 # the first candidate ------------------------------------------------------------------------------
@@ -198,3 +263,37 @@ def test_a_first_candidate_leaves_registers_for_what_rolls(case: Case) -> None:
     space = case.space(AVX512)
     tiling = space.tiling(space.heuristic())
     assert 8 <= np.prod(list(tiling.register.values())) <= AVX512.vector_registers // 2
+
+
+@pytest.mark.parametrize(
+    ("case", "order", "unroll"),
+    (
+        (depthwise(12, 12, 32), ("r0", "r1"), {"r0": 3, "r1": 3}),
+        (planes(12, 16, 4, 4, groups=4), ("r1", "r0"), {"r0": 3, "r1": 3}),
+        (conv(14, 14, 32, 32, groups=32, window=7, pad=3), ("r0", "r1"), {"r0": 1, "r1": 7}),
+    ),
+    ids=repr,
+)
+def test_taps_of_a_first_candidate_are_written_out_in_the_order_in_which_they_roll(
+    case: Case, order: tuple[str, ...], unroll: dict[str, int]
+) -> None:
+    space = case.space(AVX512)
+    tiling = space.tiling(space.heuristic())
+    assert (tiling.reduce_order, tiling.unroll) == (order, unroll)
+
+
+@pytest.mark.parametrize(
+    ("case", "tile"),
+    (
+        (depthwise(112, 112, 32), {"i0": 1, "i1": 8, "i2": 2}),
+        (planes(112, 112, 32, 32, groups=32), {"i0": 1, "i1": 2, "i2": 7}),
+        (planes(14, 14, 512, 512, groups=512), {"i0": 1, "i1": 14, "i2": 1}),
+    ),
+    ids=repr,
+)
+def test_tiles_of_first_candidates_are_those_that_were_among_the_fastest(
+    case: Case, tile: dict[str, int]
+) -> None:
+    """On a Zen 4: of sixteen sums, not of more rows than it follows at a time."""
+    space = case.space(AVX512)
+    assert space.tiling(space.heuristic()).register == tile
