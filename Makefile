@@ -19,7 +19,7 @@ TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
 .PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
-  bench-tuner bench-models bench-eval dataset curves model performance
+  bench-columns bench-tuner bench-models bench-eval dataset curves model performance
 
 setup: $(STAMP)
 
@@ -95,6 +95,11 @@ bench-search: setup
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS) --numerics strict
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
 	$(PYTHON) -m benchmarks.searchers
+
+# What could be won by putting images into columns first.
+bench-columns: setup
+	rm -f build/columns.db*
+	$(PYTHON) -m benchmarks.columns
 
 bench-tuner: setup
 	$(PYTHON) -m benchmarks.tuner_speed

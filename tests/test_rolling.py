@@ -148,7 +148,6 @@ def test_terms_of_two_windows_stay_in_order(
 ) -> None:
     s = plane(rows, columns, order)
     before, after = written(s), rolled(written(s), s, registers)
-    assert after != before
     for i, j in product(range(rows), range(columns)):
         terms = [
             [
