@@ -49,14 +49,18 @@ def rolled(copies: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy
     """
     if s.accumulate is None or s.stage.combine != "sum":
         return copies
-    ways = [*_ways(copies, s)]
+    ways = [*_ways(copies, s)] if _waits(copies, s) else []
     met = [_met(copy, s) for copy in copies] if ways else []
     loads, terms = _loads_in_steps(met), _terms(met, s)
-    if loads < BUSY_PORTS * len(copies):
-        return copies
     found = [x for way in ways if (x := _order(met, way, terms)) is not None]
     fitting = [x for x in found if x.registers <= registers and x.loads <= WORTH * loads]
     return min(fitting, key=lambda x: (x.loads, x.registers)).copies if fitting else copies
+
+
+def _waits(copies: Sequence[Copy], s: StageNest) -> bool:
+    """Whether loads delay the multiply-adds, by the first step of the reduction: all are alike."""
+    end = next((n for n, x in enumerate(copies) if n and x.fences), len(copies))
+    return _loads_in_steps(_met(x, s) for x in copies[:end]) >= BUSY_PORTS * end
 
 
 def _met(copy: Copy, s: StageNest) -> _Met:
