@@ -33,20 +33,17 @@ class Run:
 def run_of(nest: LoopNest, f: Function, places: Places, s: StageNest, point: Point) -> Run | None:
     """The run that a copy is turned along; None where it is no such copy."""
     x, root = _source(s), s.vector_root
-    if x is None or root is None or not s.layout or x.divisors:
+    if x is None or root is None or not s.layout or x.divisors or s.accumulate is not None:
         return None
-    (stored,) = s.stage.stored
-    place, into, outside = places[x.tensor], places[stored], _outside(nest, f, x, point)
+    place, outside = places[x.tensor], _outside(nest, f, x, point)
     if not isinstance(place, Place) or place.layout or place.dtype != x.dtype:
-        return None
-    if not isinstance(into, Place):
         return None
     if HELD[x.dtype] != STORED[x.dtype]:
         return None
     steps = {a: c * place.strides[d, 1] for d, e in enumerate(x.index) for a, c in e.terms}
     if s.lanes < 4 or s.lanes & (s.lanes - 1) or steps.get(root, 0) <= 1:
         return None
-    onto = _steps_into(into, s)
+    onto = _steps_into(places, s)
     first, length, longest = len(s.loops) - 2, 1, 1 if outside else len(s.loops)
     while first > max(0, len(s.loops) - 2 - longest) and _joins(
         f, s, s.loops[first - 1].root, point, steps, onto, length
@@ -76,9 +73,11 @@ def _outside(nest: LoopNest, f: Function, x: Load, point: Point) -> list[int]:
     return [d for d, (low, high) in enumerate(bounds) if low < 0 or high >= shape[d]]
 
 
-def _steps_into(place: Place, s: StageNest) -> dict[str, int]:
+def _steps_into(places: Places, s: StageNest) -> dict[str, int]:
     """Elements between what neighbours along each axis are copied to; none along blocks."""
     (x,) = s.stage.stores
+    place = places[x.tensor]
+    assert isinstance(place, Place), "a copy lies in memory"
     free = [d for d in range(len(x.index)) if d not in place.blocks]
     return {a: c * place.strides[d, 1] for d in free for a, c in x.index[d].terms}
 
@@ -87,8 +86,7 @@ def _joins(
     f: Function, s: StageNest, root: str, point: Point, steps: dict[str, int],
     onto: dict[str, int], length: int,
 ) -> bool:  # fmt: skip
-    """Whether a loop goes on where the run inside it, if any, ends: in the source, and where the
-    copy lies."""
+    """Whether a loop goes on where the run inside it, if any, ends: in the source and the copy."""
     size = known_size(f, point.spans[root])
     plain = size is not None and root != s.vector_root and steps.get(root, 0) == length
     # what the copy holds lies row by row: a loop around a run must find it whole

@@ -37,7 +37,9 @@ class Accumulate:
             "a stage at the root has no consumer to hold for",
         )
         scope = s.scope if self.axis else "register"
-        return nest.put(replace(s, accumulate=self.axis, scope=scope))
+        changed = replace(s, accumulate=self.axis, scope=scope)
+        check_held(changed)
+        return nest.put(changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,16 @@ class AddUp:
         changed = replace(nest.stage(self.stage), adds_up=True)
         check_pieces(changed)
         return nest.put(changed)
+
+
+def check_held(s: StageNest) -> None:
+    """Raises ScheduleError where registers would begin inside a vector, with its lanes.
+
+    Of finished nests too: a later step may vectorize the loop.
+    """
+    around = s.loops[s.index(s.accumulate)].kind if s.accumulate else "serial"
+    message = f"{s.accumulate} of {s.stage.name} is vectorized: hold results in a loop around it"
+    require(around != "vectorize", "accumulate", message)
 
 
 def check_pieces(s: StageNest) -> None:

@@ -6,12 +6,13 @@ generation relies on is therefore stated here once, of the nest that all steps t
 
 from itertools import pairwise
 
-from hlotune.schedules.accumulating import check_pieces
+from hlotune.schedules.accumulating import check_held, check_pieces
 from hlotune.schedules.borders import guarded
 from hlotune.schedules.errors import require
 from hlotune.schedules.nest import LoopNest, StageNest, encloses, reads, region
 from hlotune.schedules.overrunning import check_overrun, check_reach
 from hlotune.schedules.requests import check_requests
+from hlotune.schedules.results import check_preloaded
 from hlotune.schedules.tensorizing import check_tiles
 
 
@@ -22,11 +23,14 @@ def check_form(nest: LoopNest) -> None:
         _check_vectors(s)
         _check_steps(s)
         _check_borders(s)
+        check_held(s)
         check_requests(nest, s)
         if s.tiles:
             check_tiles(nest, s)
         if s.adds_up:
             check_pieces(s)
+        if s.scope == "load":
+            check_preloaded(nest, s)
         if s.layout:
             _check_inside(nest, s)
         if s.at is not None:
@@ -117,12 +121,12 @@ def _check_readers(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> None
 def _check_inside(nest: LoopNest, s: StageNest) -> None:
     """What has a layout is loaded without checks, so that there are no zeros around it."""
     for user in nest.stages:
-        for x in reads(s.stage, user.stage):
-            inside = not guarded(nest.compute, user.stage, x)
-            require(inside, s.stage.name, (
-                f"{user.stage.name} reads {x} outside of it or skips in it, where a layout has no "
-                f"zeros: lay out a copy of it in {user.stage.name} instead"
-            ))  # fmt: skip
+        found = (x for x in reads(s.stage, user.stage) if guarded(nest.compute, user.stage, x))
+        outside = next(found, None)
+        require(outside is None, s.stage.name, (
+            f"{user.stage.name} reads {outside} outside of it or skips in it, where a layout has "
+            f"no zeros: pack what {user.stage.name} reads instead"
+        ))  # fmt: skip
 
 
 def _check_region(nest: LoopNest, s: StageNest) -> None:

@@ -52,30 +52,41 @@ def check_overrun(nest: LoopNest, s: StageNest) -> None:
     for axis in s.overrun:
         require(s.at is not None, "overrun", f"{name} stands at the root: its results end")
         require(axis in axes, "overrun", f"{name} has no parallel axis {axis}")
-        for x in s.stage.loads:
-            maker = nest.producer(x.tensor)
-            whole = maker is not None and (is_whole(maker) or _is_apart(maker))
-            safe = not _goes_along(s, x, axis) or (whole and is_there(nest, s, x, axis))
-            require(safe, "overrun", f"{x} ends with its tensor along {axis}")
+        found = (x for x in s.stage.loads if _goes_along(s, x, axis))
+        short = next((x for x in found if not _goes_on(nest, s, x, axis)), None)
+        require(short is None, "overrun", f"{short} ends with its tensor along {axis}")
 
 
 def check_reach(nest: LoopNest, s: StageNest) -> None:
     """Raises ScheduleError where a stage loads what is not there, and nothing is checked."""
-    for axis in (a.name for a in s.stage.parallel if s.at is not None):
-        for x in s.stage.loads:
-            safe = not _goes_along(s, x, axis) or is_there(nest, s, x, axis)
-            require(safe, s.stage.name, (
-                f"its regions or blocks of {axis} reach beyond what there is of {x}: compute it in "
-                "regions that divide the axis and are whole blocks, or lay nothing out that it "
-                "reads"
-            ))  # fmt: skip
+    if s.at is None:
+        return
+    tensors = {x.tensor for x in s.stage.loads}
+    unchecked = {name for name in tensors if not _is_checked(nest.producer(name))}
+    found = [x for x in s.stage.loads if x.tensor in unchecked]
+    for axis in (a.name for a in s.stage.parallel):
+        along = (x for x in found if _goes_along(s, x, axis))
+        short = next((x for x in along if not _is_there(nest, s, x, axis)), None)
+        require(short is None, s.stage.name, (
+            f"its regions or blocks of {axis} reach beyond what there is of {short}: compute it in "
+            "regions that divide the axis and are whole blocks, or lay nothing out that it reads"
+        ))  # fmt: skip
 
 
-def is_there(nest: LoopNest, s: StageNest, x: Load, axis: str) -> bool:
+def _goes_on(nest: LoopNest, s: StageNest, x: Load, axis: str) -> bool:
+    """Whether what a load reads is computed beyond the end of an axis, or has room there."""
+    maker = nest.producer(x.tensor)
+    if maker is None or not (is_whole(maker) or (maker.at is None and maker.layout)):
+        return False
+    return _is_there(nest, s, x, axis)
+
+
+def _is_there(nest: LoopNest, s: StageNest, x: Load, axis: str) -> bool:
     """Whether there is something to load for all regions along an axis, to their ends."""
-    maker, is_cut_off = nest.producer(x.tensor), _is_cut_off(nest, s, axis)
-    if maker is None or not (maker.at or maker.layout):
-        return True  # it is checked
+    maker = nest.producer(x.tensor)
+    if maker is None or _is_checked(maker):
+        return True
+    is_cut_off = _is_cut_off(nest, s, axis)
     if _has_more_blocks(nest, s, axis):
         return is_cut_off and maker.at is None
     if is_cut_off or _fills(nest, s, axis):
@@ -92,9 +103,9 @@ def is_whole(s: StageNest) -> bool:
     return s.at is not None and s.stage.combine is None
 
 
-def _is_apart(s: StageNest) -> bool:
-    """Whether there may be room between slices of what a root stage stores."""
-    return s.at is None and bool(s.layout)
+def _is_checked(maker: StageNest | None) -> bool:
+    """Whether loads of what a stage stores, or of an argument, are zero outside of it."""
+    return maker is None or not (maker.at or maker.layout)
 
 
 def _goes_along(s: StageNest, x: Load, axis: str) -> bool:

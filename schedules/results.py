@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import require
-from hlotune.schedules.nest import Layout, LoopNest, is_in_own_order
+from hlotune.schedules.nest import Layout, LoopNest, StageNest, is_in_own_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,25 @@ class Preload:
 
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)
-        tensors = {x.tensor for x in s.stage.loads}
-        require(s.at is None, "preload", f"{self.stage} stands inside another stage")
-        require(len(tensors) == 1, "preload", f"{self.stage} loads {len(tensors)} tensors, not 1")
-        self._check_source(nest, tensors.pop())
         own = len({x.tensor for x in s.stage.stores}) == 1 and is_in_own_order(s.stage)
+        check_preloaded(nest, s)
         require(own, "preload", f"{self.stage} stores more than one array")
         return nest.put(replace(s, scope="load"))
 
-    def _check_source(self, nest: LoopNest, name: str) -> None:
-        maker = nest.producer(name)
-        if maker is not None and maker.scope == "load":
-            return
-        role = nest.compute.tensor(name).role
-        require(role == "constant", "preload", f"{name} is no constant")
-        users = [x.stage.name for x in nest.stages if name in {y.tensor for y in x.stage.loads}]
-        alone = users == [self.stage]
-        require(alone, "preload", f"{name} is read elsewhere too, where its values are needed")
+
+def check_preloaded(nest: LoopNest, s: StageNest) -> None:
+    """Raises ScheduleError where a stage reads what is not there when the program is loaded.
+
+    Of finished nests too: later steps may have a stage read a copy that a call makes.
+    """
+    name, tensors = s.stage.name, sorted({x.tensor for x in s.stage.loads})
+    require(s.at is None, "preload", f"{name} stands inside another stage")
+    require(len(tensors) == 1, "preload", f"{name} loads {len(tensors)} tensors, not 1")
+    maker = nest.producer(tensors[0])
+    if maker is not None and maker.scope == "load":
+        return
+    is_constant = nest.compute.tensor(tensors[0]).role == "constant"
+    require(is_constant, "preload", f"{tensors[0]} is no constant")
+    users = [x.stage.name for x in nest.stages if tensors[0] in {y.tensor for y in x.stage.loads}]
+    elsewhere = f"{tensors[0]} is read elsewhere too, where its values are needed"
+    require(users == [name], "preload", elsewhere)

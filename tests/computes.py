@@ -215,6 +215,20 @@ def planes(
     return Case(name, function, (x, w))
 
 
+def around_scratch(height: int, width: int, channels: int, features: int) -> Case:
+    """A padded convolution of what a stage of its own makes of an image: a border around scratch.
+
+    Images NHWC with weights HWIO of 3x3.
+    """
+    x, w = whole(1, height, width, channels), whole(3, 3, channels, features, seed=1)
+
+    def function(x: Any, w: Any) -> Any:
+        grown = jnp.maximum(x + 1, 0)
+        return lax.conv_general_dilated(grown, w, (1, 1), "SAME", dimension_numbers=NHWC)
+
+    return Case(f"{height}x{width}x{channels}->{features} of a stage", function, (x, w))
+
+
 def sized(*types: str) -> Case:
     """A matrix product of shapes alone, `f32[8,784]`: nothing of it can be run."""
     return Case(" ".join(types), lambda x, w: x @ w, tuple(map(program.argument, types)))

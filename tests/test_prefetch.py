@@ -7,12 +7,25 @@ import pytest
 
 from hlotune.codegen.emit import emit
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.cpu import CpuSpace, space_of
 from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.limits import check
 from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.replay import replay
-from hlotune.schedules.steps import Pack, Prefetch, Step
+from hlotune.schedules.steps import (
+    LayOut,
+    Pack,
+    Prefetch,
+    Reorder,
+    Split,
+    Step,
+    Stream,
+    Unroll,
+)
 from tests.computes import gemm
+from tests.test_result_steps import PLAIN
 
 TARGET = TARGETS["znver4"]
 CASE = gemm(56, 512, 600, frozen=True)
@@ -70,3 +83,57 @@ def test_a_config_without_prefetching_is_another_nest() -> None:
     column = 1 + space().knobs.columns("prefetch")[0]
     both[:, column] = [0, 1]
     assert len(set(space().digest(both).tolist())) == 2
+
+
+BLOCKS_OF_POINTS = LayOut("products", ((0, 8), (1, 1), (2, 1), (0, 1)))
+
+
+def requested(message: str, *steps: Step, compute: Compute = PLAIN) -> None:
+    """The last step is refused, or else the nest that it makes."""
+    made = initial(compute, TARGET)
+    for step in steps[:-1]:
+        made = step.apply(made)
+    with pytest.raises(ScheduleError, match=message):
+        check(steps[-1].apply(made))
+
+
+def test_panels_that_no_loop_goes_along_are_not_asked_for() -> None:
+    requested(
+        r"^prefetch: no loop of out goes from panel to panel of products\[\d+, t, i2\]$",
+        BLOCKS_OF_POINTS, Prefetch("out", "products"),
+    )  # fmt: skip
+
+
+def test_what_is_asked_for_is_judged_again_of_the_finished_nest() -> None:
+    panels = LayOut("weights", ((2, 16), (0, 1), (1, 1), (2, 1)))
+    rows = LayOut("weights", ((0, 1), (1, 1), (2, 1)))
+    wanted = r"^prefetch: weights is not packed in panels ahead of the loops$"
+    requested(wanted, panels, Prefetch("products", "weights"), rows)
+    wanted = r"^stage products has no loop 't'; its loops are f t.0 t.1 i2 r2$"
+    requested(wanted, Stream("products", "tiles", "t"), Split("products", "t", (7,)))
+    wanted = r"^stream: r2 is unroll$"
+    requested(wanted, Stream("products", "weights", "r2"), Unroll("products", "r2"))
+    copy = Pack("products", "weights", "", "call", ((0, 1), (1, 1), (2, 1)), 16)
+    wanted = r"^stream: products loads weights 0 times$"
+    requested(wanted, Stream("products", "weights", "f"), copy)
+
+
+def test_of_an_argument_rows_are_asked_for() -> None:
+    requested(
+        r"^stream: no loop over a sum of out goes from row to row of a2\[i2\]$",
+        Stream("out", "a2", "i2"),
+    )
+    wanted = r"^stream: no loop over a sum of contract goes from row to row of a1\[r0, i1\]$"
+    order = Reorder("contract", ("i0", "i1", "r0")), Unroll("contract", "r0")
+    requested(wanted, *order, Stream("contract", "a1", "i1"), compute=CASE.compute)
+    stream = Stream("contract", "a1", "r0")
+    assert stream.apply(initial(CASE.compute, TARGET)).stage("contract").stream == (("a1", "r0"),)
+
+
+def test_neighbours_that_lie_lines_apart_are_no_rows() -> None:
+    i, r = Affine.axis("i"), Affine.axis("r")
+    far = Load("x", (i * 16 + r * 32,), "f32")
+    out = Stage("out", (Axis("i", 4),), (Axis("r", 3),), (Store("y", (i,)),), (far,), "sum")
+    tensors = Tensor("x", (128,), "f32", "argument"), Tensor("y", (4,), "f32", "result")
+    wanted = r"^stream: neighbours in x\[16\*i \+ 32\*r\] are 64 bytes apart, not in a row$"
+    requested(wanted, Stream("out", "x", "r"), compute=Compute(tensors, (out,)))

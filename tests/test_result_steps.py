@@ -4,9 +4,8 @@ import pytest
 
 from hlotune.codegen.emit import emit
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
+from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import BuildError, ScheduleError
-from hlotune.schedules.expr import Affine, Apply, Load
 from hlotune.schedules.limits import check
 from hlotune.schedules.nest import LoopNest, initial, region, stored_bytes, strides
 from hlotune.schedules.steps import (
@@ -14,7 +13,6 @@ from hlotune.schedules.steps import (
     ComputeAt,
     LayOut,
     Overrun,
-    Parallel,
     Preload,
     Reorder,
     Split,
@@ -36,7 +34,6 @@ BLOCK = (
     ComputeAt("products", "out", "t.0"),
     ComputeAt("tiles", "out", "t.0"),
 )
-ROLES: dict[str, Role] = {"a0": "argument", "m": "temporary", "c": "temporary"}
 PANELS = ((2, 16), (0, 1), (1, 1), (2, 1))
 
 
@@ -105,69 +102,6 @@ def test_a_constant_that_is_read_twice_is_not_preloaded() -> None:
     weights = FROZEN.stage("weights")
     twice = Compute(FROZEN.tensors, (weights, *FROZEN.stages))
     refused(r"^preload: a1 is read elsewhere too", Preload("weights"), compute=twice)
-
-
-def test_a_stage_overruns_only_what_overruns_itself() -> None:
-    assert nest(*BLOCK, Overrun("products", "t")).stage("products").overrun == ("t",)
-    refused(r"^overrun: products stands at the root", Overrun("products", "t"))
-    refused(r"^overrun: products has no parallel axis r2$", *BLOCK, Overrun("products", "r2"))
-    refused(
-        r"^overrun: weights.* ends with its tensor along i2$", *BLOCK, Overrun("products", "i2")
-    )
-
-
-def test_a_stage_overruns_what_has_room_between_its_slices() -> None:
-    """Tiles of 5 channels lie row by row behind each other, and blocks have seven."""
-    alone = (*BLOCK[:3], Parallel("tiles", "t"))
-    tiles = PLAIN.stage("tiles").extents["t"]
-    beyond = -tiles % 7
-    assert beyond
-    whole = nest(*alone, Spread("tiles", beyond * 5), Overrun("products", "t"), compute=PLAIN)
-    assert whole.stage("products").overrun == ("t",)
-    blocks = LayOut("tiles", ((0, 1), (1, 4), (1, 1), (2, 1)))
-    for room in ((), (Spread("tiles", beyond * 5 - 1),), (blocks, Spread("tiles", beyond * 5))):
-        refused(
-            r"^overrun: tiles.* ends with its tensor along t$",
-            *alone, *room, Overrun("products", "t"), compute=PLAIN,
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize(("taps", "safe"), [(1, True), (2, False)])
-def test_regions_that_overlap_reach_further_than_their_sizes_add_up_to(
-    taps: int, safe: bool
-) -> None:
-    """Of two taps 15 results in steps of 7 are read of 14 to 22, of 16 there are."""
-    steps = (
-        Split("out", "i", (7,)),
-        ComputeAt("copy", "out", "i.0"),
-        Spread("made", 5),
-        Overrun("copy", "i"),
-    )
-    if safe:
-        assert nest(*steps, compute=copied(taps)).stage("copy").overrun == ("i",)
-    else:
-        refused(r"^overrun: m\[k, i\] ends", *steps, compute=copied(taps))
-
-
-def copied(taps: int) -> Compute:
-    """Three rows, copied twice; sums of neighbours in the first."""
-    k, i = Axis("k", 3), Axis("i", 16)
-    place = Affine.axis("k"), Affine.axis("i")
-    near = [Load("c", (Affine(), Affine.axis("i") + n), "f32") for n in range(taps)]
-    value = near[0] if taps == 1 else Apply("add", tuple(near), "f32")
-    return Compute(
-        (
-            *(Tensor(name, (3, 16), "f32", role) for name, role in ROLES.items()),
-            Tensor("y0", (17 - taps,), "f32", "result"),
-        ),
-        (
-            Stage("made", (k, i), (), (Store("m", place),), (Load("a0", place, "f32"),)),
-            Stage("copy", (k, i), (), (Store("c", place),), (Load("m", place, "f32"),)),
-            Stage(
-                "out", (Axis("i", 17 - taps),), (), (Store("y0", (Affine.axis("i"),)),), (value,)
-            ),
-        ),
-    )
 
 
 def test_overrun_blocks_have_one_size_and_others_are_told_apart() -> None:

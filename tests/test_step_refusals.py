@@ -11,19 +11,24 @@ from hlotune.schedules.expr import Affine, Apply, Load
 from hlotune.schedules.limits import check
 from hlotune.schedules.steps import (
     Accumulate,
+    AddUp,
     Clip,
     ComputeAt,
+    LayOut,
     Pack,
     Parallel,
     Peel,
+    Preload,
     Reorder,
     Split,
+    Spread,
     Step,
     Unroll,
     Vectorize,
 )
-from tests.computes import Case, backwards, conv, whole
-from tests.test_steps import CONV, GEMM, PACK, blur, clipped, finished, nest
+from tests.computes import Case, around_scratch, backwards, conv, whole
+from tests.test_result_steps import PLAIN
+from tests.test_steps import CONV, GEMM, PACK, PIECES, blur, clipped, finished, nest
 
 
 def test_vectorize_refuses_a_loop_that_takes_steps() -> None:
@@ -207,3 +212,53 @@ def test_tiles_that_do_not_fit_into_one_another_are_refused() -> None:
     wanted = r"^out: steps \[9, 2, 1\] of the loops of i1 do not divide one another to 1$"
     with pytest.raises(ScheduleError, match=wanted):
         check(made.put(replace(out, loops=loops)))
+
+
+def test_accumulate_refuses_results_that_share_a_tensor() -> None:
+    """Registers are told apart by tensor and point, and a point has 16 values there, or four."""
+    for step in (Accumulate("tiles", "r2"), Accumulate("out", "i2")):
+        wanted = f"^accumulate: {step.stage} stores several results of a point in one tensor"
+        with pytest.raises(ScheduleError, match=wanted):
+            nest(step, compute=PLAIN)
+
+
+def test_registers_begin_around_a_vector() -> None:
+    wanted = "^accumulate: i1 of out is vectorized: hold results in a loop around it$"
+    both: tuple[Step, ...] = Vectorize("out", "i1"), Accumulate("out", "i1")
+    for steps in (both, both[::-1]):
+        with pytest.raises(ScheduleError, match=wanted):
+            finished(*steps)
+
+
+def test_vectorize_refuses_an_axis_that_is_read_by_its_digits() -> None:
+    wanted = "^vectorize: t is read by its digits i0 i1, which lanes do not have$"
+    with pytest.raises(ScheduleError, match=wanted):
+        nest(Reorder("tiles", ("r2", "t")), Vectorize("tiles", "t"), compute=PLAIN)
+
+
+def test_a_stage_that_is_read_beyond_its_borders_has_no_layout() -> None:
+    wanted = r"^pre0: contract reads t0\[.*\] outside of it or skips in it, where a layout"
+    for step in (Spread("pre0", 16), LayOut("pre0", ((0, 1), (1, 1), (2, 1)))):
+        with pytest.raises(ScheduleError, match=wanted):
+            finished(step, compute=around_scratch(5, 6, 3, 9).compute)
+
+
+def test_pieces_that_later_steps_hold_elsewhere_are_refused() -> None:
+    inside = ComputeAt("contract", "out", "i0"), Reorder("contract", ("r0.0", "r0.1", "i0", "i1"))
+    wanted = "^add_up: no loop of contract has its sums in registers inside$"
+    with pytest.raises(ScheduleError, match=wanted):
+        finished(
+            *PIECES, AddUp("contract"), *inside, Unroll("contract", "i0"),
+            Accumulate("contract", ""),
+        )  # fmt: skip
+
+
+def test_what_is_preloaded_reads_nothing_that_a_call_makes() -> None:
+    compute = blur("sum", before=0)
+    tensors = [replace(t, role="constant") if t.name == "x" else t for t in compute.tensors]
+    constant = Compute(tuple(tensors), compute.stages)
+    finished(Preload("double"), compute=constant)
+    for place in (("", "call"), ("double", "i0")):
+        copy = Pack("double", "x", *place, ((0, 1),), 8)
+        with pytest.raises(ScheduleError, match=r"^preload: x.packed is no constant$"):
+            finished(Preload("double"), copy, compute=constant)

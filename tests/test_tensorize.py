@@ -3,16 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hlotune.codegen.compile import assembly
 from hlotune.codegen.emit import emit
 from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.limits import check
 from hlotune.schedules.matrix import matrix
-from hlotune.schedules.replay import replay
+from hlotune.schedules.replay import replay, unscheduled
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import (
     Accumulate,
+    AddUp,
     LayOut,
     Pack,
     Step,
@@ -119,3 +122,19 @@ def test_other_sums_have_no_tiles() -> None:
     x = whole(8, 8)
     with pytest.raises(ScheduleError, match="matrix: expected a sum of products of bf16 in f32"):
         matrix(Case("f32", lambda x, y: x @ y, (x, x)).compute)
+
+
+def test_sums_on_the_unit_are_not_added_up_of_pieces() -> None:
+    """Whichever step comes first."""
+    case = product(64, 64, 256, "bf16")
+    found = map(space(case).schedule, space(case).sample(50, np.random.default_rng(0)))
+    chunked = next(s for s in found if any(isinstance(x, Accumulate) and x.axis for x in s.steps))
+    tiled = next(x for x in chunked.steps if isinstance(x, Tensorize))
+    made = unscheduled(case.compute, "matrix", AMX)
+    for step in (x for x in chunked.steps if x is not tiled):
+        made = step.apply(made)
+    wanted = f"^add_up: no loop of {tiled.stage} has its sums in registers inside$"
+    with pytest.raises(ScheduleError, match=wanted):
+        AddUp(tiled.stage).apply(tiled.apply(made))
+    with pytest.raises(ScheduleError, match=wanted):
+        check(tiled.apply(AddUp(tiled.stage).apply(made)))
