@@ -11,17 +11,19 @@ POSSIBLE = 0.93
 """Below this share of FLOPs over peak a time cannot be true."""
 
 
-def peak_flops(kernel: Kernel, target: Target, properties: Properties) -> float | None:
-    """The highest peak among the kernel's types that have units; None where one has no known peak.
+def peak_type(kernel: Kernel, target: Target, properties: Properties) -> str | None:
+    """The type with the highest peak among the kernel's that have units; None where one has no
+    known peak.
 
     Bytes have some of their own: dots of four multiply-adds a lane.
     """
-    peaks = dict(properties.flops_per_s)
-    peaks.setdefault("bf16", peaks["f32"])
+    known = properties.flops_per_s
+    stand_ins = {} if "bf16" in known else {"bf16": "f32"}
     if not {"avx512fp16", "fullfp16"} & set(target.features):
-        peaks["f16"] = peaks["f32"]
-    used = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
-    return max(peaks[t] for t in used) if used and used <= peaks.keys() else None
+        stand_ins["f16"] = "f32"
+    found = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
+    used = {stand_ins.get(t, t) for t in found}
+    return max(used, key=known.__getitem__) if used and used <= known.keys() else None
 
 
 def too_fast(found: Measurement, built: Built, peak: float | None) -> Failure:

@@ -11,7 +11,7 @@ from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
 from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Message
 from hlotune.measure.comparison import Beside, Comparison, outcomes
-from hlotune.measure.possible import POSSIBLE, peak_flops, too_fast
+from hlotune.measure.possible import POSSIBLE, peak_type, too_fast
 from hlotune.measure.probe import ALONE_S, NEVER_APART, say_never_apart
 from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
@@ -242,7 +242,7 @@ class ProcessRunner:
             self._channel.close()
             self._measure_peaks_again()
             outcome = self._timed(kernel, candidate, built, cache, limit_s)
-            if self._impossible(kernel, built, outcome):
+            if self._impossible(kernel, built, outcome) and self._beats_peak(kernel, built, cache):
                 outcome = too_fast(cast(Measurement, outcome), built, self._peak(kernel))
         if isinstance(outcome, Measurement):
             self._remember(kernel, outcome)
@@ -307,8 +307,24 @@ class ProcessRunner:
         peak = self._peak(kernel)
         return peak is not None and outcome.time_s + RESOLUTION_S < POSSIBLE * built.flops / peak
 
+    def _beats_peak(self, kernel: Kernel, built: Built, cache: CacheMode) -> bool:
+        """Whether it is faster than multiply-adds of the same milliseconds: what else the machine
+        has to do may have slowed down all peaks before.  If it is not, the peak is theirs."""
+        dtype = peak_type(kernel, self.target, self.properties()) or ""
+        try:
+            beside = self.beside_peak(kernel, built, dtype, pairs=31, limit_s=1.0, cache=cache)
+        except ProgramError:
+            return True
+        if beside.share(built.flops).low * POSSIBLE > 1:
+            return True
+        peaks = {**self.properties().flops_per_s}
+        peaks[dtype] = max(peaks[dtype], median(beside.work_per_s))
+        self._properties = replace(self.properties(), flops_per_s=peaks)
+        return False
+
     def _peak(self, kernel: Kernel) -> float | None:
-        return peak_flops(kernel, self.target, self.properties())
+        dtype = peak_type(kernel, self.target, self.properties())
+        return self.properties().flops_per_s[dtype] if dtype else None
 
     def _measure_peaks_again(self) -> None:
         """Those that are known stay where no worker measures them: a candidate ends no run."""

@@ -20,7 +20,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.channel import Channel, Message, pack
-from hlotune.measure.possible import peak_flops
+from hlotune.measure.possible import peak_type
 from hlotune.measure.probe import NEVER_APART, say_never_apart
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
@@ -299,6 +299,33 @@ def test_peaks_stay_as_they_were_where_they_cannot_be_measured_again() -> None:
     assert runner.properties() == PROPERTIES
 
 
+class BusyWorker:
+    """Of a machine that was busy when its peaks were measured; each time is a second.
+
+    Beside a kernel multiply-adds then are eleven times as fast as its peaks say.
+    """
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        if message.header["do"] == "measure":
+            return Message(from_outcome(Measurement(samples_s=(1.0,) * 5, cache="warm")))
+        if message.header["do"] == "beside":
+            return Message({"is": "beside", "samples_s": [1.0] * 9, "work_per_s": [1.1e10] * 9})
+        return Message(asdict(replace(PROPERTIES, flops_per_s={"f32": 1e9})))
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("flops", "is_possible"), ((10**10, True), (2 * 10**10, False)))
+def test_a_time_is_impossible_that_beats_multiply_adds_beside_it(
+    flops: int, is_possible: bool
+) -> None:
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = cast(Channel, BusyWorker())
+    (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot(flops=flops))])
+    assert isinstance(trial.outcome, Measurement) == is_possible
+    assert runner.properties().flops_per_s["f32"] == (1.1e10 if is_possible else 1e9)
+
+
 def test_peaks_that_were_never_measured_are_an_error() -> None:
     runner = ProcessRunner(host_target(), cache="warm")
     runner._channel = cast(Channel, dead := DyingWorker())
@@ -325,9 +352,9 @@ def test_peaks_are_those_of_the_types_that_the_kernel_uses() -> None:
         flops_per_s={"f32": 2.0, "f64": 1.0, "bf16": 4.0}, read_bytes_per_s=1.0, clock_hz=1.0
     )
     texts = ("tensor<2xf64>", "tensor<2xf32>, tensor<2xi32>", "tensor<2xbf16>, tensor<f32>")
-    found = [peak_flops(Kernel(t), host_target(), known) for t in texts]
-    assert found == [1.0, 2.0, 4.0]
-    assert peak_flops(Kernel("tensor<2xi32>"), host_target(), known) is None
+    found = [peak_type(Kernel(t), host_target(), known) for t in texts]
+    assert found == ["f64", "f32", "bf16"]
+    assert peak_type(Kernel("tensor<2xi32>"), host_target(), known) is None
 
 
 def test_products_of_bytes_have_the_peak_of_bytes_or_none() -> None:
@@ -336,8 +363,8 @@ def test_products_of_bytes_have_the_peak_of_bytes_or_none() -> None:
     both = replace(floats, flops_per_s={"f32": 2.0, "i8": 8.0})
     scaled = Kernel("tensor<2x4xi8>, tensor<4x2xi8>, tensor<2x2xi32>, tensor<2x2xf32>")
     plain = Kernel("tensor<2x4xi8>, tensor<4x2xi8>, tensor<2x2xi32>")
-    found = [[peak_flops(k, host_target(), p) for k in (scaled, plain)] for p in (floats, both)]
-    assert found == [[None, None], [8.0, 8.0]]
+    found = [[peak_type(k, host_target(), p) for k in (scaled, plain)] for p in (floats, both)]
+    assert found == [[None, None], ["i8", "i8"]]
 
 
 def test_who_runs_a_search_hears_that_threads_never_come_apart(
