@@ -22,7 +22,7 @@ DECISION = 32
 
 BEYOND = (
     "above 100% of the peak: FLOPs are those of the mathematics, of which Winograd's algorithms do "
-    "a part"
+    "a part; or the peak was measured while the machine had other work"
 )
 STEADY = 1.05
 """Batches whose paces are no further apart are compared without a word."""
