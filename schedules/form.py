@@ -1,7 +1,8 @@
 """What holds of every finished nest, whatever steps made it.
 
 A step looks only at the nest that it changes; a later one may undo what it relied on.  What code
-generation relies on is therefore stated here once, of the nest that all steps together have made.
+generation relies on is therefore asked here, of the nest that all steps together have made.  What
+one step alone makes necessary is stated beside that step, which asks for it too.
 """
 
 from itertools import pairwise
