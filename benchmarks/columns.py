@@ -64,11 +64,15 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--database", type=Path, default=Path("build/columns.db"))
     options = parser.parse_args()
+    try:
+        cases = selected(options.cases)
+    except ValueError as error:
+        parser.error(str(error))
     target = host_target()
     with ProcessRunner(target) as runner:
         before = conditions(target, runner.properties())
     lines: list[Line] = []
-    for name in selected(options.cases):
+    for name in cases:
         lines.append(measured(name, target, options.trials, options.database))
         publish(table(lines, options.trials), before, [asdict(line) for line in lines])
 
