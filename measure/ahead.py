@@ -4,15 +4,15 @@ A command begins them and goes on to load its program; the builder and the runne
 later take them.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from hlotune.codegen.kept_memory import KEEPING
 from hlotune.measure.channel import Channel
+from hlotune.schedules.processes import python_module
 
-BUILD_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "build")
-DEVICE_WORKER = (sys.executable, "-m", "hlotune.measure.worker", "device")
+BUILD_WORKER = python_module("hlotune.measure.worker", "build")
+DEVICE_WORKER = python_module("hlotune.measure.worker", "device")
 
 BUILDERS = 2
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", **KEEPING}

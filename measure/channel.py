@@ -10,7 +10,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import IO, Any
 
 from hlotune.measure.patience import Late, Patience
 from hlotune.measure.trial import Failure, FailureKind
+from hlotune.schedules.processes import python_path
 
 Header = Mapping[str, Any]
 _SIZES = struct.Struct("<IQ")
@@ -148,7 +148,6 @@ class Channel:
     def _begin(self) -> None:
         if self._process is not None:
             return
-        paths = [os.path.abspath(p or ".") for p in sys.path]
         self._begun_under = self._environment()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
@@ -156,7 +155,7 @@ class Channel:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self.environment},
+            env={**os.environ, "PYTHONPATH": python_path(), **self.environment},
             bufsize=0,
         )
         for stream in (self._process.stdin, self._process.stdout):
