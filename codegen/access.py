@@ -35,7 +35,7 @@ from hlotune.codegen.values import (
 )
 from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.vectors import MOST_STRIDE
+from hlotune.schedules.machine import MOST_STRIDE
 
 Discharged = frozenset[tuple[Load, int]]
 

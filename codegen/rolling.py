@@ -15,8 +15,8 @@ from itertools import combinations, groupby
 from hlotune.codegen.copies import Copy
 from hlotune.codegen.forms import constants_of
 from hlotune.schedules.expr import Load
+from hlotune.schedules.machine import BUSY_PORTS
 from hlotune.schedules.nest import StageNest
-from hlotune.schedules.tiles import BUSY_PORTS
 
 WORTH = 0.8
 """Share of the loads that may be left."""

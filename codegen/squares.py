@@ -18,7 +18,7 @@ from hlotune.codegen.transposing import turned
 from hlotune.codegen.values import HELD, STORED, Value, vector
 from hlotune.schedules.compute import Stage
 from hlotune.schedules.expr import Load
-from hlotune.schedules.vectors import MOST_STRIDE
+from hlotune.schedules.machine import MOST_STRIDE
 
 FEWEST = 3
 """Neighbours; a gather takes about as long as to read and turn the rows of two."""

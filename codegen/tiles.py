@@ -21,8 +21,9 @@ from hlotune.schedules.compute import Store
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Load
-from hlotune.schedules.matrix import ROWS, Product, product_of
 from hlotune.schedules.nest import LoopNest, StageNest, region
+from hlotune.schedules.tile_products import Product, product_of
+from hlotune.schedules.units import AMX_ROWS
 
 INTRINSIC = {"bf16x2": "llvm.x86.tdpbf16ps", "i8x4": "llvm.x86.tdpbssd"}
 """By the type of the groups.  The first rounds after each product and flushes what is subnormal."""
@@ -214,12 +215,12 @@ class Tiles:
 def _shape(s: StageNest, sizes: Mapping[str, int], groups: int) -> Shape:
     assert s.tiles is not None
     rows, vector = s.tiles[0], s.vector_root
-    steps = {a.name: 1 for a in s.stage.parallel} | {rows: ROWS}
+    steps = {a.name: 1 for a in s.stage.parallel} | {rows: AMX_ROWS}
     starts = [
         range(0, 1 if a.name == vector else sizes[a.name], steps[a.name]) for a in s.stage.parallel
     ]
     number = [a.name for a in s.stage.parallel].index(rows)
-    heights = tuple((at, min(ROWS, sizes[rows] - at[number])) for at in product(*starts))
+    heights = tuple((at, min(AMX_ROWS, sizes[rows] - at[number])) for at in product(*starts))
     wide = sizes[vector or ""]
     lanes = tuple(min(s.lanes, wide - n) for n in range(0, wide, s.lanes))
     return Shape(heights, lanes, groups)

@@ -23,8 +23,8 @@ from hlotune.codegen.loader import KERNEL, Host, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.targets import require_host
 from hlotune.schedules.dtypes import GROUPS
-from hlotune.schedules.matrix import has_unit
 from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.units import has_matrix_unit
 
 CHAINS = 12
 """Independent chains: more than latency times units, and with operands fewer than 16 registers."""
@@ -110,7 +110,7 @@ def peak_loops(target: Target) -> dict[str, Loop]:
         loops["bf16"] = _dots("bf16")
     if "avx512vnni" in target.features:
         loops["i8"] = _dots("i8")
-    return loops | {t: _tiles(t) for t in _UNITS if has_unit(target, _UNITS[t].group)}
+    return loops | {t: _tiles(t) for t in _UNITS if has_matrix_unit(target, _UNITS[t].group)}
 
 
 def compute_text(loop: Loop, trips: int, tasks: int) -> str:

@@ -12,9 +12,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from hlotune.schedules.levels import OPERANDS, Levels, outermost
+from hlotune.schedules.machine import SHARED_ELEMENTS
 from hlotune.schedules.paths import CALL_LEVEL
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import SHARED_ELEMENTS
 from hlotune.schedules.target import LATENCY, Target
 from hlotune.schedules.touched import Floats
 

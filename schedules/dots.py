@@ -20,6 +20,7 @@ from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load, map_all_loads
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.target import Target
+from hlotune.schedules.units import DOT_INSTRUCTIONS, DotInstruction
 
 DOTS, OFFSET = "dots", "offset"
 SIGNS = Const(0x80808080 - (1 << 32), "ui8x4")
@@ -27,30 +28,12 @@ GATHERED = 16
 """How much longer sums take whose terms lie together, for their lanes then lie apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    group: str
-    width: int
-    """Elements of a group."""
-    total: str
-    """Type of the sums."""
-    features: dict[int, str]
-    """What a target must have, by the bytes of its vectors."""
-
-
-INSTRUCTIONS = {
-    "bf16": Instruction("bf16x2", 2, "f32", {64: "avx512bf16"}),
-    "i8": Instruction("i8x4", 4, "i32", {64: "avx512vnni", 32: "avxvnni"}),
-}
-"""By the type of the operands."""
-
-
 @dataclass(frozen=True)
 class Grouping:
     """How the sum of a contraction is taken in groups."""
 
     contraction: Contraction
-    instruction: Instruction
+    instruction: DotInstruction
     operands: tuple[Load, Load]
     axis: Axis
     """The reduction whose neighbours are grouped."""
@@ -83,7 +66,7 @@ def grouping(compute: Compute, *, signed: bool = False) -> Grouping | None:
     except UnsupportedKernel:
         return None
     operands = _factors(c.core.values[0])
-    instruction = INSTRUCTIONS.get(operands[0].dtype) if operands else None
+    instruction = DOT_INSTRUCTIONS.get(operands[0].dtype) if operands else None
     if operands is None or instruction is None or instruction.total != c.dtype:
         return None
     axes = [a for a in c.core.reduce if _is_plain(compute, a, operands, instruction.width)]
@@ -203,7 +186,7 @@ def _group(g: Grouping, x: Load, viewed: bool) -> Load:
     return replace(x, index=index, dtype=g.instruction.group, along=d)
 
 
-def _seen_in_groups(t: Tensor, instruction: Instruction) -> Tensor:
+def _seen_in_groups(t: Tensor, instruction: DotInstruction) -> Tensor:
     shape = (*t.shape[:-1], t.shape[-1] // instruction.width)
     return replace(t, shape=shape, dtype=instruction.group)
 

@@ -19,6 +19,7 @@ from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.edges import evenness, open_borders, padding
 from hlotune.schedules.flops import flops_of
 from hlotune.schedules.levels import OPERANDS, Levels, deepest, levels_of, strides_of
+from hlotune.schedules.machine import PAGE_BYTES
 from hlotune.schedules.paths import CALL_LEVEL, LOAD_LEVEL, Path
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES, Target
@@ -26,7 +27,6 @@ from hlotune.schedules.touched import Floats
 
 FEATURES_VERSION = 4
 """Of the columns here and of those of `loop_trees.py`: a model fits the version it learned from."""
-PAGE_BYTES = 4096
 
 KERNEL_NAMES = (
     "flops", "results", "reduction", "intensity", "real_work", "epilogue_flops",

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.compute import Compute, Stage, Store
-from hlotune.schedules.dots import INSTRUCTIONS
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, operations
 from hlotune.schedules.nest import LoopNest
+from hlotune.schedules.units import DOT_INSTRUCTIONS
 
 MOST_POINTS = 1 << 22
 """Of axes that decide together, the longest left out, that are looked at one by one."""
@@ -39,7 +39,7 @@ def arithmetic_type(compute: Compute) -> str:
     value = _outermost_product(stage.values[0])
     dtype = accumulator(value.dtype)
     narrow = _narrow_type(value)
-    instruction = INSTRUCTIONS.get(narrow) if narrow else None
+    instruction = DOT_INSTRUCTIONS.get(narrow) if narrow else None
     return narrow if narrow and instruction and instruction.total == dtype else dtype
 
 

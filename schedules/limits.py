@@ -8,8 +8,9 @@ from math import ceil, inf, prod
 from hlotune.schedules.borders import bordering
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.form import check_form
-from hlotune.schedules.matrix import REGISTERS, tile_counts, tile_registers
 from hlotune.schedules.nest import LoopNest, StageNest, region, stored_bytes
+from hlotune.schedules.tile_products import tile_counts, tile_registers
+from hlotune.schedules.units import AMX_REGISTERS
 
 CODE_STATEMENTS = 1024
 """Statements written out in one function, all bodies together: some 50 ms of LLVM."""
@@ -29,10 +30,10 @@ def check(nest: LoopNest) -> None:
                 f"{name}: the register tile needs {needed} vector registers, "
                 f"the target has {nest.target.vector_registers}: use a smaller tile"
             )
-        if s.tiles and (needed := tile_registers(*tile_counts(nest, s))) > REGISTERS:
+        if s.tiles and (needed := tile_registers(*tile_counts(nest, s))) > AMX_REGISTERS:
             raise ScheduleError(
                 f"{name}: its tiles need {needed} registers of the matrix unit, which has "
-                f"{REGISTERS}: use a smaller tile"
+                f"{AMX_REGISTERS}: use a smaller tile"
             )
         if (size := stored_bytes(nest, s)) > MOST_BYTES[s.scope]:
             raise ScheduleError(

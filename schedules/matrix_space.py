@@ -21,18 +21,7 @@ from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dots import grouping
 from hlotune.schedules.heuristic import groups_of, put_order
 from hlotune.schedules.knobs import Knob, Knobs, knobs_of
-from hlotune.schedules.matrix import (
-    GROUPS,
-    LANES,
-    MATRIX,
-    REGISTERS,
-    ROWS,
-    Product,
-    has_unit,
-    matrix_contraction,
-    product_of,
-    tile_registers,
-)
+from hlotune.schedules.matrix import MATRIX, matrix_contraction
 from hlotune.schedules.paths import Ints
 from hlotune.schedules.populations import Population, Sizes
 from hlotune.schedules.roles import Contraction
@@ -41,19 +30,27 @@ from hlotune.schedules.serial import may_run_alone
 from hlotune.schedules.sketch import Sketch, steps_of
 from hlotune.schedules.steps import Tensorize
 from hlotune.schedules.target import Target
+from hlotune.schedules.tile_products import Product, product_of, tile_registers
+from hlotune.schedules.units import (
+    AMX_GROUPS,
+    AMX_LANES,
+    AMX_REGISTERS,
+    AMX_ROWS,
+    has_matrix_unit,
+)
 
 MOST_TILES = 6
 """Along one axis."""
 PRODUCT_CYCLES, LATENCY_CYCLES, LOAD_CYCLES = 16, 52, 13
 """Of a product of two tiles, until a sum can be added to, and of a tile that is loaded beside."""
-RATE = ROWS * GROUPS / PRODUCT_CYCLES / UNITS
+RATE = AMX_ROWS * AMX_GROUPS / PRODUCT_CYCLES / UNITS
 """Sums that are added to in the time of one by vectors, as features count them."""
 
 
 def matrix_space(compute: Compute, target: Target) -> "MatrixSpace | None":
     """The space of a matrix unit, where kernel and target allow it."""
     group = grouping(compute, signed=True)
-    if group is None or not has_unit(target, group.instruction.group):
+    if group is None or not has_matrix_unit(target, group.instruction.group):
         return None
     c = matrix_contraction(compute, group)
     work = replace(plain_work(group.contraction), rate=RATE)
@@ -66,8 +63,8 @@ def depth_of(extent: int) -> int:
 
     Other tiles need another configuration, and the sums have to wait for it in memory.
     """
-    whole = [n for n in range(min(extent, GROUPS), 0, -1) if extent % n == 0]
-    return whole[0] if whole[0] > GROUPS // 2 else min(extent, GROUPS)
+    whole = [n for n in range(min(extent, AMX_GROUPS), 0, -1) if extent % n == 0]
+    return whole[0] if whole[0] > AMX_GROUPS // 2 else min(extent, AMX_GROUPS)
 
 
 def rows_axis(c: Contraction, vector: str) -> str | None:
@@ -77,7 +74,7 @@ def rows_axis(c: Contraction, vector: str) -> str | None:
         for a in c.parallel
         if a.name not in c.apart and product_of(c.core, a.name, c.inner, vector)
     ]
-    full = ((a.extent / (ceil(a.extent / ROWS) * ROWS), a.extent, a.name) for a in found)
+    full = ((a.extent / (ceil(a.extent / AMX_ROWS) * AMX_ROWS), a.extent, a.name) for a in found)
     best = max(full, default=None)
     return best[2] if best else None
 
@@ -145,9 +142,9 @@ class MatrixSpace(CpuSpace):
         if axis in self.contraction.apart:
             return (1,)
         if axis in self.rows.values():
-            longest = ROWS * MOST_TILES
+            longest = AMX_ROWS * MOST_TILES
             shares = (n for n in range(1, longest + 1) if ceil(extent / ceil(extent / n)) == n)
-            vectors |= {*shares, *range(ROWS, longest + 1, ROWS)}
+            vectors |= {*shares, *range(AMX_ROWS, longest + 1, AMX_ROWS)}
         vectors |= set(range(1, MOST_TILES + 1))
         return tuple(sorted(n for n in vectors if n <= extent))
 
@@ -183,8 +180,11 @@ class MatrixSpace(CpuSpace):
     def _fit(self, vector: str, tile: dict[str, int]) -> bool:
         rows = self.rows[vector]
         beside = prod(n for a, n in tile.items() if a not in (rows, vector))
-        whole = (tile[vector] - 1) * LANES < self.contraction.core.extents[vector]
-        return whole and tile_registers(ceil(tile[rows] / ROWS) * beside, tile[vector]) <= REGISTERS
+        whole = (tile[vector] - 1) * AMX_LANES < self.contraction.core.extents[vector]
+        return (
+            whole
+            and tile_registers(ceil(tile[rows] / AMX_ROWS) * beside, tile[vector]) <= AMX_REGISTERS
+        )
 
     def held(self, p: Population, s: Sizes) -> tuple[Ints, NDArray[np.bool_]]:
         """Products that are written out, and whether the unit's registers hold the tiles."""
@@ -193,9 +193,9 @@ class MatrixSpace(CpuSpace):
         tile = s.inside[2]
         high = np.take_along_axis(tile, rows, 1)[:, 0]
         wide = np.take_along_axis(tile, p.vector[:, None], 1)[:, 0]
-        count = -(-high // ROWS) * (tile.prod(axis=1) // (high * wide))
-        across = -(-wide // LANES)
-        fits = count * across + count + across <= REGISTERS
+        count = -(-high // AMX_ROWS) * (tile.prod(axis=1) // (high * wide))
+        across = -(-wide // AMX_LANES)
+        fits = count * across + count + across <= AMX_REGISTERS
         alone = np.array([[a in self._alone(v) for a in names] for v in names])[p.vector]
         return count * across, fits & (~alone | (tile == 1)).all(axis=1)
 
@@ -263,8 +263,8 @@ class MatrixSpace(CpuSpace):
         """Of all register tiles together, for one tile of the reduction each."""
         rows, extents = self.rows[vector], self.contraction.core.extents
         beside = prod(n for a, n in tile.items() if a not in (rows, vector))
-        high, wide = ceil(tile[rows] / ROWS) * beside, tile[vector]
-        step = {**tile, vector: tile[vector] * LANES}
+        high, wide = ceil(tile[rows] / AMX_ROWS) * beside, tile[vector]
+        step = {**tile, vector: tile[vector] * AMX_LANES}
         count = prod(ceil(extents[a] / n) for a, n in step.items())
         busy = max(PRODUCT_CYCLES * high * wide, LATENCY_CYCLES)
         return count * (busy + LOAD_CYCLES * (high + wide))

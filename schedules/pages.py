@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.expr import Load
+from hlotune.schedules.machine import PAGE_BYTES
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
 
-PAGE_BYTES = 4096
 CACHED_SHARE = 0.4
 """Share of the second cache for the pages that a row of tiles reads."""
 

@@ -13,6 +13,9 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
 
+SPLIT_LANE = "l0"
+"""The axis of the lanes that a split reduction adds up apart; vectors run along it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Contraction:

@@ -19,6 +19,7 @@ from math import gcd
 
 from hlotune.schedules.compute import Stage
 from hlotune.schedules.expr import Load
+from hlotune.schedules.machine import SHARED_ELEMENTS
 from hlotune.schedules.nest import Layout
 from hlotune.schedules.packing import outermost, packed_name
 from hlotune.schedules.roles import Contraction
@@ -40,8 +41,6 @@ from hlotune.schedules.steps import (
 )
 from hlotune.schedules.target import LINE_BYTES
 
-SHARED_ELEMENTS = 1 << 14
-"""Of an operand that all threads pack or sum together, ahead of the loops."""
 PACK_LEVELS = ("none", "load", "call", "task", "block", "chunk")
 
 

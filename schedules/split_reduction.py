@@ -18,8 +18,10 @@ from hlotune.schedules.borders import is_zero_outside
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Load, map_loads
+from hlotune.schedules.roles import SPLIT_LANE
 
-PART, LANE = "p0", "l0"
+PART = "p0"
+"""The axis of the parts that tasks add up apart."""
 PARTS, SUM = "parts", "sum"
 """The stages behind the contraction: what keeps its parts, and what adds them up."""
 _NAME = re.compile(r"split_reduction\((\w+), (\d+), (\w+), (\d+)\)")
@@ -74,7 +76,7 @@ class SplitReduction:
         steps = {r.name: ceil(r.extent / self.ways.get(r.name, 1)) for r in core.reduce}
         moved = {x: x.substitute(places) for x in core.loads}
         first = (Axis(PART, self.parts),) if self.parts > 1 else ()
-        last = (Axis(LANE, self.lanes),) if self.lanes > 1 else ()
+        last = (Axis(SPLIT_LANE, self.lanes),) if self.lanes > 1 else ()
         return replace(
             core,
             parallel=(*first, *core.parallel, *last),
@@ -87,7 +89,7 @@ class SplitReduction:
         lanes = self.lanes if r.name == self.lane_axis else 1
         place = Affine.axis(r.name, lanes)
         if lanes > 1:
-            place = place + Affine.axis(LANE)
+            place = place + Affine.axis(SPLIT_LANE)
         if r.name == self.axis and self.parts > 1:
             place = place + Affine.axis(PART, ceil(r.extent / self.ways[r.name]) * lanes)
         return place

@@ -18,9 +18,9 @@ from hlotune.schedules.features import COLUMN, features_of
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
+from hlotune.schedules.machine import SHARED_ELEMENTS
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.sketch import SHARED_ELEMENTS
 from hlotune.schedules.space import Configs
 from hlotune.schedules.split_reduction import PART, PARTS, SUM, SplitReduction
 from hlotune.schedules.steps import (

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from hlotune.schedules.borders import guarded
 from hlotune.schedules.errors import require
 from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.matrix import GROUPS, LANES, has_unit, product_of
 from hlotune.schedules.nest import Layout, LoopNest, StageNest, region
+from hlotune.schedules.tile_products import product_of
+from hlotune.schedules.units import AMX_GROUPS, AMX_LANES, has_matrix_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +47,23 @@ def check_tiles(nest: LoopNest, s: StageNest) -> None:
     """
     assert s.tiles is not None
     rows, groups = s.tiles
-    require(s.lanes == LANES, "tensorize", f"vectors have {s.lanes} lanes, tiles {LANES}")
+    require(s.lanes == AMX_LANES, "tensorize", f"vectors have {s.lanes} lanes, tiles {AMX_LANES}")
     require(s.accumulate is not None, "tensorize", "results are not held around the sum")
     found = product_of(s.stage, rows, groups, s.vector_root or "")
     require(found is not None, "tensorize", "it is no product of tiles along these axes")
     assert found is not None
-    unit = has_unit(nest.target, found.right.dtype)
+    unit = has_matrix_unit(nest.target, found.right.dtype)
     wanted = f"{nest.target.name} has no matrix unit for {found.right.dtype}"
     require(unit, "tensorize", wanted)
     deep = _check_sizes(nest, s, found.right)
-    for x, last, whole in ((found.left, groups, deep), (found.right, s.vector_root or "", LANES)):
+    for x, last, whole in (
+        (found.left, groups, deep),
+        (found.right, s.vector_root or "", AMX_LANES),
+    ):
         lies = _lies_along(nest, s, x, last, whole)
         require(lies, "tensorize", f"{x} does not lie along {last}, whole tiles together")
     for y in s.stage.stores if s.layout else ():  # without one lanes lie together in scratch
-        lies = _is_along(y.index, s.layout, s.vector_root or "", LANES)
+        lies = _is_along(y.index, s.layout, s.vector_root or "", AMX_LANES)
         require(lies, "tensorize", f"sums in {y.tensor} do not lie along {s.vector_root}")
 
 
@@ -71,7 +75,9 @@ def _check_sizes(nest: LoopNest, s: StageNest, right: Load) -> int:
     require(groups in written, "tensorize", f"no steps of {groups} are written out: unroll some")
     sizes = s.sizes_inside(s.written_out - 1, region(nest, s))
     deep = sizes[groups]
-    require(deep <= GROUPS, "tensorize", f"{deep} steps are written out, tiles have {GROUPS}")
+    require(
+        deep <= AMX_GROUPS, "tensorize", f"{deep} steps are written out, tiles have {AMX_GROUPS}"
+    )
     for r in s.stage.reduce:
         single = r.name == groups or sizes[r.name] == 1
         require(single, "tensorize", f"steps of {r.name} are written out: leave it a loop")

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
+from hlotune.schedules.machine import BUSY_PORTS, MOST_STRIDE
 from hlotune.schedules.overlaps import loaded_share, waits_for_loads
-from hlotune.schedules.roles import Contraction
-from hlotune.schedules.split_reduction import LANE
+from hlotune.schedules.roles import SPLIT_LANE, Contraction
 from hlotune.schedules.target import LINE_BYTES, WAY_BYTES
-from hlotune.schedules.vectors import MOST_STRIDE, neighbours, scatter_cycles
+from hlotune.schedules.vectors import neighbours, scatter_cycles
 
 if TYPE_CHECKING:
     from hlotune.schedules.cpu import CpuSpace
@@ -33,8 +33,6 @@ MOST_STREAMS = 8
 """That the processor follows at a time."""
 CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
-BUSY_PORTS = 0.75
-"""Loads a multiply-add from which on they delay it: at 1 the ports have nothing to spare."""
 
 
 def best_tile(space: "CpuSpace", vector: str, packed: Collection[str] = ()) -> NDArray[np.int64]:
@@ -109,7 +107,7 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
     ways = target.l1_bytes / WAY_BYTES
     most = np.zeros(len(tiles))
     # along the lanes of a split reduction, vectors of a row walk through memory like broadcasts
-    for x in (x for x in c.operands if not c.stride(x, vector) or vector == LANE):
+    for x in (x for x in c.operands if not c.stride(x, vector) or vector == SPLIT_LANE):
         for k, a in enumerate(c.parallel):
             step = c.stride(x, a.name) * c.element_bytes(x)
             if step and a.name != vector:

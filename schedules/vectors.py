@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.expr import Load
+from hlotune.schedules.machine import MOST_STRIDE
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import is_panelled
 from hlotune.schedules.target import WAY_BYTES, Target
@@ -24,8 +25,8 @@ MASK_CYCLES = 0.05
 """Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
 FEW_LANES = 8
 """Elements of an axis below which vectors along it waste most of what a processor has."""
-MOST_STRIDE, STRIDED_CYCLES = 4, 0.75
-"""Strides up to which whole runs are loaded and picked from, and what that takes a unit of them."""
+STRIDED_CYCLES = 0.75
+"""Cycles that loading a whole run and picking lanes from it takes for each unit of the stride."""
 GATHER_ROWS = 4
 """Rows of a register tile that share one gathered vector, where an operand varies along some."""
 

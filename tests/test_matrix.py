@@ -22,12 +22,12 @@ from hlotune.measure.peaks import compute_text, peak_loops
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules import populations
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.matrix import has_unit
 from hlotune.schedules.matrix_space import MatrixSpace, depth_of, matrix_space
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import PACK_LEVELS
 from hlotune.schedules.spaces import AlgorithmsSpace, space_of
 from hlotune.schedules.target import Target
+from hlotune.schedules.units import has_matrix_unit
 from tests.computes import Case, call, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import agrees_with_the_oracle, is_right
@@ -38,7 +38,8 @@ HOST, AMX = host_target(), TARGETS["sapphirerapids"]
 narrow = st.sampled_from(("bf16", "bf16->f32", "i8->i32"))
 seeds = st.integers(0, 2**32)
 on_unit = pytest.mark.skipif(
-    not all(has_unit(HOST, group) for group in ("bf16x2", "i8x4")), reason="needs a matrix unit"
+    not all(has_matrix_unit(HOST, group) for group in ("bf16x2", "i8x4")),
+    reason="needs a matrix unit",
 )
 
 
