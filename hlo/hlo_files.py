@@ -7,8 +7,7 @@ names.
 from collections.abc import Iterator
 from typing import cast
 
-from jax.extend import mlir as jax_mlir
-from jaxlib import _hlo  # type: ignore[attr-defined]
+from jaxlib import _hlo, _jax  # type: ignore[attr-defined]
 
 from hlotune.schedules.errors import ProgramError
 
@@ -47,7 +46,7 @@ def stablehlo_of_proto(data: bytes) -> bytes:
 
 
 def _converted(module_proto: bytes) -> bytes:
-    return cast(bytes, jax_mlir.hlo_to_stablehlo(module_proto))
+    return cast(bytes, _jax.mlir.hlo_to_stablehlo(module_proto))
 
 
 def _refused(expected: str, error: Exception) -> ProgramError:

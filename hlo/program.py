@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hlotune.hlo import mlir, rewrite
+from hlotune.hlo import mlir
 from hlotune.hlo.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.graph import Graph, TensorType
-from hlotune.hlo.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
+from hlotune.hlo.normal_form import normal_form, normal_form_of_file
 from hlotune.schedules.errors import ProgramError
 
 FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")
@@ -152,15 +152,15 @@ def _from_function(
             f"{reason}; "
             "check the function and its example arguments"
         ) from error
-    bytecode = mlir.bytecode_of(lowered.compiler_ir("stablehlo"))
-    program = _normal_form(source.rpartition(":")[2], source, bytecode)
-    if len(program.graph.arguments) != lowered.in_tree.num_leaves:
+    module = normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo")))
+    graph = mlir.graph(module)
+    if len(graph.arguments) != lowered.in_tree.num_leaves:
         raise ProgramError(
             f"expected a function of its {lowered.in_tree.num_leaves} arguments alone, got one "
             "that closes over values of an outer transformation; give them as arguments"
         )
     return Program(
-        program.name, source, program.bytecode, program.graph,
+        source.rpartition(":")[2], source, module.bytecode(), graph,
         lowered.in_tree, lowered.out_tree, arguments, names_of(function, len(arguments)),
     )  # fmt: skip
 
@@ -182,21 +182,8 @@ def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
         raise ProgramError(
             f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
         ) from error
-    if not data.strip(b"\0 \r\n\t"):
-        raise ProgramError(
-            f"expected StableHLO or HLO in {path}, got an empty file; write it again"
-        )
-    if path.suffix == ".pb":
-        data = stablehlo_of_proto(data)
-    elif path.suffix == ".hlo" or data.startswith(TEXT_MARK):
-        data = stablehlo_of_text(data.decode(errors="replace"))
-    return _normal_form(path.stem, str(path), data)
-
-
-def _normal_form(name: str, source: str, data: bytes) -> Program:
-    module = mlir.parse(data)
-    rewrite.normalise(module)
-    return Program(name, source, module.bytecode(), mlir.graph(module))
+    bytecode = normal_form_of_file(data, str(path))
+    return Program(path.stem, str(path), bytecode, mlir.graph(mlir.parse(bytecode)))
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""From the bytes of a program file to a module in normal form.
+
+Nothing here imports jax, so that the process that parses files first begins fast.
+"""
+
+from pathlib import PurePath
+
+from hlotune.hlo import mlir, rewrite
+from hlotune.hlo.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
+from hlotune.schedules.errors import ProgramError
+
+
+def normal_form_of_file(data: bytes, path: str) -> bytes:
+    """MLIR bytecode of the program that a file holds, in normal form.
+
+    Args:
+        path: of the file; its suffix tells StableHLO, HLO text and protocol buffers apart.
+
+    Raises:
+        ProgramError: the file holds no program, or one that hlotune does not take.
+    """
+    if not data.strip(b"\0 \r\n\t"):
+        raise ProgramError(
+            f"expected StableHLO or HLO in {path}, got an empty file; write it again"
+        )
+    suffix = PurePath(path).suffix
+    if suffix == ".pb":
+        data = stablehlo_of_proto(data)
+    elif suffix == ".hlo" or data.startswith(TEXT_MARK):
+        data = stablehlo_of_text(data.decode(errors="replace"))
+    return normal_form(data).bytecode()
+
+
+def normal_form(stablehlo: bytes) -> mlir.Module:
+    """A StableHLO module in normal form.
+
+    Raises:
+        ProgramError: it is no module, or none that hlotune takes.
+    """
+    module = mlir.parse(stablehlo)
+    rewrite.normalise(module)
+    return module
