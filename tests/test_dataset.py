@@ -3,6 +3,7 @@
 import gzip
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
@@ -55,8 +56,9 @@ def recorder(
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return Database(tmp_path / "dataset.db")
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "dataset.db") as opened:
+        yield opened
 
 
 def test_each_kernel_gets_its_first_part_before_any_gets_its_second(database: Database) -> None:

@@ -33,7 +33,8 @@ def grown(depth: int = 4, rounds: int = 9, before: Any = None, **parameters: Any
 
 
 def said_by_xgboost(booster: Any, asked: Floats) -> Floats:
-    return np.asarray(booster.inplace_predict(asked, predict_type="margin"), np.float32)
+    said = booster.inplace_predict(asked, predict_type="margin")
+    return np.asarray(said, np.float32).reshape(len(asked))  # xgboost 3.4 gives (0, 0) for no rows
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 300])

@@ -1,6 +1,6 @@
 """Races go on where they stopped, and their figures say what the curves say."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -60,8 +60,9 @@ def schedules(of: Track) -> list[Schedule]:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return Database(tmp_path / "learning.db")
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "learning.db") as opened:
+        yield opened
 
 
 def test_a_race_goes_on_from_what_is_recorded(database: Database) -> None:

@@ -1,6 +1,7 @@
 """Files of every version of the schema open, and end up with the schema that a new file has."""
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,14 @@ def broken(db: sqlite_utils.Database) -> None:
     raise RuntimeError("stop")
 
 
-def test_migrations_run_once_and_in_order() -> None:
-    db = sqlite_utils.Database(memory=True)
+@pytest.fixture
+def db() -> Iterator[sqlite_utils.Database]:
+    opened = sqlite_utils.Database(memory=True)
+    yield opened
+    opened.close()
+
+
+def test_migrations_run_once_and_in_order(db: sqlite_utils.Database) -> None:
     migrate(db, (first,))
     assert version(db) == 1
     migrate(db, (first, second))
@@ -89,8 +96,7 @@ def test_migrations_run_once_and_in_order() -> None:
     assert list(db.table("a").columns_dict) == ["x", "y"]
 
 
-def test_a_migration_that_fails_leaves_the_file_at_its_version() -> None:
-    db = sqlite_utils.Database(memory=True)
+def test_a_migration_that_fails_leaves_the_file_at_its_version(db: sqlite_utils.Database) -> None:
     with pytest.raises(RuntimeError, match="stop"):
         migrate(db, (first, broken))
     assert version(db) == 1
