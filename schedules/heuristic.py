@@ -159,14 +159,13 @@ def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
     column_bytes = prod(r.extent for r in c.reduce) * max(target.vector_bytes, LINE_BYTES)
     many = column_bytes > target.l1_bytes
-    return many and _apart_bytes(c, x) >= LINES_APART_BYTES and often >= REPAYS_PACKING
+    return many and _long_step_bytes(c, x) >= LINES_APART_BYTES and often >= REPAYS_PACKING
 
 
-def _apart_bytes(c: Contraction, x: Load) -> int:
-    """Between what consecutive steps read, along the nearest of the long reductions."""
+def _long_step_bytes(c: Contraction, x: Load) -> int:
+    """Bytes between what consecutive steps load, along the nearest of the long reductions."""
     longest = max(r.extent for r in c.reduce)
-    apart = (abs(c.stride(x, r.name)) for r in c.reduce if 2 * r.extent >= longest)
-    return min(apart) * c.element_bytes(x)
+    return c.step_bytes(x, [r for r in c.reduce if 2 * r.extent >= longest])
 
 
 def _waits(space: "CpuSpace", x: Load, vector: str) -> bool:
@@ -177,7 +176,7 @@ def _waits(space: "CpuSpace", x: Load, vector: str) -> bool:
     """
     c = space.contraction
     ahead = [y.tensor for y in c.operands if _can_load(space, y.tensor)]
-    if _apart_bytes(c, x) >= APART_BYTES:
+    if _long_step_bytes(c, x) >= APART_BYTES:
         tile = best_tile(space, vector, [*ahead, x.tensor]) + 1
         return waits_for_far(c, space.target, vector, tile)
     tile = best_tile(space, vector, ahead) + 1

@@ -56,8 +56,7 @@ def _rows(space: "CpuSpace") -> tuple[Load, ...]:
     """Operands that are more than the second cache holds, each step of a sum a page of its own."""
     c, found = space.contraction, []
     for x in c.operands:
-        steps = [abs(c.stride(x, r.name)) for r in c.reduce if r.name in x.axes]
-        apart = steps and min(steps) * c.element_bytes(x) >= PAGE_BYTES
+        apart = c.step_bytes(x) >= PAGE_BYTES
         if apart and c.compute.tensor(x.tensor).bytes > space.target.l2_bytes:
             found.append(x)
     return tuple(found)

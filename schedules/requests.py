@@ -1,9 +1,8 @@
 """Steps that ask for what is read next, while what was asked for before is worked on."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.distances import nearest_bytes
 from hlotune.schedules.errors import require
 from hlotune.schedules.expr import Load
 from hlotune.schedules.nest import LoopNest, StageNest
@@ -90,18 +89,8 @@ def _check_rows(nest: LoopNest, s: StageNest, x: Load) -> None:
     rows = next((loop.root for loop in reversed(s.loops) if loop.root in summed), "")
     looped = any(loop.root == rows and loop.kind == "serial" for loop in s.loops)
     require(looped, "stream", f"no loop over a sum of {s.stage.name} goes from row to row of {x}")
-    near = min(_apart_bytes(nest, x))
+    near = nearest_bytes(nest.compute, x, x.axes)
     require(near < LINE_BYTES, "stream", f"neighbours in {x} are {near} bytes apart, not in a row")
-
-
-def _apart_bytes(nest: LoopNest, x: Load) -> Sequence[int]:
-    """Between what neighbours along each axis of a load read."""
-    tensor = nest.compute.tensor(x.tensor)
-    steps = dict.fromkeys(x.axes, 0)
-    for e, stride in zip(x.index, tensor.strides, strict=True):
-        for a, c in e.terms:
-            steps[a] += abs(c) * stride * BYTES[tensor.dtype]
-    return [*steps.values()]
 
 
 def _loads(s: StageNest, tensor: str) -> list[Load]:

@@ -4,11 +4,13 @@ They are which stage reduces, which one stores, and what is read how.
 The rules know nothing of convolutions or matrix products, only of affine index maps.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from hlotune.schedules.borders import is_zero_outside, windows_along
 from hlotune.schedules.compute import Axis, Compute, Stage
+from hlotune.schedules.distances import nearest_bytes, stride
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
@@ -59,7 +61,16 @@ class Contraction:
     def stride(self, load: Load, axis: str) -> int:
         """Elements of memory between what neighbouring points of an axis load."""
         strides = self.compute.tensor(load.tensor).strides
-        return _stride(load.index, strides, axis)
+        return stride(load.index, strides, axis)
+
+    def step_bytes(self, load: Load, reduce: Sequence[Axis] | None = None) -> int:
+        """Bytes between what consecutive steps of the sum load, along the nearest of its axes.
+
+        `reduce` are the axes that count, by default all.  It is 0 where the load varies along none
+        of them: then each step loads the same element.
+        """
+        axes = self.reduce if reduce is None else reduce
+        return nearest_bytes(self.compute, load, (a.name for a in axes))
 
     def element_bytes(self, load: Load) -> int:
         """Of what a stride counts: a load may take several elements at once."""
@@ -68,7 +79,7 @@ class Contraction:
     def out_stride(self, axis: str) -> int:
         """Elements of memory between what neighbouring points of an axis store."""
         store = self.out.stores[0]
-        return _stride(store.index, self.compute.tensor(store.tensor).strides, axis)
+        return stride(store.index, self.compute.tensor(store.tensor).strides, axis)
 
     @cached_property
     def windows(self) -> dict[str, tuple[Load, ...]]:
@@ -90,10 +101,6 @@ class Contraction:
                 if leaving[r.name] and all(is_zero_outside(self.core, x) for x in leaving[r.name])
             ),
         )
-
-
-def _stride(index: tuple[Affine, ...], strides: tuple[int, ...], axis: str) -> int:
-    return sum(e.coefficients.get(axis, 0) * s for e, s in zip(index, strides, strict=True))
 
 
 def contraction(compute: Compute) -> Contraction:

@@ -244,10 +244,9 @@ def streamed(c: Contraction, sketch: Sketch, chunk_axis: str) -> tuple[str, ...]
 def has_rows(c: Contraction, x: Load) -> bool:
     """Whether neighbours in the result, and none in the reduction, share lines of an operand."""
     size = c.element_bytes(x)
-    steps = [abs(c.stride(x, r.name)) * size for r in c.reduce if r.name in x.axes]
     beside = [abs(c.stride(x, a.name)) * size for a in c.parallel if a.extent > 1]
     whole = not x.divisors and x.beside is None
-    return whole and min(steps) >= LINE_BYTES and any(0 < n < LINE_BYTES for n in beside)
+    return whole and c.step_bytes(x) >= LINE_BYTES and any(0 < n < LINE_BYTES for n in beside)
 
 
 def _small(stage: Stage, lanes: int, vector: str, loaded: set[str]) -> list[Step]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.expr import Load
 from hlotune.schedules.sketch import Sketch
 
@@ -63,11 +62,10 @@ def _in_pieces(space: "CpuSpace", sketch: Sketch) -> bool:
 
 
 def _comes_in_pieces(space: "CpuSpace", x: Load) -> bool:
-    c, (r,) = space.contraction, space.contraction.reduce
+    c = space.contraction
     size_bytes = c.compute.tensor(x.tensor).bytes
-    apart_bytes = abs(c.stride(x, r.name)) * BYTES[x.dtype]
     often = c.core.flops / size_bytes >= REPAYS_PACKING
-    return apart_bytes >= APART_BYTES and size_bytes > space.target.l2_bytes and not often
+    return c.step_bytes(x) >= APART_BYTES and size_bytes > space.target.l2_bytes and not often
 
 
 def _comes_again(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:

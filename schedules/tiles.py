@@ -140,7 +140,7 @@ def starved(
 
 def _lies_apart(c: Contraction, x: Load) -> bool:
     """Whether what consecutive steps read of an operand lies several lines apart."""
-    return abs(c.stride(x, c.reduce[-1].name)) * c.element_bytes(x) >= FEW_LINES * LINE_BYTES
+    return c.step_bytes(x, c.reduce[-1:]) >= FEW_LINES * LINE_BYTES
 
 
 def _lines(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -149,9 +149,8 @@ def _lines(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int6
     None where neighbours in the reduction share lines.
     """
     size = c.element_bytes(x)
-    along = [abs(c.stride(x, r.name)) * size for r in c.reduce if c.stride(x, r.name)]
     found = np.ones(len(tiles), dtype=np.int64)
-    if not along or min(along) < LINE_BYTES:
+    if c.step_bytes(x) < LINE_BYTES:
         return 0 * found
     for k, a in enumerate(c.parallel):
         step = abs(c.stride(x, a.name)) * size
