@@ -30,7 +30,8 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Beside, Ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Numerics
+from hlotune.measure.trial import CacheMode, Candidate
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT
 from hlotune.schedules.target import Target
 from hlotune.search.tune import tune

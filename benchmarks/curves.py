@@ -34,11 +34,8 @@ from hlotune.costmodel.shipped import start
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import (
-    NUMERICS,
-    Numerics,
-    Trial,
-)
+from hlotune.measure.trial import Trial
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner

@@ -33,16 +33,9 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Comparison, Ratio, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.trial import (
-    NUMERICS,
-    CacheMode,
-    Candidate,
-    Failure,
-    Measurement,
-    Numerics,
-    Outcome,
-)
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome
 from hlotune.schedules.flops import flops_of
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Target
@@ -248,7 +241,7 @@ def timed_alone(
 
 
 def first_schedule(kernel: Kernel, target: Target) -> Schedule:
-    space = space_of(compute_of(graph_of(kernel)), target, reorders_only=True)
+    space = space_of(compute_of(graph_of(kernel)), target, "strict")
     return space.schedule(space.heuristic())
 
 

@@ -9,7 +9,8 @@ from benchmarks.cases import source
 from hlotune.costmodel.model import CostModel
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
-from hlotune.measure.trial import Numerics, Trial
+from hlotune.measure.trial import Trial
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.space import Configs
 from hlotune.schedules.target import Target
 from hlotune.search.descent import Descent

@@ -16,7 +16,7 @@ from hlotune.schedules.features import NAMES
 from hlotune.schedules.replay import replay, unscheduled
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Space
-from hlotune.search.tasks import EVERY, SPACES
+from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.listing import find_kernel
@@ -129,7 +129,7 @@ def llvm_text(compute: Compute, schedule: Schedule) -> str:
 
 def features_by_name(compute: Compute, schedule: Schedule) -> dict[str, float]:
     """What a cost model sees.  Raises ScheduleError where today's space has no such schedule."""
-    space = SPACES["cpu"](compute, host_target(), **EVERY)
+    space = SPACES["cpu"](compute, host_target(), "fast")
     config = space.locate(schedule)
     if config is None or space.schedule(config) != schedule:
         raise ScheduleError(

@@ -22,10 +22,10 @@ from hlotune.hlo.graph import TensorType
 from hlotune.hlo.oracle import OutOfTime, Reference, compare, evaluate
 from hlotune.hlo.program import Program
 from hlotune.measure.inputs import draw
-from hlotune.measure.trial import Numerics
 from hlotune.measure.verify import TOLERANCE
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.numerics import Numerics
 
 Array = NDArray[Any]
 TIMES_DEFAULT: dict[str, float] = {"strict": 2.0, "standard": 16.0, "fast": 64.0}

@@ -15,8 +15,9 @@ from hlotune.hlo.callable import JittedProgram
 from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, choose, sites
 from hlotune.measure.targets import host_target, require_host, toolchain
-from hlotune.measure.trial import CacheMode, Numerics, require_settings
+from hlotune.measure.trial import CacheMode, require_settings
 from hlotune.schedules.errors import HlotuneError
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions

@@ -29,9 +29,9 @@ from hlotune.deploy.replacing import bound, combined
 from hlotune.hlo import mlir
 from hlotune.hlo.callable import JittedProgram, function_of
 from hlotune.measure.targets import require_host
-from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import BuildError, ProgramError
 from hlotune.schedules.files import whole
+from hlotune.schedules.numerics import Numerics
 
 FORMAT = 1
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"

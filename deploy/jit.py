@@ -13,8 +13,9 @@ import jax
 from hlotune.deploy.apply import Explanation, TunedFunction, apply
 from hlotune.hlo.program import load
 from hlotune.measure.targets import host_target
-from hlotune.measure.trial import NUMERICS, Numerics, require_one_of
+from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.tuning_logs.location import database_path
 
 LOG = logging.getLogger("hlotune.jit")

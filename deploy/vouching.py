@@ -5,8 +5,9 @@ from typing import Self
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.trial import Failure, Numerics
+from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.finals import Final
 

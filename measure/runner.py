@@ -15,19 +15,11 @@ from hlotune.measure.possible import POSSIBLE, peak_type, too_fast
 from hlotune.measure.probe import ALONE_S, NEVER_APART, say_never_apart
 from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
-from hlotune.measure.trial import (
-    CacheMode,
-    Candidate,
-    Clock,
-    Failure,
-    Measurement,
-    Numerics,
-    Outcome,
-    Trial,
-)
+from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Outcome, Trial
 from hlotune.measure.verify import Verdict
 from hlotune.measure.wire import from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import XLA
 from hlotune.schedules.target import Properties, Target
 

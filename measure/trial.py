@@ -6,16 +6,14 @@ from statistics import median
 from typing import Literal, get_args
 
 from hlotune.hlo.kernel import Kernel
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import Schedule
 
 FailureKind = Literal["schedule", "build", "timeout", "crash", "wrong_result", "device"]
 Clock = Literal["kernel", "call"]
 CacheMode = Literal["model", "warm"]
-Numerics = Literal["strict", "standard", "fast"]
 
 CACHE_MODES: tuple[CacheMode, ...] = get_args(CacheMode)
-NUMERICS: tuple[Numerics, ...] = get_args(Numerics)
-"""From the narrowest to the laxest: each allows what those before it allow."""
 
 
 def require_one_of(names: Collection[str], name: str, what: str) -> None:

@@ -24,10 +24,11 @@ from hlotune.measure.inputs import InputKind
 from hlotune.measure.prepacking import prepack
 from hlotune.measure.races import Halves, InHalves
 from hlotune.measure.references import Case, References
-from hlotune.measure.trial import Failure, Numerics
+from hlotune.measure.trial import Failure
+from hlotune.schedules.algorithm_table import algorithm_of
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult
-from hlotune.schedules.winograd import NEED_FAST, OUTPUTS
+from hlotune.schedules.numerics import NUMERICS, Numerics
 
 TOLERANCE: dict[Numerics, float] = {"strict": 1.0, "standard": 8.0, "fast": 64.0}
 """How many times the oracle's bound an element may be off; the least setting first."""
@@ -96,7 +97,7 @@ def verify(
     references, pages = references or References(kernel), pages or Pages()
     if refusal := _refusal(built.algorithm, numerics):
         return Failure("wrong_result", refusal)
-    outputs = OUTPUTS.get(built.algorithm, 0)
+    outputs = algorithm_of(built.algorithm).outputs
     worst = relative = 0.0
     try:
         loaded = loaded or load(built)
@@ -116,21 +117,17 @@ def verify(
     return Verdict(worst / TOLERANCE["standard"], _least(built.algorithm, worst), relative)
 
 
-def _refusal(algorithm: str, numerics: Numerics) -> str:
-    """Why an algorithm is not for a setting, whatever its results; "" where it is."""
-    if algorithm in OUTPUTS and numerics == "strict":
-        return CANCELS.format(algorithm=algorithm)
-    if algorithm in NEED_FAST and numerics != "fast":
-        return IS_LOOSE.format(algorithm=algorithm, asked=numerics)
-    return ""
+def _refusal(name: str, numerics: Numerics) -> str:
+    """Why a setting of numerics does not allow an algorithm, whatever its results; or ""."""
+    if algorithm_of(name).is_allowed(numerics):
+        return ""
+    return (CANCELS if numerics == "strict" else IS_LOOSE).format(algorithm=name, asked=numerics)
 
 
-def _least(algorithm: str, worst: float) -> Numerics:
+def _least(name: str, worst: float) -> Numerics:
     """The least setting that allows an algorithm and its largest error in bounds of the oracle."""
-    least: Numerics = next((n for n, most in TOLERANCE.items() if worst <= most), "fast")
-    if algorithm in NEED_FAST:
-        return "fast"
-    return "standard" if algorithm in OUTPUTS and least == "strict" else least
+    by_error: Numerics = next((n for n, most in TOLERANCE.items() if worst <= most), "fast")
+    return max(by_error, algorithm_of(name).numerics, key=NUMERICS.index)
 
 
 def _may_hide(references: References, outputs: int) -> bool:

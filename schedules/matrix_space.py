@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules import cpu
+from hlotune.schedules.algorithm import Algorithm, constant
 from hlotune.schedules.borders import guarded
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.costs import UNITS, plain_work
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dots import grouping
+from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.heuristic import groups_of, put_order
 from hlotune.schedules.knobs import Knob, Knobs, knobs_of
-from hlotune.schedules.matrix import MATRIX, matrix_contraction
+from hlotune.schedules.matrix import MATRIX, matrix, matrix_contraction
+from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import Ints
 from hlotune.schedules.populations import Population, Sizes
 from hlotune.schedules.roles import Contraction
@@ -268,3 +271,24 @@ class MatrixSpace(CpuSpace):
         count = prod(ceil(extents[a] / n) for a, n in step.items())
         busy = max(PRODUCT_CYCLES * high * wide, LATENCY_CYCLES)
         return count * (busy + LOAD_CYCLES * (high + wide))
+
+
+def _spaces(compute: Compute, target: Target) -> tuple[MatrixSpace, ...]:
+    space = matrix_space(compute, target)
+    return () if space is None else (space,)
+
+
+def _check_tensorized(nest: LoopNest) -> None:
+    if not any(s.tiles for s in nest.stages):
+        raise ScheduleError(
+            "matrix: expected a step Tensorize, got none: vectors do not take such sums; add it"
+        )
+
+
+AMX = Algorithm(
+    name=MATRIX,
+    rewriting=constant(matrix),
+    spaces=_spaces,
+    order="first",
+    check_nest=_check_tensorized,
+)

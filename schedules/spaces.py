@@ -11,96 +11,37 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules import cpu
+from hlotune.schedules.algorithm import AlgorithmSpace
+from hlotune.schedules.algorithm_table import ALGORITHMS, algorithm_of
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.costs import plain_work
-from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.dots import DOTS, dots, grouping, has_instruction
-from hlotune.schedules.expr import loads
+from hlotune.schedules.features import COLUMN
 from hlotune.schedules.loop_trees import ABSENT, Nodes
-from hlotune.schedules.matrix_space import matrix_space
-from hlotune.schedules.roles import Contraction, contraction
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs, within
-from hlotune.schedules.split_space import SplitSpace, estimate, split_spaces
 from hlotune.schedules.target import Target
-from hlotune.schedules.transforms import LOOSE, PAIRS
-from hlotune.schedules.widened import WIDENED, can_widen, widened
-from hlotune.schedules.winograd import window
-from hlotune.schedules.winograd_space import WinogradSpace
 
 JUMPS = 0.03
-"""Share of moves to another algorithm."""
-Part = CpuSpace | SplitSpace | WinogradSpace
+"""The share of moves that go to another algorithm."""
+COSTS = ("core", "checks", "l1", "l2", "l3", "packing", "waking")
 
 
 def space_of(
-    compute: Compute, target: Target, *, reorders_only: bool = False, fast: bool = False
-) -> "CpuSpace | AlgorithmsSpace":
-    """All schedules of a kernel; with `reorders_only` those that do nothing but reorder sums.
-
-    With `fast` also those of algorithms whose errors are for numerics `fast` alone.
+    compute: Compute, target: Target, numerics: Numerics = "standard"
+) -> "AlgorithmSpace | AlgorithmsSpace":
+    """All schedules of a kernel by the algorithms that a setting of numerics allows.
 
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
-    direct = cpu.space_of(compute, target)
-    narrow = matrix_space(compute, target), dots_space(compute, target)
-    ahead = (*narrow, None if any(narrow) else widened_space(compute, target))
-    first: tuple[Part, ...] = (*(x for x in ahead if x is not None), direct)
-    rest: tuple[Part, ...] = split_spaces(compute, target)
-    rest += () if reorders_only else winograd_spaces(compute, target, fast=fast)
-    return AlgorithmsSpace((*first, *rest)) if len(first) + len(rest) > 1 else direct
-
-
-def dots_space(compute: Compute, target: Target) -> CpuSpace | None:
-    """The space of dot instructions, where kernel and target allow them."""
-    group = grouping(compute)
-    if group is None or not has_instruction(target, group):
-        return None
-    space = CpuSpace(contraction(dots(compute)), target, DOTS, plain_work(group.contraction))
-    return space if space.legal(space.heuristic()[None])[0] else None
-
-
-def widened_space(compute: Compute, target: Target) -> CpuSpace | None:
-    """The space of operands widened as they are packed, where the kernel has any."""
-    if not can_widen(compute):
-        return None
-    space = CpuSpace(contraction(widened(compute)), target, WIDENED)
-    return space if space.legal(space.heuristic()[None])[0] else None
-
-
-def winograd_spaces(
-    compute: Compute, target: Target, *, fast: bool = False
-) -> tuple[WinogradSpace, ...]:
-    """The spaces of those Winograd algorithms that have a legal schedule."""
-    w = window(compute)
-    if w is None:
-        return ()
-    tensors = {x.tensor for x in loads(w.taps)}
-    stored = {t.name for t in compute.tensors if t.role == "constant"}
-    users = [s.name for s in compute.stages for x in s.loads if x.tensor in tensors]
-    preload = len(tensors) == 1 and tensors <= stored and len(users) == 1
-    allowed = [m for m in PAIRS if fast or m not in LOOSE]
-    spaces = (WinogradSpace(compute, m, target, preload) for m in allowed)
-    return tuple(s for s in spaces if s.legal(s.heuristic()[None])[0])
+    allowed = (a for a in ALGORITHMS.values() if a.is_allowed(numerics))
+    parts = tuple(space for a in allowed for space in a.spaces(compute, target))
+    return AlgorithmsSpace(parts) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True)
 class AlgorithmsSpace:
-    parts: tuple[Part, ...]
+    parts: tuple[AlgorithmSpace, ...]
     """In the order in which their first candidates are measured."""
-
-    @property
-    def direct(self) -> CpuSpace:
-        return next(p for p in self.parts if isinstance(p, CpuSpace) and p.algorithm == "direct")
-
-    @property
-    def contraction(self) -> Contraction:
-        return self.direct.contraction
-
-    @property
-    def target(self) -> Target:
-        return self.direct.target
 
     @property
     def sketches(self) -> tuple[object, ...]:
@@ -142,7 +83,7 @@ class AlgorithmsSpace:
         result[:, 0] += self.starts[k]
         return result
 
-    def _by_part(self, configs: Configs) -> list[tuple[int, Part, NDArray[np.int64]]]:
+    def _by_part(self, configs: Configs) -> list[tuple[int, AlgorithmSpace, NDArray[np.int64]]]:
         parts = self.part_of(configs)
         rows = [(k, p, np.flatnonzero(parts == k)) for k, p in enumerate(self.parts)]
         return [(k, p, r) for k, p, r in rows if len(r)]
@@ -163,20 +104,20 @@ class AlgorithmsSpace:
         return result
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        def of(part: Part, own: Configs) -> NDArray[np.float32]:
+        def of(part: AlgorithmSpace, own: Configs) -> NDArray[np.float32]:
             return part.features(own)
 
         return self._gathered(configs, of)
 
     def _gathered(
-        self, configs: Configs, of: Callable[[Part, Configs], NDArray[np.float32]]
+        self, configs: Configs, of: Callable[[AlgorithmSpace, Configs], NDArray[np.float32]]
     ) -> NDArray[np.float32]:
         found = [
             (rows, of(part, self._own(k, configs[rows])))
             for k, part, rows in self._by_part(configs)
         ]
         if not found:
-            return of(self.direct, configs)
+            return of(self.parts[0], configs)
         result = np.empty((len(configs), found[0][1].shape[1]), dtype=np.float32)
         for rows, values in found:
             result[rows] = values
@@ -229,14 +170,13 @@ class AlgorithmsSpace:
         return np.concatenate([found[k] for k in self._most_promising_first()])
 
     def _most_promising_first(self) -> list[int]:
-        """Matrix units, dots, those that only reorder sums by estimated time, then the others."""
-        direct = self.parts.index(self.direct)
-        estimates = {direct: estimate(self.direct.features(self.direct.heuristic()[None]))}
-        estimates |= {
-            k: p.estimate() for k, p in enumerate(self.parts) if isinstance(p, SplitSpace)
-        }
-        behind = [k for k in range(direct, len(self.parts)) if k not in estimates]
-        return [*range(direct), *sorted(estimates, key=lambda k: estimates[k]), *behind]
+        """Positions of the parts in the order in which their first candidates are measured."""
+        orders = [algorithm_of(p.algorithm).order for p in self.parts]
+        ranked = [k for k, order in enumerate(orders) if order == "estimated"]
+        estimates = {k: estimate(self.parts[k]) for k in ranked} if len(ranked) > 1 else {}
+        first = [k for k, order in enumerate(orders) if order == "first"]
+        last = [k for k, order in enumerate(orders) if order == "last"]
+        return [*first, *sorted(ranked, key=lambda k: estimates.get(k, 0.0)), *last]
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         k = int(self.part_of(config[None])[0])
@@ -248,3 +188,15 @@ class AlgorithmsSpace:
                 config: NDArray[np.int32] = self._joined(k, found[None])[0]
                 return config
         return None
+
+
+def estimate(part: AlgorithmSpace) -> float:
+    """The time of a part's first candidate, as a multiple of the kernel's multiply-adds at peak.
+
+    It is that of the slowest part of the processor.  Checks of borders are left out: parts of a
+    split reduction look like a window, and have no border.
+    """
+    features = part.features(part.heuristic()[None])
+    cost = {name: float(2.0 ** features[0, COLUMN[f"cost_{name}"]]) for name in COSTS}
+    slowest = max(cost["core"] - cost["checks"], cost["l1"], cost["l2"], cost["l3"])
+    return float(slowest + cost["packing"] + cost["waking"])

@@ -10,11 +10,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.algorithm import Algorithm
 from hlotune.schedules.compute import Axis, Compute
 from hlotune.schedules.costs import Work
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.features import COLUMN, features_of
+from hlotune.schedules.features import features_of
 from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.loop_trees import Nodes, nodes_of
@@ -22,7 +23,7 @@ from hlotune.schedules.machine import SHARED_ELEMENTS
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.split_reduction import PART, PARTS, SUM, SplitReduction
+from hlotune.schedules.split_reduction import PART, PARTS, SUM, SplitReduction, named
 from hlotune.schedules.steps import (
     Accumulate,
     ComputeAt,
@@ -40,7 +41,6 @@ FEW_RESULTS = 1 << 13
 """Results up to which tasks may want parts of the reduction."""
 STEPS_OF_A_PART = 256
 """Multiply-adds of a result from which on a part is worth a task of its own."""
-COSTS = ("core", "checks", "l1", "l2", "l3", "packing", "waking")
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy."""
 
@@ -68,6 +68,10 @@ class SplitSpace:
     @cached_property
     def last_steps(self) -> tuple[Step, ...]:
         return last_steps(self.compute, self.parts.lanes)
+
+    @property
+    def algorithm(self) -> str:
+        return str(self.split)
 
     @property
     def contraction(self) -> Contraction:
@@ -122,6 +126,9 @@ class SplitSpace:
     def heuristic(self) -> NDArray[np.int32]:
         return self.parts.heuristic()
 
+    def firsts(self) -> Configs:
+        return self.heuristic()[None]
+
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         steps = self.parts.schedule(config).steps
         return Schedule(str(self.split), (*steps, *self.last_steps))
@@ -133,10 +140,6 @@ class SplitSpace:
         own = {s.name for s in self.parts.contraction.compute.stages}
         steps = tuple(s for s in schedule.steps if s.stage in own or s.stage.endswith(".packed"))
         return self.parts.locate(Schedule("direct", steps))
-
-    def estimate(self) -> float:
-        """Time of the first candidate, as a multiple of the kernel's multiply-adds at peak."""
-        return estimate(self.features(self.heuristic()[None]))
 
 
 def split_spaces(compute: Compute, target: Target) -> tuple[SplitSpace, ...]:
@@ -194,16 +197,6 @@ def _together(c: Contraction) -> str | None:
     return found[0].name if found and near else None
 
 
-def estimate(features: NDArray[np.float32]) -> float:
-    """What the slowest part of the processor takes for a nest, relative to its multiply-adds.
-
-    Checks of borders are left out: parts of a reduction look like a window, and have no border.
-    """
-    cost = {name: float(2.0 ** features[0, COLUMN[f"cost_{name}"]]) for name in COSTS}
-    slowest = max(cost["core"] - cost["checks"], cost["l1"], cost["l2"], cost["l3"])
-    return float(slowest + cost["packing"] + cost["waking"])
-
-
 def last_steps(compute: Compute, lanes: int) -> tuple[Step, ...]:
     """The sum of the parts in registers, where the last stage reads it."""
     out, add = compute.stages[-1], compute.stage(SUM)
@@ -230,3 +223,11 @@ def _outermost(axes: tuple[Axis, ...]) -> str:
     """The loop over all axes of the result up to the first that has several iterations."""
     name = next((a.name for a in axes[:-1] if a.extent > 1), "")
     return name or f"{axes[-1].name}.0"
+
+
+SPLIT_REDUCTION = Algorithm(
+    name="split_reduction",
+    signature="split_reduction(axis, parts, axis, lanes)",
+    rewriting=named,
+    spaces=split_spaces,
+)

@@ -19,8 +19,6 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
 from hlotune.schedules.merged_taps import apart
 from hlotune.schedules.transforms import (
-    LOOSE,
-    PAIRS,
     TAPS,
     WindowAxis,
     inputs,
@@ -296,14 +294,3 @@ def _window_at(w: Window, taps: tuple[int, ...]) -> dict[str, Affine]:
 
 def _placed(expr: Expr, at: dict[str, Affine]) -> Expr:
     return map_loads(expr, {x: x.substitute(at) for x in loads(expr)})
-
-
-ALGORITHMS: dict[str, Callable[[Compute], Compute]] = {
-    "direct": lambda compute: compute,
-    **{f"winograd({m})": winograd(m) for m in PAIRS},
-}
-"""Rewritings of a compute before any step, by the names that stand in schedules."""
-OUTPUTS = {f"winograd({m})": m for m in PAIRS}
-"""Outputs of a tile along an axis, of the algorithms that do more than reorder sums."""
-NEED_FAST = frozenset(f"winograd({m})" for m in LOOSE)
-"""Algorithms whose errors are for numerics `fast` alone."""

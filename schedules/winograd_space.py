@@ -60,6 +60,10 @@ class WinogradSpace:
     can_preload: bool
     """Whether the weights are a constant that nothing else reads."""
 
+    @property
+    def algorithm(self) -> str:
+        return f"winograd({self.outputs})"
+
     @cached_property
     def compute(self) -> Compute:
         return winograd(self.outputs)(self.original)
@@ -292,6 +296,9 @@ class WinogradSpace:
         from hlotune.schedules.winograd_heuristic import heuristic_config
 
         return heuristic_config(self)
+
+    def firsts(self) -> Configs:
+        return self.heuristic()[None]
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         values = [k.values[int(config[1 + n])] for n, k in enumerate(self.knobs)]

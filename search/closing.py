@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.numerics import Numerics
 from hlotune.search.progress import Finished, Progress
 from hlotune.search.result import TuneResult
 from hlotune.search.taken_up import is_finished

@@ -7,8 +7,8 @@ what was put by in vain goes back to searching, for the kernels that still wait 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hlotune.measure.trial import Numerics
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.search.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress

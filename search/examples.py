@@ -32,7 +32,7 @@ from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.steps import Pack, Parallel, Spread, Step
 from hlotune.schedules.target import Target
 from hlotune.search.history import Times, scores
-from hlotune.search.tasks import EVERY, SPACES
+from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
 
@@ -167,7 +167,7 @@ def _computed(
 ) -> Examples | None:
     """None where the kernel has no space today, or none of the schedules stands in it."""
     try:
-        space = SPACES[target.kind](compute_of(graph_of(kernel)), target, **EVERY)
+        space = SPACES[target.kind](compute_of(graph_of(kernel)), target, "fast")
     except UnsupportedKernel:
         return None
     configs, rows = located(space, [text for text, _, _ in trials])

@@ -10,8 +10,9 @@ import numpy as np
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.sharing import Turns
-from hlotune.measure.trial import Candidate, Measurement, Numerics, Trial
+from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Properties, Target

@@ -8,10 +8,10 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites import Site
 from hlotune.hlo.to_compute import compute_of
-from hlotune.measure.trial import Numerics
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import TargetError, UnsupportedKernel
 from hlotune.schedules.flops import arithmetic_type, flops_of
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.space import Space
 from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Kind, Target
@@ -44,15 +44,7 @@ class Skipped:
 
 
 SPACES: dict[Kind, Callable[..., Space]] = {"cpu": space_of}
-"""Of `(compute, target, reorders_only=False, fast=False)`."""
-ALLOWED: dict[Numerics, dict[str, bool]] = {
-    "strict": {"reorders_only": True},
-    "standard": {"reorders_only": False},
-    "fast": {"reorders_only": False, "fast": True},
-}
-"""Which algorithms a space may have."""
-EVERY = ALLOWED["fast"]
-"""All of them: for what was recorded, under whatever numerics."""
+"""The space of `(compute, target, numerics)`, by the kind of target."""
 
 
 def tasks(
@@ -95,7 +87,7 @@ def _first_supported(
     for site in alternatives:
         try:
             compute = compute_of(graph_of(site.kernel))
-            space = SPACES[target.kind](compute, target, **ALLOWED[numerics])
+            space = SPACES[target.kind](compute, target, numerics)
             return Task(site.kernel, site.label, site.weight, compute, space)
         except UnsupportedKernel as error:
             reason = reason or str(error)

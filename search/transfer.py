@@ -22,7 +22,7 @@ from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Target
 from hlotune.search.examples import located, times_of
-from hlotune.search.tasks import EVERY, SPACES
+from hlotune.search.tasks import SPACES
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
 
@@ -127,7 +127,7 @@ def teach(
     count, share = 0, min(ROWS, TAUGHT // max(1, len(of)))
     for number, other in enumerate(of):
         try:
-            space = SPACES[target.kind](other.compute, target, **EVERY)
+            space = SPACES[target.kind](other.compute, target, "fast")
         except UnsupportedKernel:
             continue
         half = fastest(database, other.kernel, under, share // 2)

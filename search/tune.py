@@ -16,7 +16,8 @@ from hlotune.measure.pulse import Pulse, beating
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, require_host, toolchain
-from hlotune.measure.trial import CacheMode, Numerics, require_one_of, require_settings
+from hlotune.measure.trial import CacheMode, require_one_of, require_settings
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.target import Properties, Target
 from hlotune.search.budget import DEFAULT_BUDGET_S, Limits, seconds
 from hlotune.search.progress import Progress, silent

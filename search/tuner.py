@@ -14,7 +14,8 @@ from hlotune.costmodel.inputs import Inputs, inputs_of, joined
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import NUMERICS, CacheMode, Candidate, Failure, Numerics, Trial
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import XLA, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.search.account import Entry, opened, sealed

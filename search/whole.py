@@ -9,7 +9,8 @@ from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.hlo.program import Program
 from hlotune.measure.sharing import Turns
-from hlotune.measure.trial import CacheMode, Numerics
+from hlotune.measure.trial import CacheMode
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Paired, Whole

@@ -19,7 +19,7 @@ from hlotune.schedules.expr import Affine, Apply, Expr, Load, map_loads
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import winograd_spaces
+from hlotune.schedules.winograd_algorithms import winograd_spaces
 from tests.computes import NHWC, Case, conv, gemm, tiled, whole
 
 TARGET = TARGETS["x86-64"]

@@ -48,7 +48,7 @@ def schedules() -> dict[str, list[str]]:
 def drawn(name: str) -> list[str]:
     """First candidates of a kernel and random ones, by all algorithms where it is of those."""
     compute = named(name).compute
-    space = space_of(compute, TARGET, fast=True) if name in ANY_WAY else named(name).space(TARGET)
+    space = space_of(compute, TARGET, "fast") if name in ANY_WAY else named(name).space(TARGET)
     configs = *space.firsts(), *space.sample(SCHEDULES, np.random.default_rng(0))
     return [space.schedule(c).to_json() for c in configs]
 

@@ -11,9 +11,9 @@ from hlotune.measure.trial import (
     Failure,
     FailureKind,
     Measurement,
-    Numerics,
     Trial,
 )
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps import Split, Unroll
 from hlotune.schedules.target import Properties, Target, Toolchain

@@ -21,7 +21,8 @@ from hlotune.deploy.bench import BenchResult
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison, Ratio
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Numerics, Trial
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Target
 from hlotune.search.budget import YOUNG

@@ -249,12 +249,12 @@ def test_choices_are_those_that_the_rooms_offer() -> None:
     from hlotune.cli.options import Numerics
     from hlotune.cli.run import Model, Searcher
     from hlotune.costmodel.model import MODELS
-    from hlotune.measure import trial
+    from hlotune.schedules import numerics
     from hlotune.search.searcher import SEARCHERS
 
     assert set(get_args(Searcher)) == set(SEARCHERS)
     assert set(get_args(Model)) == set(MODELS)
-    assert get_args(get_args(Numerics)[0]) == get_args(trial.Numerics)
+    assert get_args(get_args(Numerics)[0]) == get_args(numerics.Numerics)
 
 
 @pytest.mark.parametrize(

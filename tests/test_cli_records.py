@@ -14,11 +14,11 @@ from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Measurement, Trial
+from hlotune.schedules.algorithm_table import algorithm_of
 from hlotune.schedules.cpu import space_of
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.spaces import space_of as every_space_of
-from hlotune.schedules.winograd import NEED_FAST
 from hlotune.tuning_logs.database import Database
 from tests.mlp_records import PROGRAM, parsed, recorded, said
 from tests.winograd_cases import windowed
@@ -69,8 +69,9 @@ def test_show_names_the_features_of_an_algorithm_for_fast_numerics_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     case = windowed(size=(14, 14), channels=16, features=32)
-    space = every_space_of(case.compute, host_target(), fast=True)
-    schedule = next(s for c in space.firsts() if (s := space.schedule(c)).algorithm in NEED_FAST)
+    space = every_space_of(case.compute, host_target(), "fast")
+    schedules = (space.schedule(c) for c in space.firsts())
+    schedule = next(s for s in schedules if algorithm_of(s.algorithm).numerics == "fast")
     measured = Measurement(samples_s=(1e-4,), numerics="fast")
     with Database(tmp_path / "a.db") as database:
         run = database.start_run(None, host_target(), toolchain(), numerics="fast")

@@ -16,11 +16,12 @@ from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import literal
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.dots import dots, grouping
+from hlotune.schedules.dots_space import dots_space
 from hlotune.schedules.errors import BuildError, ScheduleError
 from hlotune.schedules.flops import executed_flops
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import AlgorithmsSpace, dots_space, space_of
+from hlotune.schedules.spaces import AlgorithmsSpace, space_of
 from tests.computes import NHWC, Case, whole
 from tests.contraction_cases import Drawn
 from tests.test_contractions import is_right

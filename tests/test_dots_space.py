@@ -13,6 +13,7 @@ from hlotune.codegen.compile import assembly
 from hlotune.codegen.emit import emit
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.dots_space import dots_space
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.features import NAMES, features_of
 from hlotune.schedules.levels import levels_of
@@ -22,7 +23,7 @@ from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
 from hlotune.schedules.results import Preload
 from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace, dots_space, space_of
+from hlotune.schedules.spaces import AlgorithmsSpace, space_of
 from hlotune.schedules.target import Target
 from tests.computes import Case
 from tests.contraction_cases import Drawn, contractions
@@ -52,7 +53,7 @@ def test_the_first_candidate_is_that_of_the_dots() -> None:
     algorithms = [found.schedule(c).algorithm for c in found.firsts()]
     assert algorithms == ["dots", "direct"]
     assert found.schedule(found.heuristic()).algorithm == "dots"
-    assert found.direct.algorithm == "direct"
+    assert found.parts[1].algorithm == "direct"
 
 
 def nest_of(found: CpuSpace, case: Case, config: NDArray[np.int32]) -> LoopNest | None:

@@ -73,7 +73,7 @@ class TestExamples:
     def test_schedules_of_every_algorithm_have_their_place(self, tmp_path: Path) -> None:
         """Those of fast numerics too; those of the standard's stay what they were without them."""
         case = windowed(size=(14, 14), channels=16, features=32)
-        spaces = [every_space_of(case.compute, TARGET, fast=fast) for fast in (False, True)]
+        spaces = [every_space_of(case.compute, TARGET, n) for n in ("standard", "fast")]
         every = spaces[1].sample(80, np.random.default_rng(0))
         schedules = list({spaces[1].schedule(c): None for c in every})
         trials = [Trial(Candidate(case.kernel, s), Measurement(samples_s=(1e-3,)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules import cpu, spaces
+from hlotune.schedules.algorithm import AlgorithmSpace
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.errors import ScheduleError
@@ -25,7 +26,7 @@ from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace, Part
+from hlotune.schedules.spaces import AlgorithmsSpace
 from hlotune.schedules.split_space import SplitSpace
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd_space import WinogradSpace
@@ -100,7 +101,7 @@ def test_a_position_that_a_knob_does_not_have_is_not_legal(name: str) -> None:
     assert not space.legal(np.concatenate([beyond, below])).any()
 
 
-def of_all_kinds() -> list[Part | AlgorithmsSpace]:
+def of_all_kinds() -> list[AlgorithmSpace | AlgorithmsSpace]:
     """Direct, split, Winograd's, dots, those of a matrix unit, and several together."""
     halves = jnp.ones((64, 64), jnp.bfloat16)
     cases = (

@@ -231,7 +231,7 @@ def test_a_single_sum_gets_several_vectors_that_do_not_wait_for_one_another() ->
 def test_products_with_enough_results_are_not_split(case: Case) -> None:
     assert splits(case) == [] or case.name.startswith("gemm 1x")
     if not splits(case):
-        assert isinstance(space_of(case.compute, TARGET, reorders_only=True), CpuSpace)
+        assert isinstance(space_of(case.compute, TARGET, "strict"), CpuSpace)
 
 
 # names and refusals -------------------------------------------------------------------------------

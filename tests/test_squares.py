@@ -11,8 +11,8 @@ from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import winograd_spaces
 from hlotune.schedules.target import Target
+from hlotune.schedules.winograd_algorithms import winograd_spaces
 from tests.computes import Case
 from tests.winograd_cases import windowed
 

@@ -10,13 +10,13 @@ from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.schedules.algorithm_table import algorithm_of
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Space
 from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Target, Toolchain
-from hlotune.schedules.winograd import NEED_FAST
 from hlotune.search.tasks import SPACES
 from hlotune.search.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tuner import Experience
@@ -110,9 +110,9 @@ def test_trials_of_kin_teach_the_model_before_the_first_batch(database: Database
 
 def test_trials_of_algorithms_for_fast_numerics_alone_teach(database: Database) -> None:
     case = windowed(size=(14, 14), channels=16, features=32)
-    space = space_of(case.compute, ZNVER4, fast=True)
+    space = space_of(case.compute, ZNVER4, "fast")
     schedules = [space.schedule(c) for c in space.sample(60, np.random.default_rng(3))]
-    loose = {s for s in schedules if s.algorithm in NEED_FAST}
+    loose = {s for s in schedules if algorithm_of(s.algorithm).numerics == "fast"}
     run = database.start_run(None, ZNVER4, TOOLS, numerics="fast")
     measured = Measurement(samples_s=(1e-3,), numerics="fast")
     trials = [Trial(Candidate(case.kernel, s), measured) for s in loose]
@@ -149,7 +149,7 @@ def test_kin_without_a_space_today_does_not_teach(
     record(database, lost, kept, n=40)
     of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
 
-    def space(compute: Compute, target: Target, **_: bool) -> Space:
+    def space(compute: Compute, target: Target, numerics: str) -> Space:
         if compute == lost.compute:
             raise UnsupportedKernel("expected a kernel with a rule, got one of old")
         return kept.space(target)

@@ -134,7 +134,7 @@ def test_equal_kernels_are_one_task_with_their_weights_together() -> None:
 def test_a_smaller_kernel_is_taken_where_the_largest_has_no_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def bare_only(compute: Compute, target: Target, reorders_only: bool) -> Space:
+    def bare_only(compute: Compute, target: Target, numerics: str) -> Space:
         if "maximum" in str(compute):
             raise UnsupportedKernel("no rule for relu")
         return ToySpace((2, 2))
@@ -148,7 +148,7 @@ def test_a_smaller_kernel_is_taken_where_the_largest_has_no_space(
 def test_a_kernel_without_any_space_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def nothing(compute: Compute, target: Target, reorders_only: bool) -> Space:
+    def nothing(compute: Compute, target: Target, numerics: str) -> Space:
         raise UnsupportedKernel("no rule for it")
 
     monkeypatch.setitem(tasks_module.SPACES, "cpu", nothing)

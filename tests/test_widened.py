@@ -15,8 +15,9 @@ from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import space_of, widened_space
+from hlotune.schedules.spaces import space_of
 from hlotune.schedules.widened import can_widen, widened
+from hlotune.schedules.widened_space import widened_space
 from tests.computes import Case, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import is_right

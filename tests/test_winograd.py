@@ -20,17 +20,18 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.oracle import Oracle, OracleInTiles
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.trial import Failure, Numerics
+from hlotune.measure.trial import Failure
 from hlotune.measure.verify import TOLERANCE, Verdict, verify
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import winograd_spaces
 from hlotune.schedules.steps import AddUp
 from hlotune.schedules.transforms import (
     LOOSE,
     PAIRS,
 )
 from hlotune.schedules.winograd import winograd
+from hlotune.schedules.winograd_algorithms import winograd_spaces
 from hlotune.schedules.winograd_space import WinogradSpace
 from tests.computes import NHWC, Case, call, whole
 from tests.interpreter import interpret

@@ -14,7 +14,6 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Apply, Const, Expr, Load
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import winograd_spaces
 from hlotune.schedules.transforms import (
     PAIRS,
     RULES,
@@ -27,6 +26,7 @@ from hlotune.schedules.transforms import (
     tap_matrix,
 )
 from hlotune.schedules.winograd import window, winograd
+from hlotune.schedules.winograd_algorithms import winograd_spaces
 from tests.computes import NHWC, Array, Case, conv, depthwise, gemm
 from tests.interpreter import interpret
 from tests.winograd_cases import LAYOUTS, windowed

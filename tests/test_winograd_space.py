@@ -22,8 +22,9 @@ from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of, winograd_spaces
+from hlotune.schedules.spaces import AlgorithmsSpace, space_of
 from hlotune.schedules.target import Target
+from hlotune.schedules.winograd_algorithms import winograd_spaces
 from hlotune.schedules.winograd_nests import winograd_path
 from hlotune.schedules.winograd_sketch import LONGEST_SUM, WinogradSketch
 from hlotune.schedules.winograd_space import WinogradSpace
@@ -406,5 +407,5 @@ def test_a_schedule_of_any_algorithm_is_located(name: str) -> None:
 
 def test_strict_numerics_and_other_kernels_have_the_direct_space_alone() -> None:
     compute = CASES["C6"]().compute
-    assert isinstance(space_of(compute, TARGET, reorders_only=True), CpuSpace)
+    assert isinstance(space_of(compute, TARGET, "strict"), CpuSpace)
     assert isinstance(space_of(gemm(64, 64, 64).compute, TARGET), CpuSpace)

@@ -6,15 +6,8 @@ from dataclasses import dataclass, field
 from hlotune.codegen.built import Built
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import (
-    CacheMode,
-    Candidate,
-    Failure,
-    Measurement,
-    Numerics,
-    Outcome,
-    Trial,
-)
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.steps import Split
 from hlotune.search.annealing import Annealing

@@ -19,13 +19,9 @@ from typing import Any, Protocol, TypedDict, Unpack
 import sqlite_utils
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import (
-    NUMERICS,
-    CacheMode,
-    Numerics,
-    Trial,
-)
+from hlotune.measure.trial import CacheMode, Trial
 from hlotune.schedules.errors import NoRecord
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Properties, Target, Toolchain
 from hlotune.tuning_logs import rows

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from hlotune.measure.trial import (
-    NUMERICS,
-    Numerics,
-)
+from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import UNDER, Conditions, Database

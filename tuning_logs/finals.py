@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from hlotune.measure.comparison import Ratio
-from hlotune.measure.trial import Numerics
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import XLA, Schedule
 
 Outcome = Literal["tuned", "kept default"]

@@ -19,9 +19,10 @@ from statistics import median
 from typing import IO, Any, TextIO, cast, get_args
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.trial import CacheMode, Clock, FailureKind, Numerics
+from hlotune.measure.trial import CacheMode, Clock, FailureKind
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.files import whole
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.target import Properties, Target
 from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database

@@ -19,11 +19,11 @@ from hlotune.measure.trial import (
     Failure,
     FailureKind,
     Measurement,
-    Numerics,
     Outcome,
     Trial,
 )
 from hlotune.schedules import target as targets
+from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import Schedule
 from hlotune.tuning_logs import finals
 

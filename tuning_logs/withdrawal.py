@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Unpack
 
-from hlotune.measure.trial import Candidate, Failure, Numerics, Trial
+from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.numerics import Numerics
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final
