@@ -66,7 +66,8 @@ def test_a_long_text_is_cut_in_the_message() -> None:
 
 @pytest.mark.parametrize("algorithm", ["xla", "winograd", ""])
 def test_an_algorithm_without_a_nest_is_refused(algorithm: str) -> None:
-    wanted = rf"expected an algorithm of .*direct, .*winograd\(2\).*, got '{algorithm}': no nest to make"
+    known = r".*direct, .*winograd\(2\).*"
+    wanted = rf"expected an algorithm of {known}, got '{algorithm}': no nest to make"
     with pytest.raises(ScheduleError, match=wanted):
         replay(named("small gemm").compute, Schedule(algorithm), TARGET)
 
