@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ def load_program(source: str, argument_types: Sequence[str] | None) -> "Program"
 
     Raises ProgramError.
     """
+    from hlotune.hlo import checked_parse
+
+    if Path(source).suffix in checked_parse.FILES:
+        checked_parse.begin()  # it gets ready while jax is imported here
+
     from hlotune.hlo.program import load
 
     with redirect_stdout(sys.stderr):

@@ -113,12 +113,20 @@ def parse(source: str | bytes) -> Module:
         except (ir.MLIRError, UnicodeDecodeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:500]
             if isinstance(error, UnicodeDecodeError):
-                reason = "it is neither text nor MLIR bytecode"
+                reason = _not_text(error)
             raise ProgramError(
                 "expected a StableHLO module (text, bytecode or portable artifact), got one that "
                 f"MLIR refuses: {reason}; check that the file is StableHLO of a version up to "
                 f"{stablehlo.get_current_version()}"
             ) from error
+
+
+def _not_text(error: UnicodeDecodeError) -> str:
+    before = error.object[: error.start].decode()
+    if not before or not all(c.isprintable() or c in "\n\r\t" for c in before[:1000]):
+        return "it is neither text nor MLIR bytecode"
+    line = before.count("\n") + 1
+    return f"line {line} has the byte {error.object[error.start]:#04x}, so it is not text in UTF-8"
 
 
 def _context() -> Any:

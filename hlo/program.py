@@ -18,12 +18,11 @@ import jax.numpy as jnp
 from hlotune.hlo import mlir
 from hlotune.hlo.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
+from hlotune.hlo.checked_parse import FILES, normal_form_of
 from hlotune.hlo.graph import Graph, TensorType
-from hlotune.hlo.normal_form import normal_form, normal_form_of_file
+from hlotune.hlo.normal_form import normal_form
 from hlotune.schedules.errors import ProgramError
 
-FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")
-"""StableHLO and HLO."""
 NOT_YET = {
     ".onnx": "an ONNX model",
     ".pt2": "a PyTorch program",
@@ -176,13 +175,7 @@ def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
             f"expected no arguments with {path}, a file that has its types in it, got "
             f"{len(arguments)}; leave them out"
         )
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ProgramError(
-            f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
-        ) from error
-    bytecode = normal_form_of_file(data, str(path))
+    bytecode = normal_form_of(path)
     return Program(path.stem, str(path), bytecode, mlir.graph(mlir.parse(bytecode)))
 
 

@@ -84,6 +84,11 @@ def _operations(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
 
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that name a function, and the attribute that does."""
+UNCOUNTED = {*CALLS, "func.func", "func.return"}
+"""Operations that are gone once calls are inlined."""
+MOST_CALLED = 100_000
+"""Operations that all calls of a function may bring into it: where each function calls another one
+twice, their number doubles at each level.  So many take about 5 s to inline and simplify."""
 
 
 def inline_calls(module: Module, function: Any) -> None:
@@ -92,19 +97,23 @@ def inline_calls(module: Module, function: Any) -> None:
     jaxlib's own `inline` pass leaves every `func.call` alone.
 
     Raises:
-        ProgramError: a function calls itself, or has no body of one block.
+        ProgramError: a function calls itself, has no body of one block, or calls too much.
     """
     functions = module.functions()
-    _check_callees(functions, function, (), set())
+    _check_callees(functions, function, (), {})
     while calls := _operations(function, lambda name: name in CALLS):
         for call in calls:
             _inline(call, functions)
 
 
 def _check_callees(
-    functions: dict[str, Any], caller: Any, stack: tuple[str, ...], checked: set[str]
+    functions: dict[str, Any], caller: Any, stack: tuple[str, ...], sizes: dict[str, int]
 ) -> None:
-    """Inlining takes for granted what this raises about."""
+    """Inlining takes for granted what this raises about.
+
+    Args:
+        sizes: operations of each function that was checked, calls inlined; gets this one's.
+    """
     name = str(ir.StringAttr(caller.attributes["sym_name"]).value)
     if name in stack:
         raise ProgramError(
@@ -117,10 +126,17 @@ def _check_callees(
             "blocks; "
             "define it, and lower control flow to stablehlo.while, if or case"
         )
-    for callee in {_callee(call) for call in _operations(caller, lambda n: n in CALLS)}:
-        if callee not in checked:
-            _check_callees(functions, functions[callee], (*stack, name), checked)
-    checked.add(name)
+    callees = [_callee(call) for call in _operations(caller, lambda n: n in CALLS)]
+    for callee in dict.fromkeys(callees):
+        if callee not in sizes:
+            _check_callees(functions, functions[callee], (*stack, name), sizes)
+    called = sum(sizes[callee] for callee in callees)
+    if called > MOST_CALLED:
+        raise ProgramError(
+            f"expected calls of at most {MOST_CALLED:,} operations in @{name}, got {called:,} once "
+            "they are inlined; call fewer functions, or write loops as stablehlo.while"
+        )
+    sizes[name] = len(_operations(caller, lambda n: n not in UNCOUNTED)) + called
 
 
 def _callee(call: Any) -> str:

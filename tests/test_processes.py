@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hlotune.hlo.checked_parse import ParseProcess
 from hlotune.measure.ahead import BUILD_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.trial import Failure
@@ -53,6 +54,16 @@ def test_a_worker_runs_no_file_of_the_working_folder(name: str, working: Path) -
     assert reply.message.endswith("KeyError: 'what no worker does'")  # it was ready for requests
 
 
+def test_the_process_that_parses_runs_no_file_of_the_working_folder(working: Path) -> None:
+    (working / "program.mlir").write_text("func.func @main() { return }")
+    process = ParseProcess()
+    try:
+        with open("program.mlir", "rb") as file:
+            assert process.normal_form(Path("program.mlir"), file)
+    finally:
+        process.close()
+
+
 def test_a_file_before_the_standard_library_does_not_take_its_place(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +93,7 @@ def test_every_command_of_a_python_process_is_made_in_one_place() -> None:
 
 def test_processes_are_started_in_known_places() -> None:
     starting = [f for room in ROOMS for f in modules(room) if "subprocess." in read(f)]
-    assert [str(f) for f in starting] == ["measure/channel.py"]
+    assert [str(f) for f in starting] == ["hlo/checked_parse.py", "measure/channel.py"]
 
 
 def read(file: Path) -> str:

@@ -91,6 +91,13 @@ def test_a_binary_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin1.mlir"
+    path.write_bytes("module {}\n// caf\u00e9".encode("latin-1"))
+    with pytest.raises(ProgramError, match="refuses: line 2 has the byte 0xe9, so it is not text"):
+        load(path)
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="No such file"):
         load(tmp_path / "absent.mlir")
