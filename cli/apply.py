@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.bench import blaming, print_accuracy
-from hlotune.cli.loading import load_program
+from hlotune.cli.loading import load_program, source_files
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
+from hlotune.cli.outputs import require_place
 from hlotune.cli.printing import counted, print_json, size
 from hlotune.tuning_logs.location import database_path
 
@@ -53,6 +54,7 @@ def apply(
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
+    require_place(output, path, *source_files(program))
     loaded = load_program(program, arg)
     tuned = applied(loaded, database=path, numerics=numerics)
     if not tuned.replacements:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hlotune.cli.options import Database, Json
+from hlotune.cli.outputs import require_place
 from hlotune.cli.printing import counted, print_json, print_table, times
 from hlotune.tuning_logs.location import database_path
 
@@ -86,7 +87,9 @@ def export(
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.records import export_records
 
-    with TuningDatabase(database_path(database), create=False) as opened:
+    path = database_path(database)
+    require_place(file, path)
+    with TuningDatabase(path, create=False) as opened:
         written = export_records(opened, file)
     if json:
         return print_json({"file": str(file), "records": written})

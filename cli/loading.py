@@ -24,3 +24,9 @@ def load_program(source: str, argument_types: Sequence[str] | None) -> "Program"
 
     with redirect_stdout(sys.stderr):
         return load(source, argument_types=argument_types or ())
+
+
+def source_files(source: str) -> list[Path]:
+    """The file that a source names, with or without a function in it; none where it is a module."""
+    named = (Path(source), Path(source.rpartition(":")[0]))
+    return [path for path in named if path.is_file()]

@@ -1,18 +1,18 @@
 """`tune model`: trains cost models on recorded trials, and says how good they are."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from itertools import product, zip_longest
 from math import isnan
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from hlotune.cli.options import Json
+from hlotune.cli.outputs import require_place, writing
 from hlotune.cli.printing import counted, finite, print_json, print_table
 from hlotune.cli.run import Model
 from hlotune.schedules.files import whole
@@ -108,7 +108,7 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
 
     if model in UNTAUGHT:
         raise typer.BadParameter(f"expected a model that learns, got {model}; train another")
-    _require_place(out)
+    require_place(out, *_named(database))
     with telling() as tell:
         of = _examples(database, tell)
         seen = training_of(of)
@@ -116,7 +116,7 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
         made = trained(model, of)
     if not made.knows:
         raise _nothing("trials of one kernel that differ in time", "none")
-    with _writing(out), whole(out) as part:
+    with writing(out), whole(out) as part:
         made.save(part)
         files.annotate(part, seen)
     if json:
@@ -162,7 +162,7 @@ def evaluate(
             f"expected models to train or a trained file, got both; leave out --model or {file}"
         )
     if plot is not None:
-        _require_place(plot)
+        require_place(plot, *_named(database), *filter(None, [file]))
     loaded = _loaded(file) if file else None
     with telling() as tell:
         of = _examples(database, tell)
@@ -171,7 +171,7 @@ def evaluate(
         else:
             lines = _judged(model or ["trees"], of, hold_out, seeds, tell)
     if plot is not None:
-        with _writing(plot), whole(plot) as part:
+        with writing(plot), whole(plot) as part:
             part.write_text(_chart(lines), encoding="utf-8")
     if json:
         return print_json([as_json(line) for line in lines])
@@ -209,38 +209,17 @@ def export(
             f"expected a trained {model} that comes with hlotune, got none; `tune model train "
             f"--model {model}` makes one for --file"
         )
+    require_place(out, path)
     header = header_of(path)
     if model and model != header.model:
         raise typer.BadParameter(
             f"expected a file of the model {model}, got one of {header.model} in {path}; leave out "
             "--model"
         )
-    with _writing(out):
+    with writing(out):
         write_foreign(path, out)
     about = {"file": str(out), "model": header.model, "features": header.features}
     return print_json(about) if json else print(f"{header.model} in {out}")
-
-
-def _require_place(path: Path) -> None:
-    """Before anything that takes long."""
-    if not path.parent.is_dir() or path.is_dir():
-        raise typer.BadParameter(
-            f"expected to write to {path}, got no folder for it; name another path"
-        )
-    if path.is_file() or not path.exists():  # in whose folder the new one is made
-        with _writing(path), TemporaryFile(dir=path.resolve().parent):
-            pass
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise typer.BadParameter(
-            f"expected to write to {path}, got {error.strerror or error}; name another path, or "
-            "free some space"
-        ) from error
 
 
 def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
@@ -251,13 +230,17 @@ def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
     folder = cache_directory() / "hlotune" / "features"
     found: list[Examples] = []
     with ExitStack() as stack:
-        for path in dict.fromkeys(map(Path.resolve, databases or [database_path(None)])):
+        for path in dict.fromkeys(map(Path.resolve, _named(databases))):
             if path.exists():  # else an error is all that is to be said
                 tell(f"reading the trials of {path}")
             found += examples(stack.enter_context(opened(path)), folder)
     if not found:
         raise _nothing("recorded trials of kernels that have a space today", "none")
     return found
+
+
+def _named(databases: Sequence[Path] | None) -> Sequence[Path]:
+    return databases or [database_path(None)]
 
 
 def _nothing(expected: str, got: str) -> Exception:

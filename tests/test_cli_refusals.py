@@ -53,7 +53,7 @@ def test_each_look_at_a_folder_says_that_it_is_one(verb: str, tmp_path: Path) ->
     [
         ("import", "expected JSON lines at {folder}, got a folder; check the path"),
         ("merge", "database {folder}: expected a file, got a folder; name a file in it"),
-        ("export", "records {folder}: cannot be read or written (Is a directory); check path"),
+        ("export", "expected a file to write, got the folder {folder}; name a file"),
     ],
 )
 def test_a_folder_in_place_of_a_file_of_records_is_refused(
