@@ -123,8 +123,13 @@ def toolchain() -> Toolchain:
         jaxlib=version("jaxlib"),
         llvm=".".join(map(str, llvm.llvm_version_info)),
         codegen=CODEGEN_VERSION,
-        xla_flags=os.environ.get("XLA_FLAGS", ""),
+        xla_flags=xla_flags(),
     )
+
+
+def xla_flags() -> str:
+    """The flags of XLA in this process's environment, whatever they change."""
+    return os.environ.get("XLA_FLAGS", "")
 
 
 def _usable() -> tuple[int, ...]:

@@ -116,6 +116,16 @@ def test_explain_gives_a_reason_for_every_site(
     assert {x["reason"] for x in lines[2:] if x["status"] == "no record"} == {"never tuned"}
 
 
+def test_explain_names_other_flags_of_xla_where_they_are_the_reason(
+    capsys: pytest.CaptureFixture[str], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    lines = parsed(capsys, "explain", PROGRAM, "--db", path)["sites"]
+    tried = [x["reason"] for x in lines if x["reason"] != "never tuned"]
+    assert tried and all("XLA_FLAGS='', none with '--xla_cpu_enable_fast" in r for r in tried)
+    assert run_command(["apply", PROGRAM, "-o", "none", "--db", path]) == 1
+
+
 def test_bench_without_records_finds_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

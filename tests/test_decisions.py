@@ -118,6 +118,30 @@ def test_trials_that_were_never_compared_are_what_the_next_run_starts_from(
     )
 
 
+def test_flags_of_xla_are_named_where_they_alone_keep_trials_from_counting(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--other")
+    database.add(start(database), KERNEL, [measured(1e-3), failed()], batch=0)
+    today = conditions(TARGET, replace(TOOLCHAIN, xla_flags="--other"))
+    assert decision(database, KERNEL.key, **today).reason == (
+        "2 trials with XLA_FLAGS='', none with '--other' as here: all flags are part of the key; "
+        "set the same ones, or tune it again"
+    )
+    newer = conditions(TARGET, replace(TOOLCHAIN, xla_flags="--other", jaxlib="9"))
+    assert decision(database, KERNEL.key, **newer).reason == (
+        "2 trials under other conditions, none with this toolchain"
+    )
+
+
+def test_toolchains_that_do_not_parse_are_no_reason(database: Database) -> None:
+    database.add(start(database), KERNEL, [measured(1e-3)], batch=0)
+    with database.writing() as sql:
+        sql.execute("update toolchains set versions = '{}'")
+    flags = conditions(TARGET, replace(TOOLCHAIN, xla_flags="--other"))
+    assert "none with this toolchain" in decision(database, KERNEL.key, **flags).reason
+
+
 def test_the_default_alone_is_no_tuning(database: Database) -> None:
     database.add(start(database), KERNEL, [default_trial(2e-3)], batch=0)
     assert decision(database, KERNEL.key, **HERE).reason == "never tuned"

@@ -2,10 +2,12 @@
 XLA.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Unpack
 
+from hlotune.measure.targets import xla_flags
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
@@ -164,6 +166,8 @@ def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
             f"{here} trials, but none was compared with the default: "
             "`tune run` again starts from them"
         )
+    if flags := _under_other_flags(database, kernel_key, under):
+        return flags
     elsewhere = database.query(
         """select count(*) as n,
             max(target = :fingerprint) as machine, max(toolchain = :toolchain_key) as toolchain,
@@ -184,3 +188,27 @@ def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
         f"{elsewhere['n']} trials under other conditions, "
         f"none {', none '.join(never) or 'under all of these together'}"
     )
+
+
+def _under_other_flags(database: Database, kernel_key: str, under: Conditions) -> str | None:
+    """The reason, where XLA_FLAGS alone keeps trials from counting under these conditions."""
+    found = database.query(
+        """select versions, count(*) as n
+        from trials join toolchains on toolchains.key = toolchain
+        where kernel = :kernel and schedule <> :default
+            and target = :fingerprint and cache = :cache and threads = :threads
+        group by toolchain order by n desc, toolchain""",
+        {"kernel": kernel_key, "default": DEFAULT.to_json(), **under},
+    )
+    for row in found:
+        try:
+            recorded = rows.toolchain_of(json.loads(row["versions"]))
+        except (TypeError, ValueError):  # of another version of hlotune, which says more
+            continue
+        if replace(recorded, xla_flags=xla_flags()).key == under["toolchain_key"]:
+            return (
+                f"{row['n']} trials with XLA_FLAGS={recorded.xla_flags!r}, none with "
+                f"{xla_flags()!r} as here: all flags are part of the key; set the same ones, "
+                "or tune it again"
+            )
+    return None
