@@ -33,7 +33,7 @@ from hlotune.schedules.transforms import (
 from hlotune.schedules.winograd import winograd
 from hlotune.schedules.winograd_algorithms import winograd_spaces
 from hlotune.schedules.winograd_space import WinogradSpace
-from tests.computes import NHWC, Case, call, whole
+from tests.computes import NHWC, Array, Case, call, whole
 from tests.interpreter import interpret
 from tests.winograd_cases import LAYOUTS, windowed, windows
 
@@ -312,3 +312,36 @@ def test_the_error_of_the_better_points_is_as_small_as_promised(frozen: bool) ->
         built = build(case.compute, space.schedule(space.heuristic()), host_target())
         found = call(load(built), case, serial())[0].reshape(wanted.shape)
         assert np.abs(found - wanted).max() <= 3e-6 * np.abs(wanted).max(), space.outputs
+
+
+@pytest.mark.parametrize("m", OUTPUTS)
+@pytest.mark.parametrize("pixel", (float("inf"), float("nan"), 1e38))
+def test_a_pixel_that_is_not_finite_spoils_more_positions_than_a_plain_convolution(
+    m: int, pixel: float
+) -> None:
+    """As README says: of a window of three, 9, 25 and 49 positions where XLA has 9."""
+    rng = np.random.default_rng(0)
+    w = (rng.standard_normal((3, 3, 4, 16)) / 3).astype(np.float32)
+    most, most_of_xla = 0, 0
+    for place in range(7, 7 + m):  # wherever the pixel lies in its tile
+        x = rng.standard_normal((1, 20, 20, 4)).astype(np.float32)
+        x[..., 1] = 0
+        clean = _by_xla(x, w)
+        x[0, place, place, 1] = pixel
+        case = Case("one pixel", _convolved, (x, w))
+        space = of_outputs(case, m)
+        built = build(case.compute, space.schedule(space.heuristic()), host_target())
+        with np.errstate(invalid="ignore"):
+            found = call(load(built), case, serial())[0].reshape(clean.shape)
+            most = max(most, _changed(found, clean))
+            most_of_xla = max(most_of_xla, _changed(_by_xla(x, w), clean))
+    assert (most, most_of_xla) == ((m + 1) ** 2, 9)
+
+
+def _by_xla(x: Array, w: Array) -> Array:
+    return np.asarray(_convolved(jnp.asarray(x), jnp.asarray(w)))
+
+
+def _changed(found: Array, clean: Array) -> int:
+    """Positions at which some feature is another, or undefined."""
+    return int((~(abs(found - clean) < 1e-3)).any(axis=-1).sum())
