@@ -59,6 +59,22 @@ class Built:
         }
         return b"\n".join((_MAGIC, json.dumps(header).encode(), self.object))
 
+    def check(self) -> None:
+        """Raises ValueError where a field has another type or range than `build` gives it."""
+        counts = {"scratch_bytes": self.scratch_bytes, "flops": self.flops}
+        for n, p in enumerate(self.packed):
+            counts |= {f"packed[{n}].argument": p.argument, f"packed[{n}].bytes": p.bytes}
+            _require(isinstance(p.entry, str), f"packed[{n}].entry", "a text", p.entry)
+        for name, count in counts.items():
+            _require(type(count) is int and count >= 0, name, "a number, 0 or more", count)
+        threads = type(self.threads) is int and self.threads >= 1
+        _require(threads, "threads", "a number, 1 or more", self.threads)
+        _require(isinstance(self.algorithm, str), "algorithm", "a text", self.algorithm)
+        _require(isinstance(self.tiles, bool), "tiles", "true or false", self.tiles)
+        positions = [p.argument for p in self.packed]
+        once = len(set(positions)) == len(positions)
+        _require(once, "packed", "one form of each argument", positions)
+
     @staticmethod
     def from_bytes(data: bytes) -> "Built":
         """Raises BuildError where the bytes are not those of `to_bytes`, or were cut short."""
@@ -71,9 +87,16 @@ class Built:
             if values.pop("object_bytes") != len(machine_code):
                 raise ValueError(f"its object has {len(machine_code)} bytes")
             packed = tuple(Packed(**p) for p in values.pop("packed"))
-            return Built(object=machine_code, packed=packed, **values)
-        except (KeyError, TypeError, ValueError) as error:
+            built = Built(object=machine_code, packed=packed, **values)
+            built.check()
+            return built
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise BuildError(
                 f"expected a kernel stored by this version ({_MAGIC.decode()}), "
                 f"got {len(data)} bytes that are none ({error}); build the kernel again"
             ) from error
+
+
+def _require(holds: bool, name: str, what: str, value: object) -> None:
+    if not holds:
+        raise ValueError(f"its {name} should be {what}, and is {repr(value)[:60]}")

@@ -8,35 +8,34 @@ A zip archive, whose members are stored as they are:
     kernels/KEY      the machine code of a kernel, as `Built.to_bytes` writes it
     packed/N         the bytes of packed constant N
 
-Nothing in it is executed or unpickled before its hash, and the machine, have been found right.
+A file holds machine code, which runs in the process that loads the file: whoever loads one trusts
+who wrote it, as with a shared library.  Hashes and checks find damage; they are no signature.
+Nothing in a file is executed or unpickled before all of it, and the machine, have been found right.
 """
 
 import hashlib
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from jax.stages import Lowered
 
+from hlotune.codegen import dispatcher
 from hlotune.codegen.built import Built
+from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
+from hlotune.deploy.archive import AGAIN, read_stored, write_stored
+from hlotune.deploy.manifest import Manifest, manifest_of
 from hlotune.deploy.replacing import bound, combined
 from hlotune.hlo import mlir
 from hlotune.hlo.callable import JittedProgram, function_of
 from hlotune.measure.targets import require_host
 from hlotune.schedules.errors import BuildError, ProgramError
-from hlotune.schedules.files import whole
 from hlotune.schedules.numerics import Numerics
 
-FORMAT = 1
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"
-_DATE = (1980, 1, 1, 0, 0, 0)
-"""Of all members: equal programs make equal files."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -79,12 +78,9 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
         )
     path = Path(path)
     members = _members(tuned)
-    manifest = _manifest(tuned) | {"sha256": {n: _hash(data) for n, data in members.items()}}
-    text = json.dumps(manifest, indent=2, sort_keys=True).encode()
+    manifest = _manifest(tuned, {name: _hash(data) for name, data in members.items()})
     try:
-        with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in {MANIFEST: text, **members}.items():
-                archive.writestr(zipfile.ZipInfo(name, _DATE), data)
+        write_stored(path, {MANIFEST: manifest.to_json(), **members})
     except OSError as error:
         raise ProgramError(
             f"expected to write the tuned program to {path}, got {error.strerror}; "
@@ -96,31 +92,36 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
 def load_artifact(path: str | Path) -> Artifact:
     """Reads what `save_artifact` wrote, and binds its kernels in this process.
 
+    The file holds machine code, which runs in this process: load no file that you would not load
+    as a shared library.
+
     Raises:
-        ProgramError: the file is missing, damaged, no artifact, or one of a newer format.
+        ProgramError: the file is missing, is no artifact, is one of a newer format, or is damaged.
         TargetError: it was tuned on another kind of machine.
-        BuildError: a kernel's machine code cannot be loaded.
+        BuildError: a kernel's machine code cannot be loaded here.
     """
     path = Path(path)
-    manifest, members = _read(path)
-    target = require_host(manifest["target"])
-    kernels = [_built(path, name, data) for name, data in members.items() if KERNELS in name]
-    for built in kernels:
+    members = read_stored(path)
+    if MANIFEST not in members:
+        raise ProgramError(f"expected {MANIFEST} in {path}, got none; {AGAIN}")
+    manifest = manifest_of(path, members.pop(MANIFEST))
+    _check_hashes(path, manifest, members)
+    target = require_host(manifest.target)
+    builts = [_built(path, n, data) for n, data in members.items() if n.startswith(KERNELS)]
+    packed = [np.frombuffer(members[f"{PACKED}{n}"], np.uint8) for n in range(manifest.packed)]
+    module = mlir.parse(members[PROGRAM])
+    check_signature(path, manifest, mlir.signature(module), [p.nbytes for p in packed])
+    check_calls(path, builts, mlir.calls(module, dispatcher.TARGET))
+    for built in builts:
         bound(built)
-    packed = [np.frombuffer(members[f"{PACKED}{n}"], np.uint8) for n in range(manifest["packed"])]
-    takes, gives = (_tree(manifest[name]) for name in ("arguments", "results"))
     return Artifact(
-        name=manifest["program"],
-        numerics=manifest["numerics"],
+        name=manifest.program,
+        numerics=manifest.numerics,
         target=target.fingerprint,
-        kernels=tuple(built.key for built in kernels),
+        kernels=tuple(built.key for built in builts),
         packed_bytes=sum(p.nbytes for p in packed),
         _function=function_of(
-            mlir.parse(members[PROGRAM]),
-            takes,
-            gives,
-            manifest.get("names", ()),  # files of before have none
-            hidden_values=packed,
+            module, manifest.arguments, manifest.results, manifest.names, hidden_values=packed
         ),
     )
 
@@ -135,102 +136,46 @@ def _members(tuned: TunedFunction) -> dict[str, bytes]:
     }
 
 
-def _manifest(tuned: TunedFunction) -> dict[str, Any]:
-    return {
-        "hlotune_artifact": FORMAT,
-        "program": tuned.program.name,
-        "key": tuned.program.key,
-        "target": tuned.target.fingerprint,
-        "machine": tuned.target.title,
-        "numerics": tuned.numerics,
-        "packed": sum(len(r.packed) for r in tuned.replacements),
-        "arguments": _structure(tuned.program.in_tree, "arguments"),
-        "names": tuned.program.names,
-        "results": _structure(tuned.program.out_tree, "results"),
-    }
+def _manifest(tuned: TunedFunction, hashes: Mapping[str, str]) -> Manifest:
+    return Manifest(
+        program=tuned.program.name,
+        key=tuned.program.key,
+        target=tuned.target.fingerprint,
+        machine=tuned.target.title,
+        numerics=tuned.numerics,
+        packed=sum(len(r.packed) for r in tuned.replacements),
+        arguments=tuned.program.in_tree,
+        results=tuned.program.out_tree,
+        names=tuned.program.names,
+        sha256=hashes,
+    )
 
 
-def _structure(tree: Any, what: str) -> Any:
-    """A pytree as JSON, its leaves numbered; None where a program takes flat arrays."""
-    if tree is None:
-        return None
-    found = _encoded(jax.tree.unflatten(tree, range(tree.num_leaves)))
-    if _tree(json.loads(json.dumps(found))) != tree:
-        raise ProgramError(
-            f"expected {what} in tuples, lists and dicts of texts, got {tree}; "
-            "wrap the function in one that takes and gives these"
-        )
-    return found
-
-
-def _encoded(value: Any) -> Any:
-    """Containers as lists with their kind in front; what is none of ours becomes a leaf."""
-    if value is None:
-        return ["none"]
-    if type(value) in (tuple, list):
-        return [type(value).__name__, *map(_encoded, value)]
-    if type(value) is dict:
-        return ["dict", {str(k): _encoded(v) for k, v in value.items()}]
-    return ["leaf"]
-
-
-def _tree(data: Any) -> Any:
-    return None if data is None else jax.tree.structure(_decoded(data))
-
-
-def _decoded(data: Any) -> Any:
-    kind, *parts = data
-    if kind == "dict":
-        return {k: _decoded(v) for k, v in parts[0].items()}
-    if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(map(_decoded, parts))
-    return None if kind == "none" else 0
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the other members, their hashes checked."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            manifest = json.loads(archive.read(MANIFEST))
-            newer = manifest["hlotune_artifact"] > FORMAT
-            members = {} if newer else {n: archive.read(n) for n in manifest["sha256"]}
-    except OSError as error:
-        raise ProgramError(
-            f"expected a tuned program at {path}, got {error.strerror}; check the path"
-        ) from error
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise ProgramError(
-            f"expected a tuned program that `tune apply` wrote, got {path}, which is none or is "
-            f"cut short ({error}); write it again"
-        ) from error
-    _check_format(path, manifest)
-    _check_hashes(path, manifest["sha256"], members)
-    return manifest, members
-
-
-def _check_format(path: Path, manifest: Mapping[str, Any]) -> None:
-    if manifest["hlotune_artifact"] > FORMAT:
-        raise ProgramError(
-            f"expected a tuned program of format {FORMAT} or older, got {path} of format "
-            f"{manifest['hlotune_artifact']}; upgrade hlotune"
-        )
-
-
-def _check_hashes(path: Path, hashes: Mapping[str, str], members: Mapping[str, bytes]) -> None:
-    damaged = [name for name, data in members.items() if _hash(data) != hashes[name]]
+def _check_hashes(path: Path, manifest: Manifest, members: Mapping[str, bytes]) -> None:
+    """Raises ProgramError where members are missing or too many, or have other bytes."""
+    kernels = {name for name in manifest.sha256 if name.startswith(KERNELS)}
+    packed = {f"{PACKED}{n}" for n in range(min(manifest.packed, len(manifest.sha256)))}
+    check_members(path, manifest.sha256.keys(), {PROGRAM, *packed, *kernels}, "the manifest's list")
+    check_members(path, members.keys(), manifest.sha256.keys(), "the file")
+    damaged = [name for name, data in members.items() if _hash(data) != manifest.sha256[name]]
     if damaged:
         raise ProgramError(
             f"expected {path} as `tune apply` wrote it, got other bytes in {', '.join(damaged)}; "
-            "write it again"
+            f"{AGAIN}"
         )
 
 
 def _built(path: Path, name: str, data: bytes) -> Built:
-    built = Built.from_bytes(data)
+    try:
+        built = Built.from_bytes(data)
+    except BuildError as error:
+        raise ProgramError(
+            f"expected a kernel as {name} of {path}, got bytes that are none: {error}"
+        ) from error
     if built.key != name.removeprefix(KERNELS):
-        raise BuildError(
+        raise ProgramError(
             f"expected in {path} the machine code {name.removeprefix(KERNELS)}, got {built.key}; "
-            "write it again"
+            f"{AGAIN}"
         )
     return built
 

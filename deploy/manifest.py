@@ -1,0 +1,183 @@
+"""What a file of a tuned program says about itself, checked field by field.
+
+The manifest is JSON. Where a field is missing, or has another type or range than it was written
+with, reading it is a ProgramError that names the field, what was expected and what came.
+"""
+
+import json
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from hlotune.deploy.archive import AGAIN
+from hlotune.deploy.structures import is_structure, structure_of, tree_of
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.numerics import NUMERICS, Numerics
+
+FORMAT = 1
+_SHOWN = 60
+"""Characters of a wrong value that a message has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The fields of `manifest.json`, with the structures as pytrees."""
+
+    program: str
+    key: str
+    target: str
+    """Fingerprint of the machine that the program was tuned on."""
+    machine: str
+    """Its name for people."""
+    numerics: Numerics
+    packed: int
+    """How many packed constants there are."""
+    arguments: Any
+    """Pytree of `(args, {})`; None where the program takes flat arrays."""
+    results: Any
+    """Pytree; None where the program gives flat arrays."""
+    names: tuple[str, ...]
+    """Of the arguments; "" for one that has none."""
+    sha256: Mapping[str, str]
+    """Of each other member of the archive, by name."""
+
+    def to_json(self) -> bytes:
+        """The bytes of `manifest.json`.
+
+        Raises ProgramError where arguments or results have other containers than tuples, lists and
+        dicts of texts.
+        """
+        fields = {
+            "hlotune_artifact": FORMAT,
+            "program": self.program,
+            "key": self.key,
+            "target": self.target,
+            "machine": self.machine,
+            "numerics": self.numerics,
+            "packed": self.packed,
+            "arguments": structure_of(self.arguments, "arguments"),
+            "results": structure_of(self.results, "results"),
+            "names": self.names,
+            "sha256": dict(self.sha256),
+        }
+        return json.dumps(fields, indent=2, sort_keys=True).encode()
+
+
+def manifest_of(path: Path, text: bytes) -> Manifest:
+    """The manifest of a file.
+
+    Raises:
+        ProgramError: it is no JSON, is of a newer format, or has a field that is missing or has
+            another type or range.
+    """
+    fields = _fields_of(path, text)
+    for name, (what, allows) in _FIELDS.items():
+        if name not in fields:
+            raise ProgramError(f"expected {name} in the manifest of {path}, got none; {AGAIN}")
+        if not allows(fields[name]):
+            raise ProgramError(
+                f"expected {name} in the manifest of {path} to be {what}, got "
+                f"{_shown(fields[name])}; {AGAIN}"
+            )
+    if (fields["arguments"] is None) != (fields["results"] is None):
+        raise ProgramError(
+            f"expected structures of both arguments and results in the manifest of {path}, or of "
+            f"neither, got one; {AGAIN}"
+        )
+    if len(fields["names"]) > (count := _argument_count(fields["arguments"])):
+        raise ProgramError(
+            f"expected names of at most {count} arguments in the manifest of {path}, got "
+            f"{len(fields['names'])}; {AGAIN}"
+        )
+    return Manifest(
+        **{name: fields[name] for name in ("program", "key", "target", "machine", "numerics")},
+        packed=fields["packed"],
+        arguments=tree_of(fields["arguments"]),
+        results=tree_of(fields["results"]),
+        names=tuple(fields["names"]),
+        sha256=fields["sha256"],
+    )
+
+
+def _fields_of(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProgramError(
+            f"expected JSON as the manifest of {path}, got {_shown(text)} ({error}); {AGAIN}"
+        ) from error
+    version = found.get("hlotune_artifact") if isinstance(found, dict) else None
+    if not _is_count(version) or version == 0:
+        raise ProgramError(
+            f"expected the format of a tuned program, 1 to {FORMAT}, in the manifest of {path}, "
+            f"got {_shown(version)}; {AGAIN}"
+        )
+    if cast(int, version) > FORMAT:
+        raise ProgramError(
+            f"expected a tuned program of format {FORMAT} or older, got {path} of format "
+            f"{_shown(version)}; upgrade hlotune"
+        )
+    fields: dict[str, Any] = {"names": [], **found}  # files from before there were names
+    return fields
+
+
+def _argument_count(arguments: Any) -> int:
+    return 0 if arguments is None else len(arguments[1]) - 1
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_hex(digits: int) -> Callable[[object], bool]:
+    known = set(string.hexdigits.lower())
+    return lambda value: isinstance(value, str) and len(value) == digits and set(value) <= known
+
+
+def _are_names(value: object) -> bool:
+    if not isinstance(value, list) or not all(isinstance(n, str) for n in value):
+        return False
+    named = [n for n in value if n]
+    return len(named) == len(set(named))
+
+
+def _are_hashes(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_hex(64), value.values()))
+
+
+def _are_arguments(value: Any) -> bool:
+    """Whether it is None, or the structure of `(args, {})`."""
+    if value is None:
+        return True
+    pair = is_structure(value) and value[0] == "tuple" and value[2:] == [["dict", {}]]
+    return bool(pair and value[1][0] == "tuple")
+
+
+def _are_results(value: object) -> bool:
+    return value is None or is_structure(value)
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "program": ("a text", _is_text),
+    "key": ("32 hex digits", _is_hex(32)),
+    "target": ("a fingerprint of 16 hex digits", _is_hex(16)),
+    "machine": ("a text", _is_text),
+    "numerics": (f"one of {', '.join(NUMERICS)}", lambda value: value in NUMERICS),
+    "packed": ("a number of constants, 0 or more", _is_count),
+    "arguments": ("null, or containers of leaves as `(args, {})` has them", _are_arguments),
+    "results": ("null, or containers of leaves", _are_results),
+    "names": ("a list of different texts", _are_names),
+    "sha256": ("hashes of 64 hex digits by the names of members", _are_hashes),
+}
+"""What each field may be, in words and as a test."""
