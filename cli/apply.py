@@ -47,7 +47,11 @@ def apply(
     arg: ArgumentTypes = None,
     json: Json = False,
 ) -> None:
-    """Writes the tuned program, once it is checked, to a file for hlotune.load_artifact."""
+    """Writes the tuned program, once it is checked, to a file for hlotune.load_artifact.
+
+    The file holds machine code, which runs in the process that loads it: trust such a file as you
+    trust a shared library.
+    """
     from hlotune.deploy.apply import apply as applied
     from hlotune.deploy.artifact import save_artifact
     from hlotune.deploy.bench import ORACLE_S, checked_whole
