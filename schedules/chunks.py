@@ -8,17 +8,14 @@ gradients of weights: a tile uses a part of each of its lines, and comes to the 
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import Sketch, has_rows, is_panelled
 from hlotune.schedules.target import LINE_BYTES, Target
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 THIRD_CACHE_BYTES = 10
 """What the third cache gives a thread in a cycle."""
@@ -31,7 +28,7 @@ CHUNK_SHARE = 0.4
 """Share of the second cache for what a chunk of the reduction reads again."""
 
 
-def is_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+def is_far(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
     """Whether tiles wait for vectors that one after the other reads from behind the second cache.
 
     Each register tile reads them over its whole reduction, so that they are gone when the next one
@@ -64,7 +61,7 @@ def waits_for_far(c: Contraction, target: Target, vector: str, tile: NDArray[np.
     return max(LINE_BYTES, across * target.vector_bytes) / THIRD_CACHE_BYTES > cycles
 
 
-def is_packed_far(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+def is_packed_far(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
     """Whether a call packs more than the second cache holds, of which each task reads its own part.
 
     The copy would go out to the third cache and come back; by chunks it stays near.
@@ -89,7 +86,7 @@ def _tells_panels_apart(c: Contraction, axis: str, sketch: Sketch) -> bool:
     return any({axis, sketch.vector} <= {*e.coefficients} for x in panelled for e in x.index)
 
 
-def lies_across(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+def lies_across(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
     """Whether tiles share the lines of an operand, and all lines are more than the second cache."""
     c, sketch = space.contraction, space.sketches[int(config[0])]
     if any(level != "none" for _, level in sketch.packs):
@@ -100,7 +97,7 @@ def lies_across(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
     )
 
 
-def in_short_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
+def in_short_chunks(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.int32]:
     """The same tiles as one block, and as little of the reduction at a time as is worth it."""
     t, sketch = space.tiling(config), space.sketches[int(config[0])]
     chunked = config.copy()
@@ -112,7 +109,7 @@ def in_short_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.
     return chunked if space.legal(chunked[None])[0] else config
 
 
-def _short_steps(space: "CpuSpace", unroll: dict[str, int]) -> NDArray[np.int64]:
+def _short_steps(space: ContractionSpace, unroll: dict[str, int]) -> NDArray[np.int64]:
     """Iterations of each reduce axis in a chunk: of the inner ones all, of the next ones few."""
     found, steps = [], 1
     for r in reversed(space.contraction.reduce):
@@ -123,7 +120,7 @@ def _short_steps(space: "CpuSpace", unroll: dict[str, int]) -> NDArray[np.int64]
     return np.array(found[::-1])
 
 
-def in_chunks(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
+def in_chunks(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.int32]:
     """The same tiles as one block a panel, and the reduction in chunks that the cache holds.
 
     What a call would pack for all tasks is packed by chunks where these share nothing of it.
@@ -157,7 +154,7 @@ def _divisor(trips: int, most: int) -> int:
 
 
 def _steps(
-    space: "CpuSpace", order: list[int], unroll: dict[str, int], vectors: int
+    space: ContractionSpace, order: list[int], unroll: dict[str, int], vectors: int
 ) -> NDArray[np.int64]:
     """Iterations of each reduce axis in a chunk: of the outer ones few."""
     left = CHUNK_SHARE * space.target.l2_bytes / (vectors * space.target.vector_bytes)

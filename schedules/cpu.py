@@ -25,13 +25,12 @@ from hlotune.schedules.levels import levels_of
 from hlotune.schedules.limits import CALL_BYTES
 from hlotune.schedules.locate import located
 from hlotune.schedules.loop_trees import Nodes, nodes_of
-from hlotune.schedules.moves import TOGETHER, moved
+from hlotune.schedules.moves import TOGETHER, moved, with_random_tiles
 from hlotune.schedules.nest import initial, stored_bytes
 from hlotune.schedules.packing import has_one_load
 from hlotune.schedules.paths import Ints, Path, digest
 from hlotune.schedules.populations import (
     Population,
-    Sizes,
     legal_of,
     path_of_population,
     tile_of,
@@ -89,7 +88,7 @@ class CpuSpace:
 
     @cached_property
     def tables(self) -> Tables:
-        return tables_of(self)
+        return tables_of(self.contraction, self.target, self.sketches)
 
     @cached_property
     def counts(self) -> NDArray[np.int32]:
@@ -117,21 +116,17 @@ class CpuSpace:
         tiles: NDArray[np.int32] = (rows[fits] - 1).astype(np.int32)
         return tiles
 
-    def held(self, p: Population, s: Sizes) -> tuple[Ints, NDArray[np.bool_]]:
-        """Statements of the sums that are written out, and whether registers hold a tile."""
-        rows, across = tile_of(self, p, s)
-        statements: Ints = rows * across * s.reduce_trips[2].prod(axis=1)
-        return statements, rows * across + across + 1 <= self.target.vector_registers
-
-    def population(self, configs: Configs) -> Population:
-        return Population(self, configs)
+    def held(self, vector: Ints, tile: Ints, unrolled: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        rows, across = tile_of(vector, tile, self.lanes)
+        fits = rows * across + across + 1 <= self.target.vector_registers
+        return rows * across * unrolled, fits
 
     def path(self, configs: Configs) -> Path:
-        return path_of_population(self, self.population(configs))
+        return path_of_population(self, Population(self, configs))
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
         result = within(configs, self.counts)
-        result[result] = legal_of(self, self.population(configs[result]))
+        result[result] = legal_of(self, Population(self, configs[result]))
         return result
 
     def digest(self, configs: Configs) -> NDArray[np.uint64]:
@@ -170,18 +165,7 @@ class CpuSpace:
         plain = rng.random((n, len(self.contraction.reduce))) < 0.5
         columns = 1 + np.array(self.knobs.columns("unroll"))
         configs[:, columns] = np.where(plain, 0, configs[:, columns])
-        return self.with_tiles(configs, rng)
-
-    def with_tiles(self, configs: Configs, rng: np.random.Generator) -> Configs:
-        """Puts a random register tile that fits into each config."""
-        columns = 1 + np.array(self.knobs.columns("register"))
-        names = [a.name for a in self.contraction.parallel]
-        vector = self.tables.vector[configs[:, 0]]
-        for v, tiles in self.tiles.items():
-            rows = np.flatnonzero(vector == names.index(v))
-            picked = tiles[rng.integers(len(tiles), size=len(rows))]
-            configs[rows[:, None], columns[None, :]] = picked
-        return configs
+        return with_random_tiles(self, configs, rng)
 
     def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
         return moved(self, configs, rng)

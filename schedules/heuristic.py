@@ -10,7 +10,6 @@ tiles that use it, and as many equal tasks as there are threads.
 from dataclasses import replace
 from itertools import pairwise, permutations
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,10 @@ from hlotune.schedules.chunks import (
     lies_across,
     waits_for_far,
 )
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.expr import Load
 from hlotune.schedules.pages import lies_in_pages, page_by_page
-from hlotune.schedules.populations import sizes
+from hlotune.schedules.populations import Population, sizes
 from hlotune.schedules.reductions import left_out, lying_order, written_out
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.serial import runs_alone
@@ -34,9 +34,6 @@ from hlotune.schedules.streaming import APART_BYTES, REPAYS_PACKING, streams, wh
 from hlotune.schedules.target import LINE_BYTES, Target
 from hlotune.schedules.tiles import best_tile, starved
 from hlotune.schedules.vectors import brings_together, cycles
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 UNEVEN_WORTH = 1.03
 """How much longer the busiest thread may work before tasks are cut along one more axis."""
@@ -47,7 +44,7 @@ PACKED_SHARE = 0.6
 """Share of the second cache for what a task has packed."""
 
 
-def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
+def heuristic_config(space: ContractionSpace) -> NDArray[np.int32]:
     """The first candidate; where it passes a limit, it gives up what it can do best without."""
     config = _wanted(space)
     for less in (_not_peeled, _not_unrolled, _packed_by_blocks, _not_packed):
@@ -61,22 +58,22 @@ def heuristic_config(space: "CpuSpace") -> NDArray[np.int32]:
     return config
 
 
-def _not_peeled(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+def _not_peeled(space: ContractionSpace, config: NDArray[np.int32]) -> None:
     _set(space, config, "peel", np.zeros(len(space.knobs.columns("peel")), dtype=np.int64))
 
 
-def _not_unrolled(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+def _not_unrolled(space: ContractionSpace, config: NDArray[np.int32]) -> None:
     _set(space, config, "unroll", np.ones(len(space.contraction.reduce), dtype=np.int64))
 
 
-def _packed_by_blocks(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+def _packed_by_blocks(space: ContractionSpace, config: NDArray[np.int32]) -> None:
     """What does not fit into the scratch of a call is packed for one block at a time."""
     sketch = space.sketches[int(config[0])]
     packs = tuple((t, "block" if level == "call" else level) for t, level in sketch.packs)
     config[0] = space.sketches.index(replace(sketch, packs=packs))
 
 
-def _not_packed(space: "CpuSpace", config: NDArray[np.int32]) -> None:
+def _not_packed(space: ContractionSpace, config: NDArray[np.int32]) -> None:
     """What is too much for the scratch of a task, too, is read where it lies."""
     sketch = space.sketches[int(config[0])]
     packs = tuple((t, "none" if n in ("block", "task") else n) for t, n in sketch.packs)
@@ -84,7 +81,7 @@ def _not_packed(space: "CpuSpace", config: NDArray[np.int32]) -> None:
     _set(space, config, "group", groups_of(space, config))
 
 
-def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
+def _wanted(space: ContractionSpace) -> NDArray[np.int32]:
     sketch = _sketch(space)
     config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
     config[0] = space.sketches.index(sketch)
@@ -111,7 +108,7 @@ def _wanted(space: "CpuSpace") -> NDArray[np.int32]:
 
 
 def _streamed(
-    space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch, tile: NDArray[np.int64]
+    space: ContractionSpace, config: NDArray[np.int32], sketch: Sketch, tile: NDArray[np.int64]
 ) -> NDArray[np.int32]:
     chunked, wanted, orders = whole_rows(space, sketch, tile)
     config[0] = space.sketches.index(chunked)
@@ -122,7 +119,9 @@ def _streamed(
     return config
 
 
-def put_order(space: "CpuSpace", config: NDArray[np.int32], kind: str, wanted: list[int]) -> None:
+def put_order(
+    space: ContractionSpace, config: NDArray[np.int32], kind: str, wanted: list[int]
+) -> None:
     """Puts an order into a config, where the space has it."""
     rows = np.flatnonzero((space.knobs.orders[kind] == wanted).all(axis=1))
     if len(rows):
@@ -130,12 +129,12 @@ def put_order(space: "CpuSpace", config: NDArray[np.int32], kind: str, wanted: l
 
 
 def _set(
-    space: "CpuSpace", config: NDArray[np.int32], kind: str, values: NDArray[np.int64]
+    space: ContractionSpace, config: NDArray[np.int32], kind: str, values: NDArray[np.int64]
 ) -> None:
     space.knobs.put(config, kind, values)
 
 
-def _sketch(space: "CpuSpace") -> Sketch:
+def _sketch(space: ContractionSpace) -> Sketch:
     """Vectors along what lies together; packs for constants and for what vectors cannot read."""
     c = space.contraction
     vectors = dict.fromkeys(s.vector for s in space.sketches)
@@ -168,7 +167,7 @@ def _long_step_bytes(c: Contraction, x: Load) -> int:
     return c.step_bytes(x, [r for r in c.reduce if 2 * r.extent >= longest])
 
 
-def _waits(space: "CpuSpace", x: Load, vector: str) -> bool:
+def _waits(space: ContractionSpace, x: Load, vector: str) -> bool:
     """Whether multiply-adds wait for an operand that is read where it lies.
 
     Rows in pages of their own are waited for as if from the last cache, by the tile that would be
@@ -189,11 +188,11 @@ def _repays_changing(c: Contraction, x: Load) -> bool:
     return x.dtype != tensor.dtype and c.core.flops / tensor.bytes >= REPAYS_PACKING
 
 
-def _can_load(space: "CpuSpace", tensor: str) -> bool:
+def _can_load(space: ContractionSpace, tensor: str) -> bool:
     return any(dict(s.packs).get(tensor) == "load" for s in space.sketches)
 
 
-def _peeled(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> NDArray[np.int64]:
+def _peeled(space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]) -> NDArray[np.int64]:
     """Axes whose borders are written apart: those with rows of which each would be checked.
 
     Each check leaves a row a pointer of its own; of so many few stay in registers, and code that
@@ -209,7 +208,7 @@ def _peeled(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> NDArr
     return np.array(found, dtype=np.int64)
 
 
-def _set_order(space: "CpuSpace", config: NDArray[np.int32], sketch: Sketch) -> None:
+def _set_order(space: ContractionSpace, config: NDArray[np.int32], sketch: Sketch) -> None:
     """What is read along the vectorized axis, when it would not stay in cache, is read once.
 
     The axis then goes outermost, and the next panel is asked for while the present one is used.
@@ -230,12 +229,12 @@ def _is_read_again(c: Contraction, x: Load) -> bool:
     return any(a.name not in x.axes for a in c.parallel)
 
 
-def groups_of(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]:
+def groups_of(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.int64]:
     """Register tiles of a task along each axis: equal shares for the threads.
 
     They are cut along the first axes, along the vectors last: rows stay with their threads.
     """
-    tiles = sizes(space, space.population(config[None])).trips
+    tiles = sizes(space, Population(space, config[None])).trips
     counts: NDArray[np.int64] = (tiles[0] * tiles[1] * tiles[2])[0]
     best, least = counts, np.inf
     if runs_alone(space.contraction, space.target):
@@ -257,7 +256,7 @@ def groups_of(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int64]
 
 
 def _panels(
-    space: "CpuSpace", config: NDArray[np.int32], counts: NDArray[np.int64]
+    space: ContractionSpace, config: NDArray[np.int32], counts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Tasks that pack what they read: cut along the vectors, to panels that the cache holds."""
     c, sketch = space.contraction, space.sketches[int(config[0])]

@@ -3,11 +3,10 @@
 They come from an older space, another shape, another machine.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.sketch import Sketch
 from hlotune.schedules.steps import (
@@ -23,11 +22,8 @@ from hlotune.schedules.steps import (
     Stream,
 )
 
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
-
-def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
+def located(space: ContractionSpace, schedule: Schedule) -> NDArray[np.int32] | None:
     """The config with this schedule, or the nearest one; None where no sketch fits."""
     if schedule.algorithm != space.algorithm:
         return None
@@ -44,7 +40,7 @@ def located(space: "CpuSpace", schedule: Schedule) -> NDArray[np.int32] | None:
     return config if bool(space.legal(config[None])[0]) else None
 
 
-def _sketch(space: "CpuSpace", steps: tuple[Step, ...]) -> Sketch | None:
+def _sketch(space: ContractionSpace, steps: tuple[Step, ...]) -> Sketch | None:
     c = space.contraction
     attach = next((s for s in steps if isinstance(s, ComputeAt) and s.stage == c.core.name), None)
     splits = (s for s in steps if isinstance(s, Split) and s.stage == c.out.name)
@@ -57,7 +53,7 @@ def _sketch(space: "CpuSpace", steps: tuple[Step, ...]) -> Sketch | None:
     return wanted if wanted in space.sketches else None
 
 
-def _level(space: "CpuSpace", pack: Pack) -> str:
+def _level(space: ContractionSpace, pack: Pack) -> str:
     if not pack.consumer:
         return pack.axis
     if pack.consumer == space.contraction.core.name:
@@ -66,7 +62,7 @@ def _level(space: "CpuSpace", pack: Pack) -> str:
 
 
 def _wanted(
-    space: "CpuSpace", sketch: Sketch, steps: tuple[Step, ...]
+    space: ContractionSpace, sketch: Sketch, steps: tuple[Step, ...]
 ) -> dict[tuple[str, str], int]:
     """Values of knobs that the steps show."""
     c, found = space.contraction, dict[tuple[str, str], int]()
@@ -94,7 +90,7 @@ def _wanted(
     return found
 
 
-def _orders(space: "CpuSpace", sketch: Sketch, step: Reorder) -> dict[tuple[str, str], int]:
+def _orders(space: ContractionSpace, sketch: Sketch, step: Reorder) -> dict[tuple[str, str], int]:
     c = space.contraction
     parallel, reduce = [a.name for a in c.parallel], [a.name for a in c.reduce]
     wanted = {}

@@ -26,7 +26,6 @@ from hlotune.schedules.knobs import Knob, Knobs, knobs_of
 from hlotune.schedules.matrix import MATRIX, matrix, matrix_contraction
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import Ints
-from hlotune.schedules.populations import Population, Sizes
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.serial import may_run_alone
@@ -189,17 +188,16 @@ class MatrixSpace(CpuSpace):
             and tile_registers(ceil(tile[rows] / AMX_ROWS) * beside, tile[vector]) <= AMX_REGISTERS
         )
 
-    def held(self, p: Population, s: Sizes) -> tuple[Ints, NDArray[np.bool_]]:
-        """Products that are written out, and whether the unit's registers hold the tiles."""
+    def held(self, vector: Ints, tile: Ints, unrolled: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """Products of AMX tiles that are unrolled, and whether the unit's registers hold them."""
         names = [a.name for a in self.contraction.parallel]
-        rows = np.array([names.index(self.rows.get(v, v)) for v in names])[p.vector][:, None]
-        tile = s.inside[2]
+        rows = np.array([names.index(self.rows.get(v, v)) for v in names])[vector][:, None]
         high = np.take_along_axis(tile, rows, 1)[:, 0]
-        wide = np.take_along_axis(tile, p.vector[:, None], 1)[:, 0]
+        wide = np.take_along_axis(tile, vector[:, None], 1)[:, 0]
         count = -(-high // AMX_ROWS) * (tile.prod(axis=1) // (high * wide))
         across = -(-wide // AMX_LANES)
         fits = count * across + count + across <= AMX_REGISTERS
-        alone = np.array([[a in self._alone(v) for a in names] for v in names])[p.vector]
+        alone = np.array([[a in self._alone(v) for a in names] for v in names])[vector]
         return count * across, fits & (~alone | (tile == 1)).all(axis=1)
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:

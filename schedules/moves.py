@@ -1,15 +1,12 @@
 """Neighbours of configs: small random changes, all configs at once."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.space import Configs
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 ROUNDS = 6
 TOGETHER = 256
@@ -22,7 +19,7 @@ FACTORS = np.array([2, 3, 4, 7, SWAP])
 """By which one level of an axis gets larger and another smaller; or the two are swapped."""
 
 
-def moved(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+def moved(space: ContractionSpace, configs: Configs, rng: np.random.Generator) -> Configs:
     """One legal neighbour of each config; where several tries find none, the config itself."""
     return retried(configs, lambda rows: _changed(space, configs[rows], rng), space.legal, ROUNDS)
 
@@ -53,7 +50,7 @@ def retried(
     return result
 
 
-def _changed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+def _changed(space: ContractionSpace, configs: Configs, rng: np.random.Generator) -> Configs:
     result = configs.copy()
     kind = rng.choice(len(MOVES), size=len(configs), p=MOVES)
     rows = [np.flatnonzero(kind == k) for k in range(len(MOVES))]
@@ -63,13 +60,13 @@ def _changed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> C
     step = rng.choice(np.array([-1, 1], dtype=np.int32), size=len(rows[1]))
     near = result[rows[1], 1 + column[rows[1]]] + step
     result[rows[1], 1 + column[rows[1]]] = np.clip(near, 0, counts[column[rows[1]]] - 1)
-    result[rows[2]] = space.with_tiles(result[rows[2]], rng)
+    result[rows[2]] = with_random_tiles(space, result[rows[2]], rng)
     result[rows[3]] = passed(space, result[rows[3]], rng)
     result[rows[4], 0] = rng.integers(len(space.sketches), size=len(rows[4]))
     return result
 
 
-def passed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Configs:
+def passed(space: ContractionSpace, configs: Configs, rng: np.random.Generator) -> Configs:
     """Makes one level of an axis larger by what it takes from another, or swaps the two.
 
     Levels have different values to choose from: each gets the least of its own that reaches what
@@ -86,4 +83,18 @@ def passed(space: "CpuSpace", configs: Configs, rng: np.random.Generator) -> Con
     more = np.where(swaps, given, taken * factor)
     configs[rows, 1 + giver] = space.knobs.nearest(giver, less)
     configs[rows, 1 + taker] = space.knobs.nearest(taker, more)
+    return configs
+
+
+def with_random_tiles(
+    space: ContractionSpace, configs: Configs, rng: np.random.Generator
+) -> Configs:
+    """Puts a random register tile that fits into each config."""
+    columns = 1 + np.array(space.knobs.columns("register"))
+    names = [a.name for a in space.contraction.parallel]
+    vector = space.tables.vector[configs[:, 0]]
+    for v, tiles in space.tiles.items():
+        rows = np.flatnonzero(vector == names.index(v))
+        picked = tiles[rng.integers(len(tiles), size=len(rows))]
+        configs[rows[:, None], columns[None, :]] = picked
     return configs

@@ -8,27 +8,24 @@ second cache meanwhile, and lines that follow each other are read and written on
 """
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.expr import Load
 from hlotune.schedules.machine import PAGE_BYTES
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 CACHED_SHARE = 0.4
 """Share of the second cache for the pages that a row of tiles reads."""
 
 
-def lies_in_pages(space: "CpuSpace", config: NDArray[np.int32]) -> bool:
+def lies_in_pages(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
     """Whether rows of tiles share an operand that comes from behind the second cache by pages."""
     return any(_is_shared(space, config, x) and _tiles(space, config, x) > 1 for x in _rows(space))
 
 
-def page_by_page(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int32]:
+def page_by_page(space: ContractionSpace, config: NDArray[np.int32]) -> NDArray[np.int32]:
     """The same tiles in blocks of a page along the vectors, all rows that share it in a block."""
     c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
     x = next(x for x in _rows(space) if _is_shared(space, config, x))
@@ -52,7 +49,7 @@ def page_by_page(space: "CpuSpace", config: NDArray[np.int32]) -> NDArray[np.int
     return result if space.legal(result[None])[0] else config
 
 
-def _rows(space: "CpuSpace") -> tuple[Load, ...]:
+def _rows(space: ContractionSpace) -> tuple[Load, ...]:
     """Operands that are more than the second cache holds, each step of a sum a page of its own."""
     c, found = space.contraction, []
     for x in c.operands:
@@ -62,7 +59,7 @@ def _rows(space: "CpuSpace") -> tuple[Load, ...]:
     return tuple(found)
 
 
-def _is_shared(space: "CpuSpace", config: NDArray[np.int32], x: Load) -> bool:
+def _is_shared(space: ContractionSpace, config: NDArray[np.int32], x: Load) -> bool:
     """Whether an operand is read in vectors where it lies, by several rows of tiles of a task."""
     c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
     plain = dict(sketch.packs).get(x.tensor) == "none" and c.stride(x, sketch.vector) == 1
@@ -70,7 +67,7 @@ def _is_shared(space: "CpuSpace", config: NDArray[np.int32], x: Load) -> bool:
     return plain and not sketch.chunked and again > 1
 
 
-def _tiles(space: "CpuSpace", config: NDArray[np.int32], x: Load) -> int:
+def _tiles(space: ContractionSpace, config: NDArray[np.int32], x: Load) -> int:
     """Register tiles along the vectors that read a page of each row."""
     c, t, sketch = space.contraction, space.tiling(config), space.sketches[int(config[0])]
     tile_bytes = t.register[sketch.vector] * space.target.vector_bytes

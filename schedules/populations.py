@@ -6,20 +6,17 @@ one.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
 from hlotune.schedules.paths import CALL_LEVEL, KINDS, LOAD_LEVEL, NOT_PACKED, Ints, Path, as_bits
 from hlotune.schedules.roles import Contraction
 from hlotune.schedules.sketch import PACK_LEVELS
 from hlotune.schedules.space import Configs
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
 MOST_PACK_BYTES = np.array(
@@ -32,7 +29,7 @@ MOST_PACK_BYTES = np.array(
 class Population:
     """The numbers of `n` configs, each looked up when asked for; A parallel axes, R reduce axes."""
 
-    space: "CpuSpace"
+    space: ContractionSpace
     configs: Configs
 
     def values(self, kind: str) -> Ints:
@@ -103,7 +100,7 @@ class Population:
 
 
 def _borders(
-    space: "CpuSpace", configs: Configs, levels: Ints, unroll: Ints
+    space: ContractionSpace, configs: Configs, levels: Ints, unroll: Ints
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Clips and peels that a sketch really makes: see `sketch._borders`."""
     c, knobs = space.contraction, space.knobs
@@ -141,7 +138,7 @@ class Sizes:
     reduce_trips: tuple[Ints, Ints, Ints]
 
 
-def sizes(space: "CpuSpace", p: Population) -> Sizes:
+def sizes(space: ContractionSpace, p: Population) -> Sizes:
     extents = space.tables.parallel
     lanes = np.where(np.arange(len(extents)) == p.vector[:, None], space.lanes, 1)
     width = p.register * lanes
@@ -163,7 +160,7 @@ def sizes(space: "CpuSpace", p: Population) -> Sizes:
     )
 
 
-def path_of_population(space: "CpuSpace", p: Population) -> Path:
+def path_of_population(space: ContractionSpace, p: Population) -> Path:
     c, s = space.contraction, sizes(space, p)
     a, r = len(c.parallel), len(c.reduce)
     take = np.take_along_axis
@@ -204,7 +201,7 @@ def _arranged(parts: list[Ints], chunked: NDArray[np.bool_]) -> Ints:
     return np.concatenate([tasks, groups, middle, *inner], axis=1)
 
 
-def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
+def _tile_slots(space: ContractionSpace, p: Population, s: Sizes) -> tuple[Ints, Ints]:
     """The register tile: rows of the other axes, then vectors and lanes of the vectorized one."""
     a = len(space.contraction.parallel)
     table = np.array([[*(x for x in range(a) if x != v), v, v] for v in range(a)])
@@ -215,7 +212,7 @@ def _tile_slots(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]
     return axis, trips
 
 
-def _panels(space: "CpuSpace", p: Population) -> Ints:
+def _panels(space: ContractionSpace, p: Population) -> Ints:
     """Block of each pack: whole vectors where a plain dimension of the operand runs along them."""
     wide = np.take_along_axis(p.register, p.vector[:, None], 1) * space.lanes
     blocked = space.tables.blocked.T[p.vector] >= 0
@@ -223,13 +220,13 @@ def _panels(space: "CpuSpace", p: Population) -> Ints:
     return np.where(blocked & (p.packs > 0), panels, 1)
 
 
-def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
+def legal_of(space: ContractionSpace, p: Population) -> NDArray[np.bool_]:
     """The limits of `limits.py`, for all configs."""
     s = sizes(space, p)
-    rows, across = tile_of(space, p, s)
+    rows, across = tile_of(p.vector, s.inside[2], space.lanes)
     tile = rows * across
     bodies = _bodies(space, p, s)
-    core, result = space.held(p, s)
+    core, result = space.held(p.vector, s.inside[2], s.reduce_trips[2].prod(axis=1))
     core *= bodies * (1 + _ragged_reduce(space, p, s)).prod(axis=1)
     plain = tile * (1 + _ragged(space, s)).prod(axis=1)
     out = np.where(p.chunked, plain, tile * bodies)
@@ -239,29 +236,27 @@ def legal_of(space: "CpuSpace", p: Population) -> NDArray[np.bool_]:
     return result & _packs_fit(space, p, s)
 
 
-def tile_of(space: "CpuSpace", p: Population, s: Sizes) -> tuple[Ints, Ints]:
-    """Rows and vectors of the register tile."""
-    vector = p.vector[:, None]
-    wide = np.take_along_axis(s.inside[2], vector, 1)[:, 0]
-    across = -(-wide // space.lanes)
-    return s.inside[2].prod(axis=1) // wide, across
+def tile_of(vector: Ints, tile: Ints, lanes: int) -> tuple[Ints, Ints]:
+    """Rows and vectors of register tiles, `(n,)` each, from their elements `(n, A)`."""
+    wide = np.take_along_axis(tile, vector[:, None], 1)[:, 0]
+    return tile.prod(axis=1) // wide, -(-wide // lanes)
 
 
-def _ragged(space: "CpuSpace", s: Sizes) -> Ints:
+def _ragged(space: ContractionSpace, s: Sizes) -> Ints:
     """Where the last register tile of an axis is smaller and written apart."""
     extents = space.tables.parallel
     ragged: Ints = ((extents % s.width != 0) & (s.inside[1] > s.width)).astype(np.int64)
     return ragged
 
 
-def _ragged_reduce(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+def _ragged_reduce(space: ContractionSpace, p: Population, s: Sizes) -> Ints:
     """Where the last unrolled steps of a reduction are fewer and written apart."""
     extents = space.tables.reduce
     ragged: Ints = ((extents % p.unroll != 0) & (s.chunk > p.unroll)).astype(np.int64)
     return ragged
 
 
-def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+def _bodies(space: ContractionSpace, p: Population, s: Sizes) -> Ints:
     """Copies of the register tile: ragged ends and peeled borders of each axis multiply."""
     counts = 1 + _ragged(space, s)
     _, peel = p.borders
@@ -271,7 +266,7 @@ def _bodies(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     return bodies
 
 
-def _border_tiles(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
+def _border_tiles(space: ContractionSpace, p: Population, s: Sizes) -> Ints:
     """Register tiles of each axis at which an operand that is not packed is read outside."""
     free = space.tables.free[as_bits(p.packs > 0)]
     tiles = -(-space.tables.parallel // s.width)
@@ -281,7 +276,7 @@ def _border_tiles(space: "CpuSpace", p: Population, s: Sizes) -> Ints:
     return border
 
 
-def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
+def _packs_fit(space: ContractionSpace, p: Population, s: Sizes) -> NDArray[np.bool_]:
     result = np.ones(len(p.sketch), dtype=bool)
     panels = _panels(space, p)
     for k, x in enumerate(space.contraction.operands):
@@ -294,7 +289,7 @@ def _packs_fit(space: "CpuSpace", p: Population, s: Sizes) -> NDArray[np.bool_]:
     return result
 
 
-def _extents(space: "CpuSpace", p: Population, s: Sizes, k: int) -> Ints:
+def _extents(space: ContractionSpace, p: Population, s: Sizes, k: int) -> Ints:
     """`(n, dimensions)`: the region of an operand that one pack copies."""
     t, level = space.tables, p.packs[:, k][:, None]
     parallel = np.where(level == PACK_LEVELS.index("task"), s.inside[0], s.inside[1])

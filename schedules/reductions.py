@@ -5,19 +5,16 @@ what is packed is read in the order in which it lies.
 """
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.flops import points
 from hlotune.schedules.knobs import LONGEST_UNROLL
 from hlotune.schedules.limits import CODE_STATEMENTS
 from hlotune.schedules.overlaps import SHORT_REDUCTION, rolling, written_taps
 from hlotune.schedules.sketch import Sketch
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 PADDING_WORTH = 0.02
 """Share of the taps along an axis from which on leaving out padding pays."""
@@ -27,7 +24,7 @@ six, steps by twos and fours were 3 % faster than one by one, and where it has f
 
 
 def left_out(
-    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]
+    space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Unrolled steps of each reduce axis, and which clips to make, to leave padding out.
 
@@ -54,7 +51,7 @@ def left_out(
     return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
 
 
-def lying_order(space: "CpuSpace", sketch: Sketch) -> list[int]:
+def lying_order(space: ContractionSpace, sketch: Sketch) -> list[int]:
     """Numbers of the reduce axes, outermost first: as what is packed ahead for the vectors lies.
 
     It then comes in one stream, whatever the order of its dimensions.  Where each multiply-add
@@ -75,7 +72,7 @@ def lying_order(space: "CpuSpace", sketch: Sketch) -> list[int]:
 
 
 def written_out(
-    space: "CpuSpace",
+    space: ContractionSpace,
     vector: str,
     tile: NDArray[np.int64],
     order: list[int],
@@ -105,7 +102,7 @@ def written_out(
     return np.where(np.arange(len(unroll)) == k, steps, unroll), clip
 
 
-def _steps_of_a_pass(space: "CpuSpace", tile: NDArray[np.int64], extent: int) -> int:
+def _steps_of_a_pass(space: ContractionSpace, tile: NDArray[np.int64], extent: int) -> int:
     """Of the innermost loop: the fewest that last long enough and leave no rest."""
     cycles = int(np.prod(tile)) / space.target.multiply_adds
     longest = range(1, min(extent, LONGEST_UNROLL) + 1)

@@ -9,16 +9,13 @@ that what one tile reads has left the cache when the next tile reads it again.
 
 from dataclasses import replace
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.expr import Load
 from hlotune.schedules.sketch import Sketch
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 APART_BYTES = 2048
 """Between rows from which on a tile's piece of each is read from a page of its own, or nearly."""
@@ -43,7 +40,7 @@ Wanted = dict[str, NDArray[np.int64]]
 """By kind of knob: a value for each of its axes."""
 
 
-def streams(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:
+def streams(space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]) -> bool:
     """Whether an operand that is read in vectors, where it lies, comes from memory in pieces, or
     again for each row of tiles; `tile` has rows and vectors by axis."""
     if len(space.contraction.reduce) != 1 or not _plain(space, sketch):
@@ -51,24 +48,24 @@ def streams(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:
     return _in_pieces(space, sketch) or _comes_again(space, sketch, tile)
 
 
-def _plain(space: "CpuSpace", sketch: Sketch) -> list[Load]:
+def _plain(space: ContractionSpace, sketch: Sketch) -> list[Load]:
     """Operands that are read in vectors where they lie."""
     c, packed = space.contraction, {t for t, level in sketch.packs if level != "none"}
     return [x for x in c.operands if x.tensor not in packed and c.stride(x, sketch.vector) == 1]
 
 
-def _in_pieces(space: "CpuSpace", sketch: Sketch) -> bool:
+def _in_pieces(space: ContractionSpace, sketch: Sketch) -> bool:
     return any(_comes_in_pieces(space, x) for x in _plain(space, sketch))
 
 
-def _comes_in_pieces(space: "CpuSpace", x: Load) -> bool:
+def _comes_in_pieces(space: ContractionSpace, x: Load) -> bool:
     c = space.contraction
     size_bytes = c.compute.tensor(x.tensor).bytes
     often = c.core.flops / size_bytes >= REPAYS_PACKING
     return c.step_bytes(x) >= APART_BYTES and size_bytes > space.target.l2_bytes and not often
 
 
-def _comes_again(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> bool:
+def _comes_again(space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]) -> bool:
     """Whether several rows of tiles read vectors of which the second cache cannot hold a tile's."""
     c, target = space.contraction, space.target
     names = [a.name for a in c.parallel]
@@ -80,7 +77,7 @@ def _comes_again(space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]) -> 
 
 
 def whole_rows(
-    space: "CpuSpace", sketch: Sketch, tile: NDArray[np.int64]
+    space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]
 ) -> tuple[Sketch, Wanted, dict[str, list[int]]]:
     """The sketch, the values of knobs, and the orders; `tile` has rows and vectors by axis."""
     c, lanes = space.contraction, space.lanes
@@ -114,7 +111,7 @@ def whole_rows(
     return replace(sketch, chunked=True), wanted, orders
 
 
-def _shared_rows(space: "CpuSpace", v: int, tile: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shared_rows(space: ContractionSpace, v: int, tile: NDArray[np.int64]) -> NDArray[np.int64]:
     """The tile with as many rows as leave registers for a few vectors, in equal shares: each row
     more is one reading of the operand less."""
     c = space.contraction
@@ -128,7 +125,7 @@ def _shared_rows(space: "CpuSpace", v: int, tile: NDArray[np.int64]) -> NDArray[
     return wanted
 
 
-def _vectors(space: "CpuSpace", rows: int, extent: int) -> int:
+def _vectors(space: ContractionSpace, rows: int, extent: int) -> int:
     """Of a row, that are read in one go: as many as registers hold, few of them in vain."""
     needed = ceil(extent / space.lanes)
     most = min(MOST_VECTORS, needed, max(1, (space.target.vector_registers - 1) // (rows + 1)))
@@ -136,13 +133,13 @@ def _vectors(space: "CpuSpace", rows: int, extent: int) -> int:
     return max(n for n, w in waste.items() if w <= MOST_WASTE)
 
 
-def _rows_at_once(space: "CpuSpace", results: int, row_bytes: int) -> int:
+def _rows_at_once(space: ContractionSpace, results: int, row_bytes: int) -> int:
     """The more results a row of the operand has, the more rows it takes to be worth their sums."""
     room = int(ASKED_SHARE * space.target.l2_bytes / row_bytes)
     return max(LEAST_ROWS, min(MOST_ROWS, room, 2 * results**2))
 
 
-def _tiles_of_a_task(space: "CpuSpace", v: int, vectors: int, tiles: int) -> int:
+def _tiles_of_a_task(space: ContractionSpace, v: int, vectors: int, tiles: int) -> int:
     """An equal share for each thread, in blocks whose sums the cache holds."""
     c, target = space.contraction, space.target
     rows = prod(a.extent for k, a in enumerate(c.parallel) if k != v)

@@ -1,7 +1,6 @@
 """What all configs of a contraction's space have in common, computed once."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +9,15 @@ from hlotune.schedules.borders import index_ranges, interior
 from hlotune.schedules.expr import Load
 from hlotune.schedules.paths import Ints
 from hlotune.schedules.roles import Contraction
-from hlotune.schedules.sketch import PACK_LEVELS, digit, panelled_dimension, prefetched, streamed
+from hlotune.schedules.sketch import (
+    PACK_LEVELS,
+    Sketch,
+    digit,
+    panelled_dimension,
+    prefetched,
+    streamed,
+)
 from hlotune.schedules.target import Target
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,12 @@ class Tables:
     of the other operands is read outside its tensor."""
 
 
-def tables_of(space: "CpuSpace") -> Tables:
-    c, sketches = space.contraction, space.sketches
+def tables_of(c: Contraction, target: Target, sketches: tuple[Sketch, ...]) -> Tables:
     names, tensors = [a.name for a in c.parallel], [x.tensor for x in c.operands]
     packs = [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in sketches]
     blocked = [[panelled_dimension(c, t, v) for v in names] for t in tensors]
     digits = [[digit(c, x, v) or 0 for v in names] for x in c.operands]
-    free = [[_free(c, space.target, v, packed) for v in names] for packed in _subsets(tensors)]
+    free = [[_free(c, target, v, packed) for v in names] for packed in _subsets(tensors)]
     spans, longest = zip(*(_spans(c, x) for x in c.operands), strict=True) if tensors else ((), ())
     return Tables(
         spans=spans,

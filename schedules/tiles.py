@@ -7,11 +7,11 @@ reads much in a step for the second cache.
 
 from collections.abc import Collection
 from math import gcd, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.contraction_space import ContractionSpace
 from hlotune.schedules.expr import Load
 from hlotune.schedules.flops import points
 from hlotune.schedules.machine import BUSY_PORTS, MOST_STRIDE
@@ -19,9 +19,6 @@ from hlotune.schedules.overlaps import loaded_share, waits_for_loads
 from hlotune.schedules.roles import SPLIT_LANE, Contraction
 from hlotune.schedules.target import LINE_BYTES, WAY_BYTES
 from hlotune.schedules.vectors import neighbours, scatter_cycles
-
-if TYPE_CHECKING:
-    from hlotune.schedules.cpu import CpuSpace
 
 SECOND_CACHE_BYTES = 20
 """What the second cache gives in a cycle, on and on beside multiply-adds; bursts have 32."""
@@ -35,7 +32,9 @@ CROWDED = 2 / 3
 """Share of a set's ways that the rows of one operand may take; the others stream through it."""
 
 
-def best_tile(space: "CpuSpace", vector: str, packed: Collection[str] = ()) -> NDArray[np.int64]:
+def best_tile(
+    space: ContractionSpace, vector: str, packed: Collection[str] = ()
+) -> NDArray[np.int64]:
     """Positions of the best register tile among those that fit; tensors named lie in panels."""
     tiles = space.tiles[vector].astype(np.int64)
     c = space.contraction
@@ -76,7 +75,7 @@ def _on_padding(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArra
 
 
 def _loads(
-    space: "CpuSpace", x: Load, vector: str, tiles: NDArray[np.int64]
+    space: ContractionSpace, x: Load, vector: str, tiles: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Loads of an operand for one step of a register tile: rows and vectors along which it varies.
 
@@ -101,7 +100,9 @@ def _streams(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[n
     return found
 
 
-def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+def _crowding(
+    space: ContractionSpace, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """How much rows of a tile that fall into the same sets of the first cache slow it down."""
     c, target = space.contraction, space.target
     ways = target.l1_bytes / WAY_BYTES
@@ -117,7 +118,7 @@ def _crowding(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArr
 
 
 def starved(
-    space: "CpuSpace", vector: str, packed: Collection[str], tiles: NDArray[np.int64]
+    space: ContractionSpace, vector: str, packed: Collection[str], tiles: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """How much longer a tile waits for vectors from the second cache than it multiplies.
 
@@ -158,7 +159,9 @@ def _lines(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int6
     return found
 
 
-def _scattered(space: "CpuSpace", vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+def _scattered(
+    space: ContractionSpace, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """How much longer a tile takes whose vectors lie across the result."""
     c = space.contraction
     if c.out_stride(vector) == 1:

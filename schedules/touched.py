@@ -1,16 +1,14 @@
 """What of a buffer's memory a nest touches inside each of its loops: arrays as in `levels.py`."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.expr import Load
+from hlotune.schedules.roles import Contraction
 from hlotune.schedules.target import LINE_BYTES
-
-if TYPE_CHECKING:
-    from hlotune.schedules.levels import Levels
 
 Floats = NDArray[np.floating[Any]]
 GAP_BYTES = LINE_BYTES - 0.5
@@ -32,7 +30,24 @@ class Touched:
         return Touched(self.bytes[k], self.elements[k], self.run[k])
 
 
-def touch(v: "Levels", x: Load, plain: NDArray[np.bool_], into: Touched) -> None:
+class LoopSpans(Protocol):
+    """What the footprint of a nest is derived from: the role of `levels.Levels`."""
+
+    @property
+    def c(self) -> Contraction: ...
+
+    @property
+    def runs(self) -> NDArray[Any]:
+        """`(L + 1, n)`: how often each level is executed."""
+        ...
+
+    def span(self, steps: tuple[tuple[str, float], ...]) -> Floats:
+        """`(L + 1, n)`: elements between the first and the last that a level reads of a dimension
+        with such steps along its axes."""
+        ...
+
+
+def touch(v: LoopSpans, x: Load, plain: NDArray[np.bool_], into: Touched) -> None:
     """Dimensions from the fastest on: what a gap of less than a line parts lies together.
 
     A copy lies together as a whole.

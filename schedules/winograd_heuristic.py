@@ -7,7 +7,6 @@ transform the inputs together, for each would need all of them.
 """
 
 from math import ceil, log2, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.serial import runs_alone
 from hlotune.schedules.winograd import WEIGHTS
 from hlotune.schedules.winograd_sketch import WinogradSketch
-
-if TYPE_CHECKING:
-    from hlotune.schedules.winograd_space import WinogradSpace
+from hlotune.schedules.winograd_view import WinogradView
 
 CACHED_SHARE = 0.8
 """Of the second cache, for what a block works on."""
@@ -37,7 +34,7 @@ STEPS = 2
 """Of the reduction, written out: half the branches, and requests that come in pairs."""
 
 
-def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
+def heuristic_config(space: WinogradView) -> NDArray[np.int32]:
     """The first candidate; where it passes a limit, smaller blocks and tiles."""
     _, tiles, features = space.sizes
     vectors, threads = ceil(features / space.lanes), _threads(space)
@@ -57,7 +54,7 @@ def heuristic_config(space: "WinogradSpace") -> NDArray[np.int32]:
         block = ceil(block / 2)
 
 
-def _when(space: "WinogradSpace", runs: float) -> str:
+def _when(space: WinogradView, runs: float) -> str:
     """Of weights; `runs` is how often a thread would transform all that it uses.
 
     Results that pass the last cache are worth transforming anew each time: what a call writes to
@@ -68,7 +65,7 @@ def _when(space: "WinogradSpace", runs: float) -> str:
     return "task" if "task" in whens and (runs <= MOST_RUNS or passes) else whens[0]
 
 
-def _weights_depth(space: "WinogradSpace", across: int) -> int:
+def _weights_depth(space: WinogradView, across: int) -> int:
     """Unrolled steps of the reduction whose weights are computed at once."""
     outer = prod(a.extent for a in space.contraction.reduce[:-1])
     lanes_bytes = space.lanes * BYTES[space.contraction.dtype]
@@ -76,7 +73,7 @@ def _weights_depth(space: "WinogradSpace", across: int) -> int:
     return max(1, int(WEIGHTS_SHARE * space.target.l2_bytes / step_bytes))
 
 
-def _fetch(space: "WinogradSpace", across: int) -> int:
+def _fetch(space: WinogradView, across: int) -> int:
     """How weights that do not stay in the second cache are asked for.
 
     By panels, or by points where two panels would not fit into it.
@@ -87,20 +84,20 @@ def _fetch(space: "WinogradSpace", across: int) -> int:
     return 1 if 2 * panel <= space.target.l2_bytes else 2
 
 
-def _is_far(space: "WinogradSpace") -> bool:
+def _is_far(space: WinogradView) -> bool:
     """Whether the weights do not stay in the second cache from block to block."""
     return space.compute.tensor(WEIGHTS).bytes > space.target.l2_bytes // 2
 
 
-def _depth(space: "WinogradSpace") -> int:
+def _depth(space: WinogradView) -> int:
     return prod(a.extent for a in space.contraction.reduce)
 
 
-def _threads(space: "WinogradSpace") -> int:
+def _threads(space: WinogradView) -> int:
     return 1 if runs_alone(space.contraction, space.target) else space.target.threads
 
 
-def _shares_tiles(space: "WinogradSpace", threads: int) -> bool:
+def _shares_tiles(space: WinogradView, threads: int) -> bool:
     """Whether threads take blocks of tiles each, and not features of all tiles.
 
     Then each reads all weights.  Weights from afar are better read once, where one block can hold
@@ -112,7 +109,7 @@ def _shares_tiles(space: "WinogradSpace", threads: int) -> bool:
     return ceil(tiles / threads) >= FEWEST_ROWS or tiles >= ceil(features / space.lanes)
 
 
-def _most_tiles(space: "WinogradSpace") -> int:
+def _most_tiles(space: WinogradView) -> int:
     """Tiles of a block that the second cache holds, with their products."""
     points, _, _ = space.sizes
     size, across = BYTES[space.contraction.dtype], 2 * space.lanes
@@ -122,14 +119,14 @@ def _most_tiles(space: "WinogradSpace") -> int:
     return max(1, int(room / (points * (depth + across) * size)))
 
 
-def _block(space: "WinogradSpace", threads: int) -> int:
+def _block(space: WinogradView, threads: int) -> int:
     """The largest equal share of the tiles that the second cache holds."""
     _, tiles, _ = space.sizes
     rounds = ceil(tiles / (threads * _most_tiles(space)))
     return ceil(tiles / (threads * rounds))
 
 
-def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
+def _register_tile(space: WinogradView, block: int) -> tuple[int, int]:
     """Rows and vectors of the register tile that wastes least of a block's work.
 
     The weights of a panel at one point should stay in the first cache, for all rows of a block.
@@ -151,7 +148,7 @@ def _register_tile(space: "WinogradSpace", block: int) -> tuple[int, int]:
     return max(pairs, key=lambda pair: worth(*pair))
 
 
-def _config(space: "WinogradSpace", values: tuple[int, ...]) -> NDArray[np.int32]:
+def _config(space: WinogradView, values: tuple[int, ...]) -> NDArray[np.int32]:
     """The nearest values that the knobs have, of the first sketch."""
     config = np.zeros(len(space.counts), dtype=np.int32)
     for n, (knob, value) in enumerate(zip(space.knobs, values, strict=True)):

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,7 @@ from hlotune.schedules.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
 from hlotune.schedules.paths import Ints
 from hlotune.schedules.target import LINE_BYTES
 from hlotune.schedules.winograd_sketch import WHEN
-
-if TYPE_CHECKING:
-    from hlotune.schedules.winograd_space import WinogradSpace
+from hlotune.schedules.winograd_view import WinogradView
 
 IN_TASK = WHEN.index("task")
 
@@ -41,7 +38,7 @@ class Numbers:
     spread: Ints
 
 
-def fit(space: "WinogradSpace", n: Numbers) -> NDArray[np.bool_]:
+def fit(space: WinogradView, n: Numbers) -> NDArray[np.bool_]:
     """`(n,)`: whether registers, code and scratch are within the limits."""
     points, tiles, features = space.sizes
     size, width = BYTES[space.contraction.dtype], np.minimum(n.across * space.lanes, features)

@@ -27,6 +27,7 @@ from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.space import Configs, within
 from hlotune.schedules.target import Target
 from hlotune.schedules.winograd import PRODUCTS, TILE, TILES, WEIGHTS, winograd
+from hlotune.schedules.winograd_heuristic import heuristic_config
 from hlotune.schedules.winograd_limits import IN_TASK, Numbers, fit
 from hlotune.schedules.winograd_nests import read_back
 from hlotune.schedules.winograd_sketch import (
@@ -293,8 +294,6 @@ class WinogradSpace:
         return result
 
     def heuristic(self) -> NDArray[np.int32]:
-        from hlotune.schedules.winograd_heuristic import heuristic_config
-
         return heuristic_config(self)
 
     def firsts(self) -> Configs:

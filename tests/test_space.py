@@ -21,6 +21,7 @@ from hlotune.schedules.cpu import CpuSpace
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.matrix_space import MatrixSpace
+from hlotune.schedules.moves import with_random_tiles
 from hlotune.schedules.nest import LoopNest
 from hlotune.schedules.paths import digest, path_of
 from hlotune.schedules.replay import replay
@@ -51,7 +52,7 @@ def drawn(space: CpuSpace, n: int, seed: int) -> Configs:
     configs = np.empty((n, 1 + len(space.knobs.knobs)), dtype=np.int32)
     configs[:, 0] = rng.integers(len(space.sketches), size=n)
     configs[:, 1:] = rng.integers(space.knobs.counts, size=(n, len(space.knobs.knobs)))
-    return np.concatenate([configs[: n // 2], space.with_tiles(configs[n // 2 :], rng)])
+    return np.concatenate([configs[: n // 2], with_random_tiles(space, configs[n // 2 :], rng)])
 
 
 def nest_of(space: CpuSpace, config: NDArray[np.int32]) -> LoopNest | None:
