@@ -8,10 +8,9 @@ from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
-from hlotune.measure.channel import Message
+from hlotune.measure.channel import Handler, Message
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_outcome, to_candidate
-from hlotune.measure.worker import Handler
 from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
 from hlotune.schedules.target import Target

@@ -11,7 +11,7 @@ import signal
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -32,6 +32,10 @@ _SET_BY_JAX = ("TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY")
 class Message:
     header: Header
     blob: bytes = b""
+
+
+Handler = Callable[[Message], Message]
+"""Answers a request in a worker.  An exception ends the worker; the parent reports a crash."""
 
 
 def pack(message: Message) -> bytes:

@@ -12,7 +12,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
 from hlotune.measure.beside import TURNS, peak, reading
 from hlotune.measure.buffers import Pages
-from hlotune.measure.channel import Message
+from hlotune.measure.channel import Handler, Message
 from hlotune.measure.comparison import fewest_pairs
 from hlotune.measure.peaks import host_properties
 from hlotune.measure.probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
@@ -22,7 +22,6 @@ from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled,
 from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import Verdict, verify
 from hlotune.measure.wire import from_outcome
-from hlotune.measure.worker import Handler
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.target import Target
 

@@ -10,13 +10,10 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import IO
 
-from hlotune.measure.channel import Message, pack, read_message
-
-Handler = Callable[[Message], Message]
-"""Answers a request.  An exception ends the worker, which the parent reports as a crash."""
+from hlotune.measure.channel import Handler, Message, pack, read_message
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:

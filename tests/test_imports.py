@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,25 @@ def test_a_room_imports_only_earlier_rooms(room: str) -> None:
         if name.startswith("hlotune.") and name.split(".")[1] in later
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_modules_of_a_room_import_one_another_in_a_circle(room: str) -> None:
+    """Imports for types alone count: who reads one module of a circle has to read them all."""
+    by_name = {module_name(f): f for f in modules(room)}
+    arrows = {
+        name: {
+            m
+            for w in imports(file)
+            if (m := w if w in by_name else w.rpartition(".")[0]) in by_name
+        }
+        - {name}
+        for name, file in by_name.items()
+    }
+    try:
+        tuple(TopologicalSorter(arrows).static_order())
+    except CycleError as error:
+        pytest.fail(f"expected imports without a circle, got {' -> '.join(error.args[1])}")
 
 
 def test_schedules_import_no_jax() -> None:

@@ -13,7 +13,7 @@ from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.contractions import CONTRACTIONS
 from hlotune.hlo.oracle import Oracle, OracleInTiles, boxes
-from hlotune.hlo.oracle.contraction import Convolution
+from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.hlo.oracle.request import Request
 from hlotune.hlo.oracle.tiles import steps_of
 from hlotune.measure.references import References

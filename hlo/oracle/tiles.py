@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import ceil, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.oracle.bounded import PRECISIONS
+from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.schedules.transforms import (
     TAPS,
     Matrix,
@@ -30,9 +31,6 @@ from hlotune.schedules.transforms import (
     tap_matrix,
     transformed,
 )
-
-if TYPE_CHECKING:
-    from hlotune.hlo.oracle.contraction import Convolution
 
 Array = NDArray[np.floating[Any]]
 Place = tuple[slice, ...]
@@ -55,7 +53,7 @@ class Line:
         return slice(self.first + self.step * self.low - start, None, self.step)
 
 
-def amplified(c: "Convolution", m: int) -> Array | None:
+def amplified(c: Convolution, m: int) -> Array | None:
     """Bound by (group, batch, spatial..., feature) of F(m, 3) along the axes that it takes.
 
     None where it can take none.
@@ -99,7 +97,7 @@ def _worth(taps: Array, axes: Sequence[int], m: int, roundings: int) -> Array:
     return worth
 
 
-def _sums(c: "Convolution", lines: Sequence[Line], m: int, place: Place, taps: Array) -> Array:
+def _sums(c: Convolution, lines: Sequence[Line], m: int, place: Place, taps: Array) -> Array:
     """`|A'| (sum taps * (|B'| |d| |B|)) |A|` at the lines, by (batch, spatial..., feature).
 
     `place` is where in the window: three taps of each axis of tiles, one of each other.
@@ -117,7 +115,7 @@ def _sums(c: "Convolution", lines: Sequence[Line], m: int, place: Place, taps: A
     return sums[(slice(None), *cut)]
 
 
-def steps_of(c: "Convolution") -> tuple[int, ...]:
+def steps_of(c: Convolution) -> tuple[int, ...]:
     """Of each spatial axis the steps between positions of a tile; 0 of one that has no tiles."""
     if c.feature_groups * c.batch_groups > 1:
         return (0,) * len(c.window)
@@ -126,13 +124,13 @@ def steps_of(c: "Convolution") -> tuple[int, ...]:
     return tuple(a.by_steps.steps if d in taken else 0 for d, a in enumerate(window))
 
 
-def _places(c: "Convolution", axes: Sequence[int]) -> list[Place]:
+def _places(c: Convolution, axes: Sequence[int]) -> list[Place]:
     """The parts of the window that are summed."""
     counts = [a.phases if steps else a.taps for a, steps in zip(_window(c), axes, strict=True)]
     return [*product(*([slice(k, None, n) for k in range(n)] for n in counts))]
 
 
-def _window(c: "Convolution") -> list[WindowAxis]:
+def _window(c: Convolution) -> list[WindowAxis]:
     strides, spread = c.request.ints("window_strides"), c.request.ints("rhs_dilation")
     holes, shape = c.request.ints("lhs_dilation"), c.request.result.shape
     positions = [shape[d] for d in c.outputs[1:-1]]
@@ -140,7 +138,7 @@ def _window(c: "Convolution") -> list[WindowAxis]:
     return [WindowAxis(*fact) for fact in facts]
 
 
-def _image(c: "Convolution", lines: Sequence[Line], m: int, at: Place) -> Array:
+def _image(c: Convolution, lines: Sequence[Line], m: int, at: Place) -> Array:
     """(batch, spatial..., channels): all inputs of the lines' tiles, zeros beyond the image."""
     strides, padding = c.request.ints("window_strides"), c.request.pairs("padding")
     spread = c.request.ints("rhs_dilation")
