@@ -170,15 +170,15 @@ def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute import compute_of
     from hlotune.measure.targets import host_target
-    from hlotune.schedules.errors import UnsupportedKernel
+    from hlotune.schedules.errors import reason_alone
     from hlotune.schedules.flops import arithmetic_type, flops_of
     from hlotune.schedules.spaces import space_of
 
     try:
         compute = compute_of(graph_of(kernel))
         space = space_of(compute, host_target())
-    except UnsupportedKernel as error:
-        return Ours(reason=str(error))
+    except Exception as error:  # one kernel's error does not end the list of the others
+        return Ours(reason=reason_alone(error))
     return Ours(
         sketches=len(space.sketches),
         configs=space.size,

@@ -21,6 +21,7 @@ from hlotune.search.progress import (
     Finished,
     KernelSkipped,
     KernelStarted,
+    KernelStopped,
     Progress,
     Started,
     silent,
@@ -46,7 +47,7 @@ def watching(*, quiet: bool = False) -> Iterator[Progress]:
 
         def show(event: Event) -> None:
             view.update(event)
-            if isinstance(event, Started | KernelSkipped | Finalising | Finished):
+            if isinstance(event, Started | KernelSkipped | KernelStopped | Finalising | Finished):
                 live.console.print(line(event), markup=False)
 
         yield show
@@ -76,6 +77,8 @@ def line(event: Event) -> str:
             return f"[{event.index}/{event.count}] {event.label}: default {default}"
         case KernelSkipped():
             return f"{event.label}: left to XLA, {event.reason}"
+        case KernelStopped():
+            return f"{event.label}: search ended early, {event.reason}"
         case Batch():
             return batch_line(event)
         case Finalising():

@@ -13,6 +13,10 @@ HlotuneError
 A message says what was expected, what came, and what to do.
 """
 
+import os
+import traceback
+from pathlib import Path
+
 
 class HlotuneError(Exception):
     """Base of all errors that hlotune raises on purpose."""
@@ -61,6 +65,32 @@ class ModelError(HlotuneError, ValueError):
 
 class NoRecord(HlotuneError, LookupError):
     """Nothing is recorded for what was asked."""
+
+
+SHARED = (DatabaseError, ModelError, TargetError)
+"""Errors that concern a whole run, whichever kernel was at work when they came."""
+
+
+def reason_alone(error: Exception) -> str:
+    """Why one kernel is left alone that raised an error, where the others go on.
+
+    An error that is none of hlotune's own is a fault of hlotune: the reason says where it was
+    raised, and with HLOTUNE_DEBUG set its traceback goes to stderr.
+
+    Raises the error itself where it is one of `SHARED`.
+    """
+    if isinstance(error, SHARED):
+        raise error
+    if isinstance(error, HlotuneError):
+        return str(error)
+    if os.environ.get("HLOTUNE_DEBUG"):
+        traceback.print_exception(error)
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" in {Path(p.filename).name}, line {p.lineno}" for p in place)
+    return (
+        f"a fault of hlotune: {type(error).__name__}: {error}{where}; the other kernels are tuned: "
+        "report it with the traceback that HLOTUNE_DEBUG=1 shows"
+    )
 
 
 def require(condition: bool, who: str, message: str) -> None:

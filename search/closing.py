@@ -179,6 +179,7 @@ def summary(result: TuneResult, whole: Whole | None) -> Summary:
         whole=whole.paired if whole else None,
         error=whole.error if whole else None,
         default_error=whole.default_error if whole else None,
+        skipped=result.skipped,
     )
 
 

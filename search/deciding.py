@@ -7,7 +7,7 @@ what was put by in vain goes back to searching, for the kernels that still wait 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.search.finals import Referee, final
@@ -88,11 +88,11 @@ class Deciding:
         self.finals[n] = found
 
     def _final(self, contest: Contest, pairs: int) -> Final | None:
-        """A kernel whose default fails now stays undecided, and the others do not."""
+        """A kernel whose default fails now, or whose final does, stays undecided alone."""
         try:
             return final(contest, self.builder, self.referee, pairs, self._standing(contest))
-        except ProgramError as error:
-            self.progress(KernelSkipped(label=contest.task.label, reason=str(error)))
+        except Exception as error:
+            self.progress(KernelSkipped(label=contest.task.label, reason=reason_alone(error)))
             return None
 
     def _standing(self, contest: Contest) -> Schedule | None:

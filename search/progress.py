@@ -38,6 +38,14 @@ class KernelSkipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelStopped:
+    """The search of a kernel ended early; its best schedule until then meets the default."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """A batch of one kernel was measured, recorded and learned from."""
 
@@ -93,7 +101,7 @@ class Finished:
     """By how much the run missed its budget, and where; nothing where it kept it."""
 
 
-Event = Started | KernelStarted | KernelSkipped | Batch | Finalising | Finished
+Event = Started | KernelStarted | KernelSkipped | KernelStopped | Batch | Finalising | Finished
 Progress = Callable[[Event], None]
 
 

@@ -67,7 +67,8 @@ class TuneResult:
     speedup_high: float | None = None
     interrupted: bool = False
     skipped: tuple[tuple[str, str], ...] = ()
-    """Label and reason of kernels that stayed with the default compiler without a search."""
+    """Label and reason of kernels that stayed with the default compiler without a search or a
+    comparison, and of those whose search ended early."""
     wrong: tuple[str, ...] = ()
     """Keys of kernels whose champions were right alone, and wrong in the program.  They were taken
     back, and are never champions again.

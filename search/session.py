@@ -11,7 +11,7 @@ import numpy as np
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Measurement, Trial
-from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import DEFAULT, XLA
 from hlotune.schedules.space import Configs, Space
@@ -21,7 +21,7 @@ from hlotune.search.closing import Closing, Comparing, Verdict, judged, missed_b
 from hlotune.search.deciding import Deciding
 from hlotune.search.descent import Descent
 from hlotune.search.finals import Referee
-from hlotune.search.progress import KernelSkipped, Progress, Started
+from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.reserve import Reserve
 from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.searcher import PLAIN, Make
@@ -89,6 +89,8 @@ class Session:
     """Whether there was any."""
     _reserve: Reserve | None = None
     _kin: dict[str, list[Kin]] = field(default_factory=dict)
+    _skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Label and reason of each kernel that was told to be skipped or stopped."""
 
     @property
     def passed_s(self) -> float:
@@ -103,13 +105,13 @@ class Session:
     def tuned(self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped]) -> TuneResult:
         """Searches and compares; the whole program is not measured yet."""
         for skip in skipped:
-            self.progress(KernelSkipped(label=skip.label, reason=skip.reason))
-        contests, failed = self._contests(tasks)
+            self._tell(KernelSkipped(label=skip.label, reason=skip.reason))
+        contests = self._contests(tasks)
         self._prepare_whole(contests)
         prepared_s = self.passed_s - searched_s(contests)
         self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
         spending = Spending(
-            contests, self._for_batches(contests), self.progress, self.peaks, self.now, reserve.due
+            contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due
         )
         starved = False
         if not self.interrupted:
@@ -132,7 +134,7 @@ class Session:
             probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
             interrupted=self.interrupted,
             needed_s=needed_s(len(contests), prepared_s, reserve.all_s) if starved else None,
-            skipped=tuple((s.label, s.reason) for s in (*skipped, *failed)),
+            skipped=tuple(self._skipped),
         )
 
     def finished(self, result: TuneResult) -> TuneResult:
@@ -190,13 +192,18 @@ class Session:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], list[Skipped]]:
+    def _tell(self, event: Event) -> None:
+        """Passes an event on, and keeps what it says of a kernel that is left alone."""
+        if isinstance(event, KernelSkipped | KernelStopped):
+            self._skipped.append((event.label, event.reason))
+        self.progress(event)
+
+    def _contests(self, tasks: Sequence[Task]) -> list[Contest]:
         """Times the defaults, of most arithmetic first, as long as the budget has time for it.
 
         Those that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
         """
         contests: dict[int, Contest] = {}
-        skipped: list[Skipped] = []
         try:
             recorded = self._begun(tasks)
             self._meet(tasks)
@@ -205,18 +212,13 @@ class Session:
                 before_s = default_s(self.database, self.run, key) if self.resumed else None
                 late = self.passed_s > DEFAULTS_SHARE * (self.limits.seconds or inf)
                 if late and contests and before_s is None:
-                    contest: Contest | Skipped = Skipped(tasks[n].label, NO_TIME)
-                else:
-                    contest = self._contest(n, tasks[n], recorded[n], before_s)
-                if isinstance(contest, Skipped):
-                    skipped.append(contest)
-                    self.progress(KernelSkipped(label=contest.label, reason=contest.reason))
-                else:
+                    self._tell(KernelSkipped(label=tasks[n].label, reason=NO_TIME))
+                elif contest := self._contest_or_none(n, tasks[n], recorded[n], before_s):
                     contests[n] = contest
             self.experience.learn()
         except KeyboardInterrupt:
             self.interrupted = True
-        return [contests[n] for n in sorted(contests)], skipped
+        return [contests[n] for n in sorted(contests)]
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
         """Of each kernel what is known already, once it is told how much."""
@@ -248,17 +250,27 @@ class Session:
         trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
         return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
 
+    def _contest_or_none(
+        self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
+    ) -> Contest | None:
+        """None, and the reason is told, where the kernel raises any error."""
+        try:
+            return self._contest(group, task, recorded, before_s)
+        except Exception as error:
+            self._tell(KernelSkipped(label=task.label, reason=reason_alone(error)))
+            return None
+
     def _contest(
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
-    ) -> Contest | Skipped:
-        """`before_s`: the default's time in a run that goes on, which holds for all of it."""
+    ) -> Contest:
+        """`before_s`: the default's time in a run that goes on, which holds for all of it.
+
+        Raises ProgramError where the default compiler does not take the kernel.
+        """
         default_time_s, timing_s = before_s, None
         if default_time_s is None:
             start_s = self.passed_s
-            try:
-                default = self.runner.default(task.kernel)
-            except ProgramError as error:
-                return Skipped(task.label, str(error))
+            default = self.runner.default(task.kernel)
             trial = Trial(Candidate(task.kernel, DEFAULT), default)
             self.database.add(self.run, task.kernel, [trial], batch=0)
             default_time_s, timing_s = default.time_s, self.passed_s - start_s
@@ -328,7 +340,7 @@ class Session:
             run=self.run,
             under=self.under,
             numerics=self.numerics,
-            progress=self.progress,
+            progress=self._tell,
             clock=lambda: self.passed_s,
             interrupted=self.interrupted,
             settled=self.settled,

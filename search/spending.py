@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
+from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.target import Properties
 from hlotune.search.budget import (
     Choice,
@@ -20,7 +21,7 @@ from hlotune.search.budget import (
     trials_left,
 )
 from hlotune.search.closing_costs import Due
-from hlotune.search.progress import Batch, KernelStarted, Progress
+from hlotune.search.progress import Batch, KernelStarted, KernelStopped, Progress
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import KernelTuner, Step
 
@@ -57,7 +58,7 @@ class Spending:
     failures: list[int] = field(default_factory=list)
     """Of each batch in `spent`."""
     exhausted: frozenset[int] = frozenset()
-    """Kernels whose space has nothing new to offer."""
+    """Kernels whose space has nothing new to offer, and those whose search raised an error."""
     interrupted: bool = False
     _batches: Limits = field(init=False)
     """The limits without what is put by for closing."""
@@ -126,6 +127,7 @@ class Spending:
         return sum(failures for s, failures in pairs if item in (None, s.item))
 
     def _batch(self, choice: Choice, elapsed_s: float) -> Step | None:
+        """None where nothing was tried: nothing new is left, or the search raised an error."""
         contest = self.contests[choice.item]
         begun = {s.item for s in self.spent}
         if choice.item not in begun:
@@ -142,9 +144,13 @@ class Spending:
         last = finishing(choice.item, self.spent, self._batches, elapsed_s)
         left_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
         fresh = 0 if choice.item in begun else len(self.contests) - len(begun | self.exhausted)
-        step = contest.tuner.step(
-            choice.trials, finishing=last, limit_s=longest_s(choice, fresh, left_s)
-        )
+        limit_s = longest_s(choice, fresh, left_s)
+        try:
+            step = contest.tuner.step(choice.trials, finishing=last, limit_s=limit_s)
+        except Exception as error:
+            reason = reason_alone(error)
+            self.progress(KernelStopped(label=contest.task.label, reason=reason))
+            return None
         if step is not None:
             self.spent.append(Spent(choice.item, len(step.trials), step.wall_s, step.best_s))
             self.failures.append(step.failures)

@@ -9,7 +9,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites import Site
 from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.errors import TargetError, UnsupportedKernel
+from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alone
 from hlotune.schedules.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.space import Space
@@ -52,7 +52,8 @@ def tasks(
 ) -> tuple[tuple[Task, ...], tuple[Skipped, ...]]:
     """For each anchor its largest fused kernel that has a space; equal kernels are one task.
 
-    Under `strict` numerics the spaces hold no algorithms that do more than reorder sums.
+    Under `strict` numerics the spaces hold no algorithms that do more than reorder sums.  A kernel
+    whose compute or space raises an error is skipped, and the next largest of its anchor is taken.
 
     Raises TargetError for a kind of target that nothing is searched for.
     """
@@ -64,9 +65,9 @@ def tasks(
     found: dict[str, Task] = {}
     skipped: list[Skipped] = []
     for alternatives in anchors(places):
-        task = _first_supported(alternatives, target, numerics)
-        if isinstance(task, Skipped):
-            skipped.append(task)
+        task, failed = _first_supported(alternatives, target, numerics)
+        skipped += failed
+        if task is None:
             continue
         before = found.get(task.kernel.key)
         weight = task.weight + (before.weight if before else 0)
@@ -82,13 +83,20 @@ def anchors(found: Sequence[Site]) -> Iterator[tuple[Site, ...]]:
 
 def _first_supported(
     alternatives: Sequence[Site], target: Target, numerics: Numerics
-) -> Task | Skipped:
-    reason = ""
+) -> tuple[Task | None, list[Skipped]]:
+    """The task of an anchor, and what is said of kernels that were passed over.
+
+    That a fused kernel has no rule is said only where no alternative has one; a fault is said
+    always.
+    """
+    unsupported, faults = list[Skipped](), list[Skipped]()
     for site in alternatives:
         try:
             compute = compute_of(graph_of(site.kernel))
             space = SPACES[target.kind](compute, target, numerics)
-            return Task(site.kernel, site.label, site.weight, compute, space)
+            return Task(site.kernel, site.label, site.weight, compute, space), faults
         except UnsupportedKernel as error:
-            reason = reason or str(error)
-    return Skipped(alternatives[0].label, reason)
+            unsupported.append(Skipped(site.label, str(error)))
+        except Exception as error:
+            faults.append(Skipped(site.label, reason_alone(error)))
+    return None, faults or unsupported[:1]

@@ -17,7 +17,6 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.compute import Compute
-from hlotune.schedules.errors import ProgramError, UnsupportedKernel
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.space import Configs, Space
 from hlotune.schedules.target import Target
@@ -68,7 +67,7 @@ def recorded(
 def _compute(kernel: Kernel) -> Compute | None:
     try:
         return compute_of(graph_of(kernel))
-    except (UnsupportedKernel, ProgramError):
+    except Exception:  # another version wrote it, or knew less of it: it is no kin then
         return None
 
 
@@ -123,18 +122,21 @@ def config_of(space: Space, text: str) -> NDArray[np.int32] | None:
 def teach(
     experience: Experience, database: Database, of: Sequence[Kin], target: Target, under: Conditions
 ) -> int:
-    """Adds trials of kin to what the model learns from; returns how many."""
+    """Adds trials of kin to what the model learns from; returns how many.
+
+    A kin that has no space today, or raises an error, teaches nothing.
+    """
     count, share = 0, min(ROWS, TAUGHT // max(1, len(of)))
     for number, other in enumerate(of):
-        try:
-            space = SPACES[target.kind](other.compute, target, "fast")
-        except UnsupportedKernel:
-            continue
         half = fastest(database, other.kernel, under, share // 2)
         trials = dict(newest(database, other.kernel, under, share // 2)) | dict(half)
-        configs, rows = located(space, list(trials))
+        try:
+            space = SPACES[target.kind](other.compute, target, "fast")
+            configs, rows = located(space, list(trials))
+            inputs = inputs_of(experience.model.reads, space, configs)
+        except Exception:  # of a kernel that is not even in this run
+            continue
         times_s = times_of(list(trials.values()))[rows]
-        inputs = inputs_of(experience.model.reads, space, configs)
         experience.add(OTHERS + number, inputs, times_s)
         count += len(times_s)
     return count

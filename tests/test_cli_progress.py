@@ -16,6 +16,7 @@ from hlotune.search.progress import (
     Finished,
     KernelSkipped,
     KernelStarted,
+    KernelStopped,
     Started,
 )
 
@@ -58,6 +59,10 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
         ),
         (KERNEL, "[1/3] dot 64x784x512: default 200 us"),
         (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
+        (
+            KernelStopped(label="fft", reason="a fault of hlotune: ValueError"),
+            "fft: search ended early, a fault of hlotune: ValueError",
+        ),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
         (replace(BATCH, is_estimate=True), "75% of peak, about 50 s left"),
         (Finalising(kernels=3, interrupted=True), "interrupted: comparing champions of 3 kernels"),

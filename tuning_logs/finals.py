@@ -103,3 +103,5 @@ class Summary:
     """The default's, of the same result.  None where the oracle does not know all of the program,
     so that the tuned result was held against the default's.
     """
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Label and reason of each kernel that was left alone, or whose search ended early."""

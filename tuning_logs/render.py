@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from math import isfinite, log10
 
 from rich import box
@@ -24,6 +25,8 @@ BEYOND = (
     "above 100% of the peak: FLOPs are those of the mathematics, of which Winograd's algorithms do "
     "a part; or the peak was measured while the machine had other work"
 )
+NAMED = 4
+"""Kernels that were left alone for one reason that are named."""
 STEADY = 1.05
 """Batches whose paces are no further apart are compared without a word."""
 
@@ -43,6 +46,8 @@ def render(report: Report, *, color: bool | None = None) -> str:
         console.print(BEYOND)
     if report.failures:
         console.print(_failure_table(report))
+    for reason, labels in _labels_by_reason(report).items():
+        console.print(Text(f"{_listed(labels)}: {reason}"))
     console.print(_whole(report), end="")
     lines = out.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -170,6 +175,20 @@ def _failure_table(report: Report) -> Table:
         cells = (line.kind, str(line.count), line.kernel[:8], line.message.strip())
         table.add_row(*map(Text, cells))
     return table
+
+
+def _labels_by_reason(report: Report) -> dict[str, list[str]]:
+    """Labels of the kernels that were left alone, by the reason."""
+    found: dict[str, list[str]] = {}
+    for skip in report.skipped:
+        found.setdefault(skip.reason, []).append(skip.label)
+    return found
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """The first few labels, and how many more there are."""
+    more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
+    return f"not tuned, {', '.join(labels[:NAMED])}{more}"
 
 
 def _whole(report: Report) -> Text:

@@ -59,6 +59,12 @@ class KernelReport:
     """Of the measured multiply-add peak of its element type, all threads."""
 
 
+@dataclass(frozen=True, slots=True)
+class SkippedKernel:
+    label: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     run: str
@@ -94,6 +100,9 @@ class Report:
     """Root mean square, of the tuned program's worst result; None where it was not checked."""
     default_relative_error: float | None
     """The default's, of the same result; None where the tuned result was held against it."""
+    skipped: tuple[SkippedKernel, ...] = ()
+    """Kernels that were left to the default compiler without a search or a comparison, and those
+    whose search ended early."""
 
     @property
     def won(self) -> int:
@@ -139,12 +148,13 @@ def report(database: Database, name: str) -> Report:
         whole=_speedup(summary.whole) if summary and summary.whole else None,
         relative_error=summary.error if summary else None,
         default_relative_error=summary.default_error if summary else None,
+        skipped=tuple(SkippedKernel(*skip) for skip in summary.skipped) if summary else (),
     )
 
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 8, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 9, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:

@@ -206,8 +206,12 @@ def summary_of(text: str | None) -> finals.Summary | None:
     if text is None:
         return None
     data = json.loads(text)
-    whole = data.pop("whole", None)
-    return finals.Summary(whole=None if whole is None else _paired_of(whole), **data)
+    whole, skipped = data.pop("whole", None), data.pop("skipped", ())
+    return finals.Summary(
+        whole=None if whole is None else _paired_of(whole),
+        skipped=tuple((str(label), str(reason)) for label, reason in skipped),
+        **data,
+    )
 
 
 def _paired_of(data: Mapping[str, Any]) -> finals.Paired:
