@@ -8,6 +8,7 @@ import numpy as np
 from hlotune.costmodel.files import features_key, in_words, read_file
 from hlotune.costmodel.forest import as_stored
 from hlotune.costmodel.inputs import columns
+from hlotune.costmodel.libraries import needed_by
 from hlotune.schedules.files import whole
 
 
@@ -24,7 +25,8 @@ def write_foreign(source: Path, out: Path) -> None:
         with whole(out) as part, part.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
         return
-    import xgboost
+    with needed_by(header.model):
+        import xgboost
 
     booster = xgboost.Booster()
     with in_words(source):

@@ -1,7 +1,7 @@
 """The role of a cost model: to say which of many schedules of a kernel are fast."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.ensemble import Ensemble
 from hlotune.costmodel.inputs import Inputs, Reads, inputs_of
+from hlotune.costmodel.libraries import needed_by
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import Roofline
-from hlotune.costmodel.trees import Trees
 from hlotune.schedules.space import Configs, Space
+
+if TYPE_CHECKING:
+    from hlotune.costmodel.trees import Objective
 
 
 class CostModel(Protocol):
@@ -73,21 +76,37 @@ def predictions(model: CostModel, space: Space, configs: Configs) -> NDArray[np.
 
 
 class Make(Protocol):
-    """Makes a model that knows nothing yet, but for what needs no learning."""
+    """Makes a model that knows nothing yet, but for what needs no learning.
+
+    Libraries that a model needs are imported when it is made.  Raises ModelError where one is
+    missing.
+    """
 
     def __call__(self, effort: Effort = "batch") -> CostModel: ...
 
 
 def _mlp(effort: Effort = "batch") -> CostModel:
-    from hlotune.costmodel.mlp import mlp  # torch is loaded by those who ask for it
+    with needed_by("mlp"):
+        from hlotune.costmodel.mlp import mlp
 
     return mlp(effort)
 
 
 def _tree_gru(effort: Effort = "batch") -> CostModel:
-    from hlotune.costmodel.treegru import tree_gru
+    with needed_by("treegru"):
+        from hlotune.costmodel.treegru import tree_gru
 
     return tree_gru(effort)
+
+
+def _trees(name: str, objective: "Objective") -> Make:
+    def make(effort: Effort = "batch") -> CostModel:
+        with needed_by(name):
+            from hlotune.costmodel.trees import Trees
+
+        return Trees(effort, objective)
+
+    return make
 
 
 def _ensemble(effort: Effort = "batch") -> CostModel:
@@ -100,8 +119,8 @@ MODELS: dict[str, Make] = {
     "mlp": _mlp,
     "random": RandomModel,
     "roofline": Roofline,
-    "trees": Trees,
-    "trees-rank": lambda effort="batch": Trees(effort, "rank"),
-    "trees-time": lambda effort="batch": Trees(effort, "time"),
+    "trees": _trees("trees", "both"),
+    "trees-rank": _trees("trees-rank", "rank"),
+    "trees-time": _trees("trees-time", "time"),
     "treegru": _tree_gru,
 }

@@ -20,6 +20,7 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+WHOLLY_TORCH = "\npytestmark = pytest.mark.torch\n"
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -27,6 +28,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write what tests got into tests/golden/"
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files whose tests all need torch import it, so `-m "not torch"` does not even read them."""
+    return True if collection_path in files_left_out(config) else None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    left_out = ", ".join(sorted(path.name for path in files_left_out(config)))
+    return [f"deselected by `not torch`, and not read: {left_out}"] if left_out else []
+
+
+def files_left_out(config: pytest.Config) -> set[Path]:
+    if "not torch" not in config.option.markexpr:
+        return set()
+    files = Path(__file__).parent.glob("test_*.py")
+    return {path for path in files if WHOLLY_TORCH in path.read_text(encoding="utf-8")}
 
 
 class Recording(str):

@@ -18,9 +18,10 @@ from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
 from tests.made_rows import Groups, Scores, kernels
+from tests.with_torch import every_model
 
 
-@pytest.fixture(params=sorted(MODELS))
+@pytest.fixture(params=every_model(sorted(MODELS)))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -162,7 +163,7 @@ def test_a_few_rows_are_enough_to_start() -> None:
     assert spearman(scores, model.predict(features)) > 0.5
 
 
-@pytest.mark.parametrize("name", sorted(set(MODELS) - {"random", "roofline"}))
+@pytest.mark.parametrize("name", every_model(sorted(set(MODELS) - {"random", "roofline"})))
 def test_failures_teach_every_model_that_learns(name: str) -> None:
     """What fails shows in one feature; of rows that none has learned, those come last."""
     learned, scores, groups = kernels(600)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import mpmath as mp  # type: ignore[import-untyped]
+import mpmath as mp
 import numpy as np
 import pytest
 import scipy.special

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hlotune.costmodel.guided import Guided
 from hlotune.costmodel.metrics import spearman
@@ -73,4 +74,8 @@ def test_an_untrained_run_starts_with_trees_beside_a_roofline() -> None:
     found = untrained("trees", "")
     assert isinstance(found.model, Guided)
     assert found.words == "trees beside a roofline, untrained"
+
+
+@pytest.mark.torch
+def test_an_untrained_network_says_why() -> None:
     assert untrained("mlp", ": why").words == "mlp, untrained: why"

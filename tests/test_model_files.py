@@ -17,6 +17,7 @@ from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.roofline import log_speed
 from hlotune.costmodel.trees import START, Trees
 from hlotune.schedules.errors import ModelError
+from tests.with_torch import with_torch
 
 SEEN = Training(trials=640, kernels=("a", "b"), families=("f",), seed=3)
 
@@ -56,9 +57,9 @@ def test_arrays_come_back_as_they_were_written(tmp_path: Path) -> None:
         ("trees", lambda booster: None),
         ("trees", np.zeros_like),
         ("trees", lambda booster: booster[:100]),
-        ("treegru", lambda weights: None),
-        ("treegru", lambda weights: weights[:1]),
-        ("treegru", lambda weights: np.full_like(weights, np.nan)),
+        with_torch("treegru", lambda weights: None),
+        with_torch("treegru", lambda weights: weights[:1]),
+        with_torch("treegru", lambda weights: np.full_like(weights, np.nan)),
     ],
 )
 def test_a_model_whose_arrays_are_spoiled_is_refused(

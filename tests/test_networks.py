@@ -20,6 +20,7 @@ from hlotune.costmodel.treegru import HIDDEN, TreeGru, depths, levels_of, tree_g
 from hlotune.schedules.features import NAMES
 from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
 
+pytestmark = pytest.mark.torch
 Scores = NDArray[np.float32]
 PARENTS = [
     [ROOT_PARENT, 0, 1, 1, 3],
@@ -287,14 +288,6 @@ def roots(of: Nodes) -> Features:
     rows = np.zeros((len(of.values), len(NAMES)), np.float32)
     rows[:, :4] = of.values[:, 0, :4]
     return rows
-
-
-def test_trees_are_used_without_torch() -> None:
-    code = (
-        "import sys; from hlotune.costmodel.shipped import start; start('trees'); "
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_steps_are_those_of_torchs_adam() -> None:

@@ -65,7 +65,7 @@ def test_a_run_that_leaves_no_record_is_an_error(tmp_path: Path) -> None:
 
 
 def test_runs_on_other_models_have_other_files(tmp_path: Path) -> None:
-    paths = {place(tmp_path, "C6", model=name) for name in ("trees", "mlp", "random")}
+    paths = {place(tmp_path, "C6", model=name) for name in ("trees", "trees-rank", "random")}
     assert len(paths) == 3
     assert place(tmp_path, "C6", 0) != place(tmp_path, "C6", 1)
 

@@ -9,7 +9,6 @@ import pytest
 from benchmarks.jax_operations import computed, inputs_of
 from benchmarks.operations import Convolution, Operation, Product
 from benchmarks.peers import rounds
-from benchmarks.peers.pytorch import PyTorch
 from benchmarks.peers.worker import Library, Unsupported
 from benchmarks.peers.xla import Xla
 from tests.test_peers import TOY
@@ -30,22 +29,30 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_pytorch_computes_the_same(name: str) -> None:
-    agrees(PyTorch(), OPERATIONS[name], "eager")
+    agrees(pytorch(), OPERATIONS[name], "eager")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", [n for n, x in OPERATIONS.items() if isinstance(x, Convolution)])
 def test_pytorch_computes_the_same_with_the_channels_first(name: str) -> None:
     """And with it the layouts that all the others take."""
     operation = cast(Convolution, OPERATIONS[name])
-    agrees(PyTorch(), replace(operation, channels="first"), "eager")
+    agrees(pytorch(), replace(operation, channels="first"), "eager")
 
 
 @pytest.mark.parametrize("form", ["arguments", "constants"])
 @pytest.mark.parametrize("element", ["f32", "bf16", "int8"])
 def test_xla_computes_the_same_in_both_forms(form: str, element: str) -> None:
     agrees(Xla(), replace(TOY, element=element), form)  # type: ignore[arg-type]
+
+
+def pytorch() -> Library:
+    from benchmarks.peers.pytorch import PyTorch
+
+    return PyTorch()
 
 
 def agrees(library: Library, operation: Operation, form: str) -> None:
@@ -56,13 +63,15 @@ def agrees(library: Library, operation: Operation, form: str) -> None:
     assert not rounds.wrong(operation, {"jax": expected, "library": made.result()})
 
 
+@pytest.mark.torch
 def test_a_linear_layer_computes_the_same_product() -> None:
-    agrees(PyTorch(), TOY, "linear")
+    agrees(pytorch(), TOY, "linear")
     with pytest.raises(Unsupported, match="only products of floating numbers"):
-        PyTorch().prepare("toy", FORWARD, "linear", *inputs_of(FORWARD))
+        pytorch().prepare("toy", FORWARD, "linear", *inputs_of(FORWARD))
 
 
+@pytest.mark.torch
 def test_pytorch_says_what_it_has_not() -> None:
     operation = replace(FORWARD, element="int8")
     with pytest.raises(Unsupported, match="no convolution of bytes"):
-        PyTorch().prepare("toy", operation, "eager", *inputs_of(operation))
+        pytorch().prepare("toy", operation, "eager", *inputs_of(operation))

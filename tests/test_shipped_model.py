@@ -41,6 +41,7 @@ def test_a_run_starts_from_it(training: Training) -> None:
     )
 
 
+@pytest.mark.torch
 def test_a_run_on_loop_trees_starts_from_a_network_taught_by_the_same_trials(
     training: Training,
 ) -> None:
