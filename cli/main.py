@@ -29,6 +29,7 @@ from hlotune.cli import (
     show,
     targets,
 )
+from hlotune.cli.version import Version
 from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, WrongResult
 
 NOTHING_FOUND = 1
@@ -48,6 +49,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help and one-line errors, the same in a terminal and a log
 )
+
+
+@app.callback()
+def options(version: Version = False) -> None:
+    """Options that come before a command; each prints something and ends."""
+
+
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("resume", epilog=resume.EXAMPLE)(resume.resume)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)

@@ -2,15 +2,18 @@
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+import hlotune
 from hlotune.cli import printing
 from hlotune.cli.main import is_loading_an_extension, run_command
 from hlotune.tuning_logs.location import database_path
@@ -48,6 +51,15 @@ def tune(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+    )
+
+
+def test_the_version_names_all_that_a_report_of_a_problem_should() -> None:
+    done = tune("--version")
+    assert done.returncode == 0
+    assert done.stdout == (
+        f"hlotune {hlotune.__version__}, jax {version('jax')}, jaxlib {version('jaxlib')}, "
+        f"Python {platform.python_version()}\n"
     )
 
 

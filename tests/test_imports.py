@@ -86,7 +86,7 @@ HELP = "from hlotune.cli.main import run_command; assert run_command(['--help'])
 @pytest.mark.parametrize("line", ["import hlotune", HELP], ids=["import", "help"])
 def test_the_first_contact_loads_nothing_heavy(line: str) -> None:
     code = f"{line}\nimport sys; print(*{{m.split('.')[0] for m in sys.modules}})"
-    loaded = set(python("-c", code).stdout.split())
+    loaded = set(python("-c", code).stdout.splitlines()[-1].split())
     assert loaded.isdisjoint({"jax", "jaxlib", "xgboost", "torch", "numpy", "scipy", "llvmlite"})
 
 
