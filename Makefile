@@ -1,8 +1,10 @@
 # `make demo` tunes ResNet-18; `make test` is what must pass before a commit.
 
-BASE_PYTHON := $(shell command -v python3.11 || command -v python3)
+# The newest environment has the newest Python and JAX that run here, and no torch.  The oldest has
+# Python 3.11 and jax 0.10.2, the last for it, and torch, for the models that need it.
 PYTHON := .venv/bin/python
-STAMP := .venv/.installed
+OLDEST := .venv-oldest/bin
+ENVIRONMENT := .ci/environment .ci/interpreter pyproject.toml constraints.txt constraints-oldest.txt
 DEMO_DB := build/demo.db
 
 # What `make bench` tunes and compares with the default, and for how long each.
@@ -18,17 +20,21 @@ SEEDS := 5
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup demo test lint types slow bench bench-operators bench-peers bench-search \
+.PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-peers bench-search \
   bench-columns bench-tuner bench-models bench-eval dataset curves model performance
 
-setup: $(STAMP)
+setup: .venv/.installed
+	@.venv/bin/tune --version
 
-# torch comes first: alone it takes a CPU build where one is at hand, and nothing later replaces it.
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(PYTHON) || $(BASE_PYTHON) -m venv .venv
-	$(PYTHON) -m pip install --quiet -c constraints.txt pip setuptools
-	$(PYTHON) -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(PYTHON) -m pip install --quiet -c constraints.txt --no-build-isolation --group dev -e .
+setup-oldest: .venv-oldest/.installed
+	@$(OLDEST)/tune --version
+
+.venv/.installed: $(ENVIRONMENT)
+	.ci/environment .venv tune 3.13 3.12 3.11
+	touch $@
+
+.venv-oldest/.installed: $(ENVIRONMENT)
+	.ci/environment .venv-oldest tune,models 3.11
 	touch $@
 
 demo: setup
@@ -38,22 +44,34 @@ demo: setup
 	.venv/bin/tune bench examples/resnet18.py:frozen --database $(DEMO_DB)
 
 test: lint types
-	$(PYTHON) -m pytest -n 2 -m "not slow"
+	$(PYTHON) -m pytest -n 2 -m "not slow and not torch"
+
+# The whole suite in the oldest environment; `test-torch` runs there what CI does.
+test-oldest: types-oldest
+	$(OLDEST)/python -m pytest -n 2 -m "not slow"
+
+test-torch: types-oldest
+	$(OLDEST)/python -m pytest -n 2 -m "not slow and (torch or smoke)"
 
 lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 
+# Without torch its classes are of no known type; the oldest environment checks them.
 types: setup
-	$(PYTHON) -m mypy
+	$(PYTHON) -m mypy --allow-subclassing-any --no-warn-unused-ignores
 
-slow: setup
-	$(PYTHON) -m pytest -m slow
+types-oldest: setup-oldest
+	$(OLDEST)/python -m mypy
+
+slow: setup setup-oldest
+	$(PYTHON) -m pytest -m "slow and not torch"
+	$(OLDEST)/python -m pytest -m "slow and (torch or smoke)"
 
 # The models that come with the package, from the recorded trials that do.
-model: setup
+model: setup-oldest
 	for model in trees treegru; do \
-	  .venv/bin/tune model train --database tuning_logs/trials.jsonl.gz --model $$model \
+	  $(OLDEST)/tune model train --database tuning_logs/trials.jsonl.gz --model $$model \
 	    -o costmodel/$$model.npz || exit 1; \
 	done
 
@@ -80,7 +98,7 @@ bench-operators: setup
 
 # Sets up other libraries under build/peers, and goes on where it was interrupted.  What TVM searches
 # comes first, each case tuned alone: a run of several kernels counts the seconds of all.
-bench-peers: setup
+bench-peers: setup setup-oldest
 	$(PYTHON) -m benchmarks.peers.environments
 	for case in $(TVM_CASES); do \
 	  $(PYTHON) -m benchmarks.peers --cases $$case --tvm-trials $(TVM_TRIALS) \
@@ -101,34 +119,34 @@ bench-columns: setup
 	rm -f build/columns.db*
 	$(PYTHON) -m benchmarks.columns
 
-bench-tuner: setup
-	$(PYTHON) -m benchmarks.tuner_speed
+bench-tuner: setup-oldest
+	$(OLDEST)/python -m benchmarks.tuner_speed
 
 bench-models: setup
 	rm -f build/models.db* build/models.*.db*
 	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
 
 # What models make of recorded trials: its tables, and the chart, come into docs/models.md.
-bench-eval: setup
+bench-eval: setup-oldest
 	mkdir -p build
-	.venv/bin/tune model eval --database tuning_logs/trials.jsonl.gz --seeds 3 \
+	$(OLDEST)/tune model eval --database tuning_logs/trials.jsonl.gz --seeds 3 \
 	  --model random --model roofline --model mlp --model trees-rank --model trees-time \
 	  --model treegru --model trees --model ensemble --plot docs/charts/models.svg \
 	  --json > build/model_eval.json.part
 	mv build/model_eval.json.part build/model_eval.json
-	.venv/bin/tune model eval --database tuning_logs/trials.jsonl.gz \
+	$(OLDEST)/tune model eval --database tuning_logs/trials.jsonl.gz \
 	  --seeds 3 --hold-out families --model roofline --model trees \
 	  --json > build/model_eval_families.json.part
 	mv build/model_eval_families.json.part build/model_eval_families.json
-	$(PYTHON) -m benchmarks.page
+	$(OLDEST)/python -m benchmarks.page
 
 # Goes on from the file and where it stopped, in build/dataset.db.
 dataset: setup
 	$(PYTHON) -m benchmarks.dataset --export tuning_logs/trials.jsonl.gz
 
 # Goes on where it stopped, in build/learning.db.
-curves: setup
-	$(PYTHON) -m benchmarks.learning --seeds 3
+curves: setup-oldest
+	$(OLDEST)/python -m benchmarks.learning --seeds 3
 
 performance: setup
 	$(PYTHON) -m benchmarks.page

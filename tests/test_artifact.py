@@ -21,6 +21,8 @@ from hlotune.schedules.steps import Pack
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 from tests.tree import ROOT
 
+pytestmark = pytest.mark.smoke
+
 X = normal(8, 16)
 PACKED = Schedule("direct", (Pack("contract", "a1", "", "load", ((1, 8), (0, 1), (1, 1)), 8),))
 

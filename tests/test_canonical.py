@@ -21,6 +21,8 @@ from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.program import argument, load
 
+pytestmark = pytest.mark.smoke
+
 T, CUBE = "tensor<3x4xf32>", "tensor<4x4x4xf32>"
 OF_TWO = f"{{0}}, {{1}} : {CUBE}"
 PAIR = f"({CUBE}, {CUBE}) -> {CUBE}"

@@ -14,6 +14,8 @@ import pytest
 
 from tests.tree import ROOT
 
+pytestmark = pytest.mark.smoke
+
 PROGRAM = "examples/convnet.py:model"
 TUNE = [sys.executable, "-m", "hlotune"]
 ENVIRONMENT = os.environ | {"JAX_PLATFORMS": "cpu"}

@@ -27,6 +27,8 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.withdrawal import WRONG
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.fixture(scope="module")
 def program() -> Program:

@@ -33,6 +33,8 @@ from tests.ir_kernels import (
     visits,
 )
 
+pytestmark = pytest.mark.smoke
+
 Array = NDArray[Any]
 F32 = TensorType((8,), "f32")
 X = np.arange(8, dtype=np.float32)

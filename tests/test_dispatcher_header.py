@@ -6,6 +6,8 @@ from pathlib import Path
 import jax
 import pytest
 
+pytestmark = pytest.mark.smoke
+
 HEADER = Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h"
 
 

@@ -126,7 +126,7 @@ def test_the_page_quotes_the_commands_that_make_runs() -> None:
         " ".join((ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").split())
         for file in ("Makefile", page.MODELS)
     )
-    recipe = makefile.partition("bench-eval: setup ")[2].partition(" -m benchmarks.page")[0]
+    recipe = makefile.partition("bench-eval: setup-oldest ")[2].partition(" -m benchmarks.page")[0]
     database = "tune model eval --database tuning_logs/trials.jsonl.gz "
     first, second = (x.partition(database)[2] for x in recipe.split(" --json > ")[:2])
     assert database + first in quoted and f"`{second}`" in quoted

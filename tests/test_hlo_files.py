@@ -14,6 +14,8 @@ from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.schedules.errors import ProgramError
 
+pytestmark = pytest.mark.smoke
+
 RNG = np.random.default_rng(0)
 A, B = (RNG.standard_normal(s).astype(np.float32) for s in ((4, 6), (6, 3)))
 

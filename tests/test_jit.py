@@ -17,6 +17,8 @@ from hlotune.hlo.program import load
 from hlotune.schedules.errors import DatabaseError, ProgramError
 from tests.applied import DIRECT, final, first_sites, normal, recorded
 
+pytestmark = pytest.mark.smoke
+
 X, W = normal(8, 16), normal(16, 32)
 
 

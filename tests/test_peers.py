@@ -16,7 +16,7 @@ from benchmarks.cases import source
 from benchmarks.jax_operations import inputs_of
 from benchmarks.operations import Array, Product
 from benchmarks.peers import environments, rounds
-from benchmarks.peers.contestants import FOLDER, OURS, REQUIRED, Contestant, contestants
+from benchmarks.peers.contestants import FOLDER, OLDEST, OURS, REQUIRED, Contestant, contestants
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.process import Refusal, Worker, environment
 from benchmarks.peers.records import record
@@ -130,7 +130,7 @@ def test_a_worker_that_hangs_is_stopped_and_started_again(apart: list[Worker]) -
 
 
 def test_a_contestant_without_its_environment_is_missing(apart: list[Worker]) -> None:
-    absent = replace(fake("right"), environment="nowhere")
+    absent = replace(fake("right"), environment=FOLDER / "nowhere")
     with Worker(absent, threads=2) as worker:
         assert isinstance(worker.version, Refusal)
         assert worker.version.message.endswith("build/peers/nowhere")
@@ -257,7 +257,8 @@ def test_every_contestant_has_its_module_and_every_environment_its_versions() ->
     found = contestants(Path("a.db"))
     for contestant in found:
         assert (ROOT / f"{contestant.module.replace('.', '/')}.py").exists()
-    assert {c.environment for c in found if c.environment} == set(environments.names())
+    made = {FOLDER / name for name in environments.names()}
+    assert {c.environment for c in found if c.environment} == {*made, OLDEST}
     assert set(REQUIRED) <= {c.name for c in found}
     assert next(c for c in found if c.name == OURS).command[-2:] == ["a.db", "model"]
 

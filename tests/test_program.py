@@ -16,6 +16,8 @@ from hlotune.hlo.graph import Graph, Literal, TensorType
 from hlotune.hlo.program import Program, argument, load
 from hlotune.schedules.errors import ProgramError
 
+pytestmark = pytest.mark.smoke
+
 X = argument("f32[4,8]")
 MATMUL = """
 func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {

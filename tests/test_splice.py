@@ -21,6 +21,8 @@ from hlotune.hlo.splice import splice
 from hlotune.schedules.errors import ProgramError
 from tests.test_sites_choice import graphs
 
+pytestmark = pytest.mark.smoke
+
 RNG = np.random.default_rng(0)
 WEIGHTS = (RNG.normal(size=(16, 16)) / 4).astype(np.float32)
 

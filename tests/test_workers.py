@@ -32,6 +32,8 @@ from hlotune.schedules.target import Properties, Target
 from tests.recorded import PROPERTIES
 from tests.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
 
+pytestmark = pytest.mark.smoke
+
 FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_builder.py")))
 DIRECT = Candidate(kernel(), Schedule("direct"))
 

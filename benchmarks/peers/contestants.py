@@ -12,6 +12,8 @@ Weights = Literal["arguments", "constants"]
 Forms = Mapping[str, tuple[Weights, ...]]
 PACKAGE = "benchmarks.peers"
 FOLDER = Path("build/peers")
+OLDEST = Path(".venv-oldest")
+"""The environment of `make setup-oldest`, which has PyTorch."""
 DEFAULT, OURS = "xla", "hlotune"
 REQUIRED = ("onnxruntime", "openvino", "pytorch")
 """Without one of these a table says little: these are what a user would take."""
@@ -25,17 +27,17 @@ class Contestant:
 
     name: str
     module: str
-    environment: str = ""
-    """A folder of `build/peers`; without, it is the one of this process."""
+    environment: Path | None = None
+    """Its folder; without one, it is the environment of this process."""
     forms: Forms
     """Each with the rows that it counts for."""
     options: tuple[str, ...] = ()
 
     @property
     def python(self) -> Path:
-        if not self.environment:
+        if self.environment is None:
             return Path(sys.executable)
-        return FOLDER.resolve() / self.environment / "bin" / "python"
+        return self.environment.absolute() / "bin" / "python"
 
     @property
     def command(self) -> list[str]:
@@ -60,10 +62,10 @@ def contestants(database: Path, cache: str = "model") -> tuple[Contestant, ...]:
     return (
         _module(DEFAULT, "xla", {"arguments": BOTH, "constants": BOTH}),
         _module(OURS, "ours", _ITS_OWN, str(database), cache),
-        _module("pytorch", "pytorch", torch),
-        _in_environment("onnxruntime", "onnx_runtime", _BETTER),
-        _in_environment("openvino", "open_vino", vino),
-        _in_environment("tvm", "meta_schedule", {"arguments": BOTH}),
+        _in_environment("pytorch", "pytorch", torch, OLDEST),
+        _in_environment("onnxruntime", "onnx_runtime", _BETTER, FOLDER / "onnxruntime"),
+        _in_environment("openvino", "open_vino", vino, FOLDER / "openvino"),
+        _in_environment("tvm", "meta_schedule", {"arguments": BOTH}, FOLDER / "tvm"),
     )
 
 
@@ -71,5 +73,5 @@ def _module(name: str, module: str, forms: Forms, *options: str) -> Contestant:
     return Contestant(name=name, module=f"{PACKAGE}.{module}", forms=forms, options=options)
 
 
-def _in_environment(name: str, module: str, forms: Forms) -> Contestant:
-    return Contestant(name=name, module=f"{PACKAGE}.{module}", forms=forms, environment=name)
+def _in_environment(name: str, module: str, forms: Forms, folder: Path) -> Contestant:
+    return Contestant(name=name, module=f"{PACKAGE}.{module}", forms=forms, environment=folder)
