@@ -6,13 +6,11 @@ from hlotune.codegen.dots import dot
 from hlotune.codegen.drafts import Draft, Step
 from hlotune.codegen.operations import apply
 from hlotune.codegen.values import Value, convert, literal, splat, suffix
-from hlotune.schedules.compute import Combine, Stage
+from hlotune.schedules.compute import Stage
 from hlotune.schedules.dtypes import GROUPS, is_float
-from hlotune.schedules.expr import Apply, Const, Expr, Load
+from hlotune.schedules.expr import Apply, Const, Expr, Given, Load
+from hlotune.schedules.monoids import Monoid, Values
 
-COMBINE: dict[Combine, str] = {
-    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
-}  # fmt: skip
 OUTSIDE = 0
 """In the place of a load's lanes: it lies outside of its tensor for certain."""
 
@@ -40,25 +38,37 @@ class _Statement:
         self.numbers = {x: k for k, x in enumerate(stage.loads)}
         self.shared: dict[int, Value] = {}
         """Values by the identity of their expression."""
+        self.merged: list[Values] = []
+        """Expressions made here, which live as long as what is known by their identity."""
 
     def steps(self, dtypes: Sequence[str]) -> tuple[Step, ...]:
-        for k, (expr, dtype) in enumerate(zip(self.stage.values, dtypes, strict=True)):
-            if self.stage.combine is None:
-                value = splat(self.f, self._value(expr), self.lanes)
-            else:
-                old = Value(self.f.old(k), dtype, self.lanes)
-                value = self._combined(self.stage.combine, expr, old)
-            self.f.put(k, value)
+        if self.stage.combine is None:
+            for k, expr in enumerate(self.stage.values):
+                self.f.put(k, splat(self.f, self._value(expr), self.lanes))
+        else:
+            for group in self.stage.groups:
+                self._merge(self.stage.combine, group, dtypes)
         return tuple(self.f.steps)
 
-    def _combined(self, combine: Combine, expr: Expr, old: Value) -> Value:
-        if combine == "sum" and isinstance(expr, Apply):
-            if expr.op == "multiply" and is_float(old.dtype):
-                return self._multiplied_and_added(expr, old)
-            if expr.op == "dot":
-                return self._dotted(expr, old)
-        value = splat(self.f, self._value(expr), self.lanes)
-        return apply(self.f, COMBINE[combine], (old, value), old.dtype)
+    def _merge(self, monoid: Monoid, group: range, dtypes: Sequence[str]) -> None:
+        """What results have come to so far, with the values that come to them here."""
+        old = tuple(Given(k, dtypes[k]) for k in group)
+        merged = monoid.merge(old, tuple(self.stage.values[k] for k in group))
+        self.merged.append(merged)
+        found = [splat(self.f, self._value(expr), self.lanes) for expr in merged]
+        for k, value in zip(group, found, strict=True):
+            self.f.put(k, value)
+
+    def _added(self, expr: Apply) -> Value | None:
+        """A product that is added to what there is so far, in one instruction."""
+        if expr.op != "add" or not isinstance(expr.args[0], Given):
+            return None
+        product = expr.args[1]
+        if isinstance(product, Apply) and product.op == "multiply" and is_float(expr.dtype):
+            return self._multiplied_and_added(product, self._value(expr.args[0]))
+        if isinstance(product, Apply) and product.op == "dot":
+            return self._dotted(product, self._value(expr.args[0]))
+        return None
 
     def _multiplied_and_added(self, expr: Apply, old: Value) -> Value:
         a, b = map(self._value, expr.args)
@@ -88,6 +98,11 @@ class _Statement:
             return literal(expr.value, expr.dtype, 1)
         if isinstance(expr, Load):
             return self._loaded(expr)
+        if isinstance(expr, Given):
+            return Value(self.f.old(expr.position), expr.dtype, self.lanes)
+        added = self._added(expr)
+        if added is not None:
+            return added
         args = [self._value(a) for a in expr.args]
         if expr.op == "convert":
             known_zero = args[0].known == 0

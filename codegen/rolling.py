@@ -16,6 +16,7 @@ from hlotune.codegen.copies import Copy
 from hlotune.codegen.forms import constants_of
 from hlotune.schedules.expr import Load
 from hlotune.schedules.machine import BUSY_PORTS
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import StageNest
 
 WORTH = 0.8
@@ -47,7 +48,7 @@ def rolled(copies: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy
 
     Of orders with as many loads, that of fewest registers.
     """
-    if s.accumulate is None or s.stage.combine != "sum":
+    if s.accumulate is None or s.stage.combine is not SUM:
         return copies
     ways = [*_ways(copies, s)] if _waits(copies, s) else []
     met = [_met(copy, s) for copy in copies] if ways else []

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 
 from hlotune.codegen.access import At, Found, source
@@ -10,7 +9,7 @@ from hlotune.codegen.copies import Copy
 from hlotune.codegen.drafts import Block, Old, Once, Put, Read
 from hlotune.codegen.forms import constants_of, form_of
 from hlotune.codegen.frames import Frame, Frames, Key, Registers
-from hlotune.codegen.operations import apply
+from hlotune.codegen.merging import merged
 from hlotune.codegen.places import Held, Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size, standing
 from hlotune.codegen.squares import read_in_squares
@@ -18,8 +17,6 @@ from hlotune.codegen.stores import put
 from hlotune.codegen.text import Function, Register
 from hlotune.codegen.turning import Waiting
 from hlotune.codegen.values import Value, literal, splat
-from hlotune.schedules.compute import Combine, Store
-from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.nest import LoopNest, StageNest
@@ -78,7 +75,7 @@ class Statements:
         target = frame.targets[k]
         if isinstance(target, Registers):
             return target.value(at, frame.lanes)
-        return self._stored(s, s.stage.stores[k], target.place, self.first(s, like, at), like, at)
+        return self._stored(s, k, target.place, self.first(s, like, at), like, at)
 
     def _put(self, s: StageNest, k: int, frame: Frame, value: Value, like: Point, at: At) -> None:
         x, target = s.stage.stores[k], frame.targets[k]
@@ -101,31 +98,42 @@ class Statements:
         origin = {a.name: point.spans[a.name].low for a in s.stage.parallel}
         tile, memory, first = self._tile(s, point), {}, self.first(s, point, point.constants)
         begins = "true" if s.adds_up else first
-        for x in s.stage.stores:
+        for k, x in enumerate(s.stage.stores):
             place = self.places[x.tensor]
             for r in tile:
-                value = self._stored(s, x, place, begins, r.like, r.at)
+                value = self._stored(s, k, place, begins, r.like, r.at)
                 value = splat(self.f, value, s.lanes)
                 self.f.registers[x.tensor, r.key] = Register(value.name, value.type)
             memory[x.tensor] = place
             self.places[x.tensor] = Held(s.stage.name, origin, self._dtype(x.tensor))
         inside()
-        for x in s.stage.stores:
-            place = memory[x.tensor]
-            if isinstance(place, Place):
-                self._flush(s, x, place, tile, first if s.adds_up else "true")
+        for group in s.stage.groups:
+            found = [memory[s.stage.stores[k].tensor] for k in group]
+            places = [place for place in found if isinstance(place, Place)]
+            if len(places) == len(found):  # others stay in registers, for who reads them there
+                self._flush(s, group, places, tile, first if s.adds_up else "true")
 
-    def _flush(self, s: StageNest, x: Store, place: Place, tile: "list[_Part]", first: str) -> None:
-        """Stores the registers of a tile and gives them up, added to what is there unless `first`
-        says that nothing is."""
-        self.places[x.tensor] = place
+    def _flush(
+        self, s: StageNest, group: range, places: Sequence[Place], tile: "list[_Part]", first: str
+    ) -> None:
+        """Stores the registers of a tile and gives them up, merged with what is there unless
+        `first` says that nothing is."""
+        stores = [s.stage.stores[k] for k in group]
+        for x, place in zip(stores, places, strict=True):
+            self.places[x.tensor] = place
         for r in tile:
-            register = self.f.registers.pop((x.tensor, r.key))
-            value = Value(register.value, place.dtype, s.lanes)
-            if first != "true":
-                before = splat(self.f, self._stored(s, x, place, first, r.like, r.at), s.lanes)
-                value = apply(self.f, "add", (before, value), place.dtype)
-            put(self.f, form_of(self.f, place, x, r.like), constants_of(x.index, r.at), value)
+            values = [
+                Value(self.f.registers.pop((x.tensor, r.key)).value, place.dtype, s.lanes)
+                for x, place in zip(stores, places, strict=True)
+            ]
+            if first != "true" and s.stage.combine:
+                before = [
+                    splat(self.f, self._stored(s, k, place, first, r.like, r.at), s.lanes)
+                    for k, place in zip(group, places, strict=True)
+                ]
+                values = merged(self.f, s.stage.combine, before, values)
+            for x, place, value in zip(stores, places, values, strict=True):
+                put(self.f, form_of(self.f, place, x, r.like), constants_of(x.index, r.at), value)
 
     def _dtype(self, tensor: str) -> str:
         return self.nest.compute.tensor(tensor).dtype
@@ -160,20 +168,29 @@ class Statements:
         return sizes
 
     def _stored(
-        self, s: StageNest, x: Store, place: Place | Held, first: str, like: Point, at: At
+        self, s: StageNest, k: int, place: Place | Held, first: str, like: Point, at: At
     ) -> Value:
         """What a result has come to so far: nothing, where all reductions stand at their start.
 
         `first` says whether they do.
         """
-        dtype, lanes = self._dtype(x.tensor), like.lane.lanes if like.lane else 1
-        start = identity(s.stage.combine, dtype, lanes)
+        x, lanes = s.stage.stores[k], like.lane.lanes if like.lane else 1
+        start = self._start(s, k, lanes)
         if first == "true" or isinstance(place, Held):
             return start
-        stored = source(self.f, place, Load(x.tensor, x.index, dtype), like)(at).read()
+        stored = source(self.f, place, Load(x.tensor, x.index, start.dtype), like)(at).read()
         old = splat(self.f, stored, lanes)
         chosen = f"select i1 {first}, {start.type} {start.name}, {start.type} {old.name}"
-        return Value(self.f.op(chosen), dtype, lanes)
+        return Value(self.f.op(chosen), start.dtype, lanes)
+
+    def _start(self, s: StageNest, k: int, lanes: int) -> Value:
+        """What a result is before anything has come to it."""
+        if s.stage.combine is None:
+            return literal(0, self._dtype(s.stage.stores[k].tensor), lanes)
+        group = next(g for g in s.stage.groups if k in g)
+        dtypes = tuple(self._dtype(s.stage.stores[n].tensor) for n in group)
+        found = s.stage.combine.identities(dtypes)[k - group.start]
+        return literal(found.value, found.dtype, lanes)
 
     def first(self, s: StageNest, like: Point, at: At) -> str:
         """Whether all reductions stand at their first position: "true", "false", an SSA name."""
@@ -188,24 +205,6 @@ class Statements:
             elif low.constant:
                 return "false"
         return condition
-
-
-@cache
-def identity(combine: Combine | None, dtype: str, lanes: int) -> Value:
-    """The value that a combine leaves everything as it is with."""
-    if combine in ("sum", "or", None):
-        return literal(0, dtype, lanes)
-    if combine == "prod":
-        return literal(1, dtype, lanes)
-    if combine == "and":
-        return literal(-1, dtype, lanes)
-    if is_float(dtype):
-        return literal(float("-inf") if combine == "max" else float("inf"), dtype, lanes)
-    bits = 8 * BYTES[dtype] if dtype != "i1" else 1
-    least, most = (
-        (0, 2**bits - 1) if is_unsigned(dtype) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    )
-    return literal(least if combine == "max" else most, dtype, lanes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.schedules.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.expr import Affine, Load, map_loads
+from hlotune.schedules.monoids import SUM
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def phases(compute: Compute) -> Compute:
 
 
 def _splits(compute: Compute) -> Iterator[_Split]:
-    for core in (s for s in compute.stages if s.combine == "sum"):
+    for core in (s for s in compute.stages if s.combine is SUM):
         for x in core.loads:
             for d, index in enumerate(x.index):
                 split = _split(core, index, x.divisor(d)) if x.divisor(d) > 1 else None

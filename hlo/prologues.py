@@ -9,6 +9,7 @@ from hlotune.schedules.expr import (
     Apply,
     Const,
     Expr,
+    Given,
     Load,
     distinct_operations,
     loads,
@@ -91,6 +92,8 @@ def _known(expr: Expr, known: Callable[[Load], float | None]) -> float | None:
         return float(expr.value)
     if isinstance(expr, Load):
         return known(expr)
+    if isinstance(expr, Given):
+        return None
     args = [_known(a, known) for a in expr.args]
     if expr.op in ("multiply", "and") and 0 in args:
         return 0.0

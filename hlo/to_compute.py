@@ -29,6 +29,7 @@ from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.monoids import SUM
 
 TABLE_ELEMENTS = 64
 """Longer constants are arguments of a kernel."""
@@ -176,7 +177,7 @@ class _Assembly:
         domain = domain.filled()
         self.temporary("acc", tuple(a.extent for a in domain.parallel), value.dtype)
         store = Store("acc", _identity(domain.parallel))
-        contract = Stage("contract", domain.parallel, domain.reduce, (store,), (value,), "sum")
+        contract = Stage("contract", domain.parallel, domain.reduce, (store,), (value,), SUM)
         self.stages += contract, epilogue
 
     def elementwise(self) -> None:

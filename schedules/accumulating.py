@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import require
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import LoopNest, StageNest
 
 
@@ -77,7 +78,7 @@ def check_pieces(s: StageNest) -> None:
     Of finished nests too: later steps may hold sums elsewhere, or put them on a matrix unit.
     """
     name = s.stage.name
-    require(s.stage.combine == "sum", "add_up", f"{name} is no sum")
+    require(s.stage.combine is SUM, "add_up", f"{name} is no sum")
     held = bool(s.accumulate) and s.tiles is None
     require(held, "add_up", f"no loop of {name} has its sums in registers inside")
     outside = s.loops[: s.index(s.accumulate or "") + 1]

@@ -20,9 +20,9 @@ from hlotune.schedules.expr import (
     distinct_loads,
     distinct_operations,
 )
+from hlotune.schedules.monoids import Monoid
 
 Role = Literal["argument", "constant", "result", "temporary"]
-Combine = Literal["sum", "max", "min", "prod", "and", "or"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ class Maps:
 class Stage:
     """`stores[k] = combine over reduce axes of values[k]`.
 
-    Without `combine` there are no reduce axes.
+    A monoid of several parts takes as many neighbouring results at a time.  Without `combine` there
+    are no reduce axes.
     """
 
     name: str
@@ -105,7 +106,7 @@ class Stage:
     reduce: tuple[Axis, ...]
     stores: tuple[Store, ...]
     values: tuple[Expr, ...]
-    combine: Combine | None = None
+    combine: Monoid | None = None
     digits: tuple[Digit, ...] = ()
     """Of parallel axes, for the index maps of the stage; each axis's from the highest down."""
 
@@ -116,6 +117,12 @@ class Stage:
     @property
     def extents(self) -> dict[str, int]:
         return {a.name: a.extent for a in self.axes}
+
+    @cached_property
+    def groups(self) -> tuple[range, ...]:
+        """Positions of the results that its monoid merges together."""
+        width = self.combine.arity if self.combine else 1
+        return tuple(range(k, k + width) for k in range(0, len(self.values), width))
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:

@@ -18,6 +18,7 @@ from hlotune.schedules.borders import guarded
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load, map_all_loads
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.roles import Contraction, contraction
 from hlotune.schedules.target import Target
 from hlotune.schedules.units import DOT_INSTRUCTIONS, DotInstruction
@@ -195,7 +196,7 @@ def _offset(core: Stage, reduce: tuple[Axis, ...], x: Load) -> Stage:
     """128 times the sums of an operand, by the instruction itself."""
     parallel = tuple(a for a in core.parallel if a.name in x.axes)
     store = Store(OFFSET, tuple(Affine.axis(a.name) for a in parallel))
-    return Stage(OFFSET, parallel, reduce, (store,), (Apply("dot", (SIGNS, x), "i32"),), "sum")
+    return Stage(OFFSET, parallel, reduce, (store,), (Apply("dot", (SIGNS, x), "i32"),), SUM)
 
 
 def _offset_tensor(stage: Stage) -> Tensor:

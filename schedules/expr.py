@@ -195,7 +195,21 @@ class Apply:
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
-Expr = Const | Load | Apply
+@dataclass(frozen=True)
+class Given:
+    """A value that whoever evaluates the expression has at hand, known by its position.
+
+    What a monoid merges is written so; no stage has one among its values.
+    """
+
+    position: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"${self.position}"
+
+
+Expr = Const | Load | Apply | Given
 
 
 def loads(expr: Expr) -> Iterator[Load]:

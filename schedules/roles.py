@@ -14,6 +14,7 @@ from hlotune.schedules.distances import nearest_bytes, stride
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.monoids import SUM
 
 SPLIT_LANE = "l0"
 """The axis of the lanes that a split reduction adds up apart; vectors run along it."""
@@ -130,5 +131,5 @@ def contraction(compute: Compute) -> Contraction:
 def _is_one_sum_read_point_by_point(core: Stage, out: Stage) -> bool:
     identity = tuple(Affine.axis(a.name) for a in core.parallel)
     direct = all(x.index == identity for x in out.loads if x.tensor == core.stores[0].tensor)
-    is_one_sum = core.combine == "sum" and len(core.stores) == 1
+    is_one_sum = core.combine is SUM and len(core.stores) == 1
     return direct and core.parallel == out.parallel and is_one_sum

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
+from hlotune.schedules import monoids
 from hlotune.schedules.borders import is_zero_outside
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
@@ -114,9 +115,8 @@ def _rewritten(compute: Compute, cut: Stage, out: Stage) -> Compute:
         PARTS, cut.parallel, (), (Store(kept, place),), (Load(held, place, dtype),)
     )  # fmt: skip
     pieces = tuple(a for a in cut.parallel if a not in out.parallel)
-    add = Stage(
-        SUM, out.parallel, pieces, (Store(total.name, own),), (Load(kept, place, dtype),), "sum"
-    )  # fmt: skip
+    stored, loaded = (Store(total.name, own),), (Load(kept, place, dtype),)
+    add = Stage(SUM, out.parallel, pieces, stored, loaded, monoids.SUM)
     tensors = tuple(Tensor(name, shape, dtype, "temporary") for name in (held, kept))
     core = replace(cut, stores=(Store(held, place),))
     return Compute((*compute.tensors, *tensors), (*compute.stages[:-2], core, keep, add, out))
@@ -124,7 +124,7 @@ def _rewritten(compute: Compute, cut: Stage, out: Stage) -> Compute:
 
 def _is_contraction(core: Stage, out: Stage) -> bool:
     own = tuple(Affine.axis(a.name) for a in core.parallel)
-    is_sum = core.combine == "sum" and len(core.stores) == 1 and out.combine is None
+    is_sum = core.combine is monoids.SUM and len(core.stores) == 1 and out.combine is None
     read = [x.index for x in out.loads if is_sum and x.tensor == core.stores[0].tensor]
     return is_sum and core.parallel == out.parallel and set(read) == {own}
 

@@ -15,6 +15,7 @@ from hlotune.schedules.accumulating import Accumulate as Accumulate
 from hlotune.schedules.accumulating import AddUp as AddUp
 from hlotune.schedules.borders import guarded, is_zero_outside, windows_along
 from hlotune.schedules.errors import require
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.narrowing import Narrow as Narrow
 from hlotune.schedules.nest import (
     Border,
@@ -232,7 +233,7 @@ class Clip:
         )
         leaving = windows_along(nest.compute, s.stage, loop.root)
         require(bool(leaving), "clip", f"no load leaves its tensor along {loop.root}")
-        require(s.stage.combine == "sum", "clip", "what lies outside adds nothing only to a sum")
+        require(s.stage.combine is SUM, "clip", "what lies outside adds nothing only to a sum")
         for x in leaving:
             zero = is_zero_outside(s.stage, x)
             require(zero, "clip", f"where {x} lies outside, there are values to add all the same")

@@ -5,6 +5,7 @@ from math import ceil, prod
 
 from hlotune.schedules.compute import Stage
 from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import LoopNest, StageNest, region
 from hlotune.schedules.units import AMX_ROWS
 
@@ -28,7 +29,7 @@ def product_of(stage: Stage, rows: str, groups: str, vector: str) -> Product | N
     go through the groups one by one.
     """
     value = stage.values[0]
-    if not isinstance(value, Apply) or value.op != "dot" or stage.combine != "sum":
+    if not isinstance(value, Apply) or value.op != "dot" or stage.combine is not SUM:
         return None
     loads = [x for x in value.args if isinstance(x, Load)]
     if len(loads) != 2 or loads[0].dtype != loads[1].dtype:

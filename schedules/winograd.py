@@ -18,6 +18,7 @@ from hlotune.schedules.compute import Axis, Compute, Digit, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Expr, Load, loads, map_loads
 from hlotune.schedules.merged_taps import apart
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.transforms import (
     TAPS,
     WindowAxis,
@@ -76,7 +77,7 @@ def window(compute: Compute) -> Window | None:
     if len(compute.stages) < 2:
         return None
     core, out = compute.stages[-2:]
-    if core.combine != "sum" or len(core.stores) > 1 or out.combine:
+    if core.combine is not SUM or len(core.stores) > 1 or out.combine:
         return None
     return _window_of(apart(core, TAPS), out)
 
@@ -250,7 +251,7 @@ def _products(w: Window, f: Axis, t: Axis, dtype: str) -> Stage:
         w.channels,
         (Store(PRODUCTS, (point, tile, feature)),),
         (Apply("multiply", operands, dtype),),
-        "sum",
+        SUM,
     )
 
 

@@ -9,7 +9,7 @@ from scipy import special
 
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.schedules.compute import Compute, Stage
-from hlotune.schedules.expr import Affine, Const, Expr, Load
+from hlotune.schedules.expr import Affine, Const, Expr, Given, Load
 
 Array = NDArray[Any]
 
@@ -52,13 +52,10 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
         is_first = not any(y.axis == x.axis for y in stage.digits[:k])
         whole = grid[x.axis] // x.below
         grid[x.name] = whole if is_first else whole % x.extent
-    reduced = tuple(range(len(stage.parallel), len(shape)))
-    for store, expr in zip(stage.stores, stage.values, strict=True):
-        value = np.broadcast_to(evaluate(expr, grid, memory), shape)
-        assert stage.combine in (None, "sum")
-        if stage.combine:
-            value = value.sum(axis=reduced, dtype=value.dtype)
-        first = {a: g[(..., *(0,) * len(reduced))] for a, g in grid.items()}
+    over = len(shape) - len(stage.parallel)
+    values = [np.broadcast_to(evaluate(e, grid, memory), shape) for e in stage.values]
+    for store, value in zip(stage.stores, reduced(stage, values), strict=True):
+        first = {a: g[(..., *(0,) * over)] for a, g in grid.items()}
         at = tuple(np.broadcast_to(position(e, first), value.shape) for e in store.index)
         limits = zip(at, memory[store.tensor].shape, strict=True)
         inside = np.logical_and.reduce(
@@ -75,16 +72,46 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
             np.add.at(results[store.tensor], place, 1)
 
 
+def reduced(stage: Stage, values: Sequence[Array]) -> list[Array]:
+    """Over all axes but the parallel ones, one point after the other."""
+    found, parallel = list[Array](), len(stage.parallel)
+    monoid = stage.combine
+    if monoid is None:
+        return list(values)
+    for group in stage.groups:
+        dtypes = tuple(stage.values[k].dtype for k in group)
+        flat = [values[k].reshape(*values[k].shape[:parallel], -1) for k in group]
+        state = [np.full(flat[0].shape[:-1], constant(c)) for c in monoid.identities(dtypes)]
+        given = [Given(k, dtype) for k, dtype in enumerate(dtypes * 2)]
+        merged = monoid.merge(tuple(given[: len(group)]), tuple(given[len(group) :]))
+        for n in range(flat[0].shape[-1]):
+            at_hand = [*state, *(v[..., n] for v in flat)]
+            state = [evaluate(e, {}, {}, at_hand) for e in merged]
+        found += state
+    return found
+
+
+def constant(c: Const) -> Array:
+    return np.asarray(c.value, dtype=numpy_dtype(c.dtype))
+
+
 def position(e: Affine, grid: Mapping[str, Array]) -> Array:
     return np.asarray(sum((c * grid[a] for a, c in e.terms), start=np.asarray(e.constant)))
 
 
-def evaluate(expr: Expr, grid: Mapping[str, Array], memory: Mapping[str, Array]) -> Array:
+def evaluate(
+    expr: Expr,
+    grid: Mapping[str, Array],
+    memory: Mapping[str, Array],
+    given: Sequence[Array] = (),
+) -> Array:
     if isinstance(expr, Const):
-        return np.asarray(expr.value, dtype=numpy_dtype(expr.dtype))
+        return constant(expr)
     if isinstance(expr, Load):
         return load(expr, grid, memory)
-    args = [evaluate(a, grid, memory) for a in expr.args]
+    if isinstance(expr, Given):
+        return given[expr.position]
+    args = [evaluate(a, grid, memory, given) for a in expr.args]
     assert expr.op in ("convert", "select") or len({a.dtype for a in args}) == 1, str(expr)
     result = args[0] if expr.op == "convert" else FUNCTIONS[expr.op](*args)
     return np.asarray(result).astype(numpy_dtype(expr.dtype))

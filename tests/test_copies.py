@@ -14,6 +14,7 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.compute import Axis, Stage, Store
 from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import Loop, StageNest
 from hlotune.schedules.replay import replay
 from hlotune.schedules.spaces import space_of
@@ -63,7 +64,7 @@ def test_copies_are_cut_at_the_end_and_fenced_by_steps_of_a_reduction() -> None:
     i, r = Affine.axis("i"), Affine.axis("r")
     stage = Stage(
         "s", (Axis("i", 9),), (Axis("r", 2),), (Store("y", (i,)),), (Load("x", (i, r), "f32"),),
-        "sum",
+        SUM,
     )  # fmt: skip
     loops = (
         Loop("r", "r", 1, "unroll"), Loop("i.0", "i", 4, "unroll"), Loop("i.1", "i", 1, "vectorize")

@@ -20,6 +20,7 @@ from hlotune.schedules import flops
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Expr, Load
 from hlotune.schedules.flops import arithmetic_type, executed_flops, flops_of, real_flops
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.spaces import space_of
@@ -122,7 +123,7 @@ def test_a_border_that_several_loads_share_is_counted_once() -> None:
     place = (at("i0", "r0"),)
     value = Apply("multiply", (Load("x", place, "f32"), Load("m", place, "f32")), "f32")
     stores = (Store("y", (Affine.axis("i0"),)),)
-    stage = Stage("y", (Axis("i0", 7),), (Axis("r0", 3),), stores, (value,), "sum")
+    stage = Stage("y", (Axis("i0", 7),), (Axis("r0", 3),), stores, (value,), SUM)
     tensors = tuple(Tensor(n, (7,), "f32", "argument") for n in ("x", "m"))
     shared = Compute((*tensors, Tensor("y", (7,), "f32", "result")), (stage,))
     assert flops_of(shared) == 2 * (7 * 3 - 2)

@@ -3,10 +3,11 @@
 import pytest
 
 from hlotune.codegen.emit import emit
-from hlotune.schedules.compute import Axis, Combine, Compute, Role, Stage, Store, Tensor
+from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Load
 from hlotune.schedules.limits import check
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import region
 from hlotune.schedules.steps import (
     ComputeAt,
@@ -34,7 +35,7 @@ def rows(taps: int = 1, *, stride: int = 1, summed: bool = False, copied: bool =
     value = near[0] if taps == 1 else Apply("add", tuple(near), "f32")
     row = Affine.axis("r") if summed else Affine()
     reduce = (Axis("r", 3),) if summed else ()
-    combine: Combine | None = "sum" if summed else None
+    combine = SUM if summed else None
     of_made, of_c = Load("m", (row, i * stride), "f32"), Load("c", (i,), "f32")
     copy = Stage("d", (axis,), (), (Store("d", (i,)),), (of_c,))
     return Compute(

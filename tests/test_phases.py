@@ -25,6 +25,7 @@ from hlotune.schedules import flops
 from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.flops import flops_of, real_flops
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.replay import replay
 from hlotune.schedules.spaces import space_of
 from hlotune.schedules.target import Target
@@ -404,7 +405,7 @@ def two_sums() -> Compute:
 
     def sums(name: str, factors: tuple[Load, ...]) -> Stage:
         value = Apply("multiply", factors, "f32")
-        return Stage(name, (p,), (q,), (Store(name, here),), (value,), "sum")
+        return Stage(name, (p,), (q,), (Store(name, here),), (value,), SUM)
 
     def copied(name: str, source: str) -> Stage:
         return Stage(name, (p,), (), (Store(name, here),), (Load(source, here, "f32"),))

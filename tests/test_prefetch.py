@@ -12,6 +12,7 @@ from hlotune.schedules.cpu import CpuSpace, space_of
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Load
 from hlotune.schedules.limits import check
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.replay import replay
 from hlotune.schedules.steps import (
@@ -133,7 +134,7 @@ def test_of_an_argument_rows_are_asked_for() -> None:
 def test_neighbours_that_lie_lines_apart_are_no_rows() -> None:
     i, r = Affine.axis("i"), Affine.axis("r")
     far = Load("x", (i * 16 + r * 32,), "f32")
-    out = Stage("out", (Axis("i", 4),), (Axis("r", 3),), (Store("y", (i,)),), (far,), "sum")
+    out = Stage("out", (Axis("i", 4),), (Axis("r", 3),), (Store("y", (i,)),), (far,), SUM)
     tensors = Tensor("x", (128,), "f32", "argument"), Tensor("y", (4,), "f32", "result")
     wanted = r"^stream: neighbours in x\[16\*i \+ 32\*r\] are 64 bytes apart, not in a row$"
     requested(wanted, Stream("out", "x", "r"), compute=Compute(tensors, (out,)))

@@ -17,6 +17,7 @@ from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.compute import Axis, Stage, Store
 from hlotune.schedules.expr import Affine, Apply, Load
+from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import Loop, StageNest
 from hlotune.schedules.overlaps import distinct, rolling
 from hlotune.schedules.replay import replay
@@ -33,7 +34,7 @@ def window(rows: int, taps: int, *, step: int = 1, tap: int = 1, beside: int = 1
     loads = Load("x", (i * step + r * tap + -low, c), "f32"), Load("w", (r, c), "f32")
     stage = Stage(
         "s", (Axis("i", rows), Axis("c", 4 * beside)), (Axis("r", taps),),
-        (Store("y", (i, c)),), (Apply("multiply", loads, "f32"),), "sum",
+        (Store("y", (i, c)),), (Apply("multiply", loads, "f32"),), SUM,
     )  # fmt: skip
     loops = (
         Loop("r", "r", 1, "unroll"), Loop("i", "i", 1, "unroll"),
@@ -48,7 +49,7 @@ def plane(rows: int, columns: int, order: str) -> StageNest:
     loads = Load("x", (i + q, j + r, c), "f32"), Load("w", (q, r, c), "f32")
     stage = Stage(
         "s", (Axis("i", rows), Axis("j", columns), Axis("c", 4)), (Axis("q", 3), Axis("r", 3)),
-        (Store("y", (i, j, c)),), (Apply("multiply", loads, "f32"),), "sum",
+        (Store("y", (i, j, c)),), (Apply("multiply", loads, "f32"),), SUM,
     )  # fmt: skip
     loops = *(Loop(a, a, 1, "unroll") for a in f"{order}ij"), Loop("c", "c", 1, "vectorize")
     return StageNest(stage, loops, accumulate="")
@@ -166,7 +167,7 @@ def test_a_window_whose_channels_stand_inside_its_taps_does_not_roll() -> None:
     loads = Load("x", (i + r, k, c), "f32"), Load("w", (r, k, c), "f32")
     stage = Stage(
         "s", (Axis("i", 4), Axis("c", 4)), (Axis("r", 3), Axis("k", 2)),
-        (Store("y", (i, c)),), (Apply("multiply", loads, "f32"),), "sum",
+        (Store("y", (i, c)),), (Apply("multiply", loads, "f32"),), SUM,
     )  # fmt: skip
     loops = *(Loop(a, a, 1, "unroll") for a in "rki"), Loop("c", "c", 1, "vectorize")
     s = StageNest(stage, loops, accumulate="")

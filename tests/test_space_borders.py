@@ -18,6 +18,7 @@ from hlotune.schedules.borders import interior
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.expr import Affine, Apply, Load, map_loads
+from hlotune.schedules.monoids import MAX, SUM
 from hlotune.schedules.paths import Path, digest, path_of
 from hlotune.schedules.replay import replay
 from hlotune.schedules.sketch import PACK_LEVELS, layout
@@ -43,12 +44,12 @@ def test_a_kernel_that_is_no_contraction_has_no_space() -> None:
 
 
 def test_what_is_no_sum_or_is_read_at_another_place_has_no_space() -> None:
-    compute = blur("sum")
+    compute = blur(SUM)
     double, window, out = compute.stages
     total, _ = out.loads
     elsewhere = replace(total, index=(Affine.axis("i0", -1) + 19,))
     turned = replace(out, values=(map_loads(out.values[0], {total: elsewhere}),))
-    for wrong in (blur("max"), Compute(compute.tensors, (double, window, turned))):
+    for wrong in (blur(MAX), Compute(compute.tensors, (double, window, turned))):
         with pytest.raises(UnsupportedKernel, match="the one sum of the reduction point by point"):
             cpu.space_of(wrong, AVX2)
 
@@ -125,7 +126,7 @@ def test_what_lies_inside_is_found_in_both_directions(
 ) -> None:
     p, r = Axis("p", 7), Axis("r", 3)
     load = Load("x", (Affine.of({"p": terms[0], "r": terms[1]}, constant),), "f32")
-    stage = Stage("s", (p,), (r,), (Store("y", (Affine.axis("p"),)),), (load,), "sum")
+    stage = Stage("s", (p,), (r,), (Store("y", (Affine.axis("p"),)),), (load,), SUM)
     compute = Compute((Tensor("x", (extent,), "f32", "argument"),), (stage,))
     low, high = interior(compute, stage, "p", size)
 

@@ -9,6 +9,7 @@ from hlotune.schedules.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Load
 from hlotune.schedules.limits import check
+from hlotune.schedules.monoids import MAX, SUM
 from hlotune.schedules.steps import (
     Accumulate,
     AddUp,
@@ -65,7 +66,7 @@ def test_clip_refuses_what_is_no_sum() -> None:
     with pytest.raises(
         ScheduleError, match=r"^clip: what lies outside adds nothing only to a sum$"
     ):
-        nest(Clip("window", "r0"), compute=blur("max"))
+        nest(Clip("window", "r0"), compute=blur(MAX))
 
 
 def test_the_loops_of_a_pack_can_be_put_in_another_order() -> None:
@@ -79,7 +80,7 @@ def test_the_loops_of_a_pack_keep_their_order_within_an_axis() -> None:
 
 
 def test_pack_refuses_what_is_computed_inside_another_stage() -> None:
-    compute = blur("sum", before=0)
+    compute = blur(SUM, before=0)
     compute = Compute(compute.tensors, compute.stages[:2])
     steps = ComputeAt("double", "window", "i0"), Pack("window", "p", "", "call", ((0, 1),), 8)
     with pytest.raises(ScheduleError, match=r"^pack: p is computed inside another stage$"):
@@ -102,7 +103,7 @@ def test_a_constant_that_is_read_twice_is_not_packed_when_it_is_loaded() -> None
 
 
 def test_compute_at_refuses_a_consumer_that_leaves_the_stage() -> None:
-    compute = blur("sum")
+    compute = blur(SUM)
     compute = Compute(compute.tensors, compute.stages[:2])
     wanted = r"^compute_at: p\[i0 \+ r0 - 1\] leaves what double stores, or skips in it$"
     with pytest.raises(ScheduleError, match=wanted):
@@ -110,7 +111,7 @@ def test_compute_at_refuses_a_consumer_that_leaves_the_stage() -> None:
 
 
 def test_compute_at_refuses_a_consumer_that_reads_several_places() -> None:
-    double, *_ = blur("sum", before=0).stages
+    double, *_ = blur(SUM, before=0).stages
     a = Affine.axis("i0")
     back = Load("p", (a * -1 + 19,), "f32")
     ends = Apply("add", (Load("p", (a,), "f32"), back), "f32")
@@ -254,7 +255,7 @@ def test_pieces_that_later_steps_hold_elsewhere_are_refused() -> None:
 
 
 def test_what_is_preloaded_reads_nothing_that_a_call_makes() -> None:
-    compute = blur("sum", before=0)
+    compute = blur(SUM, before=0)
     tensors = [replace(t, role="constant") if t.name == "x" else t for t in compute.tensors]
     constant = Compute(tuple(tensors), compute.stages)
     finished(Preload("double"), compute=constant)

@@ -8,6 +8,7 @@ from hlotune.measure.targets import TARGETS
 from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.monoids import MAX, SUM, Monoid
 from hlotune.schedules.nest import LoopNest, initial
 from hlotune.schedules.replay import replay
 from hlotune.schedules.schedule import Schedule
@@ -43,7 +44,7 @@ def finished(*steps: Step, compute: Compute = GEMM) -> LoopNest:
     return replay(compute, Schedule("direct", steps), TARGET)
 
 
-def blur(combine: str = "max", before: int = 1) -> Compute:
+def blur(combine: Monoid = MAX, before: int = 1) -> Compute:
     """A stage, its neighbours combined in a window, and a last stage that reads both.
 
     The window starts some elements before the place where it stands.
@@ -59,7 +60,7 @@ def blur(combine: str = "max", before: int = 1) -> Compute:
         tuple(tensors),
         (
             Stage("double", (Axis("i0", 22),), (), (Store("p", here),), (double,)),
-            Stage("window", (i,), (r,), (Store("q", here),), (window,), combine),  # type: ignore[arg-type]
+            Stage("window", (i,), (r,), (Store("q", here),), (window,), combine),
             Stage("out", (i,), (), (Store("y", here),), (last,)),
         ),
     )
@@ -103,7 +104,7 @@ def test_compute_at_computes_what_the_body_reads(golden: str) -> None:
 
 
 def test_compute_at_widens_the_region_by_the_window_of_its_reader() -> None:
-    compute = blur("sum", before=0)
+    compute = blur(SUM, before=0)
     compute = Compute(compute.tensors, compute.stages[:2])
     found = nest(
         Split("window", "i0", (4,)), ComputeAt("double", "window", "i0.0"), compute=compute
