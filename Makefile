@@ -21,7 +21,7 @@ TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
 .PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-peers bench-search \
-  bench-columns bench-tuner bench-models bench-eval dataset curves model performance
+  bench-columns bench-busy bench-tuner bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
 	@.venv/bin/tune --version
@@ -118,6 +118,11 @@ bench-search: setup
 bench-columns: setup
 	rm -f build/columns.db*
 	$(PYTHON) -m benchmarks.columns
+
+# Tuning beside a process that spins on one processor, against tuning on the quiet machine.
+bench-busy: setup
+	rm -rf build/busy
+	$(PYTHON) -m benchmarks.busy --seeds $$(seq 0 $$(($(SEEDS) - 1)))
 
 bench-tuner: setup-oldest
 	$(OLDEST)/python -m benchmarks.tuner_speed
