@@ -24,6 +24,8 @@ from hlotune.schedules.features import FEATURES_VERSION
 from hlotune.schedules.files import whole
 
 FORMAT = 2
+LARGEST_BYTES = 1 << 30
+"""Of all arrays of a file together; the largest model that comes with the package has 2 MB."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -102,6 +104,10 @@ def annotate(path: Path, training: Training) -> None:
     write(path, replace(header, training=training), arrays)
 
 
+class Damaged(ValueError):
+    """A file has something that no model has.  The message says what the file has, for people."""
+
+
 BROKEN = (
     OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError,
     zipfile.BadZipFile, zlib.error,
@@ -118,8 +124,17 @@ def read_arrays(path: Path) -> Arrays | None:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    """Each member is read to its end, where its checksum stands."""
+    with zipfile.ZipFile(path) as file:
+        members = file.infolist()
+        if sum(m.file_size for m in members) > LARGEST_BYTES:
+            raise Damaged(f"arrays of more than {LARGEST_BYTES >> 20} MB")
+        return {m.filename.removesuffix(".npy"): _array(file.read(m)) for m in members}
+
+
+def _array(member: bytes) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(member), allow_pickle=False)
+    return array
 
 
 def read_file(path: Path) -> tuple[Header, Arrays]:
@@ -153,6 +168,8 @@ def _problem(error: Exception) -> str:
     """In words of the file: numpy takes what it cannot read for pickled objects, and says so."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, Damaged):
+        return str(error)
     return "one that is damaged or of another kind"
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hlotune.costmodel.boosters import checked_booster
 from hlotune.costmodel.files import features_key, in_words, read_file
-from hlotune.costmodel.forest import as_stored
 from hlotune.costmodel.inputs import columns
 from hlotune.costmodel.libraries import needed_by
 from hlotune.schedules.files import whole
@@ -30,7 +30,7 @@ def write_foreign(source: Path, out: Path) -> None:
 
     booster = xgboost.Booster()
     with in_words(source):
-        booster.load_model(as_stored(arrays["booster"]))
+        booster.load_model(checked_booster(arrays["booster"]))
     names = columns("summary")
     if header.features == features_key("summary") and booster.num_features() == len(names):
         booster.feature_names = list(names)

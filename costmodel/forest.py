@@ -60,17 +60,6 @@ class Forest:
         return result[:n]
 
 
-def as_stored(array: NDArray[np.uint8]) -> bytearray:
-    """What `Asked.raw` gave, out of a file.
-
-    Raises ValueError where it is cut off: xgboost would read on behind its end.
-    """
-    stored = bytearray(array.tobytes())
-    if not (stored.startswith(b"{") and stored.endswith(b"}")):
-        raise ValueError("a stored booster is a whole object")
-    return stored
-
-
 class Asked:
     """An xgboost model of one tree a round, on numbers alone, and its trees as forests."""
 

@@ -18,8 +18,9 @@ import xgboost
 from numpy.typing import NDArray
 
 from hlotune.costmodel import files
+from hlotune.costmodel.boosters import checked_booster
 from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
-from hlotune.costmodel.forest import Asked, as_stored
+from hlotune.costmodel.forest import Asked
 from hlotune.costmodel.inputs import (
     Features,
     Inputs,
@@ -283,7 +284,7 @@ class Trees:
     def load(self, path: Path) -> None:
         with files.arrays_of(path, NAMES[self._objective], self.reads) as arrays:
             booster = xgboost.Booster({"nthread": THREADS})
-            booster.load_model(as_stored(arrays["booster"]))
+            booster.load_model(checked_booster(arrays["booster"]))
             start = float(arrays.get("start", 0.0))  # files of before had none
             self._base = self._grown = Forests(Asked(booster), start)
 
