@@ -28,7 +28,7 @@ def ls(database: Database = None, json: Json = False) -> None:
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     path = database_path(database)
-    with TuningDatabase(path, create=False) as opened:
+    with TuningDatabase(path, read_only=True) as opened:
         lines = listing.ls(opened)
     if not lines:
         raise NoRecord(f"database {path}: expected kernels, found none; `tune run` records them")
@@ -48,7 +48,7 @@ def stats(database: Database = None, json: Json = False) -> None:
     from hlotune.tuning_logs import listing
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
-    with TuningDatabase(database_path(database), create=False) as opened:
+    with TuningDatabase(database_path(database), read_only=True) as opened:
         found = listing.stats(opened)
     if json:
         return print_json(asdict(found))
@@ -89,7 +89,7 @@ def export(
 
     path = database_path(database)
     require_place(file, path)
-    with TuningDatabase(path, create=False) as opened:
+    with TuningDatabase(path, read_only=True) as opened:
         written = export_records(opened, file)
     if json:
         return print_json({"file": str(file), "records": written})
@@ -138,7 +138,8 @@ def merge(
     from hlotune.tuning_logs import merge as merging
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
-    TuningDatabase(other, create=False).close()  # what cannot be opened shall leave no new database
+    # What cannot be opened shall leave no new database.
+    TuningDatabase(other, read_only=True).close()
     with TuningDatabase(database_path(database)) as opened:
         added = merging.merge(opened, other)
     if json:
@@ -174,7 +175,7 @@ def check(database: Database = None, json: Json = False) -> None:
     from hlotune.tuning_logs import upkeep
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
-    with TuningDatabase(database_path(database), create=False) as opened:
+    with TuningDatabase(database_path(database), read_only=True) as opened:
         found = upkeep.check(opened)
     if json:
         print_json(asdict(found))

@@ -118,7 +118,7 @@ def known_of(path: Path, keys: Iterable[str]) -> dict[str, Known]:
     from hlotune.tuning_logs.database import Database, conditions
 
     under = conditions(host_target(), toolchain())
-    with Database(path, create=False) as database:
+    with Database(path, read_only=True) as database:
         return {key: known(database, key, under) for key in keys}
 
 

@@ -33,6 +33,6 @@ def print_report(database: Path, run: str, *, json: bool) -> None:
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.render import render
 
-    with TuningDatabase(database, create=False) as opened:
+    with TuningDatabase(database, read_only=True) as opened:
         found = reports.report(opened, run)
     print(reports.to_json(found) if json else render(found))

@@ -39,7 +39,7 @@ def resume(
 
     path = database_path(database)
     with beating() as pulse:
-        with TuningDatabase(path, create=False) as opened:
+        with TuningDatabase(path, read_only=True) as opened:
             before = interrupted(opened, run)
         loaded = load_program(before.source, arg)
         from hlotune.cli.progress import watching

@@ -38,7 +38,7 @@ def show(
     from hlotune.cli.inspection import inspect
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
-    with TuningDatabase(database_path(database), create=False) as opened:
+    with TuningDatabase(database_path(database), read_only=True) as opened:
         shown = inspect(opened, kernel, steps=steps, llvm=llvm, asm=asm, features=features)
     return print_json(asdict(shown)) if json else print_shown(shown)
 

@@ -89,7 +89,7 @@ class TuneResult:
 
         Raises DatabaseError if the database is gone.
         """
-        with Database(self.database, create=False) as database:
+        with Database(self.database, read_only=True) as database:
             text = render(report(database, self.run))
         if self.needed_s is None:
             return text

@@ -97,7 +97,8 @@ def test_migrations_run_once_and_in_order(db: sqlite_utils.Database) -> None:
 
 
 def test_a_migration_that_fails_leaves_the_file_at_its_version(db: sqlite_utils.Database) -> None:
+    migrate(db, (first,))
     with pytest.raises(RuntimeError, match="stop"):
-        migrate(db, (first, broken))
+        migrate(db, (first, second, broken))
     assert version(db) == 1
     assert db.table_names() == ["a"]

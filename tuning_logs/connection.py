@@ -1,15 +1,21 @@
-"""Opening a database file, and SQLite's errors in words."""
+"""Opening a database file, and SQLite's errors in words.
 
+Databases are kept with a rollback journal: between two transactions a database is one file, which
+can be copied, moved and put back as any other.
+"""
+
+import os
 import sqlite3
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
+from urllib.parse import quote
 
 import sqlite_utils
 
 from hlotune.schedules.errors import DatabaseError
+from hlotune.tuning_logs.leftovers import set_aside_stale, stale
 from hlotune.tuning_logs.migrations import APPLICATION_ID, MIGRATIONS, migrate, version
 
 BUSY_S = 30.0
@@ -19,11 +25,15 @@ REASONS = {
     "SQLITE_NOTADB": "expected a tuning database, got a file of another kind; name another path",
     "SQLITE_CORRUPT": "the file is damaged; restore a copy, or save what `tune db export` can read",
     "SQLITE_BUSY": f"another process has kept it locked for {BUSY_S:.0f} s; stop that process",
+    "SQLITE_READONLY_ROLLBACK": "a process was stopped while it wrote, and file or folder is "
+    "read-only; copy it, with the -journal beside it, to where it can be written",
     "SQLITE_READONLY": "expected to write, but file or folder is read-only; copy it elsewhere",
     "SQLITE_CANTOPEN": "cannot be opened; check the path and the rights of file and folder",
     "SQLITE_IOERR": "the system does not read or write it; check disk, quota and limits",
     "SQLITE_FULL": "the disk is full; free some space and run again",
 }
+NO_PLACE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY"}
+"""What SQLite says where it has no place for the files that it needs beside a database."""
 
 
 @contextmanager
@@ -38,13 +48,55 @@ def errors_in_words(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, *, create: bool) -> sqlite_utils.Database:
-    """Opens a file in WAL mode at the newest version; makes it, and its folders, where `create`
+    """Opens a file for writing, at the newest version; makes it, and its folders, where `create`
     says so.
+
+    Raises DatabaseError.
     """
     with _system_in_words(path):
         _check_place(path, create)
         with _folders(path) if create else nullcontext():
-            return _opened(path)
+            if path.exists():
+                set_aside_stale(path)
+            return _opened_to_write(path, create=create)
+
+
+def connect_to_read(path: Path) -> sqlite_utils.Database:
+    """Opens a file that nothing is written to, also where nothing can be.
+
+    What is read of a file of an older version is a copy that has been brought to the newest one.
+    Raises DatabaseError, also where the file is empty.
+    """
+    with _system_in_words(path):
+        _check_place(path, create=False)
+        return _opened_to_read(path, _ways_now(path))
+
+
+def _ways_now(path: Path) -> tuple[str, ...]:
+    effective = os.access in os.supports_effective_ids
+    places = path, path.parent
+    may_write = all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+    if may_write:
+        set_aside_stale(path)
+    wal = path.with_name(f"{path.name}-wal")
+    has_wal = wal.exists() and wal.stat().st_size > 0
+    return ways_to_read(may_write=may_write, has_wal=has_wal, is_stale=bool(stale(path)))
+
+
+def ways_to_read(*, may_write: bool, has_wal: bool, is_stale: bool) -> tuple[str, ...]:
+    """Options of SQLite for a file that is to be read; the next where the first cannot open it.
+
+    Args:
+        may_write: whether this process may write to the file and its folder.
+        has_wal: whether there is a write-ahead log that is not empty.
+        is_stale: whether there is a log or a journal that belongs to another file.
+    """
+    if may_write:
+        return ("mode=rw",)  # SQLite tidies up after a process that was killed
+    if is_stale:
+        return ("immutable=1",)
+    # A file that is kept with a write-ahead log needs another beside it, unless nobody changes it.
+    return ("mode=ro",) if has_wal else ("mode=ro", "immutable=1")
 
 
 @contextmanager
@@ -75,6 +127,15 @@ def _check_place(path: Path, create: bool) -> None:
             f"database {path}: expected a file, found none; "
             "tune something first, or name another path"
         )
+    if not create and path.stat().st_size == 0:
+        raise _nothing_in(path)
+
+
+def _nothing_in(path: Path) -> DatabaseError:
+    return DatabaseError(
+        f"database {path}: expected a tuning database, got an empty file; "
+        "tune something first, or name another path"
+    )
 
 
 @contextmanager
@@ -91,30 +152,73 @@ def _folders(path: Path) -> Iterator[None]:
         raise
 
 
-def _opened(path: Path) -> sqlite_utils.Database:
-    with errors_in_words(path):
-        # No implicit transactions: each write says BEGIN IMMEDIATE, so that waiting for the lock
-        # happens there alone.
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-        try:
-            db = sqlite_utils.Database(connection, execute_plugins=False)
-            _check_ours(db, path)
-            _set_up(db)
-            migrate(db)
-        except BaseException:
-            connection.close()
-            raise
+def _opened_to_write(path: Path, *, create: bool) -> sqlite_utils.Database:
+    with _connected(path, "mode=rwc" if create else "mode=rw") as db:
+        _check_ours(db, path, may_be_empty=create)
+        _set_up(db)
+        migrate(db)
         return db
 
 
-def _check_ours(db: sqlite_utils.Database, path: Path) -> None:
+def _opened_to_read(path: Path, ways: tuple[str, ...]) -> sqlite_utils.Database:
+    try:
+        with _connected(path, ways[0]) as db:
+            _check_ours(db, path, may_be_empty=False)
+            db.execute("PRAGMA query_only = ON")
+            return db if version(db) == len(MIGRATIONS) else _brought_up(db)
+    except DatabaseError as error:
+        if not ways[1:] or getattr(error.__cause__, "sqlite_errorname", "") not in NO_PLACE:
+            raise
+    return _opened_to_read(path, ways[1:])
+
+
+def _brought_up(db: sqlite_utils.Database) -> sqlite_utils.Database:
+    """A copy at the newest version, in a file of its own that goes with the connection."""
+    copy = sqlite3.connect("", isolation_level=None)
+    with closing(db.conn):
+        db.conn.backup(copy)
+    copied = sqlite_utils.Database(copy, execute_plugins=False)
+    migrate(copied)
+    copied.execute("PRAGMA query_only = ON")
+    return copied
+
+
+@contextmanager
+def _connected(path: Path, way: str) -> Iterator[sqlite_utils.Database]:
+    """A connection that is closed where the block raises."""
+    with errors_in_words(path):
+        # No implicit transactions: each write says BEGIN IMMEDIATE, so that waiting for the lock
+        # happens there alone.
+        connection = sqlite3.connect(
+            f"file:{quote(os.fsencode(path.absolute()))}?{way}",
+            uri=True,
+            timeout=BUSY_S,
+            isolation_level=None,
+        )
+        # Bytes that are no UTF-8 are shown, and no reason to read nothing.
+        connection.text_factory = lambda text: text.decode(errors="backslashreplace")
+        try:
+            yield sqlite_utils.Database(connection, execute_plugins=False)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _check_ours(db: sqlite_utils.Database, path: Path, *, may_be_empty: bool) -> None:
     """Raises before anything is written to a file of another program, or of a newer hlotune."""
     # Tables first: while another process makes them, they and the mark appear together.
     tables = db.table_names()
+    if not tables and not may_be_empty:
+        raise _nothing_in(path)
     if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise DatabaseError(
             f"database {path}: expected a tuning database, got another program's SQLite file; "
             "name another path"
+        )
+    if version(db) < 0:
+        raise DatabaseError(
+            f"database {path}: expected version 0 to {len(MIGRATIONS)}, got {version(db)}, which "
+            "no hlotune writes; restore a copy, or name another path"
         )
     if version(db) > len(MIGRATIONS):
         raise DatabaseError(
@@ -124,23 +228,15 @@ def _check_ours(db: sqlite_utils.Database, path: Path) -> None:
 
 
 def _set_up(db: sqlite_utils.Database) -> None:
-    _enter_wal(db)
-    # FULL: a transaction that has returned survives a power cut too; one fsync a batch of trials
-    # costs nothing.
-    db.execute("PRAGMA synchronous = FULL")
+    _leave_wal(db)
+    # EXTRA: a transaction that has returned survives a power cut too; a few fsyncs a batch of
+    # trials cost nothing.
+    db.execute("PRAGMA synchronous = EXTRA")
     db.execute("PRAGMA foreign_keys = ON")
 
 
-def _enter_wal(db: sqlite_utils.Database) -> None:
-    """SQLite does not wait for the lock when it changes the journal, so several first openers
-    meet here.
-    """
-    deadline = time.monotonic() + BUSY_S
-    while db.journal_mode != "wal":
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _leave_wal(db: sqlite_utils.Database) -> None:
+    """Older versions kept a write-ahead log; it stays while another process has the file open."""
+    with suppress(sqlite3.OperationalError):
+        if db.journal_mode != "delete":
+            db.execute("PRAGMA journal_mode = DELETE")

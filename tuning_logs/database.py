@@ -25,7 +25,7 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Properties, Target, Toolchain
 from hlotune.tuning_logs import rows
-from hlotune.tuning_logs.connection import connect, errors_in_words
+from hlotune.tuning_logs.connection import connect, connect_to_read, errors_in_words
 from hlotune.tuning_logs.finals import Final, Summary
 from hlotune.tuning_logs.rows import Row
 
@@ -92,9 +92,14 @@ class Database:
     written.
     """
 
-    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+    def __init__(self, path: str | Path, *, create: bool = True, read_only: bool = False) -> None:
+        """`create` makes a file that is not there; `read_only` opens one that cannot be written,
+        too, and writes nothing.
+        """
         self.path = Path(path)
-        self.sql: sqlite_utils.Database = connect(self.path, create=create)
+        self.sql: sqlite_utils.Database = (
+            connect_to_read(self.path) if read_only else connect(self.path, create=create)
+        )
         self.unreadable = 0
         """Rows skipped since opening, because what they hold does not parse (any more)."""
 

@@ -17,7 +17,7 @@ def merge(database: Database, other: str | Path) -> dict[str, int]:
 
     Stopped in the middle, it has added some of the rows, and can be run again.
     """
-    with Database(other, create=False) as source:
+    with Database(other, read_only=True) as source:
         return {table: absorb_all(database, table, _rows(source, table)) for table in TABLES}
 
 

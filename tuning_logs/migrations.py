@@ -1,6 +1,6 @@
 """The schema, as the ordered list of changes that made it.
 
-`PRAGMA user_version` of a file counts the migrations it has seen.  Each runs in one transaction
+`PRAGMA user_version` of a file counts the migrations it has seen.  They run in one transaction
 together with the new count, so that a file is always at a version.  A migration is never edited
 once released: add the next one.
 """
@@ -168,18 +168,18 @@ def version(db: sqlite_utils.Database) -> int:
 
 
 def migrate(db: sqlite_utils.Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Brings a file to the newest version.
+    """Brings a file to the newest version, in one transaction.
 
-    Several processes may do so at once: each step is taken by one of them.
+    Several processes may do so at once: one of them does it.
     """
-    while version(db) < len(migrations):
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            seen = version(db)
-            if seen < len(migrations):
-                migrations[seen](db)
-                db.execute(f"PRAGMA user_version = {seen + 1}")
-            db.commit()
-        except BaseException:
-            db.rollback()
-            raise
+    if version(db) >= len(migrations):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for number in range(version(db), len(migrations)):
+            migrations[number](db)
+            db.execute(f"PRAGMA user_version = {number + 1}")
+        db.commit()
+    except BaseException:
+        db.rollback()
+        raise

@@ -17,11 +17,12 @@ def chosen(
 ) -> AbstractContextManager[Database]:
     """The database that a caller names, or the one where nobody names any; an open one stays open.
 
-    Raises DatabaseError where the file cannot be opened, or is not there and is not to be made.
+    One that is not to be made is opened to be read alone.  Raises DatabaseError where the file
+    cannot be opened, or is not there and is not to be made.
     """
     if isinstance(database, Database):
         return nullcontext(database)
-    return Database(database_path(database), create=create)
+    return Database(database_path(database), create=create, read_only=not create)
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def opened(path: Path) -> Iterator[Database]:
     Raises DatabaseError where there is no such file, or one that holds no records.
     """
     if not path.name.endswith(LINES):
-        with Database(path, create=False) as database:
+        with Database(path, read_only=True) as database:
             yield database
         return
     with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "records.db") as database:
