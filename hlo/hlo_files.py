@@ -1,14 +1,9 @@
-"""HLO as XLA writes it, text or protocol buffers, made into StableHLO.
-
-With `mlir.py`, `mlir_values.py` and `rewrite.py` the only place that touches jaxlib's unstable
-names.
-"""
+"""HLO as XLA writes it, text or protocol buffers, made into StableHLO."""
 
 from collections.abc import Iterator
 from typing import cast
 
-from jaxlib import _hlo, _jax  # type: ignore[attr-defined]
-
+from hlotune.hlo.mlir_versions import hlo_module_from_text, hlo_to_stablehlo
 from hlotune.schedules.errors import ProgramError
 
 TEXT_MARK = b"HloModule"
@@ -27,7 +22,7 @@ def stablehlo_of_text(text: str) -> bytes:
         ProgramError: XLA does not parse it.
     """
     try:
-        module = _hlo.hlo_module_from_text(text)
+        module = hlo_module_from_text(text)
         return _converted(module.as_serialized_hlo_module_proto())
     except RuntimeError as error:
         raise _refused("HLO text", error) from error
@@ -46,7 +41,7 @@ def stablehlo_of_proto(data: bytes) -> bytes:
 
 
 def _converted(module_proto: bytes) -> bytes:
-    return cast(bytes, _jax.mlir.hlo_to_stablehlo(module_proto))
+    return cast(bytes, hlo_to_stablehlo(module_proto))
 
 
 def _refused(expected: str, error: Exception) -> ProgramError:

@@ -1,40 +1,30 @@
 """MLIR modules: parsing, printing, and the functions in them as `Graph`s.
 
-With `mlir_values.py` and `rewrite.py` the only place that touches jaxlib's MLIR bindings, whose
-names move between releases.  None of them imports jax: the process that parses files first begins
-in a third of the time without it.  Every module owns its context: constants live as long as that
-does.
+Every module owns its context: constants live as long as that does.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, cast
-
-from jaxlib import _jax
-from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
-from jaxlib.mlir.passmanager import PassManager
+from typing import Any
 
 from hlotune.hlo.graph import Graph, Op, TensorType
 from hlotune.hlo.mlir_values import read_attributes, tensor_type
+from hlotune.hlo.mlir_versions import (
+    PassManager,
+    ir,
+    new_context,
+    portable_artifact,
+    read_portable_artifact,
+    stablehlo,
+)
 from hlotune.schedules.errors import ProgramError
 
 CONSTANT_MARK = "hlotune.constant"
-PORTABLE_MAGIC = b"ML\xefR\rStableHLO_v"
 BYTECODE_MAGIC = b"ML\xefR"
-
-stablehlo.register_stablehlo_passes()
-_dialects = ir.DialectRegistry()
-_jax_mlir_ext.register_dialects(_dialects)
-
-
-class _Context(ir.Context):
-    """A context of no dialects.  Those of `ir.Context` come with all that the library has."""
-
-    def __init__(self) -> None:
-        super(ir.Context, self).__init__()
+PORTABLE_MAGIC = re.compile(BYTECODE_MAGIC + rb".StableHLO_v", re.DOTALL)
+"""The byte between them is the version of MLIR's bytecode, older for older StableHLO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +44,7 @@ class Module:
     def artifact(self) -> bytes:
         """A portable StableHLO artifact, as XLA takes it.  The module is not changed."""
         with self.op.context:
-            copy = ir.Module.parse(self.bytecode())
-            version = stablehlo.get_current_version()
-            return cast(bytes, _jax.mlir.serialize_portable_artifact(copy, target=version))
+            return portable_artifact(self.bytecode())
 
     def run(self, *passes: str) -> None:
         """Runs module passes, e.g. `canonicalize`, in order."""
@@ -103,11 +91,11 @@ def parse(source: str | bytes) -> Module:
     Raises:
         ProgramError: the source is no StableHLO module.
     """
-    context = _context()
+    context = new_context()
     with context, ir.Location.unknown():
         try:
-            if isinstance(source, bytes) and source.startswith(PORTABLE_MAGIC):
-                return Module(_jax.mlir.deserialize_portable_artifact(source, context))
+            if isinstance(source, bytes) and PORTABLE_MAGIC.match(source):
+                return Module(read_portable_artifact(source, context))
             if isinstance(source, bytes) and not source.startswith(BYTECODE_MAGIC):
                 source = source.decode()
             return Module(ir.Module.parse(source))
@@ -128,16 +116,6 @@ def _not_text(error: UnicodeDecodeError) -> str:
         return "it is neither text nor MLIR bytecode"
     line = before.count("\n") + 1
     return f"line {line} has the byte {error.object[error.start]:#04x}, so it is not text in UTF-8"
-
-
-def _context() -> Any:
-    context: Any = _Context()
-    context.append_dialect_registry(_dialects)
-    context.load_all_available_dialects()
-    for dialect in (sdy, chlo, stablehlo):
-        dialect.register_dialect(context)
-    mhlo.register_mhlo_dialect(context)
-    return context
 
 
 def graph(module: Module, function: str = "main") -> Graph:

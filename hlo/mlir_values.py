@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from hlotune.hlo.attributes import DIMENSION_NUMBERS, FORMS, Form, defaults
 from hlotune.hlo.graph import Attribute, Literal, TensorType, numpy_dtype
+from hlotune.hlo.mlir_versions import ir, stablehlo
 from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.errors import ProgramError
 

@@ -1,7 +1,5 @@
 """Rewriting of MLIR modules: the normal form, and functions put in the place of groups of
 operations.
-
-With `mlir.py` and `mlir_values.py` the only place that touches jaxlib's MLIR bindings.
 """
 
 import heapq
@@ -9,11 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import stablehlo
-
 from hlotune.hlo.mlir import CONSTANT_MARK, Module
+from hlotune.hlo.mlir_versions import inlined_func_call, ir, stablehlo
 from hlotune.schedules.errors import ProgramError
 
 KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")
@@ -150,7 +145,7 @@ def _inline(call: Any, functions: dict[str, Any]) -> None:
             values = list(kept.results)
         else:
             callee = functions[_callee(call)]
-            values = _jax_mlir_ext.inlined_func_call(callee, list(call.operands))
+            values = inlined_func_call(callee, list(call.operands))
     _replace([call], list(call.results), values)
 
 
@@ -291,7 +286,7 @@ def replace_group(
     The block may be left in an order that is not topological: `sort_block` mends it.
     """
     with function.context, ir.Location.unknown(), ir.InsertionPoint(operations[-1]):
-        new = list(_jax_mlir_ext.inlined_func_call(function, list(arguments)))
+        new = list(inlined_func_call(function, list(arguments)))
     _replace(operations, results, new)
     return new
 

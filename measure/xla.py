@@ -1,19 +1,15 @@
 """XLA as the device runs it: StableHLO text compiled by its CPU backend, called without the
 dispatch of `jax.jit`.
-
-The only place of this room that touches names of jaxlib that move between releases.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import jax
-from jax.extend import backend
-from jaxlib import xla_client
 
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.mlir_versions import loaded
 from hlotune.measure.inputs import Array
 
 Program = Callable[[Sequence[jax.Array]], list[jax.Array]]
@@ -22,18 +18,9 @@ Program = Callable[[Sequence[jax.Array]], list[jax.Array]]
 _HEAD = "func.func @kernel("
 
 
-@cache
-def _client() -> Any:
-    return backend.get_backend("cpu")
-
-
 def compiled(text: str) -> Program:
     """Compiles a module with a function `@main`.  XLA's errors pass through."""
-    client = _client()
-    devices = xla_client.DeviceList((client.local_devices()[0],))
-    options = backend.get_compile_options(num_replicas=1, num_partitions=1)
-    executable = client.compile_and_load(text.encode(), devices, options)
-    return cast(Program, executable.execute)
+    return cast(Program, loaded(text).execute)
 
 
 def on_device(array: Array) -> jax.Array:

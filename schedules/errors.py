@@ -9,6 +9,7 @@ HlotuneError
  ├─ WrongResult        (ArithmeticError)      a tuned program or kernel disagrees with the oracle
  ├─ DatabaseError      (OSError)              the database cannot be opened, read or written
  ├─ ModelError         (ValueError)           a file holds no cost model, or not one we can use
+ ├─ VersionError       (ImportError)          a library is of a version that lacks what is needed
  └─ NoRecord           (LookupError)          nothing is recorded for what was asked
 A message says what was expected, what came, and what to do.
 """
@@ -61,6 +62,10 @@ class DatabaseError(HlotuneError, OSError):
 
 class ModelError(HlotuneError, ValueError):
     """A file holds no cost model, or none that can be used here."""
+
+
+class VersionError(HlotuneError, ImportError):
+    """A library is of a version that lacks what hlotune needs of it."""
 
 
 class NoRecord(HlotuneError, LookupError):

@@ -1,0 +1,83 @@
+"""Every name of jax and jaxlib that may move between their releases, in one place.
+
+jaxlib 0.10.2 to 0.12.0.1 have all of them.  Public names of jax are used where they are needed.
+Importing this module does not import jax: the process that parses files first begins in a third of
+the time without it.
+"""
+
+from importlib.metadata import version
+from typing import Any, cast
+
+from hlotune.schedules.errors import VersionError
+
+try:
+    from jaxlib import _hlo, _jax  # type: ignore[attr-defined]
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+    from jaxlib.mlir.passmanager import PassManager
+
+    DeviceList = _jax.DeviceList
+    hlo_module_from_text = _hlo.hlo_module_from_text
+    hlo_to_stablehlo = _jax.mlir.hlo_to_stablehlo
+    inlined_func_call = _jax_mlir_ext.inlined_func_call
+    portable_version = stablehlo.get_version_from_compatibility_requirement
+    read_portable_artifact = _jax.mlir.deserialize_portable_artifact
+    write_portable_artifact = _jax.mlir.serialize_portable_artifact
+    stablehlo.register_stablehlo_passes()
+    _dialects = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(_dialects)
+except (ImportError, AttributeError) as error:
+    raise VersionError(
+        "expected jax and jaxlib of a version from 0.10.2 to 0.12, got jaxlib "
+        f"{version('jaxlib')}, where hlotune does not find what it needs ({error}); install one of "
+        "these with `pip install 'jax<0.13'`"
+    ) from error
+
+__all__ = ["PassManager", "chlo", "ir", "mhlo", "sdy", "stablehlo"]
+
+
+class _Context(ir.Context):
+    """A context of no dialects.  Those of `ir.Context` come with all that the library has."""
+
+    def __init__(self) -> None:
+        super(ir.Context, self).__init__()
+
+
+def new_context() -> Any:
+    """An `ir.Context` of all dialects in which programs are written."""
+    context: Any = _Context()
+    context.append_dialect_registry(_dialects)
+    context.load_all_available_dialects()
+    for dialect in (sdy, chlo, stablehlo):
+        dialect.register_dialect(context)
+    mhlo.register_mhlo_dialect(context)
+    return context
+
+
+def portable_artifact(bytecode: bytes) -> bytes:
+    """A module as a StableHLO artifact that releases of the twelve weeks before this one read too;
+    where it has operations that are younger than that, one that this release reads.
+
+    Args:
+        bytecode: MLIR bytecode; the current context is the module's.
+    """
+    age = stablehlo.StablehloCompatibilityRequirement
+    for_older, for_this = portable_version(age.WEEK_12), portable_version(age.NONE)
+    try:
+        artifact = write_portable_artifact(ir.Module.parse(bytecode), target=for_older)
+    except RuntimeError:
+        artifact = write_portable_artifact(ir.Module.parse(bytecode), target=for_this)
+    return cast(bytes, artifact)
+
+
+def loaded(text: str) -> Any:
+    """A module's text compiled for one processor device; its `execute` runs it on a sequence of
+    arrays.  XLA's errors pass through.
+    """
+    from jax.extend import backend
+
+    client: Any = backend.get_backend("cpu")
+    devices = DeviceList((client.local_devices()[0],))
+    options = backend.get_compile_options(num_replicas=1, num_partitions=1)
+    return client.compile_and_load(text.encode(), devices, options)
