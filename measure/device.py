@@ -54,9 +54,11 @@ def _total(handler: Handler) -> Handler:
 
 
 def _properties(request: Message) -> Message:
-    """The peaks, and whether the probe has given up on this machine."""
+    """The peaks, measured anew where that is asked for, and whether the probe has given up."""
     target = _settled(request.header)
     probe = _probe(target)
+    if request.header.get("anew"):
+        host_properties.cache_clear()
     settled(probe.apart, 1.5 * GIVES_UP_S)  # a peak of threads on one core is none
     return Message({**asdict(host_properties(target)), NEVER_APART: probe.gave_up})
 

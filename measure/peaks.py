@@ -1,8 +1,9 @@
 """Multiply-add peaks, clock and bandwidth of this machine, measured by kernels of our own.
 
 Every measure is `peaks.ll` with another loop body: independent chains of full vectors, long
-enough that starting threads does not matter.  The best of a few runs counts: a peak is what the
-machine can do.
+enough that starting threads does not matter.  The best of many runs counts: a peak is what the
+machine can do.  Runs of multiply-adds are shorter than the turns that the system gives to the
+processes on a processor, so that some meet no other process where there is one all the time.
 """
 
 import time
@@ -36,8 +37,10 @@ TILE_CHAINS = 6
 SMALL = 0x38
 """This byte repeated is 4.4e-5 as f32 and bf16, 7e-37 as f64: no chain overflows."""
 
-_RUN_S = 0.02
-_RUNS = 10
+_RUN_S = 0.002
+_RUNS = 100
+_READS = 10
+"""Runs of a plain read, which takes several milliseconds."""
 _LLVM_TYPES = {"f64": "double", "f32": "float"}
 _BITS = {"f64": 64, "f32": 32}
 
@@ -258,7 +261,7 @@ def _rate(loop: Loop, target: Target, host: Host, tasks: int = 0) -> float:
     trips = 1 << 10
     while True:
         text, sunk = compute_text(loop, trips, tasks), 64 * loop.chains * tasks
-        seconds = _best_s(text, target, host, 4096, sunk, tiles=loop.tiles)
+        seconds = _best_s(text, target, host, 4096, sunk, _RUNS, tiles=loop.tiles)
         if seconds >= _RUN_S / 4 or trips >= 1 << 34:
             return loop.work * trips * tasks / seconds
         trips *= max(2, int(_RUN_S / max(seconds, 1e-7)))
@@ -269,21 +272,22 @@ def _read_rate(target: Target, host: Host) -> float:
     total = min(max(64 << 20, 2 * target.l3_bytes), 256 << 20)
     task_bytes = total // target.threads // 4096 * 4096
     text = read_text(task_bytes, target.threads, target.vector_bytes)
-    seconds = _best_s(text, target, host, task_bytes * target.threads, 512 * target.threads)
+    read, sunk = task_bytes * target.threads, 512 * target.threads
+    seconds = _best_s(text, target, host, read, sunk, _READS)
     return task_bytes * target.threads / seconds
 
 
 def _best_s(
-    text: str, target: Target, host: Host, input_bytes: int, output_bytes: int, *,
+    text: str, target: Target, host: Host, input_bytes: int, output_bytes: int, runs: int, *,
     tiles: bool = False,
 ) -> float:  # fmt: skip
-    """Least time of a few calls, on small positive numbers."""
+    """Least time of some calls, on small positive numbers."""
     machine_code = compile_object(text, target, "peaks")
     loaded = load(Built(machine_code, 0, (), 0, target.threads, tiles=tiles))
     source, sink = guarded(input_bytes, "before"), guarded(output_bytes, "before")
     source.data.view(np.uint8)[...] = SMALL
     times = []
-    for _ in range(_RUNS):
+    for _ in range(runs):
         start = time.perf_counter()
         loaded.call(KERNEL, [source.address], [sink.address], 0, host)
         times.append(time.perf_counter() - start)

@@ -4,6 +4,7 @@ import re
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.comparison import Beside
 from hlotune.measure.trial import Failure, Measurement
 from hlotune.schedules.target import Properties, Target
 
@@ -24,6 +25,16 @@ def peak_type(kernel: Kernel, target: Target, properties: Properties) -> str | N
     found = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
     used = {stand_ins.get(t, t) for t in found}
     return max(used, key=known.__getitem__) if used and used <= known.keys() else None
+
+
+def beats_peak(beside: Beside, flops: int) -> bool:
+    """Whether a kernel is too fast beside multiply-adds that were timed in turns with it.
+
+    In the pairs, and beside the fastest of all turns: another process on a processor slows down
+    multiply-adds of many milliseconds more than a short kernel.
+    """
+    is_above = flops / beside.time_s * POSSIBLE > max(beside.work_per_s)
+    return is_above and beside.share(flops).low * POSSIBLE > 1
 
 
 def too_fast(found: Measurement, built: Built, peak: float | None) -> Failure:

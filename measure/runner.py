@@ -11,7 +11,7 @@ from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
 from hlotune.measure.builder import TimedBuilt
 from hlotune.measure.channel import Message
 from hlotune.measure.comparison import Beside, Comparison, outcomes
-from hlotune.measure.possible import POSSIBLE, peak_type, too_fast
+from hlotune.measure.possible import POSSIBLE, beats_peak, peak_type, too_fast
 from hlotune.measure.probe import ALONE_S, NEVER_APART, say_never_apart
 from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
@@ -231,11 +231,10 @@ class ProcessRunner:
             return built
         outcome = self._timed(kernel, candidate, built, cache, limit_s)
         if self._impossible(kernel, built, outcome):
-            self._channel.close()
             self._measure_peaks_again()
             outcome = self._timed(kernel, candidate, built, cache, limit_s)
-            if self._impossible(kernel, built, outcome) and self._beats_peak(kernel, built, cache):
-                outcome = too_fast(cast(Measurement, outcome), built, self._peak(kernel))
+            if isinstance(outcome, Measurement) and self._impossible(kernel, built, outcome):
+                outcome = self._believed(kernel, built, outcome)
         if isinstance(outcome, Measurement):
             self._remember(kernel, outcome)
         return outcome
@@ -299,20 +298,26 @@ class ProcessRunner:
         peak = self._peak(kernel)
         return peak is not None and outcome.time_s + RESOLUTION_S < POSSIBLE * built.flops / peak
 
-    def _beats_peak(self, kernel: Kernel, built: Built, cache: CacheMode) -> bool:
-        """Whether it is faster than multiply-adds of the same milliseconds: what else the machine
-        has to do may have slowed down all peaks before.  If it is not, the peak is theirs."""
+    def _believed(self, kernel: Kernel, built: Built, found: Measurement) -> Outcome:
+        """A time above the peaks: a failure where it beats multiply-adds beside it, too.
+
+        If it does not, other processes slowed down all peaks before, and what the kernel reached is
+        one.
+        """
         dtype = peak_type(kernel, self.target, self.properties()) or ""
         try:
-            beside = self.beside_peak(kernel, built, dtype, pairs=31, limit_s=1.0, cache=cache)
+            beside = self.beside_peak(
+                kernel, built, dtype, pairs=31, limit_s=1.0, cache=found.cache
+            )
         except ProgramError:
-            return True
-        if beside.share(built.flops).low * POSSIBLE > 1:
-            return True
+            return too_fast(found, built, self._peak(kernel))
+        if beats_peak(beside, built.flops):
+            return too_fast(found, built, self._peak(kernel))
         peaks = {**self.properties().flops_per_s}
-        peaks[dtype] = max(peaks[dtype], median(beside.work_per_s))
+        reached = built.flops / (found.time_s + RESOLUTION_S)
+        peaks[dtype] = max(peaks[dtype], *beside.work_per_s, reached)
         self._properties = replace(self.properties(), flops_per_s=peaks)
-        return False
+        return found
 
     def _peak(self, kernel: Kernel) -> float | None:
         dtype = peak_type(kernel, self.target, self.properties())
@@ -320,12 +325,14 @@ class ProcessRunner:
 
     def _measure_peaks_again(self) -> None:
         """Those that are known stay where no worker measures them: a candidate ends no run."""
-        before, found = self.properties(), self._peaks_of_now()
+        before, found = self.properties(), self._peaks_of_now(anew=True)
         if isinstance(found, Properties):
             self._properties = before.best_of(found)
 
-    def _peaks_of_now(self) -> Properties | Failure:
-        request = Message({"do": "properties", "target": from_target(self.target)})
+    def _peaks_of_now(self, *, anew: bool = False) -> Properties | Failure:
+        """`anew`: also where the worker has measured them before."""
+        asked = {"do": "properties", "target": from_target(self.target), "anew": anew}
+        request = Message(asked)
         with self._turns.alone():
             reply = self._channel.request(request, _LIMIT_S)
         if isinstance(reply, Failure):

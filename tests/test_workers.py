@@ -274,19 +274,19 @@ def test_a_peak_that_was_reached_before_makes_a_time_possible() -> None:
 
 
 class DyingWorker:
-    """Answers all requests, but for peaks no longer when it was closed; each time is a second."""
+    """Measures peaks once, then neither again nor beside a kernel; each time is a second."""
 
-    closed = False
+    dead = False
 
     def request(self, message: Message, timeout_s: float) -> Message | Failure:
         if message.header["do"] == "measure":
             return Message(from_outcome(Measurement(samples_s=(1.0,) * 5, cache="warm")))
-        if self.closed:
+        if self.dead or message.header["do"] == "beside":
             return Failure("device", "before it was ready, the worker died (exit code 7)")
+        self.dead = True
         return Message(asdict(PROPERTIES))
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self) -> None: ...
 
 
 def test_peaks_stay_as_they_were_where_they_cannot_be_measured_again() -> None:
@@ -295,7 +295,7 @@ def test_peaks_stay_as_they_were_where_they_cannot_be_measured_again() -> None:
     possible, impossible = tiny_dot(flops=10**9), tiny_dot(flops=10**15)
     objects = [(DIRECT, built) for built in (possible, impossible, possible)]
     before, refused, after = (t.outcome for t in runner.measure(kernel(), objects))
-    assert cast(DyingWorker, worker).closed
+    assert cast(DyingWorker, worker).dead
     assert failure(refused).kind == "device" and "peak" in failure(refused).message
     assert measured(before) == measured(after)
     assert runner.properties() == PROPERTIES
@@ -328,10 +328,42 @@ def test_a_time_is_impossible_that_beats_multiply_adds_beside_it(
     assert runner.properties().flops_per_s["f32"] == (1.1e10 if is_possible else 1e9)
 
 
+class SlowedWorker(BusyWorker):
+    """Multiply-adds are as slow beside a kernel as before, but for one turn of them."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        self.asked.append(message.header["do"])
+        if message.header["do"] == "beside":
+            rates = [1e9] * 30 + [1.1e10]
+            return Message({"is": "beside", "samples_s": [1.0] * 31, "work_per_s": rates})
+        return super().request(message, timeout_s)
+
+
+def test_a_kernel_is_sound_that_is_no_faster_than_the_fastest_multiply_adds() -> None:
+    """Another process takes as long from a turn of multiply-adds as from ten short kernels."""
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = cast(Channel, worker := SlowedWorker())
+    built = tiny_dot(flops=115 * 10**8)
+    trials = runner.measure(kernel(), [(DIRECT, built)] * 3)
+    assert all(isinstance(t.outcome, Measurement) for t in trials)
+    assert worker.asked.count("beside") == 1
+
+
+def test_what_a_sound_kernel_reached_is_a_peak_from_then_on() -> None:
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = cast(Channel, SlowedWorker())
+    runner.measure(kernel(), [(DIRECT, tiny_dot(flops=115 * 10**8))])
+    assert runner.properties().flops_per_s["f32"] == pytest.approx(1.15e10)
+
+
 def test_peaks_that_were_never_measured_are_an_error() -> None:
     runner = ProcessRunner(host_target(), cache="warm")
-    runner._channel = cast(Channel, dead := DyingWorker())
-    dead.close()
+    worker = DyingWorker()
+    worker.dead = True
+    runner._channel = cast(Channel, worker)
     with pytest.raises(ProgramError, match=r"expected the peaks of .*, got a device \(before it"):
         runner.properties()
 
