@@ -12,10 +12,7 @@ from hlotune.schedules.monoids import Monoid
 
 def merged(f: Function, monoid: Monoid, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:
     """One tuple of values out of two, all of equal lanes."""
-    there = [*old, *new]
-    given = tuple(Given(k, value.dtype) for k, value in enumerate(there))
-    exprs = monoid.merge(given[: monoid.arity], given[monoid.arity :])
-    return evaluated(f, exprs, there)
+    return evaluated(f, monoid.merged(tuple(value.dtype for value in old)), [*old, *new])
 
 
 def evaluated(f: Function, exprs: Sequence[Expr], given: Sequence[Value]) -> list[Value]:

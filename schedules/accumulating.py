@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import require
-from hlotune.schedules.monoids import SUM
 from hlotune.schedules.nest import LoopNest, StageNest
 
 
@@ -45,13 +44,15 @@ class Accumulate:
 
 @dataclass(frozen=True, slots=True)
 class AddUp:
-    """Lets sums in registers begin at nothing each time, and adds them to the result at their end.
+    """Lets results in registers begin at nothing each time, and merges them with what is in memory
+    at their end.
 
     for r.0: x = c[i]; for r.1: x += a[i, r]; c[i] = x
     ->   for r.0: x = 0; for r.1: x += a[i, r]; c[i] += x
 
     The error of a sum of n terms then grows with those of a piece and the pieces, and not with n:
-    blocked summation (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
+    blocked summation (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).  Any
+    other monoid merges its pieces alike.
     """
 
     stage: str
@@ -73,14 +74,14 @@ def check_held(s: StageNest) -> None:
 
 
 def check_pieces(s: StageNest) -> None:
-    """Raises ScheduleError where sums are not added up of pieces in registers.
+    """Raises ScheduleError where results do not come together of pieces in registers.
 
-    Of finished nests too: later steps may hold sums elsewhere, or put them on a matrix unit.
+    Of finished nests too: later steps may hold results elsewhere, or put them on a matrix unit.
     """
     name = s.stage.name
-    require(s.stage.combine is SUM, "add_up", f"{name} is no sum")
+    require(s.stage.combine is not None, "add_up", f"{name} is no reduction")
     held = bool(s.accumulate) and s.tiles is None
-    require(held, "add_up", f"no loop of {name} has its sums in registers inside")
+    require(held, "add_up", f"no loop of {name} has its results in registers inside")
     outside = s.loops[: s.index(s.accumulate or "") + 1]
     pieces = {x.root for x in outside} & {a.name for a in s.stage.reduce}
-    require(bool(pieces), "add_up", f"no reduction stands around the sums of {name}")
+    require(bool(pieces), "add_up", f"no reduction stands around the results of {name}")

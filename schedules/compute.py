@@ -166,9 +166,12 @@ class Stage:
 
     @cached_property
     def flops(self) -> int:
-        """Arithmetic operations, padding and inserted zeros included; a combine counts as one."""
-        combines = len(self.values) if self.combine else 0
-        return (distinct_operations(self.values) + combines) * self.points
+        """Arithmetic operations, padding and inserted zeros included."""
+        merges = 0
+        if self.combine:
+            types = [tuple(self.values[k].dtype for k in group) for group in self.groups]
+            merges = sum(map(self.combine.operations, types))
+        return (distinct_operations(self.values) + merges) * self.points
 
 
 def _maps(found: list[Load]) -> tuple[Maps, ...]:

@@ -153,9 +153,20 @@ class LoopNest:
 def initial(compute: Compute, target: Target) -> LoopNest:
     """The nest before any step: each stage at the root, one serial loop an axis, in order."""
     stages = tuple(
-        StageNest(s, tuple(Loop(a.name, a.name, 1) for a in s.axes)) for s in compute.stages
+        StageNest(s, tuple(Loop(a.name, a.name, 1) for a in s.axes))
+        for s in map(without_empty_reduction, compute.stages)
     )
     return LoopNest(compute, target, stages)
+
+
+def without_empty_reduction(stage: Stage) -> Stage:
+    """The stage itself; of a reduction over no points one that stores the identities."""
+    monoid = stage.combine
+    if monoid is None or all(a.extent for a in stage.reduce):
+        return stage
+    dtypes = [tuple(stage.values[k].dtype for k in group) for group in stage.groups]
+    nothing = tuple(c for found in dtypes for c in monoid.identities(found))
+    return replace(stage, reduce=(), values=nothing, combine=None)
 
 
 def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:

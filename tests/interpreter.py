@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hlotune.hlo.graph import numpy_dtype
-from hlotune.schedules.compute import Compute, Stage
+from hlotune.schedules.compute import Axis, Compute, Stage
 from hlotune.schedules.expr import Affine, Const, Expr, Given, Load
 
 Array = NDArray[Any]
@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, Any] = {
     "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x), "exponential": np.exp, "tanh": np.tanh, "log": np.log,
     "logistic": special.expit, "erf": special.erf, "erfc": special.erfc, "select": np.where,
-    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
+    "and": np.bitwise_and, "or": np.bitwise_or, "not": np.invert,
     "clamp": lambda a, x, b: np.clip(x, a, b),
     "compare_EQ": np.equal, "compare_NE": np.not_equal, "compare_LT": np.less,
     "compare_LE": np.less_equal, "compare_GT": np.greater, "compare_GE": np.greater_equal,
@@ -47,16 +47,10 @@ def interpret(compute: Compute, arguments: Sequence[Array]) -> list[Array]:
 def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) -> None:
     """`results` counts how often each of their elements is stored."""
     shape = tuple(a.extent for a in stage.axes)
-    grid = dict(zip((a.name for a in stage.axes), np.indices(shape), strict=True))
-    for k, x in enumerate(stage.digits):
-        is_first = not any(y.axis == x.axis for y in stage.digits[:k])
-        whole = grid[x.axis] // x.below
-        grid[x.name] = whole if is_first else whole % x.extent
-    over = len(shape) - len(stage.parallel)
+    grid, places = positions(stage, stage.axes), positions(stage, stage.parallel)
     values = [np.broadcast_to(evaluate(e, grid, memory), shape) for e in stage.values]
     for store, value in zip(stage.stores, reduced(stage, values), strict=True):
-        first = {a: g[(..., *(0,) * over)] for a, g in grid.items()}
-        at = tuple(np.broadcast_to(position(e, first), value.shape) for e in store.index)
+        at = tuple(np.broadcast_to(position(e, places), value.shape) for e in store.index)
         limits = zip(at, memory[store.tensor].shape, strict=True)
         inside = np.logical_and.reduce(
             [np.ones(value.shape, bool), *((i >= 0) & (i < n) for i, n in limits)]
@@ -72,6 +66,17 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
             np.add.at(results[store.tensor], place, 1)
 
 
+def positions(stage: Stage, axes: Sequence[Axis]) -> dict[str, Array]:
+    """Of every point of some axes: its position along each of them, and along their digits."""
+    shape = tuple(a.extent for a in axes)
+    grid: dict[str, Array] = dict(zip((a.name for a in axes), np.indices(shape), strict=True))
+    for k, x in enumerate(stage.digits):
+        is_first = not any(y.axis == x.axis for y in stage.digits[:k])
+        whole = grid[x.axis] // x.below
+        grid[x.name] = whole if is_first else whole % x.extent
+    return grid
+
+
 def reduced(stage: Stage, values: Sequence[Array]) -> list[Array]:
     """Over all axes but the parallel ones, one point after the other."""
     found, parallel = list[Array](), len(stage.parallel)
@@ -82,8 +87,7 @@ def reduced(stage: Stage, values: Sequence[Array]) -> list[Array]:
         dtypes = tuple(stage.values[k].dtype for k in group)
         flat = [values[k].reshape(*values[k].shape[:parallel], -1) for k in group]
         state = [np.full(flat[0].shape[:-1], constant(c)) for c in monoid.identities(dtypes)]
-        given = [Given(k, dtype) for k, dtype in enumerate(dtypes * 2)]
-        merged = monoid.merge(tuple(given[: len(group)]), tuple(given[len(group) :]))
+        merged = monoid.merged(dtypes)
         for n in range(flat[0].shape[-1]):
             at_hand = [*state, *(v[..., n] for v in flat)]
             state = [evaluate(e, {}, {}, at_hand) for e in merged]

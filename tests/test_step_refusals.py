@@ -246,7 +246,7 @@ def test_a_stage_that_is_read_beyond_its_borders_has_no_layout() -> None:
 
 def test_pieces_that_later_steps_hold_elsewhere_are_refused() -> None:
     inside = ComputeAt("contract", "out", "i0"), Reorder("contract", ("r0.0", "r0.1", "i0", "i1"))
-    wanted = "^add_up: no loop of contract has its sums in registers inside$"
+    wanted = "^add_up: no loop of contract has its results in registers inside$"
     with pytest.raises(ScheduleError, match=wanted):
         finished(
             *PIECES, AddUp("contract"), *inside, Unroll("contract", "i0"),

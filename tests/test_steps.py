@@ -238,14 +238,14 @@ REFUSED: dict[str, tuple[tuple[Step, ...], str]] = {
         ),
         "accumulate: a stage at the root has no consumer to hold for",
     ),
-    "add up what is no sum": ((AddUp("out"),), "add_up: out is no sum"),
+    "add up what is no sum": ((AddUp("out"),), "add_up: out is no reduction"),
     "add up in memory": (
         (AddUp("contract"),),
-        "add_up: no loop of contract has its sums in registers inside",
+        "add_up: no loop of contract has its results in registers inside",
     ),
     "add up whole sums": (
         (Reorder("contract", ("i0", "i1", "r0")), Accumulate("contract", "i1"), AddUp("contract")),
-        "add_up: no reduction stands around the sums of contract",
+        "add_up: no reduction stands around the results of contract",
     ),
     "clip a parallel axis": ((Clip("contract", "i0"),), "clip: i0 is no reduction"),
     "clip without a border": (

@@ -133,7 +133,7 @@ def test_sums_on_the_unit_are_not_added_up_of_pieces() -> None:
     made = unscheduled(case.compute, "matrix", AMX)
     for step in (x for x in chunked.steps if x is not tiled):
         made = step.apply(made)
-    wanted = f"^add_up: no loop of {tiled.stage} has its sums in registers inside$"
+    wanted = f"^add_up: no loop of {tiled.stage} has its results in registers inside$"
     with pytest.raises(ScheduleError, match=wanted):
         AddUp(tiled.stage).apply(tiled.apply(made))
     with pytest.raises(ScheduleError, match=wanted):
