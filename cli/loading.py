@@ -6,8 +6,19 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hlotune.hlo.file_kinds import FILES
+
 if TYPE_CHECKING:
     from hlotune.hlo.program import Program
+
+
+def begin_loading(arguments: Sequence[str]) -> None:
+    """Starts the process that parses program files, where an argument of a command is one: it gets
+    ready while this process imports jax."""
+    if any(Path(argument).suffix in FILES for argument in arguments):
+        from hlotune.hlo import checked_parse
+
+        checked_parse.begin()
 
 
 def load_program(source: str, argument_types: Sequence[str] | None) -> "Program":
@@ -15,11 +26,6 @@ def load_program(source: str, argument_types: Sequence[str] | None) -> "Program"
 
     Raises ProgramError.
     """
-    from hlotune.hlo import checked_parse
-
-    if Path(source).suffix in checked_parse.FILES:
-        checked_parse.begin()  # it gets ready while jax is imported here
-
     from hlotune.hlo.program import load
 
     with redirect_stdout(sys.stderr):

@@ -29,6 +29,7 @@ from hlotune.cli import (
     show,
     targets,
 )
+from hlotune.cli.loading import begin_loading
 from hlotune.cli.version import Version
 from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, WrongResult
 
@@ -129,6 +130,7 @@ def run_command(arguments: Sequence[str], interrupts: Sequence[int] = ()) -> int
             of their own of it.
     """
     try:
+        begin_loading(arguments)
         code = app(list(arguments), prog_name="tune", standalone_mode=False)
     except TyperException as error:
         print(usage_line(error), file=sys.stderr)

@@ -27,8 +27,6 @@ from typing import IO, Any
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.processes import python_module, python_path
 
-FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")
-"""Suffixes of files of StableHLO and HLO."""
 COMMAND = python_module("hlotune.hlo.parse_process")
 MOST_BYTES_OF_A_HEADER = 1 << 16
 _START_S = 120.0

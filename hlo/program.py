@@ -18,21 +18,12 @@ import jax.numpy as jnp
 from hlotune.hlo import mlir
 from hlotune.hlo.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
-from hlotune.hlo.checked_parse import FILES, normal_form_of
+from hlotune.hlo.checked_parse import normal_form_of
+from hlotune.hlo.file_kinds import FILES, NOT_YET
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.normal_form import normal_form
 from hlotune.schedules.errors import ProgramError
 
-NOT_YET = {
-    ".onnx": "an ONNX model",
-    ".pt2": "a PyTorch program",
-    ".pt": "a PyTorch model",
-    ".pth": "a PyTorch model",
-    ".keras": "a Keras model",
-    ".h5": "a Keras model",
-    ".tflite": "a TensorFlow Lite model",
-}
-"""Models that hlotune does not read, by suffix."""
 RAISED = (Exception, SystemExit)
 """What the user's code can raise while it is imported, called and traced; Ctrl-C is not its own."""
 JAX_DTYPES = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hlotune.cli.loading import begin_loading
 from hlotune.hlo import checked_parse, mlir
 from hlotune.hlo.checked_parse import Limits, failure, limits_of, normal_form_of
 from hlotune.hlo.program import load
@@ -195,6 +196,14 @@ def test_a_machine_without_such_a_process_is_an_error(
     with pytest.raises(ProgramError, match=message):
         normal_form_of(matmul)
     assert own_process.process_id is None
+
+
+@pytest.mark.parametrize(("argument", "begins"), [("a.mlir", True), ("a.py:f", False)])
+def test_a_command_of_a_program_file_begins_the_process_before_it_imports_jax(
+    argument: str, begins: bool, own_process: checked_parse.ParseProcess
+) -> None:
+    begin_loading(["kernels", argument, "--json"])
+    assert (own_process.process_id is not None) == begins
 
 
 def test_a_pipe_is_read_like_a_file(tmp_path: Path, matmul: Path) -> None:
