@@ -13,19 +13,9 @@ from dataclasses import dataclass, field
 
 from hlotune.hlo.canonical import INLINE_ELEMENTS, places
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 
 ANCHORS = ("stablehlo.dot_general", "stablehlo.convolution")
-ELEMENTWISE = frozenset({
-    "chlo.erf", "chlo.erfc", "stablehlo.abs", "stablehlo.add", "stablehlo.and", "stablehlo.cbrt",
-    "stablehlo.ceil", "stablehlo.clamp", "stablehlo.compare", "stablehlo.convert",
-    "stablehlo.cosine", "stablehlo.divide", "stablehlo.exponential",
-    "stablehlo.exponential_minus_one", "stablehlo.floor", "stablehlo.is_finite", "stablehlo.log",
-    "stablehlo.log_plus_one", "stablehlo.logistic", "stablehlo.maximum", "stablehlo.minimum",
-    "stablehlo.multiply", "stablehlo.negate", "stablehlo.not", "stablehlo.or", "stablehlo.power",
-    "stablehlo.remainder", "stablehlo.round_nearest_even", "stablehlo.rsqrt", "stablehlo.select",
-    "stablehlo.sign", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.subtract", "stablehlo.tanh",
-    "stablehlo.xor",
-})  # fmt: skip
 TURNS = frozenset({"stablehlo.reverse", "stablehlo.transpose"})
 """Another order of what an operand holds: to a kernel no work, but other strides."""
 SMALL_ELEMENTS = 4096
@@ -87,7 +77,7 @@ class Region:
             self.narrow[value] = op is not None and (
                 is_cloned_constant(op)
                 or self.enlarges(op)
-                or (op.name in ELEMENTWISE and all(self.is_narrow(v) for v in op.operands))
+                or (op.name in KERNELS_ELEMENTWISE and all(self.is_narrow(v) for v in op.operands))
             )
         return self.narrow[value]
 
@@ -148,7 +138,7 @@ def _grow_down(region: Region, anchor: int, owned: set[int]) -> frozenset[int]:
 
 def _is_elementwise(region: Region, op: Op, shape: tuple[int, ...]) -> bool:
     """Whether an operation computes each element of `shape` from elements at the same place."""
-    return op.name in ELEMENTWISE and region.type(op.results[0]).shape == shape
+    return op.name in KERNELS_ELEMENTWISE and region.type(op.results[0]).shape == shape
 
 
 def _breaks(region: Region, value: int, members: int) -> bool:
@@ -256,7 +246,7 @@ def _is_cloned(region: Region, op: Op, below: bool, limit: int) -> bool:
     result = region.type(op.results[0])
     if op.name == "stablehlo.reshape":
         return _adds_ones(region.type(op.operands[0]), result)
-    if op.name not in ELEMENTWISE:
+    if op.name not in KERNELS_ELEMENTWISE:
         return False
     return (below and result.elements <= limit) or region.is_narrow(op.results[0])
 

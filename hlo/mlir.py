@@ -47,9 +47,21 @@ class Module:
             return portable_artifact(self.bytecode())
 
     def run(self, *passes: str) -> None:
-        """Runs module passes, e.g. `canonicalize`, in order."""
+        """Runs module passes, e.g. `canonicalize`, in order.
+
+        Raises:
+            ProgramError: a pass fails; MLIR's first words name the operation.
+        """
         with self.op.context:
-            PassManager.parse(f"builtin.module({','.join(passes)})").run(self.op.operation)
+            try:
+                PassManager.parse(f"builtin.module({','.join(passes)})").run(self.op.operation)
+            except ir.MLIRError as error:
+                reason = " ".join(str(error).split()).partition(" note: ")[0]
+                reason = reason.removeprefix("Failure while executing pass pipeline: ")[:300]
+                raise ProgramError(
+                    f"expected operations that MLIR's passes ({', '.join(passes)}) take, got: "
+                    f"{reason}; write that operation in terms of others"
+                ) from error
 
     def check(self, what: str) -> None:
         """Raises ProgramError where MLIR finds the module ill-formed."""

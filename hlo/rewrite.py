@@ -3,18 +3,23 @@ operations.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from hlotune.hlo.admission import check_operations
+from hlotune.hlo.expansions import expand
 from hlotune.hlo.mlir import CONSTANT_MARK, Module
 from hlotune.hlo.mlir_versions import inlined_func_call, ir, stablehlo
+from hlotune.hlo.walking import operations_in, replace
 from hlotune.schedules.errors import ProgramError
 
 KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")
 """Operations with a meaning of their own: one operation until code generation, and in XLA."""
 
 _STAND_IN = "hlotune.kept."
+_DEPRECATED = "stablehlo-legalize-deprecated-ops{fail-on-unused=false}"
+"""With that option the pass leaves alone what it has no other form for: map and rng."""
 _MODULE_ATTRIBUTES = ("mhlo.num_partitions", "mhlo.num_replicas")
 
 
@@ -33,8 +38,9 @@ def normalise(module: Module, entry: str = "main") -> None:
             if name != entry:
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         module.run("symbol-dce")
+        expand(main)
         _decompose(module, main)
-        _check_alone(main)
+        check_operations(main)
         module.run("canonicalize", "cse", "symbol-dce")
 
 
@@ -64,19 +70,6 @@ def _argument_marks(marks: Iterable[bool]) -> Any:
     return ir.ArrayAttr.get([ir.DictAttr.get({CONSTANT_MARK: unit} if m else {}) for m in marks])
 
 
-def _operations(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
-    """The operations inside `root` whose name is wanted, in order."""
-    found: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        if wanted(operation.name):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit)
-    return found
-
-
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that name a function, and the attribute that does."""
 UNCOUNTED = {*CALLS, "func.func", "func.return"}
@@ -96,7 +89,7 @@ def inline_calls(module: Module, function: Any) -> None:
     """
     functions = module.functions()
     _check_callees(functions, function, (), {})
-    while calls := _operations(function, lambda name: name in CALLS):
+    while calls := operations_in(function, lambda name: name in CALLS):
         for call in calls:
             _inline(call, functions)
 
@@ -121,7 +114,7 @@ def _check_callees(
             "blocks; "
             "define it, and lower control flow to stablehlo.while, if or case"
         )
-    callees = [_callee(call) for call in _operations(caller, lambda n: n in CALLS)]
+    callees = [_callee(call) for call in operations_in(caller, lambda n: n in CALLS)]
     for callee in dict.fromkeys(callees):
         if callee not in sizes:
             _check_callees(functions, functions[callee], (*stack, name), sizes)
@@ -131,7 +124,7 @@ def _check_callees(
             f"expected calls of at most {MOST_CALLED:,} operations in @{name}, got {called:,} once "
             "they are inlined; call fewer functions, or write loops as stablehlo.while"
         )
-    sizes[name] = len(_operations(caller, lambda n: n not in UNCOUNTED)) + called
+    sizes[name] = len(operations_in(caller, lambda n: n not in UNCOUNTED)) + called
 
 
 def _callee(call: Any) -> str:
@@ -146,7 +139,7 @@ def _inline(call: Any, functions: dict[str, Any]) -> None:
         else:
             callee = functions[_callee(call)]
             values = inlined_func_call(callee, list(call.operands))
-    _replace([call], list(call.results), values)
+    replace([call], list(call.results), values)
 
 
 def _kept_composite(call: Any) -> Any:
@@ -167,79 +160,29 @@ def _kept_composite(call: Any) -> Any:
     )
 
 
-def _replace(operations: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> None:
-    for before, after in zip(old, new, strict=True):
-        before.replace_all_uses_with(after)
-    for operation in reversed(operations):
-        # erasing what is still read would leave a dangling pointer, not an error
-        assert not any(True for result in operation.results for _ in result.uses)
-        operation.erase()
-
-
 def _decompose(module: Module, main: Any) -> None:
-    """Expands chlo, deprecated operations and normalisations by statistics that are given.
+    """Expands chlo and deprecated operations, but for those that XLA takes as they are.
 
     Stand-ins hide the kept ones from the pass.
     """
-    for norm in _operations(main, lambda n: n == "stablehlo.batch_norm_inference"):
-        if all(ir.RankedTensorType(v.type).has_static_shape for v in norm.operands):
-            with ir.InsertionPoint(norm), norm.location:
-                normalised = _normalised(norm)
-            _replace([norm], list(norm.results), [normalised])
     held: dict[str, Any] = {}
-    for i, operation in enumerate(_operations(main, lambda n: n in KEPT)):
+    for i, operation in enumerate(operations_in(main, lambda n: n in KEPT)):
         target = f"{_STAND_IN}{i}"
         held[target] = (operation.name, {n: operation.attributes[n] for n in operation.attributes})
         with ir.InsertionPoint(operation), operation.location:
             types = [r.type for r in operation.results]
             operands = list(operation.operands)
             stand_in = stablehlo.CustomCallOp(types, operands, call_target_name=target)
-        _replace([operation], list(operation.results), list(stand_in.results))
-    module.run("func.func(chlo-legalize-to-stablehlo,stablehlo-legalize-deprecated-ops)")
-    for call in _operations(main, lambda n: n == "stablehlo.custom_call"):
+        replace([operation], list(operation.results), list(stand_in.results))
+    module.run(f"func.func(chlo-legalize-to-stablehlo,{_DEPRECATED})")
+    for call in operations_in(main, lambda n: n == "stablehlo.custom_call"):
         target = ir.StringAttr(call.attributes["call_target_name"]).value
         if target in held:
             name, attributes = held[target]
             with ir.InsertionPoint(call), call.location:
                 types = [r.type for r in call.results]
                 back = ir.Operation.create(name, types, list(call.operands), attributes)
-            _replace([call], list(call.results), list(back.results))
-
-
-def _normalised(norm: Any) -> Any:
-    """The result of `batch_norm_inference` by operations that fuse, in the order of its definition:
-    deviation and scale in one factor a channel may be more than f16 holds.
-    """
-    x, scale, offset, mean, variance = norm.operands
-    channel = [ir.IntegerAttr(norm.attributes["feature_index"]).value]
-    element = ir.RankedTensorType(x.type).element_type
-    epsilon = ir.FloatAttr.get(element, ir.FloatAttr(norm.attributes["epsilon"]).value)
-    least = stablehlo.constant(ir.DenseElementsAttr.get_splat(variance.type, epsilon))
-    factor = stablehlo.rsqrt(stablehlo.add(variance, least))
-    mean, factor, scale, offset = (
-        stablehlo.broadcast_in_dim(x.type, v, channel) for v in (mean, factor, scale, offset)
-    )
-    normal = stablehlo.multiply(stablehlo.subtract(x, mean), factor)
-    return stablehlo.add(stablehlo.multiply(normal, scale), offset)
-
-
-def _check_alone(main: Any) -> None:
-    """Refuses operations that mean nothing outside of the process or compiler they come from."""
-    foreign = ("mhlo.", "stablehlo.custom_call")
-    for operation in _operations(main, lambda n: n.startswith(foreign)):
-        if operation.name == "mhlo.return":
-            continue  # the end of another one's region, which says more
-        if operation.name.startswith("mhlo."):
-            raise ProgramError(
-                f"expected operations of StableHLO, got {operation.name}; give the program as it "
-                "is before XLA optimizes it"
-            )
-        target = ir.StringAttr(operation.attributes["call_target_name"]).value
-        if "python" in target and "callback" in target:
-            raise ProgramError(
-                "expected a program that runs without Python, got one that calls back into it "
-                f"({target}); leave out callbacks, jax.debug.print among them"
-            )
+            replace([call], list(call.results), list(back.results))
 
 
 def parse_beside(module: Module, text: str) -> tuple[Module, Any]:
@@ -278,16 +221,16 @@ def add_arguments(function: Any, types: Sequence[Any]) -> list[Any]:
 
 
 def replace_group(
-    operations: Sequence[Any], results: Sequence[Any], function: Any, arguments: Sequence[Any]
+    members: Sequence[Any], results: Sequence[Any], function: Any, arguments: Sequence[Any]
 ) -> list[Any]:
     """Puts a function's body in the place of a group of operations of one block; gives the new
     results.
 
     The block may be left in an order that is not topological: `sort_block` mends it.
     """
-    with function.context, ir.Location.unknown(), ir.InsertionPoint(operations[-1]):
+    with function.context, ir.Location.unknown(), ir.InsertionPoint(members[-1]):
         new = list(inlined_func_call(function, list(arguments)))
-    _replace(operations, results, new)
+    replace(members, results, new)
     return new
 
 
@@ -320,7 +263,7 @@ def sort_block(block: Any) -> None:
 
 def _dependences(operation: Any) -> Iterable[Any]:
     """The operations whose results an operation reads, also from inside its regions."""
-    for inner in _operations(operation, lambda name: True):
+    for inner in operations_in(operation, lambda name: True):
         for value in inner.operands:
             if not isinstance(value.owner, ir.Block):
                 yield value.owner.operation

@@ -60,6 +60,24 @@ REFUSED = {
         ),
         "expected constants to be dense elements",
     ),
+    "a dialect": (
+        module(f"%x: {TENSOR}", TENSOR, f"%y = arith.addf %x, %x : {TENSOR}"),
+        r"got arith\.addf; lower the dialect arith",
+    ),
+    "mhlo": (
+        module(f"%x: {TENSOR}", TENSOR, f'%y = "mhlo.tanh"(%x) : ({TENSOR}) -> {TENSOR}'),
+        r"got mhlo\.tanh; write the program in StableHLO",
+    ),
+    "a collective": (
+        module(
+            f"%x: {TENSOR}",
+            TENSOR,
+            f"""%y = "stablehlo.collective_permute"(%x) {{
+            source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}} : ({TENSOR}) -> {TENSOR}
+            stablehlo.custom_call @f(%y) {{has_side_effect = true}} : ({TENSOR}) -> ()""",
+        ),
+        r"one device, got stablehlo\.collective_permute among 2 devices",
+    ),
     "no program": ("this is no program", "expected a StableHLO module"),
 }
 
