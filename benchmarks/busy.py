@@ -32,6 +32,7 @@ from hlotune.schedules.files import whole
 from hlotune.search.budget import seconds
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.listing import runs
+from hlotune.tuning_logs.render import load_text
 from hlotune.tuning_logs.report import Report, report
 
 FOLDER = Path("build/busy")
@@ -165,7 +166,8 @@ def tuned(program: str, budget_s: float, seed: int, database: Path) -> Tuned:
     said = found(database)
     noise = sum(f.count for f in said.failures if f.kind in NOISE)
     taken_back = sum(k.withdrawn is not None for k in said.kernels)
-    return Tuned(trials=said.trials, barred=noise + taken_back, load=load_of(said))
+    load = load_text(said.others_share)
+    return Tuned(trials=said.trials, barred=noise + taken_back, load=load)
 
 
 def tune(*words: str, database: Path) -> str:
@@ -177,11 +179,6 @@ def tune(*words: str, database: Path) -> str:
 def found(path: Path) -> Report:
     with Database(path, create=False) as database:
         return report(database, runs(database)[0].id)
-
-
-def load_of(said: Report) -> str:
-    """What the report says of other processes."""
-    return "nothing"
 
 
 def benched(program: str, database: Path) -> dict[str, float]:

@@ -173,6 +173,7 @@ def summary(result: TuneResult, whole: Whole | None) -> Summary:
         wall_s=result.wall_s,
         waited_s=result.waited_s,
         away_s=result.away_s,
+        others_share=result.others_share,
         overrun=result.overrun,
         fastest_probe_s=min(result.probe_s, default=None),
         slowest_probe_s=max(result.probe_s, default=None),

@@ -57,6 +57,9 @@ class TuneResult:
     """The part of it that passed while another tuner was at work; in no budget."""
     away_s: float = 0.0
     """The part of it for which the process was suspended; in no budget."""
+    others_share: float | None = None
+    """Of the processors, what other processes took meanwhile; None where the system does not tell.
+    Of a run that was taken up again, since then."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
     probe_s: tuple[float, ...] = ()

@@ -76,6 +76,8 @@ class Session:
     """Seconds for which this process was suspended."""
     probe: Callable[[], float] = lambda: 0.0
     """Seconds of a fixed probe beside the trials since the last call; 0 where nobody knows."""
+    others: Callable[[], float | None] = lambda: None
+    """The share of the processors that other processes took; None where nobody knows."""
     turns: Turns = field(default_factory=Turns)
     """Of the builder and the runner, which say how long they waited."""
     resumed: bool = False
@@ -160,6 +162,7 @@ class Session:
             wall_s=self.wall_s,
             waited_s=self.turns.waited_s,
             away_s=self.away(),
+            others_share=self.others(),
             overrun=self.overrun,
         )
         return closing.closed(judged(result, verdict), verdict.whole, self.progress)

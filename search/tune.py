@@ -12,6 +12,7 @@ from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
+from hlotune.measure.others import Others
 from hlotune.measure.pulse import Pulse, beating
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import Turns
@@ -145,7 +146,7 @@ def searched(
 
     `interrupted` is one to go on with, which took `before_s`.  The pulse began with the budget.
     """
-    target, turns = choices.target, Turns(now=pulse.clock_s)
+    target, turns, others = choices.target, Turns(now=pulse.clock_s), Others()
     with begun_workers(choices, turns, records.properties(target)) as (builder, runner):
         found, skipped = tasks(places := sites(program), target, choices.numerics)
         builder.settle()  # nothing is timed while others import
@@ -170,6 +171,7 @@ def searched(
             now=turns.clock_s,
             away=lambda: pulse.away_s,
             probe=runner.probe_s,
+            others=others.share,
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )

@@ -187,6 +187,7 @@ def run(
     whole: FakeProgram | None = None,
     away_s: float = 0.0,
     probe: Callable[[], float] = lambda: 0.0,
+    others_share: float | None = None,
     model: CostModel | None = None,
 ) -> TuneResult:
     """A run by the device's clock; `resume` is the id of one that was interrupted."""
@@ -211,6 +212,7 @@ def run(
         now=device.now,
         away=lambda: away_s,
         probe=probe,
+        others=lambda: others_share,
         turns=turns or Turns(),
         resumed=resume is not None,
     )

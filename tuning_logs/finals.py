@@ -87,6 +87,9 @@ class Summary:
     """The part of it that passed while another tuner was at work on the machine."""
     away_s: float = 0.0
     """The part of it for which the process was suspended."""
+    others_share: float | None = None
+    """Of the processors, what other processes took meanwhile; None where the system does not tell.
+    """
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
     fastest_probe_s: float | None = None

@@ -27,6 +27,8 @@ BEYOND = (
 )
 NAMED = 4
 """Kernels that were left alone for one reason that are named."""
+QUIET = 0.05
+"""A machine of which other processes take no more than this share is called quiet."""
 STEADY = 1.05
 """Batches whose paces are no further apart are compared without a word."""
 
@@ -92,8 +94,19 @@ def _head(report: Report) -> Text:
         f"cache {report.cache}, numerics {report.numerics}\n"
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
         f"{report.trials} trials of candidates, {took}\n"
-        f"{versions}\n" + (f"{report.overrun}\n" if report.overrun else "") + _pace(report)
+        f"{versions}\n"
+        + (f"{report.overrun}\n" if report.overrun else "")
+        + (f"{load}\n" if (load := load_text(report.others_share)) else "")
+        + _pace(report)
     )
+
+
+def load_text(others_share: float | None) -> str:
+    """How busy other processes kept the machine; nothing where nobody knows."""
+    if others_share is None:
+        return ""
+    beside = "; times were taken beside them" if others_share > QUIET else ""
+    return f"other processes took {others_share:.0%} of the processors during this run{beside}"
 
 
 def _pace(report: Report) -> str:

@@ -84,6 +84,8 @@ class Report:
     """The part of it that passed while another tuner was at work."""
     away_s: float
     """The part of it for which the process was suspended."""
+    others_share: float | None
+    """Of the processors, what other processes took meanwhile; None where nobody knows."""
     overrun: str
     """By how much the run missed its budget, and where; nothing where it kept it."""
     fastest_probe_s: float | None
@@ -139,6 +141,7 @@ def report(database: Database, name: str) -> Report:
         wall_s=_wall_s(run, summary),
         waited_s=summary.waited_s if summary else 0.0,
         away_s=summary.away_s if summary else 0.0,
+        others_share=summary.others_share if summary else None,
         overrun=summary.overrun if summary else "",
         fastest_probe_s=summary.fastest_probe_s if summary else None,
         slowest_probe_s=summary.slowest_probe_s if summary else None,
@@ -154,7 +157,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 9, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 10, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
