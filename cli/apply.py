@@ -9,7 +9,15 @@ import typer
 
 from hlotune.cli.bench import blaming, print_accuracy
 from hlotune.cli.loading import load_program, source_files
-from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
+from hlotune.cli.options import (
+    AnyJaxlib,
+    ArgumentTypes,
+    Database,
+    Json,
+    Numerics,
+    OracleLimit,
+    Program,
+)
 from hlotune.cli.outputs import require_place
 from hlotune.cli.printing import counted, print_json, size
 from hlotune.tuning_logs.location import database_path
@@ -43,6 +51,7 @@ def apply(
     ],
     database: Database = None,
     numerics: Numerics = "standard",
+    any_jaxlib: AnyJaxlib = False,
     oracle_limit: OracleLimit = None,
     arg: ArgumentTypes = None,
     json: Json = False,
@@ -52,7 +61,8 @@ def apply(
     The file holds machine code, which runs in the process that loads it: trust such a file as you
     trust a shared library.
     """
-    from hlotune.deploy.apply import apply as applied
+    from hlotune.cli.progress import telling
+    from hlotune.deploy.apply import applied
     from hlotune.deploy.artifact import save_artifact
     from hlotune.deploy.bench import ORACLE_S, checked_whole
     from hlotune.schedules.errors import NoRecord
@@ -60,11 +70,12 @@ def apply(
     path = database_path(database)
     require_place(output, path, *source_files(program))
     loaded = load_program(program, arg)
-    tuned = applied(loaded, database=path, numerics=numerics)
+    with telling() as tell:
+        tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
     if not tuned.replacements:
         raise NoRecord(
             f"program {loaded.name}: expected kernels in {path} that are faster than the default "
-            "here, found none; `tune explain` says why"
+            f"here, found none; {tuned.outdated or '`tune explain` says why'}"
         )
     with blaming(tuned, path):
         accuracy = checked_whole(tuned, oracle_limit_s=oracle_limit or ORACLE_S)

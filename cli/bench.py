@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, OracleLimit, Program
+from hlotune.cli.options import (
+    AnyJaxlib,
+    ArgumentTypes,
+    Database,
+    Json,
+    Numerics,
+    OracleLimit,
+    Program,
+)
 from hlotune.cli.printing import counted, print_json, print_table, size
 from hlotune.tuning_logs.location import database_path
 
@@ -33,6 +41,7 @@ def bench(
     program: Program,
     database: Database = None,
     numerics: Numerics = "standard",
+    any_jaxlib: AnyJaxlib = False,
     pairs: Annotated[int, typer.Option(min=6, help="Pairs of samples, default and tuned.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
     oracle_limit: OracleLimit = None,
@@ -41,7 +50,7 @@ def bench(
 ) -> None:
     """Checks the tuned program, times it against the default, then each of its kernels."""
     from hlotune.cli.progress import telling
-    from hlotune.deploy.apply import apply
+    from hlotune.deploy.apply import applied
     from hlotune.deploy.bench import ORACLE_S
     from hlotune.deploy.bench import bench as measured
     from hlotune.deploy.kernel_times import timed_again
@@ -49,11 +58,13 @@ def bench(
 
     path = database_path(database)
     loaded = load_program(program, arg)
-    tuned = apply(loaded, database=path, numerics=numerics)
+    with telling() as tell:
+        tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
     if all(e.status == "no record" for e in tuned.explain()):
+        what = tuned.outdated or "`tune run` makes them, `tune explain` says what is missing"
         raise NoRecord(
             f"program {loaded.name}: expected records of its kernels in {path}, found none that "
-            "hold here; `tune run` makes them, `tune explain` says what is missing"
+            f"hold here; {what}"
         )
     with blaming(tuned, path):
         result = measured(

@@ -21,11 +21,11 @@ def explain(
     json: Json = False,
 ) -> None:
     """Says of every site whether a tuned kernel is used, and why."""
-    from hlotune.deploy.apply import apply
+    from hlotune.deploy.apply import applied
     from hlotune.schedules.errors import NoRecord
 
     loaded = load_program(program, arg)
-    found = apply(loaded, database=database_path(database), numerics=numerics).explain()
+    found = applied(loaded, database=database_path(database), numerics=numerics).explain()
     if not found:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     if json:

@@ -25,6 +25,14 @@ Program = Annotated[
         show_default=False,
     ),
 ]
+AnyJaxlib = Annotated[
+    bool,
+    typer.Option(
+        "--any-jaxlib",
+        help="Use schedules tuned with another jaxlib, where a quick comparison proves them faster "
+        "than the default of this one.",
+    ),
+]
 ArgumentTypes = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,5 +1,6 @@
 """A program with the tuned kernels that the database has for it."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any, Literal
 from jax.stages import Lowered
 
 from hlotune.deploy.freeze import freeze
+from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
 from hlotune.deploy.replacing import Replacement, assembled, built_here, replacement
 from hlotune.deploy.vouching import ANEW, Vouching
 from hlotune.hlo.callable import JittedProgram
 from hlotune.hlo.program import Program, require_loaded
 from hlotune.hlo.sites import Site, choose, sites
+from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, require_settings
 from hlotune.schedules.errors import HlotuneError
@@ -21,12 +24,13 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.schedule import Schedule
 from hlotune.schedules.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
-from hlotune.tuning_logs.decisions import Decision, decision
+from hlotune.tuning_logs.decisions import Decision, decision, elsewhere, tuned_with
 from hlotune.tuning_logs.finals import Paired
 from hlotune.tuning_logs.opening import chosen
 
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 
+LOG = logging.getLogger("hlotune.apply")
 Status = Literal["tuned", "kept default", "no record", "failed", "covered"]
 
 
@@ -44,7 +48,9 @@ class Explanation:
     schedule: Schedule | None = None
     """Of the code that stands in the site's place; None where it is the default's."""
     paired: Paired | None = None
-    """The recorded comparison with the default."""
+    """The comparison with the default that decided."""
+    jaxlib: str | None = None
+    """Of the records that prove a schedule faster, where none are of this version."""
 
     @property
     def algorithm(self) -> str | None:
@@ -95,6 +101,12 @@ class TunedFunction:
         """One line a site, alternatives included."""
         return self._explanations
 
+    @property
+    def outdated(self) -> str | None:
+        """What to do where nothing was replaced because all was tuned with another jaxlib."""
+        versions = [e.jaxlib for e in self._explanations if e.jaxlib]
+        return tuned_with(versions[0]) if versions and not self.replacements else None
+
 
 def apply(
     program: Program,
@@ -103,27 +115,58 @@ def apply(
     numerics: Numerics = "standard",
     target: Target | None = None,
     cache: CacheMode = "model",
+    any_jaxlib: bool = False,
 ) -> TunedFunction:
     """The program with every kernel that was proved faster than its default on this machine.
 
     A kernel whose schedule cannot be used any more stays with the default; `explain()` says why.
+    Where nothing is replaced because all was tuned with another jaxlib, the logger `hlotune.apply`
+    warns.
 
     Args:
         database: an open one, or the path of a file; defaults to HLOTUNE_DB, else a file in the
             user's cache.
         cache: uses what was proved in this mode; `warm` is for a kernel that is called by itself.
+        any_jaxlib: of a kernel that was not compared with the default of this jaxlib, a schedule
+            that was proved faster with another one is verified, compared with the default for up
+            to half a second, and used where it is faster.  That is not recorded.
 
     Raises:
         DatabaseError: the database is not there, or cannot be read.
         TargetError: the target is another machine.
         ValueError: the program is not loaded, or there is no such setting.
     """
+    tuned = applied(
+        program,
+        database=database,
+        numerics=numerics,
+        target=target,
+        cache=cache,
+        any_jaxlib=any_jaxlib,
+    )
+    if tuned.outdated:
+        LOG.warning("%s: %s", program.name, tuned.outdated)
+    return tuned
+
+
+def applied(
+    program: Program,
+    *,
+    database: Database | str | Path | None = None,
+    numerics: Numerics = "standard",
+    target: Target | None = None,
+    cache: CacheMode = "model",
+    any_jaxlib: bool = False,
+    tell: Tell = lambda text: None,
+) -> TunedFunction:
+    """As `apply`, without its warning; `tell` is told what is compared."""
     require_loaded(program)
     require_settings(numerics, cache)
     target = require_host(target.fingerprint) if target else host_target()
     found = sites(program)
-    under = conditions(target, toolchain(), cache)
-    decisions = _decisions(found, database, numerics, under)
+    decisions = _decisions(found, database, numerics, conditions(target, toolchain(), cache))
+    if any_jaxlib:
+        decisions = _with_other_jaxlibs(found, decisions, database, numerics, target, cache, tell)
     with Vouching(target, numerics) as vouching:
         replacements, failures = _built(program, found, decisions, target, vouching)
     explanations = tuple(
@@ -149,6 +192,24 @@ def _decisions(
         return {key: decision(records, key, numerics=numerics, **under) for key in keys}
 
 
+def _with_other_jaxlibs(
+    found: Sequence[Site],
+    decisions: Mapping[str, Decision],
+    database: Database | str | Path | None,
+    numerics: Numerics,
+    target: Target,
+    cache: CacheMode,
+    tell: Tell,
+) -> dict[str, Decision]:
+    under = conditions(target, toolchain(), cache)
+    with chosen(database, create=False) as records:
+        keys = [key for key, decided in decisions.items() if decided.jaxlib]
+        there = {key: elsewhere(records, key, numerics, under) for key in keys}
+    of_others = {key: decided for key, decided in there.items() if decided}
+    with ProcessRunner(target, numerics, cache) as runner:
+        return decided_here(found, decisions, of_others, target, runner, tell)
+
+
 def _built(
     program: Program,
     found: Sequence[Site],
@@ -159,11 +220,7 @@ def _built(
     """Replacements for disjoint sites; where one fails, others are chosen without it."""
     failures: dict[Site, str] = {}
     made: dict[Site, Replacement] = {}
-    times = {
-        key: (median(d.final.paired.default_s), median(d.final.paired.tuned_s))
-        for key, d in decisions.items()
-        if d.final and d.final.won
-    }
+    times = won_times(decisions)
     while True:
         chosen = choose([site for site in found if site not in failures], times)
         waiting = [site for site in chosen if site not in made]
@@ -197,7 +254,14 @@ def _explained(
         status, reason = "tuned", decided.reason + anew
         schedule = decided.schedule
     paired = decided.final.paired if decided.final else None
-    return Explanation(site=site, status=status, reason=reason, schedule=schedule, paired=paired)
+    return Explanation(
+        site=site,
+        status=status,
+        reason=reason,
+        schedule=schedule,
+        paired=paired,
+        jaxlib=decided.jaxlib,
+    )
 
 
 def _without_it(

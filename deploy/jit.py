@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from hlotune.deploy.apply import Explanation, TunedFunction, apply
+from hlotune.deploy.apply import Explanation, TunedFunction, applied
 from hlotune.hlo.program import load
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import require_one_of
@@ -35,6 +35,7 @@ def jit(
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
+    any_jaxlib: bool = False,
 ) -> Any:
     """A jitted function that runs tuned kernels where the database has them, else XLA's.
 
@@ -43,7 +44,8 @@ def jit(
     as `jax.jit` has them run:
 
     - a function of which nothing is recorded here, or which hlotune does not take: what it refused
-      is said to the logger `hlotune.jit`, at the level of information;
+      is said to the logger `hlotune.jit`, at the level of information, and as a warning where all
+      was tuned with another jaxlib;
     - all calls on a system where hlotune makes no code;
     - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
       derivatives;
@@ -55,6 +57,8 @@ def jit(
     Args:
         database: defaults to HLOTUNE_DB, else a file in the user's cache.
         numerics: records that need a laxer setting are not used.
+        any_jaxlib: as in `hlotune.apply`; the first call with arguments of new types then takes
+            about a second longer for each kernel.
 
     Returns:
         A `Jitted`; without a function, a decorator that makes one.
@@ -71,9 +75,11 @@ def jit(
         "donate_argnames": donate_argnames,
     }
     if function is None:
-        return functools.partial(jit, database=database, numerics=numerics, **of_jax)
+        return functools.partial(
+            jit, database=database, numerics=numerics, any_jaxlib=any_jaxlib, **of_jax
+        )
     static = _static(function, static_argnums, static_argnames)
-    made = Jitted(function, jax.jit(function, **of_jax), static, database, numerics)
+    made = Jitted(function, jax.jit(function, **of_jax), static, database, numerics, any_jaxlib)
     return functools.update_wrapper(made, function)
 
 
@@ -115,6 +121,7 @@ class Jitted:
     static: Static
     database: str | Path | None
     numerics: Numerics
+    any_jaxlib: bool
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -173,7 +180,7 @@ class Jitted:
         return self._known[key]
 
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
-        path = database_path(self.database)
+        path, name = database_path(self.database), getattr(self.function, "__name__", "it")
         if not path.exists():
             return None
         try:
@@ -181,9 +188,11 @@ class Jitted:
             program = load(split.bound(self.function), *types)
         except (ProgramError, TargetError) as error:
             # Not ours to take, no machine of ours, or an error that JAX will tell.
-            LOG.info("XLA runs %s: %s", getattr(self.function, "__name__", "it"), error)
+            LOG.info("XLA runs %s: %s", name, error)
             return None
-        tuned = apply(program, database=path, numerics=self.numerics)
+        tuned = applied(program, database=path, numerics=self.numerics, any_jaxlib=self.any_jaxlib)
+        if tuned.outdated:
+            LOG.warning("XLA runs %s: %s", name, tuned.outdated)
         return tuned if tuned.replacements else None
 
 

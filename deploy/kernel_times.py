@@ -3,38 +3,21 @@
 What a record says is of the minutes of its run, and of another process.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 from hlotune.codegen.built import Built
 from hlotune.deploy.apply import TunedFunction
-from hlotune.hlo.kernel import Kernel
+from hlotune.deploy.pairs import Referee, compared
 from hlotune.hlo.sites import Site
-from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.trial import Candidate, Failure
-from hlotune.schedules.errors import ProgramError, WrongResult
+from hlotune.schedules.errors import WrongResult
 from hlotune.tuning_logs.finals import Paired
 
 PAIRS = 31
 """As many as a final has."""
 TIMING_S = 1.5
 """For the pairs of one kernel; checking it and compiling its default come before."""
-
-
-class Referee(Protocol):
-    """The part of a runner that is needed."""
-
-    def compare(
-        self,
-        kernel: Kernel,
-        objects: Sequence[tuple[Candidate, Built | Failure]],
-        *,
-        pairs: int,
-        limit_s: float,
-    ) -> Comparison:
-        """Raises ProgramError where the default cannot be timed."""
-        ...
 
 
 Found = tuple[str, Paired | Failure]
@@ -66,7 +49,7 @@ def timed_by(
             objects[kernel.key] = r.site, Candidate(kernel, schedule), r.built
     for number, (key, (site, candidate, built)) in enumerate(objects.items(), 1):
         tell(f"[{number}/{len(objects)}] {site.label}: comparing with its default")
-        found = _compared(runner, candidate, built)
+        found = compared(runner, candidate, built, pairs=PAIRS, limit_s=TIMING_S)
         if isinstance(found, Failure) and found.kind == "wrong_result":
             name = f"{site.name} ({site.label})"
             raise WrongResult(
@@ -76,16 +59,3 @@ def timed_by(
                 sites=(name,),
             )
         yield key, found
-
-
-def _compared(runner: Referee, candidate: Candidate, built: Built) -> Paired | Failure:
-    objects = [(candidate, built)]
-    try:
-        comparison = runner.compare(candidate.kernel, objects, pairs=PAIRS, limit_s=TIMING_S)
-    except ProgramError as error:
-        return Failure("device", str(error))
-    (outcome,) = comparison.candidates
-    if isinstance(outcome, Failure):
-        return outcome
-    default_s, tuned_s = comparison.default.samples_s, outcome.samples_s
-    return Paired.of(default_s, tuned_s, ratio(default_s, tuned_s))

@@ -52,10 +52,14 @@ def final(schedule: Schedule, default_s: float = 2e-5, tuned_s: float = 1e-5) ->
     )
 
 
-def recorded(path: Path, finals: dict[Site, Final]) -> Path:
-    """A database of finals that name the code which today's code generation makes."""
+def recorded(path: Path, finals: dict[Site, Final], jaxlib: str | None = None) -> Path:
+    """A database of finals that name the code which today's code generation makes.
+
+    `jaxlib` is the version that they were made with, by default the one that is installed.
+    """
+    tools = replace(toolchain(), jaxlib=jaxlib) if jaxlib else toolchain()
     with Database(path) as database:
-        run = database.start_run(None, host_target(), toolchain())
+        run = database.start_run(None, host_target(), tools)
         for site, one in finals.items():
             code = code_of(site.kernel, one.schedule)
             database.record_final(run, site.kernel, replace(one, code=one.code or code))

@@ -223,7 +223,7 @@ def test_what_is_refused_when_records_are_applied_is_an_error(
     def refusing(*_: Any, **__: Any) -> None:
         raise ProgramError("expected another program")
 
-    monkeypatch.setattr(jit, "apply", refusing)
+    monkeypatch.setattr(jit, "applied", refusing)
     with pytest.raises(ProgramError, match="expected another program"):
         hlotune.jit(dense, database=database)(X, W)
 

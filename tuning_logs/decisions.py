@@ -2,18 +2,18 @@
 XLA.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
-from hlotune.measure.targets import xla_flags
+from hlotune.measure.targets import toolchain, xla_flags
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
 from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.rows import Row
+from hlotune.tuning_logs.toolchains import with_other_flags, with_other_jaxlib
 
 HURRIED = 0.5
 """A comparison with at most this share of the pairs of another was made in a hurry beside it."""
@@ -29,6 +29,9 @@ class Decision:
     """The comparison that decided; None for a miss."""
     run: str | None = None
     """In which it was made."""
+    jaxlib: str | None = None
+    """With which a schedule of ours was proved faster, where that is another version than this one
+    and nothing was compared with this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +62,43 @@ def decision(
     kept the default says nothing about what `standard` may use.  Where a laxer run's champion was
     taken back, what stricter runs found since then decides.
     """
-    found = database.query(
+    found = _finals(database, kernel_key, under)
+    if decided := _compared(database, found, numerics):
+        return decided
+    if reason := _why_not_usable(found, numerics):
+        return Decision(schedule=DEFAULT, reason=reason)
+    other = elsewhere(database, kernel_key, numerics, under)
+    if other is not None and other.jaxlib is not None:
+        reason = tuned_with(other.jaxlib)
+        return Decision(schedule=DEFAULT, reason=reason, jaxlib=other.jaxlib)
+    return Decision(schedule=DEFAULT, reason=_why_missing(database, kernel_key, under))
+
+
+def _finals(database: Database, kernel_key: str, under: Conditions) -> list[Row]:
+    return database.query(
         f"""select finals.*, runs.numerics as setting
         from finals join runs on runs.id = finals.run
         where kernel = :kernel and {UNDER}
         order by decided desc, finals.run""",
         {"kernel": kernel_key, **under},
     )
-    rank = NUMERICS.index(numerics)
+
+
+def _compared(database: Database, found: Sequence[Row], numerics: Numerics) -> Decision | None:
+    """What finals under some conditions say; None where there are none that may be used."""
+    rank = _rank(numerics)
     usable = [row for row in found if row["decision"] != "tuned" or _rank(row["numerics"]) <= rank]
-    if readable := _readable(database, usable):
-        return _decided(_deciding(readable, rank))
-    reason = _why_not_usable(found, numerics) or _why_missing(database, kernel_key, under)
-    return Decision(schedule=DEFAULT, reason=reason)
+    readable = _readable(database, usable)
+    return _decided(_deciding(readable, rank)) if readable else None
+
+
+def tuned_with(jaxlib: str) -> str:
+    """Why a schedule that was proved faster with another jaxlib is not used, and what to do."""
+    return (
+        f"tuned with jaxlib {jaxlib}, and this is {toolchain().jaxlib}: run `tune run` again, "
+        "which starts from what is known, or use --any-jaxlib (any_jaxlib=True), which compares "
+        "its kernels with the default of this jaxlib first"
+    )
 
 
 def _rank(numerics: Numerics) -> int:
@@ -166,8 +193,10 @@ def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
             f"{here} trials, but none was compared with the default: "
             "`tune run` again starts from them"
         )
-    if flags := _under_other_flags(database, kernel_key, under):
-        return flags
+    if reason := _under_other_flags(database, kernel_key, under):
+        return reason
+    if reason := _with_other_jaxlib(database, kernel_key, under):
+        return reason
     elsewhere = database.query(
         """select count(*) as n,
             max(target = :fingerprint) as machine, max(toolchain = :toolchain_key) as toolchain,
@@ -192,23 +221,39 @@ def _why_missing(database: Database, kernel_key: str, under: Conditions) -> str:
 
 def _under_other_flags(database: Database, kernel_key: str, under: Conditions) -> str | None:
     """The reason, where XLA_FLAGS alone keeps trials from counting under these conditions."""
-    found = database.query(
-        """select versions, count(*) as n
-        from trials join toolchains on toolchains.key = toolchain
-        where kernel = :kernel and schedule <> :default
-            and target = :fingerprint and cache = :cache and threads = :threads
-        group by toolchain order by n desc, toolchain""",
-        {"kernel": kernel_key, "default": DEFAULT.to_json(), **under},
-    )
-    for row in found:
-        try:
-            recorded = rows.toolchain_of(json.loads(row["versions"]))
-        except (TypeError, ValueError):  # of another version of hlotune, which says more
-            continue
-        if replace(recorded, xla_flags=xla_flags()).key == under["toolchain_key"]:
+    for other in with_other_flags(database, kernel_key, under):
+        if other.trials:
             return (
-                f"{row['n']} trials with XLA_FLAGS={recorded.xla_flags!r}, none with "
+                f"{other.trials} trials with XLA_FLAGS={other.toolchain.xla_flags!r}, none with "
                 f"{xla_flags()!r} as here: all flags are part of the key; set the same ones, "
                 "or tune it again"
             )
+    return None
+
+
+def _with_other_jaxlib(database: Database, kernel_key: str, under: Conditions) -> str | None:
+    """The reason, where trials were made with another jaxlib alone and did not win there."""
+    for other in with_other_jaxlib(database, kernel_key, under):
+        if other.trials:
+            return (
+                f"{other.trials} trials with jaxlib {other.toolchain.jaxlib}, none with "
+                f"{toolchain().jaxlib} as here: `tune run` again starts from them"
+            )
+    return None
+
+
+def elsewhere(
+    database: Database, kernel_key: str, numerics: Numerics, under: Conditions
+) -> Decision | None:
+    """What was decided with another jaxlib, where there is no comparison with this one.
+
+    The newest jaxlib goes first with which a schedule of ours was faster.  The decision says with
+    which it was made; its schedule is to be compared with the default of this jaxlib before it is
+    used.
+    """
+    for other in with_other_jaxlib(database, kernel_key, under):
+        there: Conditions = {**under, "toolchain_key": other.toolchain.key}
+        found = _compared(database, _finals(database, kernel_key, there), numerics)
+        if found is not None and found.final is not None and found.final.won:
+            return replace(found, jaxlib=other.toolchain.jaxlib)
     return None
