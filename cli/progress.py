@@ -2,6 +2,7 @@
 commands one line that is written over; elsewhere a line an event.
 """
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +25,8 @@ from hlotune.search.progress import (
     KernelStopped,
     Progress,
     Started,
-    silent,
 )
+from hlotune.tuning_logs.keeping import Moved
 from hlotune.tuning_logs.render import kernel_time_text, ratio_text, time_text, took_text
 
 VISIBLE_KERNELS = 20
@@ -34,23 +35,27 @@ VISIBLE_KERNELS = 20
 
 @contextmanager
 def watching(*, quiet: bool = False) -> Iterator[Progress]:
-    """What to give to `tune` as `progress`."""
+    """What to give to `tune` as `progress`; a quiet one tells only where records have moved to."""
     if quiet:
-        yield silent
+        yield lambda event: tell(event) if isinstance(event, Moved) else None
         return
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield lambda event: print(line(event), file=sys.stderr, flush=True)
+        yield tell
         return
     view = View()
     with Live(view, console=console, refresh_per_second=4, transient=True) as live:
 
         def show(event: Event) -> None:
             view.update(event)
-            if isinstance(event, Started | KernelSkipped | KernelStopped | Finalising | Finished):
+            if not isinstance(event, KernelStarted | Batch):
                 live.console.print(line(event), markup=False)
 
         yield show
+
+
+def tell(event: Event) -> None:
+    print(line(event), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -79,6 +84,8 @@ def line(event: Event) -> str:
             return f"{event.label}: left to XLA, {event.reason}"
         case KernelStopped():
             return f"{event.label}: search ended early, {event.reason}"
+        case Moved():
+            return moved_line(event)
         case Batch():
             return batch_line(event)
         case Finalising():
@@ -92,6 +99,14 @@ def line(event: Event) -> str:
             took = took_text(event.wall_s, event.waited_s, event.away_s)
             over = f"\n{event.overrun}" if event.overrun else ""
             return f"{counted(event.trials, 'trial')} in {took}: {won}{over}"
+
+
+def moved_line(event: Moved) -> str:
+    merge = shlex.join(["tune", "db", "merge", str(event.kept), "--database", str(event.path)])
+    return (
+        f"tune: database {event.path} was {event.why} while the run went on; what the run has "
+        f"recorded is kept in {event.kept}, and it goes on there; to have it in both: {merge}"
+    )
 
 
 def whole_text(event: Finished) -> str:
@@ -136,7 +151,7 @@ class View:
                 self.note = ""
             case Finalising() | Finished():
                 self.note = line(event)
-            case KernelSkipped():
+            case KernelSkipped() | Moved():
                 pass
 
     def __rich__(self) -> Group:

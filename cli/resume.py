@@ -57,5 +57,5 @@ def resume(
                 progress=progress,
                 pulse=pulse,
             )
-    print_report(path, result.run, json=json)
+    print_report(result.database, result.run, json=json)
     end(result, before.budget_s, model_file, arg or ())

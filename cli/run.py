@@ -110,7 +110,7 @@ def run(
                 progress=progress,
                 pulse=pulse,
             )
-    print_report(path, result.run, json=json)
+    print_report(result.database, result.run, json=json)
     end(result, budget, model_file, arg or ())
 
 

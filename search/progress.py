@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hlotune.tuning_logs.keeping import Moved
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
@@ -101,7 +103,10 @@ class Finished:
     """By how much the run missed its budget, and where; nothing where it kept it."""
 
 
-Event = Started | KernelStarted | KernelSkipped | KernelStopped | Batch | Finalising | Finished
+Event = (
+    Started | KernelStarted | KernelSkipped | KernelStopped | Batch | Finalising | Finished
+    | Moved
+)  # fmt: skip
 Progress = Callable[[Event], None]
 
 

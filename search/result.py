@@ -46,6 +46,7 @@ class KernelResult:
 class TuneResult:
     program_name: str
     database: Path
+    """Where the records are: beside the file that was named if that was removed meanwhile."""
     run: str
     """Id of the run in the database."""
     kernels: tuple[KernelResult, ...]

@@ -165,7 +165,8 @@ class Session:
             others_share=self.others(),
             overrun=self.overrun,
         )
-        return closing.closed(judged(result, verdict), verdict.whole, self.progress)
+        closed = closing.closed(judged(result, verdict), verdict.whole, self.progress)
+        return replace(closed, database=self.database.path)
 
     @property
     def overrun(self) -> str:

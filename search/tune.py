@@ -151,9 +151,10 @@ def searched(
         found, skipped = tasks(places := sites(program), target, choices.numerics)
         builder.settle()  # nothing is timed while others import
         peaks = runner.properties()
+        run = interrupted or begun_run(program, records, choices, peaks, places, found)
         session = Session(
             database=records,
-            run=interrupted or begun_run(program, records, choices, peaks, places, found),
+            run=run,
             under=conditions(target, toolchain(), choices.cache),
             target=target,
             peaks=runner.properties,
@@ -175,7 +176,8 @@ def searched(
             model_words=choices.begun.words,
             resumed=interrupted is not None,
         )
-        return session.finished(session.tuned(program.name, found, skipped))
+        with records.keeping(run, choices.progress):
+            return session.finished(session.tuned(program.name, found, skipped))
 
 
 @contextmanager

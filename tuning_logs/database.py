@@ -8,7 +8,8 @@ What the tuner and `apply` need are methods here.  All else are functions over i
 `listing`, `merge`, `upkeep`, `records`, `report`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -20,13 +21,14 @@ import sqlite_utils
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Trial
-from hlotune.schedules.errors import NoRecord
+from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.schedule import DEFAULT, Schedule
 from hlotune.schedules.target import Properties, Target, Toolchain
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.connection import connect, connect_to_read, errors_in_words
 from hlotune.tuning_logs.finals import Final, Summary
+from hlotune.tuning_logs.keeping import KeptRun, Moved, identity, is_ruined
 from hlotune.tuning_logs.rows import Row
 
 
@@ -102,6 +104,10 @@ class Database:
         )
         self.unreadable = 0
         """Rows skipped since opening, because what they hold does not parse (any more)."""
+        self._file = identity(self.path)
+        self._kept: KeptRun | None = None
+        self._written: list[tuple[str, Row]] = []
+        """By the transaction that goes on, for what is kept."""
 
     def close(self) -> None:
         self.sql.close()
@@ -121,17 +127,77 @@ class Database:
     def writing(self) -> Iterator[sqlite_utils.Database]:
         """One transaction; it takes the write lock at its start, and any exception undoes it."""
         with errors_in_words(self.path):
-            self.sql.execute("BEGIN IMMEDIATE")
+            self._written = []
+            self._begin()
             try:
                 yield self.sql
                 self.sql.commit()
             except BaseException:
                 self.sql.rollback()
                 raise
+            if self._kept:
+                self._kept.take(self._written)
 
     def query(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Row]:
         with errors_in_words(self.path):
+            try:
+                return list(self.sql.query(sql, dict(values or {})))
+            except sqlite3.DatabaseError as error:
+                if self._kept is None or not is_ruined(error) or self.sql.conn.in_transaction:
+                    raise
+            self._move("replaced")
             return list(self.sql.query(sql, dict(values or {})))
+
+    @contextmanager
+    def keeping(self, run: str, tell: Callable[[Moved], None]) -> Iterator[None]:
+        """Meanwhile the records of a run survive that the file is removed or replaced.
+
+        That is noticed by the next transaction, or a read that fails.  From then on `path` is a new
+        file beside the old one, with all that the run has recorded; `tell` is called with both.
+        """
+        with errors_in_words(self.path):
+            self._kept = KeptRun.of(self.sql, run, tell)
+        try:
+            yield
+        finally:
+            self._kept.close()
+            self._kept = None
+
+    def _begin(self) -> None:
+        """Takes the write lock, in the file that has the database's name."""
+        try:
+            self.sql.execute("BEGIN IMMEDIATE")
+            lost = self._lost()
+        except sqlite3.DatabaseError as error:
+            if self._kept is None or not is_ruined(error):
+                raise
+            lost = "replaced"
+        if lost:
+            if self.sql.conn.in_transaction:
+                self.sql.rollback()
+            self._move(lost)
+            self.sql.execute("BEGIN IMMEDIATE")
+
+    def _lost(self) -> str:
+        """What became of the file since it was opened; nothing where it is still there."""
+        now = identity(self.path)
+        if now is None:
+            return "removed"
+        same = now == self._file and (self._kept is None or self._kept.is_in(self.sql))
+        return "" if same else "replaced"
+
+    def _move(self, why: str) -> None:
+        """Goes on in a file with what is kept.  Raises DatabaseError where nothing is."""
+        if self._kept is None:
+            raise DatabaseError(
+                f"database {self.path}: it was {why} while this command wrote to it, and what the "
+                "command had written is gone with it; run the command again"
+            )
+        moved = Moved(self.path, self._kept.written_beside(self.path), why)
+        self.sql.close()
+        self.path = moved.kept
+        self.sql, self._file = connect(self.path, create=False), identity(self.path)
+        self._kept.tell(moved)
 
     def start_run(
         self,
@@ -174,8 +240,7 @@ class Database:
         """Marks the run as finished.  Raises NoRecord where there is no such run."""
         text = None if summary is None else rows.dumps(asdict(summary))
         with self.writing():
-            self._run(run)
-            self.sql.table("runs").update(run, {"finished": rows.now(), "summary": text})
+            self._put("runs", {**self._run(run), "finished": rows.now(), "summary": text})
 
     def add(
         self,
@@ -196,8 +261,9 @@ class Database:
             row = self._run(run)
             first = self._trials_so_far(run)
             self._put("kernels", rows.kernel_row(kernel))
-            self.sql.table("trials").insert_all(
-                rows.trial_row(t, row, batch, number) for number, t in enumerate(trials, first)
+            self._insert(
+                "trials",
+                [rows.trial_row(t, row, batch, number) for number, t in enumerate(trials, first)],
             )
             if state is not None:
                 self._put(
@@ -209,9 +275,7 @@ class Database:
         with self.writing():
             self._run(run)
             self._put("kernels", rows.kernel_row(kernel))
-            self.sql.table("finals").upsert(
-                rows.final_row(run, kernel, final), pk=("run", "kernel")
-            )
+            self._replace("finals", rows.final_row(run, kernel, final))
 
     def trials(
         self, kernel_key: str, *, numerics: Numerics = "strict", **under: Unpack[Conditions]
@@ -319,8 +383,16 @@ class Database:
 
     def _put(self, table: str, row: Row) -> None:
         """Inserts a row, or fills in and renews what it knows of one that is there."""
-        known = {k: v for k, v in row.items() if v is not None}
-        self.sql.table(table).upsert(known, pk=self.sql.table(table).pks)
+        self._replace(table, {k: v for k, v in row.items() if v is not None})
+
+    def _replace(self, table: str, row: Row) -> None:
+        """Inserts a row, or puts its values into one that is there."""
+        self.sql.table(table).upsert(row, pk=self.sql.table(table).pks)
+        self._written.append((table, row))
+
+    def _insert(self, table: str, new: list[Row]) -> None:
+        self.sql.table(table).insert_all(new)
+        self._written += [(table, row) for row in new]
 
     def _put_target(self, target: Target, properties: Properties | None) -> None:
         known = self.properties(target)
