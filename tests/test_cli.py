@@ -110,7 +110,7 @@ def test_no_arguments_is_misuse_and_shows_help() -> None:
         ("run a.py:b --trials 0", "tune: invalid value for '--trials'"),
         ("run a.py:b --searcher magic", "'--searcher': 'magic' is not one of 'annealing', "),
         ("run a.py:b --seed 9223372036854775808", "tune: invalid value for '--seed'"),
-        ("model export -o missing/x.json", "expected to write to missing/x.json, got no folder for it"),
+        ("model export -o missing/x.json", "expected to write to missing/x.json, got no folder"),
         ("db lss", "see `tune db --help`\n"),
     ],
 )
