@@ -38,11 +38,11 @@ from hlotune.measure.targets import host_target
 from hlotune.measure.timing import Apart, always_apart, settled, steady
 from hlotune.measure.trial import Failure
 from hlotune.measure.verify import verify
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.errors import WrongResult
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 
 CALLS = 2
 """Of a turn; the last one counts, so that all begin behind themselves."""

@@ -28,7 +28,7 @@ from hlotune.hlo.program import load
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
-from hlotune.schedules.files import whole
+from hlotune.schedules.atomic_files import whole
 from hlotune.search.budget import seconds
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.listing import runs

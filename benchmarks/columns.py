@@ -32,8 +32,8 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode, Candidate
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import DEFAULT
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.schedules.targets.target import Target
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions

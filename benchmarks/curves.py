@@ -36,7 +36,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner
 from hlotune.tuning_logs import rows

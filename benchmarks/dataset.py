@@ -35,9 +35,9 @@ from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.timing import Effort
 from hlotune.measure.trial import Candidate, Trial
 from hlotune.schedules.errors import DatabaseError, ProgramError
-from hlotune.schedules.schedule import DEFAULT, XLA
-from hlotune.schedules.space import Configs
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.schedule import DEFAULT, XLA
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.history import History
 from hlotune.search.searcher import SEARCHERS
 from hlotune.search.session import Device

@@ -28,11 +28,11 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import CacheMode
-from hlotune.schedules.flops import real_flops
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.flops import real_flops
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Database
 
 SHOWN = 48

@@ -46,9 +46,9 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
-from hlotune.schedules.schedule import XLA
-from hlotune.schedules.space import Configs
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.schedule import XLA
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import Limits, Spent, finishing, full_batch, grown
 from hlotune.search.tasks import Task
 from hlotune.search.transfer import kin, lent, recorded, teach

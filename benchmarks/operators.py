@@ -34,11 +34,11 @@ from hlotune.measure.comparison import Comparison, Ratio, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome
-from hlotune.schedules.flops import flops_of
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.ir.flops import flops_of
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.search.result import KernelResult, TuneResult
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database

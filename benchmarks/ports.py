@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.assembly import Instruction
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 SHUFFLES = ("vperm", "vshuf", "vunpck", "vinsert", "vextract", "vblend", "vpblend", "vpunpck",
             "vpack", "vpshuf", "valign", "vpalign", "vexpand", "vcompress", "vpmov", "vmovddup",

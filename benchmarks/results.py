@@ -15,7 +15,7 @@ from scipy import stats
 
 from hlotune.cli.printing import finite, print_table
 from hlotune.measure.targets import toolchain
-from hlotune.schedules.target import Properties, Target, titled
+from hlotune.schedules.targets.target import Properties, Target, titled
 
 FOLDER = Path("build")
 

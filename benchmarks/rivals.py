@@ -36,8 +36,8 @@ from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database

@@ -23,7 +23,7 @@ from hlotune.costmodel.shipped import untrained
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.simulated_time import BYTES_A_CYCLE, CLOCK_HZ, PORTS
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.target import Properties
+from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget import grown
 from hlotune.search.searcher import SEARCHERS
 

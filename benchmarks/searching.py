@@ -11,8 +11,8 @@ from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.space import Configs
-from hlotune.schedules.target import Target
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.targets.target import Target
 from hlotune.search.descent import Descent
 from hlotune.search.searcher import SEARCHERS, Searcher
 from hlotune.search.tasks import Task, tasks

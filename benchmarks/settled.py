@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Trial
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.finals import Object
 from hlotune.search.heats import CHAMPIONS, MOST, heat_size
 from hlotune.search.tuner import Builder, Runner, there_and_back

@@ -35,11 +35,11 @@ from hlotune.measure.references import References
 from hlotune.measure.sharing import alone
 from hlotune.measure.targets import host_target
 from hlotune.measure.timing import Apart, always_apart, steady
-from hlotune.schedules.compute import Compute
-from hlotune.schedules.cpu import CpuSpace, space_of
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.sketch import steps_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.cpu_contraction.sketch import steps_of
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace, space_of
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 
 SIZES = (32, 48, 64, 96, 128, 192, 256)
 """Of square products in f32."""

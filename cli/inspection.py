@@ -10,12 +10,12 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Failure, Trial
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.errors import NoRecord, ScheduleError, UnsupportedKernel
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.replay import replay, unscheduled
-from hlotune.schedules.schedule import XLA, Schedule
-from hlotune.schedules.space import Space
+from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision

@@ -14,7 +14,7 @@ from hlotune.cli.printing import counted, print_json, print_table, size, times
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites import Site
-    from hlotune.schedules.target import Properties
+    from hlotune.schedules.targets.target import Properties
     from hlotune.tuning_logs.database import Conditions, Database
 
 EXAMPLE = "Example: tune kernels examples/resnet18.py:model"
@@ -170,9 +170,9 @@ def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute import compute_of
     from hlotune.measure.targets import host_target
+    from hlotune.schedules.algorithms.joined_space import space_of
     from hlotune.schedules.errors import reason_alone
-    from hlotune.schedules.flops import arithmetic_type, flops_of
-    from hlotune.schedules.spaces import space_of
+    from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 
     try:
         compute = compute_of(graph_of(kernel))

@@ -15,7 +15,7 @@ from hlotune.cli.options import Json
 from hlotune.cli.outputs import require_place, writing
 from hlotune.cli.printing import counted, finite, print_json, print_table
 from hlotune.cli.run import Model
-from hlotune.schedules.files import whole
+from hlotune.schedules.atomic_files import whole
 from hlotune.tuning_logs.location import cache_directory, database_path
 
 if TYPE_CHECKING:

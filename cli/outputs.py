@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 
 import typer
 
-from hlotune.schedules.files import database_of
+from hlotune.schedules.atomic_files import database_of
 
 
 def require_place(path: Path, *inputs: Path) -> None:

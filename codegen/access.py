@@ -34,8 +34,8 @@ from hlotune.codegen.values import (
     vector,
 )
 from hlotune.schedules.dtypes import BYTES, GROUPS
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.machine import MOST_STRIDE
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.targets.machine import MOST_STRIDE
 
 Discharged = frozenset[tuple[Load, int]]
 

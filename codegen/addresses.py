@@ -5,7 +5,7 @@ from hlotune.codegen.spans import Lane
 from hlotune.codegen.text import Function
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.ir.expr import Affine
 
 ZERO_PAGE_BYTES = 1 << 16
 ZEROS = "@zeros"

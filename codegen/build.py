@@ -3,11 +3,11 @@
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.emit import emit
-from hlotune.schedules.compute import Compute
-from hlotune.schedules.flops import executed_flops
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.flops import executed_flops
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 
 
 def build(compute: Compute, schedule: Schedule, target: Target) -> Built:

@@ -2,9 +2,9 @@
 
 from hlotune.codegen.spans import Point, end_of, known_size
 from hlotune.codegen.text import Function
-from hlotune.schedules.borders import forwards, guarded
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import LoopNest, StageNest
+from hlotune.schedules.ir.borders import forwards, guarded
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 Discharged = frozenset[tuple[Load, int]]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import llvmlite.binding as llvm
 
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 Level = Literal[0, 1, 2, 3]
 EXTENSIONS = {

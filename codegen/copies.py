@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hlotune.codegen.spans import Lane
-from hlotune.schedules.nest import Loop, StageNest
+from hlotune.schedules.ir.nest import Loop, StageNest
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from math import ceil
 
 from hlotune.codegen.spans import Span, known_size
 from hlotune.codegen.text import Function
-from hlotune.schedules.borders import bordering
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.nest import LoopNest, StageNest
+from hlotune.schedules.ir.borders import bordering
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
 def special_positions(nest: LoopNest, s: StageNest, k: int, span: Span) -> list[int]:

@@ -14,8 +14,8 @@ from hlotune.codegen.abi import HOST
 from hlotune.codegen.loops import StageFunction, tasks
 from hlotune.codegen.places import Scratch
 from hlotune.codegen.text import Function, Module
-from hlotune.schedules.nest import LoopNest, StageNest
-from hlotune.schedules.preloading import form_bytes, preloaded
+from hlotune.schedules.ir.load_time import form_bytes, preloaded
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
 @dataclass(frozen=True, slots=True)

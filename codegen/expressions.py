@@ -6,10 +6,10 @@ from hlotune.codegen.dots import dot
 from hlotune.codegen.drafts import Draft, Step
 from hlotune.codegen.operations import apply
 from hlotune.codegen.values import Value, convert, literal, splat, suffix
-from hlotune.schedules.compute import Stage
 from hlotune.schedules.dtypes import GROUPS, is_float
-from hlotune.schedules.expr import Apply, Const, Expr, Given, Load
-from hlotune.schedules.monoids import Monoid, Values
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.ir.expr import Apply, Const, Expr, Given, Load
+from hlotune.schedules.ir.monoids import Monoid, Values
 
 OUTSIDE = 0
 """In the place of a load's lanes: it lies outside of its tensor for certain."""

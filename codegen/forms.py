@@ -13,9 +13,9 @@ from hlotune.codegen.addresses import elements, lane_steps, plus, pointer_to
 from hlotune.codegen.places import Place
 from hlotune.codegen.spans import Lane, Point
 from hlotune.codegen.text import Function
-from hlotune.schedules.compute import Store
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.ir.compute import Store
+from hlotune.schedules.ir.expr import Affine, Load
 
 Constants = list[int]
 """Of an index, dimension by dimension: what tells accesses of one form apart."""

@@ -19,10 +19,10 @@ from hlotune.codegen.spans import Point
 from hlotune.codegen.squares import Square, squares_of
 from hlotune.codegen.text import Function, Register
 from hlotune.codegen.values import HELD, Value, vector
-from hlotune.schedules.compute import Stage
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import LoopNest, StageNest
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 Key = tuple[int, ...]
 """Offsets of a register on the parallel axes of its stage."""

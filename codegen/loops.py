@@ -27,8 +27,8 @@ from hlotune.codegen.text import Function, Module
 from hlotune.codegen.tiles import Tiles
 from hlotune.codegen.turning import Waiting, waits
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.expr import Affine
-from hlotune.schedules.nest import (
+from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.ir.nest import (
     Loop,
     LoopNest,
     StageNest,

@@ -6,8 +6,8 @@ from hlotune.codegen.operations import apply
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import Value, literal, splat
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.expr import Const, Expr, Given, Load
-from hlotune.schedules.monoids import Monoid
+from hlotune.schedules.ir.expr import Const, Expr, Given, Load
+from hlotune.schedules.ir.monoids import Monoid
 
 
 def merged(f: Function, monoid: Monoid, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:

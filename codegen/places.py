@@ -8,11 +8,12 @@ from math import ceil
 from hlotune.codegen.abi import ARGUMENTS, RESULTS, SCRATCH
 from hlotune.codegen.spans import Span
 from hlotune.codegen.text import Function
-from hlotune.schedules.borders import index_ranges
-from hlotune.schedules.compute import Store, Tensor
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine
-from hlotune.schedules.nest import (
+from hlotune.schedules.ir.borders import index_ranges
+from hlotune.schedules.ir.compute import Store, Tensor
+from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.ir.load_time import constant_of, offset_bytes
+from hlotune.schedules.ir.nest import (
     Layout,
     LoopNest,
     StageNest,
@@ -21,8 +22,7 @@ from hlotune.schedules.nest import (
     stored_shape,
     strides,
 )
-from hlotune.schedules.preloading import constant_of, offset_bytes
-from hlotune.schedules.target import LINE_BYTES
+from hlotune.schedules.targets.target import LINE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

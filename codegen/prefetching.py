@@ -9,9 +9,9 @@ from hlotune.codegen.places import Place
 from hlotune.codegen.spans import Point
 from hlotune.codegen.text import Function
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import Loop, StageNest
-from hlotune.schedules.target import LINE_BYTES
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import Loop, StageNest
+from hlotune.schedules.targets.target import LINE_BYTES
 
 MOST_ROW_LINES = 32
 """Requests in one iteration for the rows of its own steps."""

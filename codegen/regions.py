@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from hlotune.codegen.spans import Span, known_size
 from hlotune.codegen.text import Function
-from hlotune.schedules.expr import Affine
-from hlotune.schedules.nest import LoopNest, StageNest, hull, reader, reads
+from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.ir.nest import LoopNest, StageNest, hull, reader, reads
 
 Spans = Mapping[str, Span]
 

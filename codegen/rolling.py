@@ -14,10 +14,10 @@ from itertools import combinations, groupby
 
 from hlotune.codegen.copies import Copy
 from hlotune.codegen.forms import constants_of
-from hlotune.schedules.expr import Load
-from hlotune.schedules.machine import BUSY_PORTS
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.nest import StageNest
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.nest import StageNest
+from hlotune.schedules.targets.machine import BUSY_PORTS
 
 WORTH = 0.8
 """Share of the loads that may be left."""

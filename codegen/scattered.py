@@ -9,7 +9,7 @@ from hlotune.codegen.text import Function
 from hlotune.codegen.values import STORED, Value, from_memory, literal, splat, suffix, vector
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.expr import Affine, Load
+from hlotune.schedules.ir.expr import Affine, Load
 
 
 def gather(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hlotune.codegen.text import Function
-from hlotune.schedules.compute import Digit, Stage
-from hlotune.schedules.expr import Affine, Load, Terms
+from hlotune.schedules.ir.compute import Digit, Stage
+from hlotune.schedules.ir.expr import Affine, Load, Terms
 
 
 @dataclass(frozen=True, slots=True)

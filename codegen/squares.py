@@ -16,9 +16,9 @@ from hlotune.codegen.spans import Lane, Point, moved, standing
 from hlotune.codegen.text import Function
 from hlotune.codegen.transposing import turned
 from hlotune.codegen.values import HELD, STORED, Value, vector
-from hlotune.schedules.compute import Stage
-from hlotune.schedules.expr import Load
-from hlotune.schedules.machine import MOST_STRIDE
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.targets.machine import MOST_STRIDE
 
 FEWEST = 3
 """Neighbours; a gather takes about as long as to read and turn the rows of two."""

@@ -18,8 +18,8 @@ from hlotune.codegen.text import Function, Register
 from hlotune.codegen.turning import Waiting
 from hlotune.codegen.values import Value, literal, splat
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import LoopNest, StageNest
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
 class Statements:

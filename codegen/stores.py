@@ -18,9 +18,9 @@ from hlotune.codegen.scattered import (
 from hlotune.codegen.spans import Lane, Point
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import STORED, Value, splat, to_memory, vector
-from hlotune.schedules.compute import Store
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.ir.compute import Store
+from hlotune.schedules.ir.expr import Affine
 
 
 def write_run(f: Function, place: Place, index: list[Affine], value: Value, lane: Lane) -> None:

@@ -9,7 +9,7 @@ known.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from hlotune.schedules.expr import Affine, Terms
+from hlotune.schedules.ir.expr import Affine, Terms
 
 Lines = list["str | Lines"]
 

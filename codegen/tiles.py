@@ -17,13 +17,13 @@ from hlotune.codegen.forms import constants_of, form_of
 from hlotune.codegen.places import Place, Places
 from hlotune.codegen.spans import Lane, Point, known_size
 from hlotune.codegen.text import Function
-from hlotune.schedules.compute import Store
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.expr import Load
-from hlotune.schedules.nest import LoopNest, StageNest, region
-from hlotune.schedules.tile_products import Product, product_of
-from hlotune.schedules.units import AMX_ROWS
+from hlotune.schedules.ir.compute import Store
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest, region
+from hlotune.schedules.steps.tile_products import Product, product_of
+from hlotune.schedules.targets.units import AMX_ROWS
 
 INTRINSIC = {"bf16x2": "llvm.x86.tdpbf16ps", "i8x4": "llvm.x86.tdpbssd"}
 """By the type of the groups.  The first rounds after each product and flushes what is subnormal."""

@@ -13,8 +13,8 @@ from hlotune.codegen.spans import Lane, Point, known_size, moved, resized
 from hlotune.codegen.stores import store
 from hlotune.codegen.text import Function
 from hlotune.codegen.values import HELD, STORED, Value, splat, vector
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.nest import LoopNest, StageNest
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
 @dataclass(frozen=True, slots=True)

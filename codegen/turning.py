@@ -14,9 +14,9 @@ from hlotune.codegen.stores import store, write_run
 from hlotune.codegen.text import Function
 from hlotune.codegen.transposing import turned
 from hlotune.codegen.values import HELD, STORED, Value, splat
-from hlotune.schedules.compute import Store
-from hlotune.schedules.expr import Affine, Terms
-from hlotune.schedules.nest import StageNest
+from hlotune.schedules.ir.compute import Store
+from hlotune.schedules.ir.expr import Affine, Terms
+from hlotune.schedules.ir.nest import StageNest
 
 
 @dataclass(frozen=True, slots=True)

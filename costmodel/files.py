@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Reads, columns
+from hlotune.schedules.atomic_files import whole
 from hlotune.schedules.errors import ModelError
-from hlotune.schedules.features import FEATURES_VERSION
-from hlotune.schedules.files import whole
+from hlotune.schedules.features.summary import FEATURES_VERSION
 
 FORMAT = 2
 LARGEST_BYTES = 1 << 30

@@ -9,7 +9,7 @@ from hlotune.costmodel.boosters import checked_booster
 from hlotune.costmodel.files import features_key, in_words, read_file
 from hlotune.costmodel.inputs import columns
 from hlotune.costmodel.libraries import needed_by
-from hlotune.schedules.files import whole
+from hlotune.schedules.atomic_files import whole
 
 
 def write_foreign(source: Path, out: Path) -> None:

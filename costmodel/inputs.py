@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, Nodes
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, Nodes
+from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.spaces.space import Configs, Space
 
 Features = NDArray[np.float32]
 """`(n, F)`: one row a schedule, as `Space.features` gives them."""

@@ -12,7 +12,7 @@ from hlotune.costmodel.inputs import Inputs, Reads, inputs_of
 from hlotune.costmodel.libraries import needed_by
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import Roofline
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 
 if TYPE_CHECKING:
     from hlotune.costmodel.trees import Objective

@@ -2,8 +2,8 @@
 
 It learns nothing, so it ranks from the first candidate on, and shows what learning is worth.
 The form is a roofline with one roof a cache level (Williams et al., CACM 2009), roofs added up; the
-figures are the features' own (`schedules/costs.py`).  These share cycles among the threads by whole
-tasks; here the last word is that of the thread with the largest ones.
+figures are the features' own (`schedules/features/cost_terms.py`).  These share cycles among the
+threads by whole tasks; here the last word is that of the thread with the largest ones.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from hlotune.costmodel.inputs import (
     require_lesson,
     require_rows,
 )
-from hlotune.schedules.features import NAMES
+from hlotune.schedules.features.summary import NAMES
 
 TIME, BALANCE, EVEN = (NAMES.index(name) for name in ("cost_total", "balance", "even"))
 LEAST = 2.0**-16

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.inputs import Inputs, as_trees
 from hlotune.costmodel.neural import Module, Neural, Scale
-from hlotune.schedules.loop_trees import ABSENT, ROOT_PARENT, Nodes
+from hlotune.schedules.features.loop_trees import ABSENT, ROOT_PARENT, Nodes
 
 HIDDEN = 128
 

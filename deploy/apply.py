@@ -21,8 +21,8 @@ from hlotune.measure.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, require_settings
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision, elsewhere, tuned_with
 from hlotune.tuning_logs.finals import Paired

@@ -7,8 +7,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hlotune.schedules.atomic_files import whole
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.files import whole
 
 AGAIN = "write the file again with `tune apply`"
 """What to do about each kind of damage."""

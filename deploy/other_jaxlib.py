@@ -14,8 +14,8 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites import Site, choose
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.schedule import DEFAULT
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.decisions import Decision
 
 PAIRS = 15

@@ -24,8 +24,8 @@ from hlotune.hlo.splice import splice
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.prepacking import prepack
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from hlotune.measure.affinity import pinned
 from hlotune.measure.probe import Probe
 from hlotune.measure.sharing import Turns
 from hlotune.measure.timing import steady
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 WARM_CALLS = 3
 SAMPLE_S = 1e-3

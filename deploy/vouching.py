@@ -8,7 +8,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.finals import Final
 
 ANEW = "its machine code is not what was recorded, and was verified anew"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from hlotune.hlo.index_maps import Index
-from hlotune.schedules.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.expr import Affine, Load, map_loads
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Load, map_loads
 
 TIED = ("contract", "out")
 """Stages over the same parallel axes: what merges in one merges in the other."""

@@ -6,8 +6,8 @@ from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.index_maps import Index
-from hlotune.schedules.compute import Axis
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.ir.compute import Axis
+from hlotune.schedules.ir.expr import Affine
 
 CONTRACTIONS = ("stablehlo.dot_general", "stablehlo.convolution")
 

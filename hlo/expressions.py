@@ -16,7 +16,7 @@ from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.index_maps import Index, reshape_index
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
 
 Shape = tuple[int, ...]
 Extents = Mapping[str, int]

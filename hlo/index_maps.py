@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
 
-from hlotune.schedules.compute import Axis
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.ir.compute import Axis
+from hlotune.schedules.ir.expr import Affine
 
 T = TypeVar("T")
 Index = tuple[Affine, ...]

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hlotune.hlo.prologues import is_zero_of_zeros
-from hlotune.schedules.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.expr import Affine, Load, map_loads
-from hlotune.schedules.monoids import SUM
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Load, map_loads
+from hlotune.schedules.ir.monoids import SUM
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from hlotune.hlo.contractions import Place
-from hlotune.schedules.expr import (
+from hlotune.schedules.ir.expr import (
     Affine,
     Apply,
     Const,

@@ -25,11 +25,11 @@ from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.index_maps import Domain, Index, unravel
 from hlotune.hlo.phases import phases
 from hlotune.hlo.prologues import hoisted, is_zero_of_zeros, placed, vanishes, varying, walks_alone
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
-from hlotune.schedules.monoids import SUM
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.monoids import SUM
 
 TABLE_ELEMENTS = 64
 """Longer constants are arguments of a kernel."""

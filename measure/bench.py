@@ -45,7 +45,7 @@ from hlotune.measure.rotation import Arena, copies, ring_bytes
 from hlotune.measure.timing import Clock, Subject
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.xla import Program, baked_text, compiled, default_text, on_device
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 MOST_BAKED_BYTES = 64 << 20
 """The default is tried with constants in its text up to this size: compiling takes long beyond."""

@@ -28,7 +28,7 @@ from hlotune.measure.meeting import meeting
 from hlotune.measure.peaks import SMALL, Loop, compute_text, peak_loops, read_text
 from hlotune.measure.timing import Clock, Effort, Subject
 from hlotune.measure.xla import compiled, on_device
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 TURNS = Effort(sample_s=0.01, most_calls=256)
 """A turn of either; the median of its calls is the sample."""

@@ -13,8 +13,8 @@ from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.measure.wire import from_candidate, from_target, to_outcome
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.schedule import XLA
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import XLA
+from hlotune.schedules.targets.target import Target
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.channel import Handler, Message
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_outcome, to_candidate
-from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.targets.target import Target
 
 
 def handlers() -> Mapping[str, Handler]:

@@ -23,7 +23,7 @@ from hlotune.measure.trial import CacheMode, Failure, Measurement
 from hlotune.measure.verify import Verdict, verify
 from hlotune.measure.wire import from_outcome
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 Json = Mapping[str, Any]
 

@@ -15,7 +15,7 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.dispatcher import crew_host
 from hlotune.codegen.loader import KERNEL, load
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 _LOOKS = 1 << 18
 """Longer than a thread takes to wake: one that never comes is not waited for much longer."""

@@ -24,8 +24,8 @@ from hlotune.codegen.loader import KERNEL, Host, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.targets import require_host
 from hlotune.schedules.dtypes import GROUPS
-from hlotune.schedules.target import Properties, Target
-from hlotune.schedules.units import has_matrix_unit
+from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.units import has_matrix_unit
 
 CHAINS = 12
 """Independent chains: more than latency times units, and with operands fewer than 16 registers."""

@@ -6,7 +6,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Beside
 from hlotune.measure.trial import Failure, Measurement
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.targets.target import Properties, Target
 
 POSSIBLE = 0.93
 """Below this share of FLOPs over peak a time cannot be true."""

@@ -25,7 +25,7 @@ from hlotune.codegen.dispatcher import crew_host
 from hlotune.codegen.loader import KERNEL, Loaded, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.peaks import SMALL, compute_text, multiply_add_loop
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 _TRIPS = 10_000
 """Of 20 or 40 us: long against the start of a thread, short against what it stands beside.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hlotune.measure.buffers import rounded
 from hlotune.measure.inputs import Array
 from hlotune.measure.xla import on_device
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 MOST_BYTES = 256 << 20
 WITHIN_BYTES = 64 << 20

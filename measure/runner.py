@@ -20,8 +20,8 @@ from hlotune.measure.verify import Verdict
 from hlotune.measure.wire import from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import XLA
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.steps.schedule import XLA
+from hlotune.schedules.targets.target import Properties, Target
 
 _LIMIT_S = 60.0
 COMPARING_S = 15.0

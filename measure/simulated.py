@@ -19,11 +19,11 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.simulated_time import simulated_s
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.flops import flops_of
-from hlotune.schedules.replay import replay
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.flops import flops_of
+from hlotune.schedules.targets.target import Target
 
 BUILD_S = 0.02
 CALLS = 30

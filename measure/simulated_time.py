@@ -9,12 +9,12 @@ measurement went into them, and none shall be compared with it.
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from hlotune.schedules.compute import Stage
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Load
-from hlotune.schedules.limits import code_statements
-from hlotune.schedules.nest import LoopNest, StageNest, region
-from hlotune.schedules.target import LINE_BYTES
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest, region
+from hlotune.schedules.steps.limits import code_statements
+from hlotune.schedules.targets.target import LINE_BYTES
 
 CLOCK_HZ = 4e9
 PORTS = 2

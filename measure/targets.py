@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 from hlotune.codegen.permission import refusal
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.schedules.errors import TargetError
-from hlotune.schedules.target import Target, Toolchain
+from hlotune.schedules.targets.target import Target, Toolchain
 
 _SYSTEM = Path("/sys/devices/system/cpu")
 _UNKNOWN_CACHES = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}

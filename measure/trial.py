@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 
 FailureKind = Literal["schedule", "build", "timeout", "crash", "wrong_result", "device"]
 Clock = Literal["kernel", "call"]

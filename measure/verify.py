@@ -25,7 +25,7 @@ from hlotune.measure.prepacking import prepack
 from hlotune.measure.races import Halves, InHalves
 from hlotune.measure.references import Case, References
 from hlotune.measure.trial import Failure
-from hlotune.schedules.algorithm_table import algorithm_of
+from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult
 from hlotune.schedules.numerics import NUMERICS, Numerics

@@ -5,8 +5,8 @@ from typing import Any
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
 """The values every room shares: targets, computes, steps, loop nests, sketches and spaces.
 
-Start at `compute.py`.
+Start at `schedules/ir/compute.py`.
 """

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.budget import BATCH
 from hlotune.search.crossing import crossed
 from hlotune.search.guided import Guided

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.moves import retried
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.moves import retried
+from hlotune.schedules.spaces.space import Configs, Space
 
 ROUNDS = 4
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.search.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.reserve import Reserve

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.crossing import crossed
 from hlotune.search.guided import Guided
 from hlotune.search.picking import Scores

@@ -25,12 +25,12 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.loop_trees import Nodes
-from hlotune.schedules.packing import packed_name
-from hlotune.schedules.schedule import XLA, Schedule
-from hlotune.schedules.space import Configs, Space
-from hlotune.schedules.steps import Pack, Parallel, Spread, Step
-from hlotune.schedules.target import Target
+from hlotune.schedules.features.loop_trees import Nodes
+from hlotune.schedules.spaces.space import Configs, Space
+from hlotune.schedules.steps.pack import packed_name
+from hlotune.schedules.steps.schedule import XLA, Schedule
+from hlotune.schedules.steps.steps import Pack, Parallel, Spread, Step
+from hlotune.schedules.targets.target import Target
 from hlotune.search.history import Times, scores
 from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs.database import Database

@@ -9,7 +9,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.heats import CHAMPIONS, Heat, crowd, heat
 from hlotune.search.spending import Contest
 from hlotune.search.tuner import Builder, KernelTuner

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
 from hlotune.search.random_search import batch_rng, filled, legal_rows

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from hlotune.costmodel.model import CostModel, predictions
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.guard import EPSILON, exploring_share, judged
 from hlotune.search.history import History, Times
 from hlotune.search.memory import Arrays, packed, unpacked

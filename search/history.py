@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 
 Times = NDArray[np.float64]
 """`(n,)`, seconds; nan where the candidate failed."""

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Features
-from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces.space import Configs
 from hlotune.search.history import row_hash
 
 SHORTLIST = 8

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.annealing import Annealing
 from hlotune.search.descent import Descent
 from hlotune.search.evolution import Evolution

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hlotune.costmodel.model import CostModel
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.history import History, Times
 from hlotune.search.memory import packed, unpacked
 

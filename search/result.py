@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.spending import Contest
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final

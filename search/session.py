@@ -13,9 +13,9 @@ from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import DEFAULT, XLA
-from hlotune.schedules.space import Configs, Space
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.spaces.space import Configs, Space
+from hlotune.schedules.steps.schedule import DEFAULT, XLA
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.closing import Closing, Comparing, Verdict, judged, missed_by
 from hlotune.search.deciding import Deciding

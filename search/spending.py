@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 
 from hlotune.schedules.errors import reason_alone
-from hlotune.schedules.target import Properties
+from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget import (
     Choice,
     Item,

@@ -1,6 +1,6 @@
 """What the database has of a run itself, for when it is taken up again."""
 
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.search import account
 from hlotune.tuning_logs.database import Database
 

@@ -8,13 +8,13 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites import Site
 from hlotune.hlo.to_compute import compute_of
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alone
-from hlotune.schedules.flops import arithmetic_type, flops_of
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.space import Space
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.target import Kind, Target
+from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.targets.target import Kind, Target
 
 
 @dataclass(frozen=True, slots=True)

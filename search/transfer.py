@@ -16,10 +16,10 @@ from hlotune.costmodel.inputs import inputs_of
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute import compute_of
-from hlotune.schedules.compute import Compute
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.space import Configs, Space
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.space import Configs, Space
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.search.examples import located, times_of
 from hlotune.search.tasks import SPACES
 from hlotune.search.tuner import Experience

@@ -19,7 +19,7 @@ from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, require_one_of, require_settings
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import DEFAULT_BUDGET_S, Limits, seconds
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult

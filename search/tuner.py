@@ -16,8 +16,8 @@ from hlotune.costmodel.model import CostModel, predictions
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.schedule import XLA, Schedule
-from hlotune.schedules.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Space
+from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.history import Times, scores
 from hlotune.search.searcher import Searcher

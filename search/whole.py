@@ -11,7 +11,7 @@ from hlotune.hlo.program import Program
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Paired, Whole
 

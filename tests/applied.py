@@ -13,7 +13,7 @@ from hlotune.hlo.program import Program
 from hlotune.hlo.sites import Site, sites
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired
 

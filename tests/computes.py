@@ -27,14 +27,14 @@ from hlotune.hlo.sites import Site, sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.buffers import Placement, guarded, rounded
 from hlotune.measure.prepacking import prepack
-from hlotune.schedules.compute import Compute
-from hlotune.schedules.cpu import CpuSpace, space_of
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine, map_loads
-from hlotune.schedules.roles import contraction
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.sketch import Sketch, Tiling, steps_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.expr import Affine, map_loads
+from hlotune.schedules.patterns.contraction import contraction
+from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, Tiling, steps_of
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace, space_of
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 
 Array = NDArray[Any]
 Function = Callable[..., Any]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.schedules.dtypes import is_float
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from tests.activations import DEFINED, IN_JAX, SMOOTH
 from tests.computes import Array, Case, Function, whole
 

@@ -3,8 +3,8 @@
 from functools import cache
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.replay import replay
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.nest import LoopNest
 from tests.computes import named, tiled
 from tests.node_facts import Node, tree_of
 from tests.row_facts import Row, row_of

@@ -13,9 +13,9 @@ from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
-from hlotune.schedules.cpu import space_of
-from hlotune.schedules.schedule import DEFAULT
-from hlotune.schedules.target import Toolchain
+from hlotune.schedules.spaces.cpu_contraction.space import space_of
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.schedules.targets.target import Toolchain
 from hlotune.search.examples import Examples, examples
 from hlotune.tuning_logs.database import Database
 

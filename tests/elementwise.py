@@ -15,8 +15,8 @@ from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import STORED, Value, from_memory, to_memory, vector
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Affine
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.targets.target import Target
 from tests.ir_kernels import target
 
 _FEATURES = {

@@ -14,12 +14,12 @@ from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.emit import Emitted, emit
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.expr import Affine, Apply, Expr, Load, map_loads
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.winograd_algorithms import winograd_spaces
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load, map_loads
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import NHWC, Case, conv, gemm, tiled, whole
 
 TARGET = TARGETS["x86-64"]

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hlotune.hlo.graph import numpy_dtype
-from hlotune.schedules.compute import Axis, Compute, Stage
-from hlotune.schedules.expr import Affine, Const, Expr, Given, Load
+from hlotune.schedules.ir.compute import Axis, Compute, Stage
+from hlotune.schedules.ir.expr import Affine, Const, Expr, Given, Load
 
 Array = NDArray[Any]
 

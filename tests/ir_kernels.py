@@ -3,7 +3,7 @@
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.loader import Loaded, load
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 DECLARATIONS = """
 %Call = type { ptr, ptr, ptr, ptr }

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Features
 from hlotune.costmodel.roofline import BALANCE, EVEN, TIME
-from hlotune.schedules.features import NAMES
+from hlotune.schedules.features.summary import NAMES
 
 Scores = NDArray[np.float32]
 Groups = NDArray[np.int32]

@@ -14,8 +14,8 @@ from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.steps import Split
 from hlotune.tuning_logs.database import Database
 from tests.applied import code_of, final
 

@@ -9,9 +9,9 @@ from itertools import product
 from math import ceil, prod
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.expr import Load
-from hlotune.schedules.nest import Loop, LoopNest, StageNest
-from hlotune.schedules.roles import Contraction
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.nest import Loop, LoopNest, StageNest
+from hlotune.schedules.patterns.contraction import Contraction
 
 LINE = 64
 

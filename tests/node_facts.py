@@ -3,8 +3,8 @@
 from math import log2
 
 from hlotune.schedules.dtypes import BYTES, is_float
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.roles import Contraction
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.patterns.contraction import Contraction
 from tests.nest_facts import Facts
 from tests.row_facts import element_bytes, row_of
 

@@ -16,9 +16,9 @@ from hlotune.codegen.compile import OPTIONS
 from hlotune.codegen.emit import emit
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import space_of
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import ANY_WAY, SMALL, named
 
 RECORD = Path(__file__).parent / "fixtures" / "emitted.json"

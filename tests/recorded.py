@@ -14,9 +14,9 @@ from hlotune.measure.trial import (
     Trial,
 )
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.steps import Split, Unroll
-from hlotune.schedules.target import Properties, Target, Toolchain
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.steps import Split, Unroll
+from hlotune.schedules.targets.target import Properties, Target, Toolchain
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.finals import Final, Paired, Summary
 

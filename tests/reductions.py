@@ -13,11 +13,11 @@ from hlotune.codegen.loader import KERNEL, Host, load
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.buffers import Placement, guarded, rounded
 from hlotune.measure.targets import host_target
-from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
-from hlotune.schedules.expr import Affine, Const, Expr, Load
-from hlotune.schedules.monoids import ARGMAX, MOMENTS, SOFTMAX, Monoid
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Step
+from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Const, Expr, Load
+from hlotune.schedules.ir.monoids import ARGMAX, MOMENTS, SOFTMAX, Monoid
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Step
 
 Array = NDArray[Any]
 ROW, COLUMN = Affine.axis("i"), Affine.axis("r")

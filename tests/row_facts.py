@@ -6,9 +6,9 @@ Rates of the processor are stated here again, so that a slip in either place sho
 from math import ceil, gcd, log2, prod
 
 from hlotune.schedules.dtypes import BYTES, is_float
-from hlotune.schedules.flops import flops_of
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.roles import Contraction
+from hlotune.schedules.ir.flops import flops_of
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.patterns.contraction import Contraction
 from tests.nest_facts import Facts
 
 Row = dict[str, float]

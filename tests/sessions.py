@@ -13,11 +13,11 @@ from hlotune.measure.sharing import Turns
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Properties, Toolchain
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult

@@ -14,8 +14,8 @@ from hlotune.codegen.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.spaces import space_of
 from tests.activations import IN_JAX, gelu, gelu_by_tanh, silu
 from tests.computes import NHWC, Array, Case, call, whole
 from tests.elementwise import NUMPY, level, runs_here

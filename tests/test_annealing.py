@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Inputs, as_summaries
 from hlotune.costmodel.random_model import RandomModel
-from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces.space import Configs
 from hlotune.search import guided
 from hlotune.search.annealing import CROSSED, Annealing, join_best, metropolis
 from hlotune.search.guard import EPSILON, EPSILON_MOST

@@ -10,12 +10,12 @@ from hlotune.codegen.build import build
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.errors import BuildError, ScheduleError
-from hlotune.schedules.nest import Layout, LoopNest
-from hlotune.schedules.replay import replay, unscheduled
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.nest import Layout, LoopNest
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import (
     Accumulate,
     AddUp,
     Clip,

@@ -16,8 +16,8 @@ from hlotune.deploy.artifact import load_artifact, save_artifact
 from hlotune.deploy.freeze import freeze
 from hlotune.hlo.program import Program, load
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Pack
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Pack
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 from tests.tree import ROOT
 

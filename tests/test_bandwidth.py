@@ -15,9 +15,9 @@ from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import WrongResult
-from hlotune.schedules.replay import replay
+from hlotune.schedules.ir.compute import Compute
 from tests.faults import extents
 
 

@@ -14,8 +14,8 @@ from hlotune.hlo.sites import Site, sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.spaces import space_of
 from tests.computes import Array, whole
 from tests.contraction_cases import convolved
 

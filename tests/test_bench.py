@@ -16,7 +16,7 @@ from hlotune.measure.buffers import rounded
 from hlotune.measure.rotation import Arena, copies, ring_bytes
 from hlotune.measure.targets import host_target
 from hlotune.measure.xla import baked_text, compiled, default_text, on_device
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from tests.tiny_dot import kernel, tiny_dot
 
 MEGABYTE = 1 << 20

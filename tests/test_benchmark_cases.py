@@ -18,7 +18,7 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
-from hlotune.schedules.flops import flops_of
+from hlotune.schedules.ir.flops import flops_of
 from tests.tree import ROOT
 
 SMALL = Convolution(

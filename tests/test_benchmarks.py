@@ -23,8 +23,8 @@ from hlotune.measure.comparison import Comparison, Ratio
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.search.budget import YOUNG
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database

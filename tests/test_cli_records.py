@@ -14,11 +14,11 @@ from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Measurement, Trial
-from hlotune.schedules.algorithm_table import algorithm_of
-from hlotune.schedules.cpu import space_of
+from hlotune.schedules.algorithms.joined_space import space_of as every_space_of
+from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.errors import WrongResult
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.spaces import space_of as every_space_of
+from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.spaces.cpu_contraction.space import space_of
 from hlotune.tuning_logs.database import Database
 from tests.mlp_records import PROGRAM, parsed, recorded, said
 from tests.winograd_cases import windowed

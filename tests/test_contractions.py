@@ -19,7 +19,7 @@ from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import Case, call
 from tests.contraction_cases import MORE_INTEGERS, Drawn, contractions, convolved
 

@@ -12,12 +12,12 @@ from hlotune.codegen.values import Value
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.compute import Axis, Stage, Store
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.nest import Loop, StageNest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.spaces import space_of
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Axis, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.nest import Loop, StageNest
 from tests.computes import Case, conv, gemm
 
 AVX512 = TARGETS["znver4"]

@@ -15,8 +15,8 @@ from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import TIME, Roofline
 from hlotune.costmodel.trees import GROWTH, Lesson, Objective, Trees
 from hlotune.schedules.errors import ModelError
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.features.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.features.summary import NAMES
 from tests.made_rows import Groups, Scores, kernels
 from tests.with_torch import every_model
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.errors import NoRecord
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.rows import trial_of, trial_row
 from tests.recorded import (

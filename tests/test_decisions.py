@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision
 from hlotune.tuning_logs.finals import Final, Outcome, Paired

@@ -21,8 +21,8 @@ from hlotune.schedules.errors import (
     ProgramError,
     TargetError,
 )
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.steps import Pack
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.steps import Pack
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.withdrawal import WRONG
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded

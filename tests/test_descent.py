@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces.space import Configs
 from hlotune.search.descent import CENTRES, along_axes, nearby
 from hlotune.search.history import History
 from tests.toy import ToySpace, TrueModel

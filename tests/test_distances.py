@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import pytest
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.distances import nearest_bytes
-from hlotune.schedules.replay import replay
-from hlotune.schedules.roles import contraction
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.distances import nearest_bytes
+from hlotune.schedules.patterns.contraction import contraction
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case, conv, whole
 
 

@@ -15,13 +15,13 @@ from hlotune.codegen.dots import dot
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import literal
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.schedules.dots import dots, grouping
-from hlotune.schedules.dots_space import dots_space
+from hlotune.schedules.algorithms.dot_instructions.rewriting import dots, grouping
+from hlotune.schedules.algorithms.dot_instructions.space import dots_space
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import BuildError, ScheduleError
-from hlotune.schedules.flops import executed_flops
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of
+from hlotune.schedules.ir.flops import executed_flops
+from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import NHWC, Case, whole
 from tests.contraction_cases import Drawn
 from tests.test_contractions import is_right

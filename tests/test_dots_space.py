@@ -12,19 +12,19 @@ from hlotune.codegen.build import build
 from hlotune.codegen.compile import assembly
 from hlotune.codegen.emit import emit
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.dots_space import dots_space
+from hlotune.schedules.algorithms.dot_instructions.space import dots_space
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.features import NAMES, features_of
-from hlotune.schedules.levels import levels_of
-from hlotune.schedules.loop_trees import nodes_of
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.paths import digest, path_of
-from hlotune.schedules.replay import replay
-from hlotune.schedules.results import Preload
-from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.features.loop_levels import levels_of
+from hlotune.schedules.features.loop_paths import digest, path_of
+from hlotune.schedules.features.loop_trees import nodes_of
+from hlotune.schedules.features.summary import NAMES, features_of
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.layout import Preload
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import is_right

@@ -19,12 +19,12 @@ from hlotune.codegen.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.steps import ComputeAt, Pack, Reorder, Split, Step, Vectorize
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import ComputeAt, Pack, Reorder, Split, Step, Vectorize
+from hlotune.schedules.targets.target import Target
 from tests.computes import NHWC, SMALL, Case, batched, call, conv, gemm, named, tiled, whole
 from tests.contraction_cases import DTYPES
 

@@ -1,7 +1,7 @@
 """Affine maps as arithmetic, and expressions that share their parts."""
 
-from hlotune.schedules.compute import Axis, Stage, Store
-from hlotune.schedules.expr import Affine, Apply, Load, distinct_loads
+from hlotune.schedules.ir.compute import Axis, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Apply, Load, distinct_loads
 
 ROW, COLUMN = Affine.axis("i"), Affine.axis("j")
 

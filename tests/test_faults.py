@@ -18,7 +18,7 @@ from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_target, to_outcome
-from hlotune.schedules.expr import Affine
+from hlotune.schedules.ir.expr import Affine
 from tests.computes import Case
 from tests.faults import (
     BASES,

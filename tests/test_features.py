@@ -5,9 +5,9 @@ import pytest
 
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.space import Configs
+from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.space import Configs
 from tests.computes import REAL, SMALL, named
 
 AVX512 = TARGETS["znver4"]

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.levels import OPERANDS
-from hlotune.schedules.loop_trees import BUFFERS, NODE_NAMES
+from hlotune.schedules.features.loop_levels import OPERANDS
+from hlotune.schedules.features.loop_trees import BUFFERS, NODE_NAMES
+from hlotune.schedules.features.summary import NAMES
 from tests.documented import example_nest, example_nodes, example_row
 from tests.tree import ROOT
 

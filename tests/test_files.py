@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.schedules.files import whole
+from hlotune.schedules.atomic_files import whole
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_that_is_none_is_an_error_of_the_system(tmp_path: Path) -> None
 def test_a_process_writes_into_a_pipe_by_the_name_of_its_output() -> None:
     """That leads to `pipe:[1234]`, where there is nothing."""
     code = (
-        "from pathlib import Path; from hlotune.schedules.files import whole\n"
+        "from pathlib import Path; from hlotune.schedules.atomic_files import whole\n"
         "with whole(Path('/dev/stdout')) as part: part.write_text('all of it')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -73,7 +73,7 @@ def test_a_link_under_the_name_of_the_part_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can foresee the name; if somebody did, nothing would be written through the link."""
-    monkeypatch.setattr("hlotune.schedules.files.secrets.token_hex", lambda _: "foreseen")
+    monkeypatch.setattr("hlotune.schedules.atomic_files.secrets.token_hex", lambda _: "foreseen")
     other = tmp_path / "other.txt"
     other.write_text("another file")
     (tmp_path / ".foreseen.part.txt").symlink_to(other)

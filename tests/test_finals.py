@@ -7,8 +7,8 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split
 from hlotune.search.finals import Contender, Object, entrants, meetings, winner
 from hlotune.search.tuner import KernelTuner
 from tests.toy import ToySpace

@@ -16,16 +16,16 @@ from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules import flops
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.expr import Affine, Apply, Expr, Load
-from hlotune.schedules.flops import arithmetic_type, executed_flops, flops_of, real_flops
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.steps import Pack
-from hlotune.schedules.winograd import winograd
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.winograd.rewriting import winograd
+from hlotune.schedules.ir import flops
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load
+from hlotune.schedules.ir.flops import arithmetic_type, executed_flops, flops_of, real_flops
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Pack
 
 AVX512 = TARGETS["znver4"]
 

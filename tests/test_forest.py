@@ -14,7 +14,7 @@ from hlotune.costmodel.merged import merged
 from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.shipped import shipped
 from hlotune.costmodel.trees import GROWTH, TOGETHER, Objective, Trees
-from hlotune.schedules.features import NAMES
+from hlotune.schedules.features.summary import NAMES
 from tests.made_rows import kernels
 
 Floats = NDArray[np.float32]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split
 from hlotune.search.heats import CHAMPIONS, MOST, Heat, crowd, heat, heat_size
 from hlotune.search.tuner import KernelTuner
 from tests.tuners import KERNEL, FakeRunner, Log, space, tuner

@@ -13,9 +13,9 @@ from hlotune.codegen.build import build
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.replay import replay
-from hlotune.schedules.sketch import Tiling
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.spaces.cpu_contraction.sketch import Tiling
+from hlotune.schedules.targets.target import Target
 from tests.computes import (
     REAL,
     Case,

@@ -13,7 +13,7 @@ from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.spaces import space_of
+from hlotune.schedules.algorithms.joined_space import space_of
 
 TEXT = """
 	.type	pack_0,@function

@@ -34,7 +34,7 @@ from hlotune.measure.comparison import Comparison
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import DatabaseError
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.tasks import Task
 from hlotune.search.transfer import NEAREST
 from hlotune.search.tuner import Experience

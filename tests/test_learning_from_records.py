@@ -19,9 +19,9 @@ from hlotune.costmodel.trees import Trees
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.trial import Candidate, Measurement, Trial
-from hlotune.schedules.cpu import space_of
-from hlotune.schedules.loop_trees import Nodes
-from hlotune.schedules.spaces import space_of as every_space_of
+from hlotune.schedules.algorithms.joined_space import space_of as every_space_of
+from hlotune.schedules.features.loop_trees import Nodes
+from hlotune.schedules.spaces.cpu_contraction.space import space_of
 from hlotune.search.examples import ARRAYS, FEWEST, Examples, examples, located
 from hlotune.search.schooling import SAMPLE, cross_judged, judged, trained, training_of
 from hlotune.tuning_logs.database import Database

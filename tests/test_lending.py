@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated import SimulatedDevice
-from hlotune.schedules.schedule import XLA, Schedule
+from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.tasks import Task
 from hlotune.search.transfer import OTHERS, kin, recorded

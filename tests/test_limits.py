@@ -3,11 +3,11 @@
 import pytest
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules import limits
-from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.nest import LoopNest, initial
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.nest import LoopNest, initial
+from hlotune.schedules.steps import limits
+from hlotune.schedules.steps.steps import (
     Accumulate,
     ComputeAt,
     Pack,
@@ -19,7 +19,7 @@ from hlotune.schedules.steps import (
     Unroll,
     Vectorize,
 )
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from tests.computes import conv, gemm, sized
 
 AVX2, AVX512 = TARGETS["x86-64-v3"], TARGETS["znver4"]

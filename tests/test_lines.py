@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hlotune.codegen.places import Scratch
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.nest import LoopNest, StageNest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.target import LINE_BYTES, Target
+from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.targets.target import LINE_BYTES, Target
 from tests.computes import Case, batched, conv, depthwise, gemm, named, planes, tiled
 
 Positions = NDArray[np.int64]

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.levels import OPERANDS
-from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
-from hlotune.schedules.replay import replay
-from hlotune.schedules.space import Configs
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.features.loop_levels import OPERANDS
+from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.targets.target import Target
 from tests.computes import REAL, SMALL, named
 from tests.contraction_cases import Drawn, contractions
 from tests.node_facts import Node, tree_of

@@ -20,14 +20,14 @@ from hlotune.codegen.hosts import serial, threaded
 from hlotune.measure import targets
 from hlotune.measure.peaks import compute_text, peak_loops
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.schedules import populations
+from hlotune.schedules.algorithms.amx.space import MatrixSpace, depth_of, matrix_space
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.matrix_space import MatrixSpace, depth_of, matrix_space
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.sketch import PACK_LEVELS
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.target import Target
-from hlotune.schedules.units import has_matrix_unit
+from hlotune.schedules.spaces.cpu_contraction import batch
+from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.units import has_matrix_unit
 from tests.computes import Case, call, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import agrees_with_the_oracle, is_right
@@ -134,9 +134,9 @@ def test_an_operand_too_large_to_be_packed_ahead_is_packed_by_tasks(
 ) -> None:
     case = product(64, 512, 64, "bf16")
     assert sorted(packs(case).values()) == ["call", "none"]
-    most = populations.MOST_PACK_BYTES.copy()
+    most = batch.MOST_PACK_BYTES.copy()
     most[PACK_LEVELS.index("call")] = 1024
-    monkeypatch.setattr(populations, "MOST_PACK_BYTES", most)
+    monkeypatch.setattr(batch, "MOST_PACK_BYTES", most)
     assert sorted(packs(case).values()) == ["none", "task"]
 
 

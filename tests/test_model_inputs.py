@@ -12,8 +12,8 @@ from hlotune.costmodel.inputs import (
     joined,
     taken,
 )
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, Nodes
+from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, Nodes
+from hlotune.schedules.features.summary import NAMES
 from tests.toy import ToySpace
 
 SMALL, LARGE = ToySpace((4, 4)), ToySpace((4, 4, 4))

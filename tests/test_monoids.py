@@ -5,9 +5,9 @@ import pytest
 
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.schedules.dtypes import is_float
-from hlotune.schedules.expr import Given
-from hlotune.schedules.monoids import AND, MAX, MIN, MONOIDS, OR, PROD, SUM, Monoid
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.expr import Given
+from hlotune.schedules.ir.monoids import AND, MAX, MIN, MONOIDS, OR, PROD, SUM, Monoid
+from hlotune.schedules.steps.steps import (
     Accumulate,
     AddUp,
     Parallel,

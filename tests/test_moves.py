@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules import moves
-from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.moves import passed, retried
-from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces import moves
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.moves import passed, retried
+from hlotune.schedules.spaces.space import Configs
 from tests.computes import gemm
 
 SPACE: CpuSpace = gemm(512, 512, 512).space(TARGETS["znver4"])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules.algorithms.winograd.rewriting import winograd
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import loads, operations
-from hlotune.schedules.nest import LoopNest, initial
-from hlotune.schedules.steps import Narrow
-from hlotune.schedules.winograd import winograd
+from hlotune.schedules.ir.expr import loads, operations
+from hlotune.schedules.ir.nest import LoopNest, initial
+from hlotune.schedules.steps.steps import Narrow
 from tests.computes import Case
 from tests.interpreter import interpret
 from tests.winograd_cases import windowed

@@ -17,8 +17,8 @@ from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.mlp import mlp
 from hlotune.costmodel.neural import SCHOOLING, minibatches, rank_loss
 from hlotune.costmodel.treegru import HIDDEN, TreeGru, depths, levels_of, tree_gru
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.features.summary import NAMES
 
 pytestmark = pytest.mark.torch
 Scores = NDArray[np.float32]
@@ -309,7 +309,7 @@ def test_learning_does_not_import_torchs_compiler() -> None:
     """That takes a second, in the middle of a search."""
     code = (
         "import sys, numpy as np; from hlotune.costmodel.mlp import mlp; "
-        "from hlotune.schedules.features import NAMES; "
+        "from hlotune.schedules.features.summary import NAMES; "
         "rows = np.tile(np.arange(64, dtype=np.float32)[:, None], len(NAMES)); "
         "mlp().fit(rows, rows[:, 0] / 64, np.zeros(64, np.int32)); "
         "assert 'torch._dynamo' not in sys.modules"

@@ -19,8 +19,8 @@ from hlotune.measure.comparison import Comparison
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.steps import Split
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision, elsewhere
 from hlotune.tuning_logs.toolchains import with_other_jaxlib

@@ -3,13 +3,13 @@
 import pytest
 
 from hlotune.codegen.emit import emit
-from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.limits import check
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.nest import region
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.nest import region
+from hlotune.schedules.steps.limits import check
+from hlotune.schedules.steps.steps import (
     ComputeAt,
     LayOut,
     Overrun,

@@ -11,7 +11,7 @@ from benchmarks import budgets, rivals
 from benchmarks.own_runs import Run, finished, once, place
 from benchmarks.results import interval
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.target import Toolchain
+from hlotune.schedules.targets.target import Toolchain
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Summary

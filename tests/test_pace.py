@@ -14,7 +14,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Candidate, Measurement
 from hlotune.measure.wire import from_outcome
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget import Limits
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render

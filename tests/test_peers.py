@@ -25,7 +25,7 @@ from benchmarks.peers.worker import Session, Unsupported, answered, rest, timed
 from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import host_target, toolchain
-from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired
 from tests.fake_peer import FakePeer

@@ -19,8 +19,8 @@ from hlotune.codegen.built import Built
 from hlotune.measure.comparison import Beside
 from hlotune.measure.timing import always_apart
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Properties
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Properties
 from tests.recorded import KERNEL, PROPERTIES
 from tests.test_peers_table import TARGET, a_pass, rows
 from tests.test_results_page import CONDITIONS

@@ -28,7 +28,7 @@ from benchmarks.peers.shortfalls import (
 from benchmarks.ports import count
 from hlotune.measure.comparison import Ratio
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from tests.applied import DIRECT
 from tests.test_inner_loop import the_loop
 from tests.test_peers import recorded

@@ -13,7 +13,7 @@ from benchmarks.peers.trials import Begun, Past, notes, of_errors, of_first_cand
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.tuning_logs.database import Database
 from tests.applied import final
 from tests.recorded import default_trial

@@ -12,7 +12,7 @@ from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import host_target
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from tests.test_peers import recorded
 
 CASES = ["GMM2", "C11", "C6_weight_gradient"]

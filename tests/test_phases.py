@@ -21,14 +21,14 @@ from hlotune.hlo.prologues import is_zero_of_zeros
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.buffers import Placement
 from hlotune.measure.targets import TARGETS, host_target
-from hlotune.schedules import flops
-from hlotune.schedules.compute import Axis, Compute, Role, Stage, Store, Tensor
-from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
-from hlotune.schedules.flops import flops_of, real_flops
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.replay import replay
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir import flops
+from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.flops import flops_of, real_flops
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.targets.target import Target
 from tests.computes import Array, Case, call, whole
 from tests.interpreter import interpret
 

@@ -7,15 +7,15 @@ import pytest
 
 from hlotune.codegen.emit import emit
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.cpu import CpuSpace, space_of
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Load
-from hlotune.schedules.limits import check
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.nest import LoopNest, initial
-from hlotune.schedules.replay import replay
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.nest import LoopNest, initial
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace, space_of
+from hlotune.schedules.steps.limits import check
+from hlotune.schedules.steps.steps import (
     LayOut,
     Pack,
     Prefetch,

@@ -14,11 +14,11 @@ from hlotune.codegen.emit import emit
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.cpu import CpuSpace
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.steps import Stream
-from hlotune.schedules.target import Target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.steps.steps import Stream
+from hlotune.schedules.targets.target import Target
 from tests.computes import NHWC, Case, conv, gemm, planes, whole
 
 TARGET = TARGETS["znver4"]

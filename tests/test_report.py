@@ -52,7 +52,7 @@ def test_a_kernel_kept_at_xla_counts_as_one_and_not_won(full: Report) -> None:
 
 
 def test_the_default_as_its_own_champion_is_no_win(database: Database) -> None:
-    from hlotune.schedules.schedule import DEFAULT
+    from hlotune.schedules.steps.schedule import DEFAULT
 
     run = start(database)
     database.record_final(run, KERNEL, replace(final(1.5), schedule=DEFAULT))

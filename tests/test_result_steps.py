@@ -4,11 +4,12 @@ import pytest
 
 from hlotune.codegen.emit import emit
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.winograd.rewriting import winograd
 from hlotune.schedules.errors import BuildError, ScheduleError
-from hlotune.schedules.limits import check
-from hlotune.schedules.nest import LoopNest, initial, region, stored_bytes, strides
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.nest import LoopNest, initial, region, stored_bytes, strides
+from hlotune.schedules.steps.limits import check
+from hlotune.schedules.steps.steps import (
     Accumulate,
     ComputeAt,
     LayOut,
@@ -21,7 +22,6 @@ from hlotune.schedules.steps import (
     Stream,
     Unroll,
 )
-from hlotune.schedules.winograd import winograd
 from tests.computes import conv
 from tests.winograd_cases import windowed
 

@@ -15,7 +15,7 @@ from hlotune.hlo.program import load
 from hlotune.measure.targets import TARGETS, host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord
-from hlotune.schedules.schedule import XLA
+from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.account import Entry, opened, sealed
 from hlotune.search.budget import Limits
 from hlotune.search.memory import packed

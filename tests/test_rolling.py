@@ -15,13 +15,13 @@ from hlotune.codegen.rolling import rolled
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.compute import Axis, Stage, Store
-from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.monoids import SUM
-from hlotune.schedules.nest import Loop, StageNest
-from hlotune.schedules.overlaps import distinct, rolling
-from hlotune.schedules.replay import replay
-from hlotune.schedules.roles import contraction
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Axis, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.nest import Loop, StageNest
+from hlotune.schedules.patterns.contraction import contraction
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse import distinct, rolling
 from tests.computes import Case, conv, depthwise, named, planes, tiled
 
 AVX512 = TARGETS["znver4"]

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlotune.measure.targets import TARGETS
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.steps import Pack, Split
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.steps import Pack, Split
 from tests.computes import SMALL, named
 
 TARGET = TARGETS["znver4"]

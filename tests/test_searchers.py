@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.trees import Trees
-from hlotune.schedules.space import Configs
+from hlotune.schedules.spaces.space import Configs
 from hlotune.search.searcher import SEARCHERS, Searcher
 from tests.toy import ToySpace, heuristic_first, no_configs
 

@@ -12,7 +12,7 @@ import pytest
 
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.schedule import XLA, Schedule
+from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started
 from hlotune.search.searcher import SEARCHERS

@@ -12,7 +12,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
-from hlotune.schedules.schedule import XLA
+from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget import Limits
 from hlotune.search.closing import missed_by
 from hlotune.search.finals import ROUNDS

@@ -23,8 +23,8 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Unroll
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Unroll
 from tests.recorded import KERNEL
 
 A, B, C, D = (Schedule("direct", (Unroll("y", f"i{k}"),)) for k in range(4))

@@ -12,7 +12,7 @@ from hlotune.hlo.program import load
 from hlotune.hlo.sites import sites
 from hlotune.hlo.to_compute import compute_of
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.cpu import space_of
+from hlotune.schedules.spaces.cpu_contraction.space import space_of
 
 RESNET = "examples/resnet18.py:model"
 

@@ -23,10 +23,10 @@ from hlotune.measure.simulated_time import (
 )
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split
 from tests.computes import Case, gemm, named, tiled
 
 ZNVER4 = TARGETS["znver4"]

@@ -18,8 +18,8 @@ from hlotune.hlo.sites import sites
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
-from hlotune.schedules import heuristic
 from hlotune.schedules.errors import DatabaseError, ModelError, ScheduleError, reason_alone
+from hlotune.schedules.spaces.cpu_contraction.first_candidate import build
 from hlotune.search import transfer
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped
 from hlotune.search.result import TuneResult
@@ -171,7 +171,7 @@ def broken_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_tile(*_: object) -> NDArray[np.int64]:
         raise ValueError("attempt to get argmax of an empty sequence")
 
-    monkeypatch.setattr(heuristic, "best_tile", no_tile)
+    monkeypatch.setattr(build, "best_tile", no_tile)
 
 
 @pytest.mark.usefixtures("broken_formula")

@@ -14,23 +14,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules import cpu, spaces
-from hlotune.schedules.algorithm import AlgorithmSpace
-from hlotune.schedules.compute import Compute
-from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.algorithms import joined_space
+from hlotune.schedules.algorithms.algorithm import AlgorithmSpace
+from hlotune.schedules.algorithms.amx.space import MatrixSpace
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.split_reduction.space import SplitSpace
+from hlotune.schedules.algorithms.winograd.space import WinogradSpace
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.matrix_space import MatrixSpace
-from hlotune.schedules.moves import with_random_tiles
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.paths import digest, path_of
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace
-from hlotune.schedules.split_space import SplitSpace
-from hlotune.schedules.target import Target
-from hlotune.schedules.winograd_space import WinogradSpace
+from hlotune.schedules.features.loop_paths import digest, path_of
+from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.spaces.cpu_contraction import space as cpu
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.moves import with_random_tiles
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from tests.computes import REAL, SMALL, Case, named, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.row_facts import row_of
@@ -110,7 +111,7 @@ def of_all_kinds() -> list[AlgorithmSpace | AlgorithmsSpace]:
         (Case("matvec", jnp.dot, (whole(37, 1024), whole(1024))), "znver4"),
         (Case("halves", jnp.dot, (halves, halves)), "sapphirerapids"),
     )
-    found = [spaces.space_of(case.compute, TARGETS[name]) for case, name in cases]
+    found = [joined_space.space_of(case.compute, TARGETS[name]) for case, name in cases]
     parts = [part for x in found if isinstance(x, AlgorithmsSpace) for part in x.parts]
     kinds = {type(x) for x in (*found, *parts)}
     assert kinds == {AlgorithmsSpace, CpuSpace, SplitSpace, WinogradSpace, MatrixSpace}
@@ -248,7 +249,7 @@ def test_the_same_generator_gives_the_same_configs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-@pytest.mark.parametrize("algorithms", [cpu.space_of, spaces.space_of], ids=["direct", "all"])
+@pytest.mark.parametrize("algorithms", [cpu.space_of, joined_space.space_of], ids=["direct", "all"])
 def test_a_thousand_samples_are_legal_and_nearly_all_different(
     name: str, algorithms: Callable[[Compute, Target], CpuSpace | AlgorithmsSpace]
 ) -> None:

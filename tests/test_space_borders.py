@@ -13,16 +13,16 @@ from jax import lax
 from hlotune.hlo import program
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules import cpu
-from hlotune.schedules.borders import interior
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.expr import Affine, Apply, Load, map_loads
-from hlotune.schedules.monoids import MAX, SUM
-from hlotune.schedules.paths import Path, digest, path_of
-from hlotune.schedules.replay import replay
-from hlotune.schedules.sketch import PACK_LEVELS, layout
-from hlotune.schedules.target import Target
+from hlotune.schedules.features.loop_paths import Path, digest, path_of
+from hlotune.schedules.ir.borders import interior
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load, map_loads
+from hlotune.schedules.ir.monoids import MAX, SUM
+from hlotune.schedules.spaces.cpu_contraction import space as cpu
+from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS, layout
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case, backwards, named, planes, sized, tiled, whole
 from tests.test_space import AVX2, AVX512, binds_features, binds_legality, drawn, nest_of, space_of
 from tests.test_steps import blur

@@ -17,18 +17,18 @@ from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.compute import Compute
-from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
+from hlotune.schedules.algorithms.replay import replay, unscheduled
+from hlotune.schedules.algorithms.split_reduction.rewriting import PART, SplitReduction, named
+from hlotune.schedules.algorithms.split_reduction.space import SplitSpace, split_spaces
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.features import NAMES, features_of
-from hlotune.schedules.nest import LoopNest
-from hlotune.schedules.paths import digest, path_of
-from hlotune.schedules.replay import replay, unscheduled
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.split_reduction import PART, SplitReduction, named
-from hlotune.schedules.split_space import SplitSpace, split_spaces
+from hlotune.schedules.features.loop_paths import digest, path_of
+from hlotune.schedules.features.summary import NAMES, features_of
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from tests import faults
 from tests.computes import Case, call, conv, gemm, whole
 from tests.contraction_cases import Drawn, contractions

@@ -9,10 +9,10 @@ from hlotune.codegen.build import build
 from hlotune.codegen.emit import emit
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Target
-from hlotune.schedules.winograd_algorithms import winograd_spaces
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case
 from tests.winograd_cases import windowed
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import jax.numpy as jnp
 import pytest
 
-from hlotune.schedules.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Apply, Load
-from hlotune.schedules.limits import check
-from hlotune.schedules.monoids import MAX, SUM
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import MAX, SUM
+from hlotune.schedules.steps.limits import check
+from hlotune.schedules.steps.steps import (
     Accumulate,
     AddUp,
     Clip,

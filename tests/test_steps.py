@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Affine, Apply, Const, Expr, Load
-from hlotune.schedules.monoids import MAX, SUM, Monoid
-from hlotune.schedules.nest import LoopNest, initial
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import (
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.monoids import MAX, SUM, Monoid
+from hlotune.schedules.ir.nest import LoopNest, initial
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import (
     Accumulate,
     AddUp,
     Clip,

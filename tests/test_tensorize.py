@@ -8,12 +8,12 @@ import pytest
 
 from hlotune.codegen.compile import assembly
 from hlotune.codegen.emit import emit
+from hlotune.schedules.algorithms.amx.rewriting import matrix
+from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.limits import check
-from hlotune.schedules.matrix import matrix
-from hlotune.schedules.replay import replay, unscheduled
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import (
+from hlotune.schedules.steps.limits import check
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import (
     Accumulate,
     AddUp,
     LayOut,
@@ -22,7 +22,7 @@ from hlotune.schedules.steps import (
     Tensorize,
     Unroll,
 )
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case, whole
 from tests.test_dots import product
 from tests.test_matrix import AMX, first, space

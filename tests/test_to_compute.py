@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.program import load
 from hlotune.hlo.to_compute import compute_of
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.ir.compute import Compute
 from tests.interpreter import interpret
 
 Array = NDArray[Any]

@@ -10,13 +10,13 @@ from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated import SimulatedDevice
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
-from hlotune.schedules.algorithm_table import algorithm_of
-from hlotune.schedules.compute import Compute
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.space import Space
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.target import Target, Toolchain
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target, Toolchain
 from hlotune.search.tasks import SPACES
 from hlotune.search.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tuner import Experience

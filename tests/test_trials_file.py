@@ -14,7 +14,7 @@ from benchmarks.searching import operator
 from hlotune.costmodel.files import header_of
 from hlotune.costmodel.shipped import shipped
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import import_records
 from tests.tree import ROOT

@@ -13,10 +13,10 @@ from hlotune.deploy.apply import apply
 from hlotune.hlo.program import Program, load
 from hlotune.hlo.sites import sites
 from hlotune.measure.targets import TARGETS, toolchain
-from hlotune.schedules.compute import Compute
 from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKernel
-from hlotune.schedules.space import Space
-from hlotune.schedules.target import Target
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.targets.target import Target
 from hlotune.search import tasks as tasks_module
 from hlotune.search.budget import Limits
 from hlotune.search.tasks import tasks

@@ -16,8 +16,8 @@ from hlotune.measure.trial import (
     Outcome,
     Trial,
 )
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.steps import Split
 from hlotune.search.account import opened
 from hlotune.search.tuner import HANGS, LIMIT_S, Experience
 from tests.toy import ToySpace

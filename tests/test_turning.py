@@ -12,10 +12,10 @@ from hlotune.codegen.emit import emit
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.target import Target
-from hlotune.schedules.vectors import neighbours, scatter_cycles
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case, planes, whole
 
 AVX512 = TARGETS["znver4"]

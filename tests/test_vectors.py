@@ -1,9 +1,9 @@
 """Along which axis the first candidate is vectorized, and how operands are packed for it."""
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.packing import Pack
-from hlotune.schedules.replay import replay
-from hlotune.schedules.vectors import cycles, vector_axes
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.spaces.cpu_contraction.vector_axes import cycles, vector_axes
+from hlotune.schedules.steps.pack import Pack
 from tests.computes import Case, conv, gemm, planes
 
 TARGET = TARGETS["znver4"]

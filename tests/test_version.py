@@ -3,7 +3,7 @@
 import json
 
 from hlotune.codegen.version import CODEGEN_VERSION
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
 from tests.record_code import RECORD, emitted_hash, options
 
 AGAIN = "raise CODEGEN_VERSION in codegen/version.py, then run `python -m tests.record_code`"

@@ -14,7 +14,7 @@ import pytest
 from hlotune.cli.main import run_command
 from hlotune.measure import peaks, sharing
 from hlotune.measure.sharing import Turns
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event, Finished
 from hlotune.tuning_logs.database import Database

@@ -12,12 +12,12 @@ from hlotune.codegen.compile import assembly
 from hlotune.codegen.emit import emit
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.widen_f16.rewriting import can_widen, widened
+from hlotune.schedules.algorithms.widen_f16.space import widened_space
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.spaces import space_of
-from hlotune.schedules.widened import can_widen, widened
-from hlotune.schedules.widened_space import widened_space
+from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import Case, whole
 from tests.contraction_cases import Drawn, contractions
 from tests.test_contractions import is_right

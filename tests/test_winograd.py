@@ -22,17 +22,17 @@ from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verify import TOLERANCE, Verdict, verify
-from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import AddUp
-from hlotune.schedules.transforms import (
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
+from hlotune.schedules.algorithms.winograd.rewriting import winograd
+from hlotune.schedules.algorithms.winograd.space import WinogradSpace
+from hlotune.schedules.algorithms.winograd.transforms import (
     LOOSE,
     PAIRS,
 )
-from hlotune.schedules.winograd import winograd
-from hlotune.schedules.winograd_algorithms import winograd_spaces
-from hlotune.schedules.winograd_space import WinogradSpace
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import AddUp
 from tests.computes import NHWC, Array, Case, call, whole
 from tests.interpreter import interpret
 from tests.winograd_cases import LAYOUTS, windowed, windows

@@ -10,11 +10,10 @@ import pytest
 from jax import lax
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.expr import Apply, Const, Expr, Load
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.transforms import (
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
+from hlotune.schedules.algorithms.winograd.rewriting import window, winograd
+from hlotune.schedules.algorithms.winograd.transforms import (
     PAIRS,
     RULES,
     TAPS,
@@ -25,8 +24,9 @@ from hlotune.schedules.transforms import (
     separably,
     tap_matrix,
 )
-from hlotune.schedules.winograd import window, winograd
-from hlotune.schedules.winograd_algorithms import winograd_spaces
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.ir.expr import Apply, Const, Expr, Load
+from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import NHWC, Array, Case, conv, depthwise, gemm
 from tests.interpreter import interpret
 from tests.winograd_cases import LAYOUTS, windowed

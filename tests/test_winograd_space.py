@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hlotune.measure.targets import TARGETS
-from hlotune.schedules.cpu import CpuSpace
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
+from hlotune.schedules.algorithms.winograd.read_back import winograd_path
+from hlotune.schedules.algorithms.winograd.sketch import LONGEST_SUM, WinogradSketch
+from hlotune.schedules.algorithms.winograd.space import WinogradSpace
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.features import NAMES, features_of
-from hlotune.schedules.flops import real_flops
-from hlotune.schedules.levels import levels_of
-from hlotune.schedules.loop_trees import ABSENT, nodes_of
-from hlotune.schedules.nest import LoopNest, region, stored_bytes
-from hlotune.schedules.paths import digest
-from hlotune.schedules.replay import replay
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.serial import runs_alone
-from hlotune.schedules.space import Configs
-from hlotune.schedules.spaces import AlgorithmsSpace, space_of
-from hlotune.schedules.target import Target
-from hlotune.schedules.winograd_algorithms import winograd_spaces
-from hlotune.schedules.winograd_nests import winograd_path
-from hlotune.schedules.winograd_sketch import LONGEST_SUM, WinogradSketch
-from hlotune.schedules.winograd_space import WinogradSpace
+from hlotune.schedules.features.loop_levels import levels_of
+from hlotune.schedules.features.loop_paths import digest
+from hlotune.schedules.features.loop_trees import ABSENT, nodes_of
+from hlotune.schedules.features.summary import NAMES, features_of
+from hlotune.schedules.ir.flops import real_flops
+from hlotune.schedules.ir.nest import LoopNest, region, stored_bytes
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.single_thread import runs_alone
+from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from tests.computes import Case, conv, gemm, named
 from tests.winograd_cases import windowed, windows
 

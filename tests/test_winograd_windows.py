@@ -19,8 +19,8 @@ from hlotune.hlo.oracle.tiles import steps_of
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
-from hlotune.schedules.winograd import window
-from hlotune.schedules.winograd_algorithms import winograd_spaces
+from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
+from hlotune.schedules.algorithms.winograd.rewriting import window
 from tests.computes import Case, whole
 
 LAYOUTS = ("N{}C {}IO", "NC{} OI{}", "C{}N I{}O", "{}NC {}OI")

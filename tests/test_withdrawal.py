@@ -8,7 +8,7 @@ import pytest
 
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.withdrawal import SLOWER, WRONG, take_back, take_back_wrong

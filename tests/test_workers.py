@@ -27,8 +27,8 @@ from hlotune.measure.targets import host_target
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
 from hlotune.measure.wire import from_outcome, from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Properties, Target
 from tests.recorded import PROPERTIES
 from tests.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
 

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
-from hlotune.schedules.features import NAMES
-from hlotune.schedules.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.space import Configs, within
-from hlotune.schedules.steps import Split
+from hlotune.schedules.features.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.spaces.space import Configs, within
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split
 
 
 class ToySpace:

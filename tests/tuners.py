@@ -8,8 +8,8 @@ from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import Schedule
-from hlotune.schedules.steps import Split
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split
 from hlotune.search.annealing import Annealing
 from hlotune.search.descent import Descent
 from hlotune.search.tuner import Experience, KernelTuner

@@ -23,8 +23,8 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Trial
 from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Properties, Target, Toolchain
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Properties, Target, Toolchain
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.connection import connect, connect_to_read, errors_in_words
 from hlotune.tuning_logs.finals import Final, Summary

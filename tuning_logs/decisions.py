@@ -8,7 +8,7 @@ from typing import Unpack
 
 from hlotune.measure.targets import toolchain, xla_flags
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.schedule import DEFAULT, Schedule
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
 from hlotune.tuning_logs.finals import Final, Paired

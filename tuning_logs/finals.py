@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from hlotune.measure.comparison import Ratio
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import XLA, Schedule
+from hlotune.schedules.steps.schedule import XLA, Schedule
 
 Outcome = Literal["tuned", "kept default"]
 

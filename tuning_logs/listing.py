@@ -5,7 +5,7 @@ prefix.
 from dataclasses import dataclass
 
 from hlotune.schedules.errors import NoRecord
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.rows import Row, target_title

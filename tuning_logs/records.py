@@ -20,10 +20,10 @@ from typing import IO, Any, TextIO, cast, get_args
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Clock, FailureKind
+from hlotune.schedules.atomic_files import whole
 from hlotune.schedules.errors import DatabaseError
-from hlotune.schedules.files import whole
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.target import Properties, Target
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.merge import CHUNK, absorb

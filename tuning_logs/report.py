@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import median
 
-from hlotune.schedules.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary

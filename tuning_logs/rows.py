@@ -22,9 +22,9 @@ from hlotune.measure.trial import (
     Outcome,
     Trial,
 )
-from hlotune.schedules import target as targets
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.schedule import Schedule
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets import target as targets
 from hlotune.tuning_logs import finals
 
 Row = dict[str, Any]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hlotune.measure.targets import toolchain, xla_flags
-from hlotune.schedules.schedule import DEFAULT
-from hlotune.schedules.target import Toolchain
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.schedules.targets.target import Toolchain
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.rows import Row

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.schedules.errors import DatabaseError
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.connection import errors_in_words
 from hlotune.tuning_logs.database import Database

@@ -29,7 +29,7 @@ from benchmarks.peers.tuning import tune_missing
 from benchmarks.results import publish
 from hlotune.measure.targets import host_target
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import toolchain
 from hlotune.measure.timing import Apart
 from hlotune.measure.trial import CacheMode
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 ABSENT = "absent"
 

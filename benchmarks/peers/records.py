@@ -16,8 +16,8 @@ from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import toolchain
 from hlotune.measure.trial import CacheMode, Candidate
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision
 

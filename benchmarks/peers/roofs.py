@@ -9,7 +9,7 @@ from benchmarks.cases import CASES
 from benchmarks.jax_operations import least_bytes
 from benchmarks.operations import PEAK_NAMES
 from benchmarks.peers.records import OwnTime
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 
 FMA = "FMA"
 READ = "read"

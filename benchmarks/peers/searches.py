@@ -25,8 +25,8 @@ from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, milliseconds, publish
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import UNDER, Database, conditions
 
 SEARCHES = FOLDER / "tvm-records"

@@ -25,8 +25,8 @@ from benchmarks.ports import core_of, has_core
 from benchmarks.results import Table, described, milliseconds, publish
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import CacheMode
-from hlotune.schedules.schedule import DEFAULT
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.schedules.targets.target import Target
 
 DIRECT_SHARES = ((200e6, 0.94), (60e6, 0.90), (20e6, 0.80))
 """Of the peak, from so many operations up."""

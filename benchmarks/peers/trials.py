@@ -13,8 +13,8 @@ from benchmarks.peers.records import Record, record
 from benchmarks.peers.table import Row, counts
 from hlotune.measure.targets import toolchain
 from hlotune.measure.trial import CacheMode
-from hlotune.schedules.schedule import DEFAULT, Schedule
-from hlotune.schedules.target import Target
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs import rows as columns
 from hlotune.tuning_logs.database import UNDER, Database, conditions
 

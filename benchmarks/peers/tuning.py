@@ -18,7 +18,7 @@ from hlotune.cli.progress import watching
 from hlotune.hlo.program import Program, load
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.target import Target
+from hlotune.schedules.targets.target import Target
 from hlotune.search.tune import tune
 
 TOGETHER = 6

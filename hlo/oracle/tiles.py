@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.oracle.bounded import PRECISIONS
 from hlotune.hlo.oracle.convolution import Convolution
-from hlotune.schedules.transforms import (
+from hlotune.schedules.algorithms.winograd.transforms import (
     TAPS,
     Matrix,
     WindowAxis,

@@ -1,0 +1,78 @@
+"""What an algorithm is: a rewriting of a compute that precedes every step, and its consequences."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.numerics import NUMERICS, Numerics
+from hlotune.schedules.spaces.space import Configs, Space
+from hlotune.schedules.targets.target import Target
+
+Order = Literal["first", "estimated", "last"]
+Rewriting = Callable[[Compute], Compute]
+
+
+class AlgorithmSpace(Space, Protocol):
+    """The space of one algorithm: a part of all that a kernel can be scheduled as."""
+
+    @property
+    def algorithm(self) -> str:
+        """The name that its schedules bear."""
+        ...
+
+    @property
+    def sketches(self) -> Sequence[object]: ...
+
+    @property
+    def counts(self) -> NDArray[np.int32]:
+        """`(k,)`: the number of values of each column of a config."""
+        ...
+
+    def digest(self, configs: Configs) -> NDArray[np.uint64]:
+        """`(n,)`: a hash of the nest of each config; equal nests have equal digests."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One row of the table of algorithms: all that the rest of hlotune asks of one."""
+
+    name: str
+    """The name in schedules, or its part ahead of the first parenthesis where it has arguments."""
+    signature: str = ""
+    """The name with its arguments, for error messages; "" where it has none."""
+    rewriting: Callable[[str], Rewriting | None]
+    """From the full name to the rewriting, or None where the arguments are none of this algorithm.
+    A rewriting raises ScheduleError for a compute that it does not apply to."""
+    spaces: Callable[[Compute, Target], Sequence[AlgorithmSpace]]
+    """The spaces that have a legal schedule; none where the algorithm does not apply.
+    May raise UnsupportedKernel where no algorithm at all can take the compute."""
+    numerics: Numerics = "strict"
+    """The least setting that allows it.  An algorithm that only reorders sums is `strict`."""
+    outputs: int = 0
+    """Outputs of a block along an axis, for the error bound of Winograd's algorithms; 0 where the
+    bound is that of a sum in any order."""
+    order: Order = "estimated"
+    """When its first candidate is measured: `estimated` ones by their estimated time."""
+    check_target: Callable[[Compute, Target], None] = lambda compute, target: None
+    """Raises ScheduleError for a target without the instructions that it needs."""
+    check_nest: Callable[[LoopNest], None] = lambda nest: None
+    """Raises ScheduleError for a finished nest that lacks a step it needs."""
+
+    @property
+    def shown(self) -> str:
+        """The name for people, with its arguments."""
+        return self.signature or self.name
+
+    def is_allowed(self, numerics: Numerics) -> bool:
+        return NUMERICS.index(self.numerics) <= NUMERICS.index(numerics)
+
+
+def constant(rewriting: Rewriting) -> Callable[[str], Rewriting | None]:
+    """For an algorithm whose name has no arguments."""
+    return lambda name: rewriting

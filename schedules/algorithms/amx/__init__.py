@@ -1,0 +1,1 @@
+"""Contractions on the matrix unit of x86 processors (AMX)."""

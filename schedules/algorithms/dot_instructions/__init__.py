@@ -1,0 +1,1 @@
+"""Sums of products taken by dot instructions."""

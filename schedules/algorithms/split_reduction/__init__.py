@@ -1,0 +1,1 @@
+"""Reductions whose parts are summed apart by tasks or lanes."""

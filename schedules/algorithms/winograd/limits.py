@@ -1,0 +1,68 @@
+"""The limits of `schedules/steps/limits.py` for schedules of a Winograd algorithm, as arrays of
+configs.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.algorithms.winograd.sketch import WHEN
+from hlotune.schedules.algorithms.winograd.view import WinogradView
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.features.loop_paths import Ints
+from hlotune.schedules.steps.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
+from hlotune.schedules.targets.target import LINE_BYTES
+
+IN_TASK = WHEN.index("task")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What `n` configs stand for, `(n,)` each; parts that are cut at the end of their axis."""
+
+    when: Ints
+    """Position in WHEN."""
+    apart: NDArray[np.bool_]
+    """Whether the inputs at the points are computed before all products."""
+    tiles: Ints
+    rows: Ints
+    across: Ints
+    """Vectors of a panel."""
+    panels: Ints
+    unroll: Ints
+    prefetch: Ints
+    depth: Ints
+    """Steps of the last reduction whose weights are there at once."""
+    sums: tuple[Ints, ...]
+    """How much of each reduction is added one to another, outermost first."""
+    spread: Ints
+
+
+def fit(space: WinogradView, n: Numbers) -> NDArray[np.bool_]:
+    """`(n,)`: whether registers, code and scratch are within the limits."""
+    points, tiles, features = space.sizes
+    size, width = BYTES[space.contraction.dtype], np.minimum(n.across * space.lanes, features)
+    rows, across = np.minimum(n.rows, n.tiles), -(-width // space.lanes)
+    channels = [a.extent for a in space.contraction.reduce]
+    group = np.minimum(n.panels * n.across * space.lanes, features)
+    bodies = 1 + ((features % (n.across * space.lanes) != 0) & (group > n.across * space.lanes))
+    own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
+        1 + (channels[-1] % n.unroll != 0) * (n.sums[-1] > n.unroll)
+    )
+    result = rows * across + across + 1 <= space.target.vector_registers
+    result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
+    result &= across * len(space.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
+    depth = float(prod(channels))
+    line = points * LINE_BYTES  # left free behind each point
+    inputs = points * np.where(n.apart, -(-tiles // n.tiles), 1) * n.tiles * depth * size
+    result &= inputs + n.spread * line <= np.where(n.apart, CALL_BYTES, TASK_BYTES)
+    result &= points * n.tiles * width * size + n.spread * line <= TASK_BYTES
+    panel = n.across * space.lanes
+    weights = points * depth * -(-features // panel) * panel * size
+    result &= (n.when != WHEN.index("call")) | (weights <= CALL_BYTES)
+    part = points * (depth / channels[-1]) * n.depth * width * size + line
+    result &= (n.when != IN_TASK) | (part <= TASK_BYTES)
+    legal: NDArray[np.bool_] = result
+    return legal

@@ -1,0 +1,1 @@
+"""What cost models see of a loop nest."""

@@ -1,0 +1,233 @@
+"""What a kernel computes, before any schedule: tensors, and stages in order.
+
+A stage runs over parallel and reduce axes.  For each point of its parallel axes it combines, over
+its reduce axes, the values of its expressions, and stores each result at an affine place.  Later
+stages load what earlier ones store.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.expr import (
+    Affine,
+    Expr,
+    Load,
+    Terms,
+    distinct_loads,
+    distinct_operations,
+)
+from hlotune.schedules.ir.monoids import Monoid
+
+Role = Literal["argument", "constant", "result", "temporary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`axis // below % extent`, by a name that index maps may use like an axis.
+
+    The first digit of an axis is not cut off: beyond the axis it goes on.
+    """
+
+    name: str
+    axis: str
+    below: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A row-major array.
+
+    Its role `constant` is an argument whose values are known when the program is loaded.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * BYTES[self.dtype]
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Elements between neighbours along each dimension."""
+        return tuple(prod(self.shape[d + 1 :]) for d in range(len(self.shape)))
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where a result goes: tensor and index map over the parallel axes."""
+
+    tensor: str
+    index: tuple[Affine, ...]
+
+    @cached_property
+    def terms(self) -> tuple[Terms, ...]:
+        """Of the index: what places that differ in constants have in common."""
+        return tuple(e.terms for e in self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """The index maps of several loads along one dimension."""
+
+    terms: frozenset[Terms]
+    least: int
+    """Of the constants."""
+    most: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`stores[k] = combine over reduce axes of values[k]`.
+
+    A monoid of several parts takes as many neighbouring results at a time.  Without `combine` there
+    are no reduce axes.
+    """
+
+    name: str
+    parallel: tuple[Axis, ...]
+    reduce: tuple[Axis, ...]
+    stores: tuple[Store, ...]
+    values: tuple[Expr, ...]
+    combine: Monoid | None = None
+    digits: tuple[Digit, ...] = ()
+    """Of parallel axes, for the index maps of the stage; each axis's from the highest down."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.parallel + self.reduce
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {a.name: a.extent for a in self.axes}
+
+    @cached_property
+    def groups(self) -> tuple[range, ...]:
+        """Positions of the results that its monoid merges together."""
+        width = self.combine.arity if self.combine else 1
+        return tuple(range(k, k + width) for k in range(0, len(self.values), width))
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        """Distinct loads, in order of reading."""
+        return distinct_loads(self.values)
+
+    @cached_property
+    def stored_axes(self) -> tuple[str | None, ...] | None:
+        """The axis along each dimension of its results; None for a dimension of constant places.
+
+        None at all where results are no arrays over the parallel axes in order: these (tables of
+        constants, parts of split dimensions) lie as their tensors do.
+        """
+        own = [Affine.axis(a.name) for a in self.parallel]
+        places = {tuple(bool(e.terms) for e in x.index) for x in self.stores}
+        if len(places) != 1 or any([e for e in x.index if e.terms] != own for x in self.stores):
+            return None
+        return tuple(e.terms[0][0] if e.terms else None for e in self.stores[0].index)
+
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """The tensors that it stores to."""
+        return frozenset(x.tensor for x in self.stores)
+
+    @cached_property
+    def maps(self) -> dict[str, tuple[Maps, ...]]:
+        """By tensor that it loads, the index maps of each dimension."""
+        found = dict[str, list[Load]]()
+        for x in self.loads:
+            found.setdefault(x.tensor, []).append(x)
+        return {name: _maps(xs) for name, xs in found.items()}
+
+    @cached_property
+    def derived(self) -> dict[object, object]:
+        """What was made of it, by what it was made for: candidates have stages in common."""
+        return {}
+
+    @property
+    def points(self) -> int:
+        return prod(a.extent for a in self.axes)
+
+    @cached_property
+    def flops(self) -> int:
+        """Arithmetic operations, padding and inserted zeros included."""
+        merges = 0
+        if self.combine:
+            types = [tuple(self.values[k].dtype for k in group) for group in self.groups]
+            merges = sum(map(self.combine.operations, types))
+        return (distinct_operations(self.values) + merges) * self.points
+
+
+def _maps(found: list[Load]) -> tuple[Maps, ...]:
+    """Of loads of one tensor, dimension by dimension."""
+    result = []
+    for along in zip(*(x.index for x in found), strict=True):
+        constants = [e.constant for e in along]
+        terms = frozenset(e.terms for e in along)
+        result.append(Maps(terms, min(constants), max(constants)))
+    return tuple(result)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Tensors: arguments as the kernel takes them, results, temporaries.  Stages in order."""
+
+    tensors: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+
+    @cached_property
+    def rewritten(self) -> dict[str, "Compute"]:
+        """What algorithms made of it, by name: schedules of one kernel come by the hundred."""
+        return {}
+
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        return {t.name: t for t in reversed(self.tensors)}
+
+    def tensor(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def stage(self, name: str) -> Stage:
+        return next(s for s in self.stages if s.name == name)
+
+    @property
+    def arguments(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.role in ("argument", "constant"))
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.role == "result")
+
+    def producer(self, tensor: str) -> Stage | None:
+        """The stage that stores a tensor, or None for an argument."""
+        return next((s for s in self.stages if any(x.tensor == tensor for x in s.stores)), None)
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+
+def lines(compute: Compute) -> Iterator[str]:
+    for t in compute.tensors:
+        yield f"{t.role} {t.name}: {'x'.join(map(str, (*t.shape, t.dtype)))}"
+    for s in compute.stages:
+        axes = ", ".join(f"{a.name}<{a.extent}" for a in s.axes)
+        for store, value in zip(s.stores, s.values, strict=True):
+            place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
+            how = f" {s.combine} over {' '.join(a.name for a in s.reduce)}" if s.combine else ""
+            yield f"{s.name} ({axes}): {place} ={how} {value}"

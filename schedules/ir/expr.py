@@ -1,0 +1,291 @@
+"""Affine index maps and the scalar expressions of a stage."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd
+
+from hlotune.schedules.dtypes import GROUPS
+
+Terms = tuple[tuple[str, int], ...]
+"""(axis, coefficient)."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`constant + sum(coefficient * axis)`; terms are sorted by axis and never zero."""
+
+    terms: Terms = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(terms: Mapping[str, int], constant: int = 0) -> "Affine":
+        kept = [term for term in terms.items() if term[1]]
+        if len(kept) > 1:
+            kept.sort()
+        return Affine(tuple(kept), constant)
+
+    @staticmethod
+    def weighted(parts: Iterable[tuple["Affine", int]]) -> "Affine":
+        """The sum of affines, each times a factor."""
+        terms, constant = dict[str, int](), 0
+        for affine, factor in parts:
+            constant += affine.constant * factor
+            for axis, c in affine.terms:
+                terms[axis] = terms.get(axis, 0) + c * factor
+        return Affine.of(terms, constant)
+
+    @staticmethod
+    def axis(name: str, coefficient: int = 1) -> "Affine":
+        return Affine.of({name: coefficient})
+
+    @cached_property
+    def coefficients(self) -> dict[str, int]:
+        return dict(self.terms)
+
+    @property
+    def unit(self) -> int:
+        """What all coefficients are multiples of; 1 where there are none."""
+        return gcd(*(c for _, c in self.terms)) or 1
+
+    def __add__(self, other: "Affine | int") -> "Affine":
+        if isinstance(other, int):
+            return Affine(self.terms, self.constant + other) if other else self
+        if not other.terms:
+            return self + other.constant
+        if not self.terms:
+            return other + self.constant
+        return Affine.weighted(((self, 1), (other, 1)))
+
+    def __sub__(self, other: "Affine") -> "Affine":
+        if not other.terms:
+            return Affine(self.terms, self.constant - other.constant) if other.constant else self
+        if self.terms == other.terms:
+            return Affine((), self.constant - other.constant)
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> "Affine":
+        if factor == 1:
+            return self
+        terms = tuple([(a, c * factor) for a, c in self.terms]) if factor else ()
+        return Affine(terms, self.constant * factor)
+
+    def substitute(self, axes: Mapping[str, "Affine"]) -> "Affine":
+        """Puts an affine in the place of each named axis."""
+        if not self.terms:
+            return self
+        if len(self.terms) == 1:
+            axis, c = self.terms[0]
+            return axes[axis] * c + self.constant if axis in axes else self
+        parts = [(axes.get(axis) or Affine(((axis, 1),)), c) for axis, c in self.terms]
+        return Affine.weighted(parts) + self.constant
+
+    def value(self, axes: Mapping[str, int]) -> int:
+        return self.constant + sum(c * axes[a] for a, c in self.terms)
+
+    def bounds(self, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """Least and largest value, when each axis lies in its inclusive range."""
+        low = high = self.constant
+        for axis, c in self.terms:
+            a, b = ranges[axis]
+            low, high = low + min(c * a, c * b), high + max(c * a, c * b)
+        return low, high
+
+    def __str__(self) -> str:
+        parts = [a if c == 1 else f"{c}*{a}" for a, c in self.terms]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+@dataclass(frozen=True)
+class Const:
+    value: float | int | bool
+    dtype: str
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Load:
+    """An element of a tensor.
+
+    The element of dimension d is `index[d] // divisors[d]`.  The load is real where every
+    `index[d]` is divisible by its divisor and the quotient lies inside the dimension, and where the
+    load `beside` is real, if there is one; elsewhere it has the value `outside`.
+
+    A load whose `dtype` is wider than the tensor's converts.  With `along` it is as many neighbours
+    along that dimension as `dtype`, one of GROUPS, is made of, from the one at the index on; those
+    that lie outside are 0.
+    """
+
+    tensor: str
+    index: tuple[Affine, ...]
+    dtype: str
+    divisors: tuple[int, ...] = ()
+    outside: float | int = 0
+    beside: "Load | None" = None
+    along: int | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Loads are looked up for each element that a kernel has written out."""
+        return hash((self.tensor, self.index, self.dtype, self.along))
+
+    @cached_property
+    def terms(self) -> tuple[tuple[Terms, ...], tuple[int, ...]]:
+        """Of the index, with its divisors: what loads that differ in constants have in common."""
+        return tuple(e.terms for e in self.index), self.divisors
+
+    @cached_property
+    def whole(self) -> "Load":
+        """With the index of the load beside it behind its own: all that says where it is real."""
+        if self.beside is None:
+            return self
+        both = self, self.beside
+        divisors = tuple(x.divisor(d) for x in both for d in range(len(x.index)))
+        index = (*self.index, *self.beside.index)
+        return replace(self, index=index, divisors=divisors, beside=None)
+
+    @cached_property
+    def axes(self) -> tuple[str, ...]:
+        """Axes on which it depends which element is loaded."""
+        return tuple(dict.fromkeys(a for e in self.index for a, _ in e.terms))
+
+    def substitute(self, axes: Mapping[str, Affine]) -> "Load":
+        """Puts an affine in the place of each named axis, in the load beside it too."""
+        index = tuple(e.substitute(axes) for e in self.index)
+        return replace(self, index=index, beside=self.beside and self.beside.substitute(axes))
+
+    def divisor(self, dimension: int) -> int:
+        return self.divisors[dimension] if self.divisors else 1
+
+    def __str__(self) -> str:
+        parts = [
+            str(e) if self.divisor(d) == 1 else f"({e})/{self.divisor(d)}"
+            for d, e in enumerate(self.index)
+        ]
+        if self.along is not None:
+            parts[self.along] += f" .. +{GROUPS[self.dtype][1]}"
+        return f"{self.tensor}[{', '.join(parts)}]"
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An elementwise operation, named as in StableHLO without the dialect.
+
+    `add subtract multiply divide maximum minimum power remainder and or xor negate abs sign floor
+    ceil round_nearest_even exponential exponential_minus_one log log_plus_one tanh logistic rsqrt
+    sqrt cbrt sine cosine erf erfc not select convert compare_EQ compare_NE compare_LT compare_LE
+    compare_GT compare_GE clamp is_finite`
+
+    `select(p, a, b)`, `clamp(low, x, high)`; `convert` to `dtype`; `compare_*` have dtype i1.
+    `dot(a, b)` is the sum of the products of two groups,
+    `schedules/algorithms/dot_instructions/rewriting.py` makes it.
+    """
+
+    op: str
+    args: tuple["Expr", ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value that whoever evaluates the expression has at hand, known by its position.
+
+    What a monoid merges is written so; no stage has one among its values.
+    """
+
+    position: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"${self.position}"
+
+
+Expr = Const | Load | Apply | Given
+
+
+def loads(expr: Expr) -> Iterator[Load]:
+    """All loads of an expression, in order of reading, repeated as often as they stand there."""
+    if isinstance(expr, Load):
+        yield expr
+    elif isinstance(expr, Apply):
+        for arg in expr.args:
+            yield from loads(arg)
+
+
+def distinct_loads(values: Iterable[Expr]) -> tuple[Load, ...]:
+    """Of several expressions, in order of reading; what they share is walked once."""
+    seen, found = set[int](), dict[Load, None]()
+
+    def walk(expr: Expr) -> None:
+        if id(expr) in seen:
+            return
+        seen.add(id(expr))
+        if isinstance(expr, Load):
+            found[expr] = None
+        elif isinstance(expr, Apply):
+            for arg in expr.args:
+                walk(arg)
+
+    for value in values:
+        walk(value)
+    return tuple(found)
+
+
+def map_loads(expr: Expr, change: Mapping[Load, Expr]) -> Expr:
+    """Puts an expression in the place of each named load.
+
+    What the expression shares, one object in several places, the new one shares as well.
+    """
+    return map_all_loads((expr,), change)[0]
+
+
+def map_all_loads(values: Iterable[Expr], change: Mapping[Load, Expr]) -> tuple[Expr, ...]:
+    """`map_loads` of several expressions that may share parts."""
+    known: dict[int, Expr] = {}
+    return tuple(_mapped(v, change, known) for v in values)
+
+
+def _mapped(expr: Expr, change: Mapping[Load, Expr], known: dict[int, Expr]) -> Expr:
+    if isinstance(expr, Load):
+        return change.get(expr, expr)
+    if not isinstance(expr, Apply):
+        return expr
+    if id(expr) not in known:
+        args = tuple(_mapped(a, change, known) for a in expr.args)
+        known[id(expr)] = Apply(expr.op, args, expr.dtype)
+    return known[id(expr)]
+
+
+def distinct_operations(values: Iterable[Expr]) -> int:
+    """Arithmetic operations that one evaluation takes; conversions and loads are free."""
+    return sum(map(_count, operations(values)))
+
+
+def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
+    """Arithmetic operations, without conversions, of one evaluation.
+
+    What is shared, one object in several places, is computed once.
+    """
+    seen, waiting = dict[int, Apply](), list(values)
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, Apply) and id(expr) not in seen:
+            seen[id(expr)] = expr
+            waiting.extend(expr.args)
+    return tuple(x for x in seen.values() if x.op != "convert")
+
+
+def _count(operation: Apply) -> int:
+    if operation.op == "dot":
+        return 2 * GROUPS[operation.args[0].dtype][1] - 1
+    return int(operation.dtype not in GROUPS)

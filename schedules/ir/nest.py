@@ -1,0 +1,323 @@
+"""Loop nests: what a schedule makes of a compute.
+
+Every stage has its own loops, outermost first, and stands either at the root or inside a loop of
+its consumer.  A loop walks one *root* axis of its stage in steps: its variable is the absolute
+position on that axis, from the position of the enclosing loop of the same root to `min(that
+position + that loop's step, extent)`.  Steps of one root divide one another from the inside out, so
+a ragged end appears only where what is walked ends: the axis, or the region of an inner stage.
+
+A stage inside a loop of its consumer computes the region that the loop's body reads: the hull of
+the index map, of static size, which need not be a multiple of the stage's own steps.  Start reading
+at `LoopNest`; `schedules/steps/steps.py` changes nests, `region` below infers what is computed
+where.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+from typing import Literal
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.targets.target import Target
+
+LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
+Border = Literal["", "peel", "clip"]
+Scope = Literal["register", "task", "call", "load"]
+Layout = tuple[tuple[int, int], ...]
+"""Dimensions of a stored tensor from the slowest to the fastest, as (dimension, block).
+
+A dimension may stand twice, first with its block, then with 1: `((3, 32), (0, 1), (3, 1))` holds
+panels of 32 of dimension 3.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    axis: str
+    """Its name: the root, and after a split its place, `i0.1`."""
+    root: str
+    step: int
+    kind: LoopKind = "serial"
+    border: Border = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageNest:
+    stage: Stage
+    loops: tuple[Loop, ...]
+    at: tuple[str, str] | None = None
+    """(consumer, loop) inside whose body the stage is computed; None at the root."""
+    scope: Scope = "call"
+    """Where its results live when they are temporaries."""
+    accumulate: str | None = None
+    """Its own loop inside which registers hold its results; "" holds them over all its loops."""
+    adds_up: bool = False
+    """Whether these begin at nothing each time, and are added to the results as they leave."""
+    layout: Layout = ()
+    """How its results lie in memory, when not in registers; () is row-major."""
+    spacing: int = 0
+    """Elements left free behind each slice of its results along their slowest dimension."""
+    prefetch: tuple[str, ...] = ()
+    """Packed operands whose next panel is asked for in its innermost loop."""
+    stream: tuple[tuple[str, str], ...] = ()
+    """(tensor, loop): what the loop's next iteration reads of the tensor is asked for in its
+    innermost loop."""
+    overrun: tuple[str, ...] = ()
+    """Axes along which its region is computed whole, beyond the end of the axis too."""
+    tiles: tuple[str, str] | None = None
+    """(parallel, reduce) axes along which tiles of the matrix unit have rows and groups: it
+    computes what is written out."""
+
+    def index(self, axis: str) -> int:
+        for k, loop in enumerate(self.loops):
+            if loop.axis == axis:
+                return k
+        names = " ".join(x.axis for x in self.loops)
+        raise ScheduleError(f"stage {self.stage.name} has no loop {axis!r}; its loops are {names}")
+
+    def sizes_inside(self, index: int, whole: dict[str, int]) -> dict[str, int]:
+        """Elements of each root that the body of loop `index` walks at most.
+
+        `whole` is the stage's region.
+        """
+        sizes = dict(whole)
+        for loop in self.loops[: index + 1]:
+            sizes[loop.root] = min(loop.step, sizes[loop.root])
+        return sizes
+
+    def trips(self, whole: dict[str, int]) -> tuple[int, ...]:
+        """Iterations of each loop in a full tile of the enclosing one."""
+        sizes, counts = dict(whole), []
+        for loop in self.loops:
+            counts.append(ceil(sizes[loop.root] / loop.step))
+            sizes[loop.root] = min(loop.step, sizes[loop.root])
+        return tuple(counts)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector of this stage; 1 when nothing is vectorized."""
+        last = self.loops[-1] if self.loops else None
+        if last is None or last.kind != "vectorize":
+            return 1
+        outer = [x for x in self.loops[:-1] if x.root == last.root]
+        return outer[-1].step if outer else self.stage.extents[last.root]
+
+    @property
+    def written_out(self) -> int:
+        """The first loop from which on all are unrolled or vectorized."""
+        k = len(self.loops)
+        while k and self.loops[k - 1].kind in ("unroll", "vectorize"):
+            k -= 1
+        return k
+
+    @property
+    def vector_root(self) -> str | None:
+        last = self.loops[-1] if self.loops else None
+        return last.root if last is not None and last.kind == "vectorize" else None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    compute: Compute
+    target: Target
+    stages: tuple[StageNest, ...]
+    """In order of execution at each place; a producer stands before its consumer."""
+
+    def stage(self, name: str) -> StageNest:
+        for s in self.stages:
+            if s.stage.name == name:
+                return s
+        raise ScheduleError(
+            f"no stage {name!r}; the stages are {' '.join(s.stage.name for s in self.stages)}"
+        )
+
+    def put(self, changed: StageNest) -> "LoopNest":
+        same = changed.stage.name
+        return replace(
+            self, stages=tuple(changed if s.stage.name == same else s for s in self.stages)
+        )
+
+    def attached(self, name: str, axis: str) -> tuple[StageNest, ...]:
+        """Stages computed inside a loop, in order."""
+        return tuple(s for s in self.stages if s.at == (name, axis))
+
+    def producer(self, tensor: str) -> StageNest | None:
+        return next((s for s in self.stages if tensor in s.stage.stored), None)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def initial(compute: Compute, target: Target) -> LoopNest:
+    """The nest before any step: each stage at the root, one serial loop an axis, in order."""
+    stages = tuple(
+        StageNest(s, tuple(Loop(a.name, a.name, 1) for a in s.axes))
+        for s in map(without_empty_reduction, compute.stages)
+    )
+    return LoopNest(compute, target, stages)
+
+
+def without_empty_reduction(stage: Stage) -> Stage:
+    """The stage itself; of a reduction over no points one that stores the identities."""
+    monoid = stage.combine
+    if monoid is None or all(a.extent for a in stage.reduce):
+        return stage
+    dtypes = [tuple(stage.values[k].dtype for k in group) for group in stage.groups]
+    nothing = tuple(c for found in dtypes for c in monoid.identities(found))
+    return replace(stage, reduce=(), values=nothing, combine=None)
+
+
+def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
+    """Largest size, along each axis, of what one execution of a stage computes."""
+    if stage.at is None:
+        return stage.stage.extents
+    outer = nest.stage(stage.at[0])
+    inside = outer.sizes_inside(outer.index(stage.at[1]), region(nest, outer))
+    user = reader(nest, stage)
+    return _needed(nest, stage, user, _seen(nest, user, outer, inside))
+
+
+def reader(nest: LoopNest, stage: StageNest) -> StageNest:
+    """The stage that reads what an inner stage computes."""
+    return next(s for s in nest.stages if s is not stage and reads(stage.stage, s.stage))
+
+
+def _seen(nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]) -> dict[str, int]:
+    """What `user` walks inside a loop of `at`, when it is `at` or stands further inside.
+
+    It is read by `at`, or by another stage that stands further inside.
+    """
+    if user is at or user.at is None:
+        return inside
+    last = reader(nest, user)
+    return _needed(nest, user, last, _seen(nest, last, at, inside))
+
+
+def _needed(
+    nest: LoopNest, stage: StageNest, user: StageNest, inside: dict[str, int]
+) -> dict[str, int]:
+    sizes = stage.stage.extents
+    for axis, size in hull(stage.stage, user.stage, inside).items():
+        sizes[axis] = min(size, sizes[axis])
+    return sizes
+
+
+def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, int]:
+    """Size along each parallel axis of `producer` that one load of `consumer` covers.
+
+    `inside` is what the consumer walks of its own axes meanwhile.  Several loads may differ in the
+    constants of their index maps, as `ComputeAt` requires.
+    """
+    sizes = {a.name: 1 for a in producer.parallel}
+    found = [consumer.maps[t] for t in producer.stored if t in consumer.maps]
+    for d, axis in enumerate(producer.stored_axes or ()):
+        if axis is None or not found:
+            continue
+        terms = {t for maps in found for t in maps[d].terms}
+        reach = max(sum(abs(c) * (inside[a] - 1) for a, c in t) for t in terms)
+        starts = max(maps[d].most for maps in found) - min(maps[d].least for maps in found)
+        sizes[axis] = 1 + reach + starts
+    return sizes
+
+
+def encloses(nest: LoopNest, place: tuple[str, str], stage: StageNest) -> bool:
+    """Whether a loop, as (stage, loop), is one of a stage's own or has it inside."""
+    name, axis = place
+    if stage.stage.name == name:
+        return True
+    while stage.at is not None:
+        outer = nest.stage(stage.at[0])
+        if outer.stage.name == name:
+            return outer.index(axis) <= outer.index(stage.at[1])
+        stage = outer
+    return False
+
+
+def reads(producer: Stage, consumer: Stage) -> tuple[Load, ...]:
+    """Loads of a consumer from what a producer stores."""
+    return tuple(x for x in consumer.loads if x.tensor in producer.stored)
+
+
+def stored_shape(nest: LoopNest, stage: StageNest) -> tuple[int, ...]:
+    """Extents, dimension by dimension, of the buffer that holds a temporary result of a stage."""
+    shape, axes = nest.compute.tensor(stage.stage.stores[0].tensor).shape, stage.stage.stored_axes
+    if axes is None:
+        return shape
+    sizes = region(nest, stage)
+    return tuple(n if a is None else sizes[a] for a, n in zip(axes, shape, strict=True))
+
+
+def is_in_own_order(stage: Stage) -> bool:
+    """Whether every result is an array over the stage's parallel axes, and constant places."""
+    return stage.stored_axes is not None
+
+
+def stored_bytes(nest: LoopNest, stage: StageNest) -> int:
+    """Bytes of all temporary buffers of a stage's execution, blocks rounded up; 0 in registers."""
+    if stage.scope == "register":
+        return 0
+    shape = list(stored_shape(nest, stage))
+    for dimension, block in stage.layout:
+        shape[dimension] = ceil(shape[dimension] / block) * block
+    names = dict.fromkeys(x.tensor for x in stage.stage.stores)
+    temporaries = [nest.compute.tensor(name) for name in names]
+    elements = prod(shape) + stage.spacing * slices(stage.layout, shape)
+    return sum(elements * BYTES[t.dtype] for t in temporaries if t.role == "temporary")
+
+
+def slices(layout: Layout, shape: Sequence[int]) -> int:
+    """Along the slowest dimension."""
+    dimension, block = layout[0] if layout else (0, 1)
+    return ceil(shape[dimension] / block) if shape else 1
+
+
+def strides(layout: Layout, shape: tuple[int, ...], spacing: int = 0) -> dict[tuple[int, int], int]:
+    """Elements between neighbours (of a block: between blocks) of each dimension of a layout."""
+    result, below = dict[tuple[int, int], int](), 1
+    blocks = {d: b for d, b in layout if b > 1}
+    for dimension, block in reversed(layout or tuple((d, 1) for d in range(len(shape)))):
+        result[dimension, block] = below
+        inner = blocks.get(dimension)
+        if block > 1:
+            below *= ceil(shape[dimension] / block)
+        else:
+            below *= inner if inner else shape[dimension]
+    if spacing and result:
+        result[[*result][-1]] += spacing  # the slowest was put in last
+    return result
+
+
+def _lines(nest: LoopNest) -> Iterator[str]:
+    for s in nest.stages:
+        if s.at is None:
+            yield from _stage_lines(nest, s, 0)
+
+
+def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
+    whole = region(nest, s)
+    if s.accumulate == "":
+        yield f"{'  ' * depth}{s.stage.name}: registers"
+    for loop, trips in zip(s.loops, s.trips(whole), strict=True):
+        if trips > 1 or nest.attached(s.stage.name, loop.axis):
+            border = f" {loop.border}" if loop.border else ""
+            step = f" step {loop.step}" if loop.step > 1 else ""
+            yield f"{'  ' * depth}{loop.kind} {loop.axis} x{trips}{step}{border}"
+            depth += 1
+        if s.accumulate == loop.axis:
+            yield f"{'  ' * depth}{s.stage.name}: registers{', added up' * s.adds_up}"
+        for inner in nest.attached(s.stage.name, loop.axis):
+            yield from _stage_lines(nest, inner, depth)
+    if s.tiles:
+        yield f"{'  ' * depth}tiles of {s.tiles[0]}, {s.tiles[1]} and {s.vector_root}"
+    for tensor in s.prefetch:
+        yield f"{'  ' * depth}prefetch {tensor}"
+    for tensor, axis in s.stream:
+        yield f"{'  ' * depth}prefetch {tensor} along {axis}"
+    for store, value in zip(s.stage.stores, s.stage.values, strict=True):
+        place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
+        how = "=" if s.stage.combine is None else f"{s.stage.combine}="
+        where = "" if s.scope in ("register", "call") else f"  ({s.scope})"
+        yield f"{'  ' * depth}{place} {how} {value}{where}"

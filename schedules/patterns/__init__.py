@@ -1,0 +1,1 @@
+"""Views of computes: the kinds of kernel that spaces are made for."""

@@ -1,0 +1,1 @@
+"""Search spaces: sketches of nests and the knobs that they leave open."""

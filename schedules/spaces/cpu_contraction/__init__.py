@@ -1,0 +1,1 @@
+"""The space of contractions on CPUs."""

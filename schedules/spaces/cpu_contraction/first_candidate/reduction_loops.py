@@ -1,0 +1,113 @@
+"""How the first candidate walks its reductions: what is written out, left out, and in what order.
+
+Taps on padding are left out where they are a share of the work, short reductions have no loops, and
+what is packed is read in the order in which it lies.
+"""
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.ir.flops import points
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse import (
+    SHORT_REDUCTION,
+    rolling,
+    written_taps,
+)
+from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch
+from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
+from hlotune.schedules.spaces.knobs import LONGEST_UNROLL
+from hlotune.schedules.steps.limits import CODE_STATEMENTS
+
+PADDING_WORTH = 0.02
+"""Share of the taps along an axis from which on leaving out padding pays."""
+SHORT_PASS = 12
+"""Cycles of multiply-adds from which on a pass hides its branch and its addresses: where a step has
+six, steps by twos and fours were 3 % faster than one by one, and where it has four, 7 %."""
+
+
+def left_out(
+    space: ContractionSpace, sketch: Sketch, tile: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Unrolled steps of each reduce axis, and which clips to make, to leave padding out.
+
+    A tile of one row is clipped; a tile as long as its axis has its window written out, so that
+    each tap on padding is known while emitting.
+    """
+    c = space.contraction
+    rows = {a.name: (int(n), a.extent) for a, n in zip(c.parallel, tile, strict=True)}
+    packed = {tensor for tensor, level in sketch.packs if level != "none"}
+    unroll = {r.name: 1 for r in c.reduce}
+    clip = {space.knobs.knobs[k].axis: 0 for k in space.knobs.columns("clip")}
+    for x in (x for x in c.core.loads if x.tensor not in packed):
+        for d, extent in enumerate(c.compute.tensor(x.tensor).shape):
+            window = [a for a in x.index[d].coefficients if a in clip]
+            along = [a for a in x.index[d].coefficients if a in rows]
+            if len(window) != 1 or not along or sketch.vector in along:
+                continue
+            real, total = points(c.core, x, d, extent)
+            worth = 1 - real / total >= PADDING_WORTH
+            height, whole = (prod(n) for n in zip(*(rows[a] for a in along), strict=True))
+            clip[window[0]] = int(height == 1)
+            if worth and height >= whole > 1:
+                unroll[window[0]] = c.core.extents[window[0]]
+    return np.array(list(unroll.values())), np.array(list(clip.values()), dtype=np.int64)
+
+
+def lying_order(space: ContractionSpace, sketch: Sketch) -> list[int]:
+    """Numbers of the reduce axes, outermost first: as what is packed ahead for the vectors lies.
+
+    It then comes in one stream, whatever the order of its dimensions.  Where each multiply-add
+    waits for a load, the taps that can share it are innermost.
+    """
+    c = space.contraction
+    last = rolling(c, sketch.vector)
+    if last is not None:
+        return sorted(range(len(c.reduce)), key=lambda k: c.reduce[k] == last)
+    ahead = {tensor for tensor, level in sketch.packs if level in ("load", "call")}
+    found = [x for x in c.operands if x.tensor in ahead and c.stride(x, sketch.vector)]
+    places = {
+        r.name: min((d for d, e in enumerate(x.index) if r.name in e.coefficients), default=-1)
+        for x in found[:1]
+        for r in c.reduce
+    }
+    return sorted(range(len(c.reduce)), key=lambda k: places.get(c.reduce[k].name, k))
+
+
+def written_out(
+    space: ContractionSpace,
+    vector: str,
+    tile: NDArray[np.int64],
+    order: list[int],
+    unroll: NDArray[np.int64],
+    clip: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A reduction so short that its loops would cost as much as its steps has none.
+
+    Nor has a short axis that has come to be the innermost; of a long one several steps make a pass
+    where one is short.
+    """
+    extents = np.array([a.extent for a in space.contraction.reduce])
+    statements = np.prod(extents) * np.prod(tile)
+    short = np.prod(extents) <= SHORT_REDUCTION
+    if short and statements <= CODE_STATEMENTS // 2:
+        return extents, np.zeros_like(clip)
+    k = order[-1]
+    axis = space.contraction.reduce[k].name
+    names = [space.knobs.knobs[n].axis for n in space.knobs.columns("clip")]
+    clipped = {a for a, on in zip(names, clip, strict=True) if on}
+    if axis in clipped:
+        return unroll, clip
+    moved = order != sorted(order) and extents[k] <= LONGEST_UNROLL
+    moved |= space.contraction.reduce[k] in written_taps(space.contraction, vector)
+    whole = moved and extents[k] * np.prod(tile) <= CODE_STATEMENTS // 8
+    steps = extents[k] if whole else max(unroll[k], _steps_of_a_pass(space, tile, int(extents[k])))
+    return np.where(np.arange(len(unroll)) == k, steps, unroll), clip
+
+
+def _steps_of_a_pass(space: ContractionSpace, tile: NDArray[np.int64], extent: int) -> int:
+    """Of the innermost loop: the fewest that last long enough and leave no rest."""
+    cycles = int(np.prod(tile)) / space.target.multiply_adds
+    longest = range(1, min(extent, LONGEST_UNROLL) + 1)
+    return next((n for n in longest if n * cycles >= SHORT_PASS and extent % n == 0), 1)

@@ -1,0 +1,173 @@
+"""The register tile of the first candidate: the one that wastes least.
+
+Of the work of all its copies, the share that is useful, times what the multiply-add units can do
+with it: a tile of few accumulators waits for its own results, one of few rows for loads, one that
+reads much in a step for the second cache.
+"""
+
+from collections.abc import Collection
+from math import gcd, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.flops import points
+from hlotune.schedules.patterns.contraction import SPLIT_LANE, Contraction
+from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse import (
+    loaded_share,
+    waits_for_loads,
+)
+from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
+from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
+from hlotune.schedules.targets.machine import BUSY_PORTS, MOST_STRIDE
+from hlotune.schedules.targets.target import LINE_BYTES, WAY_BYTES
+
+SECOND_CACHE_BYTES = 20
+"""What the second cache gives in a cycle, on and on beside multiply-adds; bursts have 32."""
+SCATTERED_BYTES = 9
+"""The same of lines that lie apart, which nothing fetches ahead into the first cache."""
+FEW_LINES = 4
+"""That are fetched along with their neighbours."""
+MOST_STREAMS = 8
+"""That the processor follows at a time."""
+CROWDED = 2 / 3
+"""Share of a set's ways that the rows of one operand may take; the others stream through it."""
+
+
+def best_tile(
+    space: ContractionSpace, vector: str, packed: Collection[str] = ()
+) -> NDArray[np.int64]:
+    """Positions of the best register tile among those that fit; tensors named lie in panels."""
+    tiles = space.tiles[vector].astype(np.int64)
+    c = space.contraction
+    extents = np.array([a.extent for a in c.parallel])
+    column = [a.name for a in c.parallel].index(vector)
+    width = (tiles + 1) * np.where(np.arange(len(extents)) == column, space.lanes, 1)
+    useful = np.prod(extents / (-(-extents // width) * width), axis=1)
+    useful *= _on_padding(c, vector, tiles + 1)
+    across = tiles[:, column] + 1
+    total = np.prod(tiles + 1, axis=1)
+    busy = np.minimum(1, total / space.target.chains)
+    ports = sum(_loads(space, x, vector, tiles + 1) for x in c.operands) / total
+    if any(waits_for_loads(c, x) for x in c.operands):
+        ports = np.maximum(ports, BUSY_PORTS)  # what is shared beyond that is no gain
+    pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - BUSY_PORTS)
+    loads = 1 + 0.03 * ports + pressed
+    # rows along one axis alone keep the loads of a tile near one another
+    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1) + _streams(c, vector, tiles + 1))
+    score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
+    score /= starved(space, vector, packed, tiles + 1) * _scattered(space, vector, tiles + 1)
+    best: NDArray[np.int64] = tiles[int(np.argmax(score))]
+    return best
+
+
+def _on_padding(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Share of the taps that are not on padding.
+
+    Tiles of one row along a window leave such taps out, and so do those as long as its axis.
+    """
+    share = np.ones(len(tiles))
+    for k, a in enumerate(c.parallel):
+        for x in c.windows[a.name] if a.name != vector else ():
+            d = next(d for d, e in enumerate(x.index) if a.name in e.coefficients)
+            real, total = points(c.core, x, d, c.compute.tensor(x.tensor).shape[d])
+            partly = (tiles[:, k] > 1) & (tiles[:, k] < a.extent)
+            share = np.where(partly, share * real / total, share)
+    return share
+
+
+def _loads(
+    space: ContractionSpace, x: Load, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Loads of an operand for one step of a register tile: rows and vectors along which it varies.
+
+    What varies along all axes, as in depthwise convolutions, is loaded for each multiply-add, but
+    for what neighbours share of a window.
+    """
+    c = space.contraction
+    varies = np.array([a.name in x.axes for a in c.parallel])
+    loads: NDArray[np.float64] = np.where(varies, tiles, 1).prod(axis=1).astype(np.float64)
+    if waits_for_loads(c, x):
+        loads *= loaded_share(c, x, vector, tiles, space.target.vector_registers)
+    return loads
+
+
+def _streams(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether vectors of an operand come from more places apart than are fetched ahead."""
+    found = np.zeros(len(tiles), dtype=np.bool_)
+    for x in (x for x in c.operands if 0 < abs(c.stride(x, vector)) <= MOST_STRIDE):
+        for k, a in enumerate(c.parallel):
+            far = abs(c.stride(x, a.name)) * c.element_bytes(x) >= LINE_BYTES
+            found |= far and a.name != vector and tiles[:, k] > MOST_STREAMS
+    return found
+
+
+def _crowding(
+    space: ContractionSpace, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How much rows of a tile that fall into the same sets of the first cache slow it down."""
+    c, target = space.contraction, space.target
+    ways = target.l1_bytes / WAY_BYTES
+    most = np.zeros(len(tiles))
+    # along the lanes of a split reduction, vectors of a row walk through memory like broadcasts
+    for x in (x for x in c.operands if not c.stride(x, vector) or vector == SPLIT_LANE):
+        for k, a in enumerate(c.parallel):
+            step = c.stride(x, a.name) * c.element_bytes(x)
+            if step and a.name != vector:
+                apart = gcd(step, WAY_BYTES)
+                most = np.maximum(most, tiles[:, k] * apart / WAY_BYTES)
+    return np.where(most > CROWDED * ways, 1.25, 1.0)
+
+
+def starved(
+    space: ContractionSpace, vector: str, packed: Collection[str], tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How much longer a tile waits for vectors from the second cache than it multiplies.
+
+    Vectors that the whole reduction of a tile reads are too many for the first cache, and the next
+    tile reads them again.
+    """
+    c, vector_bytes = space.contraction, space.target.vector_bytes
+    steps = prod(a.extent for a in c.reduce)
+    across = tiles[:, [a.name for a in c.parallel].index(vector)]
+    along = [x for x in c.operands if c.stride(x, vector)]
+    apart = sum(x.tensor not in packed and _lies_apart(c, x) for x in along)
+    run = across * vector_bytes
+    scattered, streamed = apart * (-(-run // LINE_BYTES) * LINE_BYTES), (len(along) - apart) * run
+    again = (scattered + streamed) * steps >= space.target.l1_bytes
+    lines = sum(_lines(c, x, tiles) for x in c.operands if not c.stride(x, vector))
+    cycles = np.prod(tiles, axis=1) / space.target.multiply_adds
+    waits = scattered / SCATTERED_BYTES + (streamed + lines * LINE_BYTES) / SECOND_CACHE_BYTES
+    return np.where(again, np.maximum(1.0, waits / cycles), 1.0)
+
+
+def _lies_apart(c: Contraction, x: Load) -> bool:
+    """Whether what consecutive steps read of an operand lies several lines apart."""
+    return c.step_bytes(x, c.reduce[-1:]) >= FEW_LINES * LINE_BYTES
+
+
+def _lines(c: Contraction, x: Load, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cache lines of an operand that a step of a tile reads and no other step does.
+
+    None where neighbours in the reduction share lines.
+    """
+    size = c.element_bytes(x)
+    found = np.ones(len(tiles), dtype=np.int64)
+    if c.step_bytes(x) < LINE_BYTES:
+        return 0 * found
+    for k, a in enumerate(c.parallel):
+        step = abs(c.stride(x, a.name)) * size
+        found *= -(-tiles[:, k] * min(step, LINE_BYTES) // LINE_BYTES) if step else 1
+    return found
+
+
+def _scattered(
+    space: ContractionSpace, vector: str, tiles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How much longer a tile takes whose vectors lie across the result."""
+    c = space.contraction
+    if c.out_stride(vector) == 1:
+        return np.ones(len(tiles))
+    cycles = prod(a.extent for a in c.reduce) / space.target.multiply_adds
+    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / cycles

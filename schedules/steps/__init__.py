@@ -1,0 +1,1 @@
+"""The scheduling primitives, and the rules that a finished nest must obey."""

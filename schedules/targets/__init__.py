@@ -1,0 +1,1 @@
+"""The devices that kernels are tuned for."""
