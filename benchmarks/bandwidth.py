@@ -26,9 +26,9 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.dispatcher import crew_host
 from hlotune.codegen.loader import KERNEL, Host, load
-from hlotune.hlo.program import load as load_program
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load as load_program
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.buffers import Guarded, guarded, rounded
 from hlotune.measure.peaks import host_properties, read_text
 from hlotune.measure.probe import Probe

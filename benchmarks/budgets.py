@@ -21,8 +21,8 @@ from hlotune.deploy.accuracy import tame_inputs
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import checked
 from hlotune.deploy.timer import Timer
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.comparison import ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.sharing import Turns

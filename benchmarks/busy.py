@@ -24,7 +24,7 @@ from benchmarks.budgets import called
 from benchmarks.command import command
 from benchmarks.results import Table, conditions, publish
 from hlotune.codegen.crew import processors
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target

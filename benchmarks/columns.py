@@ -25,7 +25,7 @@ from benchmarks.operations import Convolution, Operation, Product
 from benchmarks.results import Table, conditions, publish
 from hlotune.cli.progress import watching
 from hlotune.codegen.built import Built
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Beside, Ratio
 from hlotune.measure.runner import ProcessRunner

@@ -21,7 +21,7 @@ from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.cli.progress import watching
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import BenchResult, bench
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
 from hlotune.measure.comparison import Ratio
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target

@@ -26,9 +26,9 @@ from benchmarks.results import Table, conditions, geometric_mean, milliseconds, 
 from hlotune.cli.progress import watching
 from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Comparison, Ratio, ratio
 from hlotune.measure.runner import ProcessRunner

@@ -29,8 +29,8 @@ from benchmarks.results import (
 from benchmarks.searching import Operator, operator
 from hlotune.cli.progress import watching
 from hlotune.costmodel.model import MODELS
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.runner import ProcessRunner

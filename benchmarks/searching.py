@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.cases import source
 from hlotune.costmodel.model import CostModel
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import Site, sites
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs

@@ -26,9 +26,9 @@ from hlotune.codegen.compile import compile_object
 from hlotune.codegen.dispatcher import crew_host
 from hlotune.codegen.loader import KERNEL
 from hlotune.codegen.loader import load as load_built
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.buffers import guarded
 from hlotune.measure.probe import Probe
 from hlotune.measure.references import References

@@ -13,7 +13,7 @@ from hlotune.cli.printing import counted, print_json, print_table, size, times
 
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
-    from hlotune.hlo.sites import Site
+    from hlotune.hlo.sites.sites import Site
     from hlotune.schedules.targets.target import Properties
     from hlotune.tuning_logs.database import Conditions, Database
 
@@ -78,7 +78,7 @@ def kernels(
     program: Program, database: Records = None, arg: ArgumentTypes = None, json: Json = False
 ) -> None:
     """Lists the kernels of a program, with their work and data."""
-    from hlotune.hlo.sites import sites
+    from hlotune.hlo.sites.sites import sites
     from hlotune.schedules.errors import NoRecord
     from hlotune.tuning_logs.render import time_text
 
@@ -168,7 +168,7 @@ class Ours:
 
 def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.canonical import graph_of
-    from hlotune.hlo.to_compute import compute_of
+    from hlotune.hlo.to_compute.assemble import compute_of
     from hlotune.measure.targets import host_target
     from hlotune.schedules.algorithms.joined_space import space_of
     from hlotune.schedules.errors import reason_alone

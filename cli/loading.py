@@ -6,17 +6,17 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlotune.hlo.file_kinds import FILES
+from hlotune.hlo.frontends.file_kinds import FILES
 
 if TYPE_CHECKING:
-    from hlotune.hlo.program import Program
+    from hlotune.hlo.frontends.program import Program
 
 
 def begin_loading(arguments: Sequence[str]) -> None:
     """Starts the process that parses program files, where an argument of a command is one: it gets
     ready while this process imports jax."""
     if any(Path(argument).suffix in FILES for argument in arguments):
-        from hlotune.hlo import checked_parse
+        from hlotune.hlo.frontends import checked_parse
 
         checked_parse.begin()
 
@@ -26,7 +26,7 @@ def load_program(source: str, argument_types: Sequence[str] | None) -> "Program"
 
     Raises ProgramError.
     """
-    from hlotune.hlo.program import load
+    from hlotune.hlo.frontends.program import load
 
     with redirect_stdout(sys.stderr):
         return load(source, argument_types=argument_types or ())

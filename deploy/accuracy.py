@@ -18,9 +18,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import TensorType
 from hlotune.hlo.oracle import OutOfTime, Reference, compare, evaluate
-from hlotune.hlo.program import Program
 from hlotune.measure.inputs import draw
 from hlotune.measure.verify import TOLERANCE
 from hlotune.schedules.dtypes import is_float

@@ -7,7 +7,7 @@ from hlotune.codegen.built import Built
 from hlotune.deploy.archive import AGAIN
 from hlotune.deploy.manifest import Manifest
 from hlotune.hlo.graph import TensorType
-from hlotune.hlo.mlir import Call, Signature
+from hlotune.hlo.mlir.module import Call, Signature
 from hlotune.schedules.errors import ProgramError
 
 

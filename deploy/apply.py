@@ -13,9 +13,9 @@ from hlotune.deploy.freeze import freeze
 from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
 from hlotune.deploy.replacing import Replacement, assembled, built_here, replacement
 from hlotune.deploy.vouching import ANEW, Vouching
-from hlotune.hlo.callable import JittedProgram
-from hlotune.hlo.program import Program, require_loaded
-from hlotune.hlo.sites import Site, choose, sites
+from hlotune.hlo.calling.callable import JittedProgram
+from hlotune.hlo.frontends.program import Program, require_loaded
+from hlotune.hlo.sites.sites import Site, choose, sites
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, require_settings

@@ -29,8 +29,8 @@ from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
 from hlotune.deploy.manifest import Manifest, manifest_of
 from hlotune.deploy.replacing import bound, combined
-from hlotune.hlo import mlir
-from hlotune.hlo.callable import JittedProgram, function_of
+from hlotune.hlo.calling.callable import JittedProgram, function_of
+from hlotune.hlo.mlir import module as mlir
 from hlotune.measure.targets import require_host
 from hlotune.schedules.errors import BuildError, ProgramError
 from hlotune.schedules.numerics import Numerics

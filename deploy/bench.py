@@ -17,8 +17,8 @@ from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
 from hlotune.deploy.timer import SAMPLE_S, Function, Timer
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import Program
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program
 from hlotune.measure.comparison import Ratio, ratio, shared
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import Failure

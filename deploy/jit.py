@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
 from hlotune.measure.targets import host_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError

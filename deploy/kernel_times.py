@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from hlotune.codegen.built import Built
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.pairs import Referee, compared
-from hlotune.hlo.sites import Site
+from hlotune.hlo.sites.sites import Site
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import WrongResult

@@ -11,7 +11,7 @@ from statistics import median
 from hlotune.deploy.pairs import Referee, compared
 from hlotune.deploy.replacing import built_here
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.sites import Site, choose
+from hlotune.hlo.sites.sites import Site, choose
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.steps.schedule import DEFAULT

@@ -14,14 +14,14 @@ from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import Loaded, load
-from hlotune.hlo.callable import JittedProgram, jitted
+from hlotune.hlo.calling.callable import JittedProgram, jitted
+from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Literal
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import Program
-from hlotune.hlo.sites import Site
-from hlotune.hlo.splice import splice
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.sites.sites import Site
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.prepacking import prepack
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import Schedule

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from hlotune.deploy.accuracy import Inputs, called
-from hlotune.hlo.callable import cpu
-from hlotune.hlo.program import Program
+from hlotune.hlo.calling.callable import cpu
+from hlotune.hlo.frontends.program import Program
 from hlotune.measure.affinity import pinned
 from hlotune.measure.probe import Probe
 from hlotune.measure.sharing import Turns

@@ -1,1 +1,3 @@
-"""Programs: reading, normal form, sites, kernels, the oracle, splicing.  Start at `program.py`."""
+"""Programs: reading, normal form, sites, kernels, the oracle, splicing.  Start at
+`hlo/frontends/program.py`.
+"""

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from hlotune.hlo import attributes, mlir
 from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.mlir import attributes
+from hlotune.hlo.mlir import module as mlir
 
 ENTRY = "kernel"
 INLINE_ELEMENTS = 64

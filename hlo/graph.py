@@ -1,4 +1,5 @@
-"""A StableHLO function as plain values: what everything in this room but `mlir.py` works on.
+"""A StableHLO function as plain values: what everything in this room but `hlo/mlir/module.py` works
+on.
 
 Values of a function are numbered; `types[v]` is the type of value `v`.  Operations are in an order
 in which every operand is defined before its use.  A region (the body of a reduce, of a while) is a

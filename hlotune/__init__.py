@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hlotune.deploy.apply import apply, freeze
     from hlotune.deploy.artifact import load_artifact, save_artifact
     from hlotune.deploy.jit import jit
-    from hlotune.hlo.program import load
+    from hlotune.hlo.frontends.program import load
     from hlotune.schedules.errors import HlotuneError
     from hlotune.search.tune import tune
 
@@ -35,7 +35,7 @@ _HOME = {
     "apply": "hlotune.deploy.apply",
     "freeze": "hlotune.deploy.apply",
     "jit": "hlotune.deploy.jit",
-    "load": "hlotune.hlo.program",
+    "load": "hlotune.hlo.frontends.program",
     "load_artifact": "hlotune.deploy.artifact",
     "save_artifact": "hlotune.deploy.artifact",
     "tune": "hlotune.search.tune",

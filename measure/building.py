@@ -7,7 +7,7 @@ from functools import lru_cache
 from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.channel import Handler, Message
 from hlotune.measure.trial import Failure
 from hlotune.measure.wire import from_outcome, to_candidate

@@ -15,7 +15,7 @@ import numpy as np
 from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.simulated_time import simulated_s
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial

@@ -9,7 +9,7 @@ import jax
 
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.mlir_versions import loaded
+from hlotune.hlo.mlir.versions import loaded
 from hlotune.measure.inputs import Array
 
 Program = Callable[[Sequence[jax.Array]], list[jax.Array]]

@@ -23,7 +23,7 @@ from hlotune.costmodel.files import read_arrays, write_arrays
 from hlotune.costmodel.inputs import Features, Inputs, Reads, taken
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.spaces.space import Configs, Space

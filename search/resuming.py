@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hlotune.costmodel.shipped import Start, start
-from hlotune.hlo.program import Program
+from hlotune.hlo.frontends.program import Program
 from hlotune.measure.pulse import Pulse, beating
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord

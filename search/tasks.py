@@ -6,8 +6,8 @@ from itertools import groupby
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.sites import Site
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.sites.sites import Site
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alone
 from hlotune.schedules.ir.compute import Compute

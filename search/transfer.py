@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import inputs_of
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule

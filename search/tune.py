@@ -9,8 +9,8 @@ from typing import SupportsIndex
 
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import Start, start
-from hlotune.hlo.program import Program, require_loaded
-from hlotune.hlo.sites import Site, sites
+from hlotune.hlo.frontends.program import Program, require_loaded
+from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.others import Others
 from hlotune.measure.pulse import Pulse, beating

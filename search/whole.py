@@ -7,7 +7,7 @@ from math import isfinite
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
-from hlotune.hlo.program import Program
+from hlotune.hlo.frontends.program import Program
 from hlotune.measure.sharing import Turns
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from hlotune.deploy.replacing import built_here
+from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import Program
-from hlotune.hlo.sites import Site, sites
+from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule

@@ -19,12 +19,12 @@ from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import KERNEL, Host, Loaded
-from hlotune.hlo import program
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends import program
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.sites import Site, sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.sites.sites import Site, sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.buffers import Placement, guarded, rounded
 from hlotune.measure.prepacking import prepack
 from hlotune.schedules.dtypes import BYTES

@@ -6,9 +6,9 @@ the file.
 
 from pathlib import Path
 
-from hlotune.hlo import mlir
 from hlotune.hlo.canonical import canonical
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.mlir import module as mlir
 from tests.test_canonical import SHAPES, every_kind
 
 ARTIFACT = Path(__file__).parent / "fixtures" / "of_jaxlib_0.12.mlirbc"

@@ -9,9 +9,9 @@ import pytest
 
 from hlotune.cli.main import run_command
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.hlo import program
+from hlotune.hlo.frontends import program
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.oracle import (
     Oracle,

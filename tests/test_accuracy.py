@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs, tame_inputs
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program, load
 from tests.applied import normal
 
 

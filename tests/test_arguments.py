@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hlotune.deploy.freeze import freeze
-from hlotune.hlo.arguments import by_position, names_of
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import load
+from hlotune.hlo.calling.arguments import by_position, names_of
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import load
 
 X = np.arange(4, dtype=np.float32)
 

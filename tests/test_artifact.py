@@ -14,7 +14,7 @@ import hlotune
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.artifact import load_artifact, save_artifact
 from hlotune.deploy.freeze import freeze
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Pack

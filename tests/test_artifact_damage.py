@@ -15,8 +15,8 @@ import pytest
 
 from hlotune.deploy.artifact import MANIFEST, PROGRAM, load_artifact, save_artifact
 from hlotune.deploy.freeze import freeze
-from hlotune.hlo import mlir
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.mlir import module as mlir
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.errors import ProgramError, TargetError
 from tests.applied import normal

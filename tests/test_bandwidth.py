@@ -9,10 +9,10 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.compile import compile_object
 from hlotune.codegen.hosts import threaded
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.schedules.algorithms.replay import replay

@@ -7,11 +7,11 @@ import pytest
 
 from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.oracle import evaluate
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import Site, sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.sites.sites import Site, sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of

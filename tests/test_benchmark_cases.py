@@ -15,9 +15,9 @@ from benchmarks.cases import ANSOR, CASES, MOBILENET, RESNET, SAME, selected, so
 from benchmarks.jax_operations import computed, inputs_of, least_bytes, result_of
 from benchmarks.operations import Convolution, Operation, Product
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.ir.flops import flops_of
 from tests.tree import ROOT
 

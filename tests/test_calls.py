@@ -10,8 +10,8 @@ import pytest
 
 from hlotune.deploy.artifact import load_artifact, save_artifact
 from hlotune.deploy.freeze import freeze
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import load
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import load
 from hlotune.schedules.errors import ProgramError
 from tests.applied import PARAMETERS, mlp, normal
 from tests.test_artifact import PACKED, X, tuned

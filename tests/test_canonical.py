@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
 
-from hlotune.hlo import mlir
 from hlotune.hlo.canonical import argument_order, canonical, fingerprint, graph_of
+from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import argument, load
+from hlotune.hlo.mlir import module as mlir
 
 pytestmark = pytest.mark.smoke
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from hlotune.cli.loading import begin_loading
-from hlotune.hlo import checked_parse, mlir
-from hlotune.hlo.checked_parse import Limits, failure, limits_of, normal_form_of
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends import checked_parse
+from hlotune.hlo.frontends.checked_parse import Limits, failure, limits_of, normal_form_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 from tests.test_program import MATMUL
 from tests.tree import ROOT
@@ -99,7 +100,7 @@ def test_after_a_file_that_ends_the_process_another_one_begins(
 def test_a_process_that_has_left_is_no_error(
     matmul: Path, own_process: checked_parse.ParseProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hasty = "from hlotune.hlo import parse_process as p; p.IDLE_S = 0.1; p.main()"
+    hasty = "from hlotune.hlo.frontends import parse_process as p; p.IDLE_S = 0.1; p.main()"
     with monkeypatch.context() as patched:
         patched.setattr(checked_parse, "COMMAND", (sys.executable, "-c", hasty))
         first = normal_form_of(matmul)
@@ -221,7 +222,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_process_begins_without_jax() -> None:
-    code = "import hlotune.hlo.parse_process, sys; print('jax' in sys.modules)"
+    code = "import hlotune.hlo.frontends.parse_process, sys; print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
 
@@ -230,11 +231,11 @@ def test_a_fork_has_a_process_of_its_own(matmul: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
-from hlotune.hlo.checked_parse import normal_form_of, shared_process
+from hlotune.hlo.frontends.checked_parse import normal_form_of, shared_process
 path = Path({str(matmul)!r})
 first, number = normal_form_of(path), shared_process.process_id
 if (child := os.fork()) == 0:
-    from hlotune.hlo.checked_parse import shared_process
+    from hlotune.hlo.frontends.checked_parse import shared_process
     assert normal_form_of(path) == first and shared_process.process_id != number
     shared_process.close()
     os._exit(0)

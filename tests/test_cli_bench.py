@@ -9,8 +9,8 @@ from hlotune.cli.bench import APART, CLOCKS, accuracy_cells, print_accuracy, pri
 from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import Explanation
 from hlotune.deploy.bench import BenchResult
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.trial import Failure
 from hlotune.tuning_logs.finals import Paired
 

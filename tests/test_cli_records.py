@@ -9,9 +9,9 @@ from hlotune.cli.main import run_command
 from hlotune.deploy import bench as benching
 from hlotune.deploy.artifact import load_artifact
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.algorithms.joined_space import space_of as every_space_of

@@ -14,7 +14,7 @@ from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.hosts import serial, shuffled, threaded
 from hlotune.codegen.loader import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify

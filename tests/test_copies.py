@@ -10,7 +10,7 @@ from hlotune.codegen.spans import Lane
 from hlotune.codegen.text import Function, Module
 from hlotune.codegen.values import Value
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay

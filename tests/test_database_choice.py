@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import hlotune
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.schedules.errors import DatabaseError
 from hlotune.search import tune as tuning
 from hlotune.tuning_logs.database import Database

@@ -11,10 +11,10 @@ import pytest
 from hlotune.deploy.apply import apply
 from hlotune.deploy.freeze import freeze
 from hlotune.deploy.replacing import constant
-from hlotune.hlo import mlir
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.targets import TARGETS, host_target, toolchain
 from hlotune.schedules.errors import (
     DatabaseError,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from hlotune.hlo import mlir
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.sites.sites import sites
 from hlotune.schedules.errors import ProgramError
 from tests.computes import whole
 from tests.test_program import load_text

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay

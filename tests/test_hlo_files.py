@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
-from hlotune.hlo.callable import jitted
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
 from hlotune.schedules.errors import ProgramError
 
 pytestmark = pytest.mark.smoke

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tree import ROOMS, ROOT, files, imports, module_name, modules
 
-UNSTABLE_NAMES = Path("hlo/mlir_versions.py")
+UNSTABLE_NAMES = Path("hlo/mlir/versions.py")
 
 
 @pytest.mark.parametrize("room", ROOMS)

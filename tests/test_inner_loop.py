@@ -9,9 +9,9 @@ from benchmarks.cases import source
 from benchmarks.inner_loop import SHOWN, compact, described, flops_of, inner_loop, main
 from benchmarks.ports import CORES, core_of, count, cycles
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 

@@ -13,7 +13,7 @@ import pytest
 
 import hlotune
 from hlotune.deploy import jit
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
 from hlotune.schedules.errors import DatabaseError, ProgramError
 from tests.applied import DIRECT, final, first_sites, normal, recorded
 

@@ -9,8 +9,8 @@ import pytest
 from hlotune.codegen.built import Built
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.kernel_times import PAIRS, TIMING_S, timed_again, timed_by
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import Program, load
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ProgramError, WrongResult

@@ -17,7 +17,7 @@ from hlotune.costmodel.pool import best_so_far, drawn
 from hlotune.costmodel.quality import mean_quality, quality
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.algorithms.joined_space import space_of as every_space_of
 from hlotune.schedules.features.loop_trees import Nodes

@@ -13,8 +13,8 @@ from hlotune.cli.main import run_command
 from hlotune.codegen.built import Built
 from hlotune.deploy.apply import applied, apply
 from hlotune.deploy.other_jaxlib import decided_here
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import Program, load
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement

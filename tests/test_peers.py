@@ -22,8 +22,8 @@ from benchmarks.peers.process import Refusal, Worker, environment
 from benchmarks.peers.records import record
 from benchmarks.peers.rounds import Effort, Entry, Turns, measured
 from benchmarks.peers.worker import Session, Unsupported, answered, rest, timed
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database

@@ -11,9 +11,9 @@ from benchmarks.page import PAGE, markdown
 from benchmarks.peers import searches
 from benchmarks.peers.passes import Pass
 from benchmarks.peers.rounds import Turns
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.tuning_logs.database import Database
 from tests.recorded import default_trial, failed, measured

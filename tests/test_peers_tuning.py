@@ -8,8 +8,8 @@ import pytest
 from benchmarks.cases import source
 from benchmarks.peers import tuning
 from benchmarks.peers.tuning import groups, is_tuned, together, tune_missing
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.targets import host_target
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import DEFAULT

@@ -15,10 +15,10 @@ from hlotune.codegen.build import build
 from hlotune.codegen.emit import emit
 from hlotune.codegen.hosts import serial
 from hlotune.codegen.loader import load as load_built
-from hlotune.hlo.phases import phases
-from hlotune.hlo.program import load
-from hlotune.hlo.prologues import is_zero_of_zeros
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.hlo.to_compute.dilation_phases import phases
+from hlotune.hlo.to_compute.prologues import is_zero_of_zeros
 from hlotune.measure.buffers import Placement
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.joined_space import space_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.hlo.checked_parse import ParseProcess
+from hlotune.hlo.frontends.checked_parse import ParseProcess
 from hlotune.measure.ahead import BUILD_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER
 from hlotune.measure.channel import Channel, Message
 from hlotune.measure.trial import Failure
@@ -93,7 +93,7 @@ def test_every_command_of_a_python_process_is_made_in_one_place() -> None:
 
 def test_processes_are_started_in_known_places() -> None:
     starting = [f for room in ROOMS for f in modules(room) if "subprocess." in read(f)]
-    assert [str(f) for f in starting] == ["hlo/checked_parse.py", "measure/channel.py"]
+    assert [str(f) for f in starting] == ["hlo/frontends/checked_parse.py", "measure/channel.py"]
 
 
 def read(file: Path) -> str:

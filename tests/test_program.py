@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from jax import export, lax
 
-from hlotune.hlo import mlir
-from hlotune.hlo.callable import jitted
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program, argument, load
 from hlotune.hlo.graph import Graph, Literal, TensorType
-from hlotune.hlo.program import Program, argument, load
+from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 
 pytestmark = pytest.mark.smoke

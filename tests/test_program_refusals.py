@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from hlotune.hlo import mlir
-from hlotune.hlo.callable import cpu
-from hlotune.hlo.program import argument, load
+from hlotune.hlo.calling.callable import cpu
+from hlotune.hlo.frontends.program import argument, load
+from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 from tests.test_program import load_text
 

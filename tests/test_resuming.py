@@ -10,8 +10,8 @@ import pytest
 from hlotune.cli.resume import resume as command
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import start
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
 from hlotune.measure.targets import TARGETS, host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord

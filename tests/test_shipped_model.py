@@ -7,10 +7,10 @@ from hlotune.costmodel.files import Training, header_of
 from hlotune.costmodel.model import predictions
 from hlotune.costmodel.shipped import shipped, start
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
 

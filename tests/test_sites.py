@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from hlotune.hlo import mlir
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import Program, argument, load
 from hlotune.hlo.graph import Literal
-from hlotune.hlo.program import Program, argument, load
-from hlotune.hlo.sites import Site, sites
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.sites.sites import Site, sites
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlotune.hlo.canonical import canonical, graph_of
+from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op, TensorType
-from hlotune.hlo.program import Program
-from hlotune.hlo.sites import Site, choose, sites
+from hlotune.hlo.sites.sites import Site, choose, sites
 from tests.test_sites import f32, layer, sites_of
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from hlotune.cli.kernels import schedules_of
 from hlotune.codegen.built import Built
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.comparison import Comparison
 from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from hlotune.hlo import program
+from hlotune.hlo.frontends import program
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay

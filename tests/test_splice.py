@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from hlotune.hlo import mlir
-from hlotune.hlo.callable import jitted
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import canonical
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.graph import Graph
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import Site, sites
-from hlotune.hlo.splice import splice
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.sites.sites import Site, sites
 from hlotune.schedules.errors import ProgramError
 from tests.test_sites_choice import graphs
 

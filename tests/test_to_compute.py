@@ -10,8 +10,8 @@ import pytest
 from jax import lax
 from numpy.typing import NDArray
 
-from hlotune.hlo.program import load
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.ir.compute import Compute
 from tests.interpreter import interpret
 
@@ -103,7 +103,7 @@ def test_a_reversed_window_is_read_backwards() -> None:
 
 
 def graph_of_text(text: str) -> Any:
-    from hlotune.hlo import mlir
+    from hlotune.hlo.mlir import module as mlir
 
     return mlir.graph(mlir.parse(text))
 

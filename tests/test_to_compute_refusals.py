@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hlotune.hlo.to_compute import compute_of
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
 from tests.test_to_compute import compute, graph_of_text, integers
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hlotune.deploy.apply import apply
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.targets import TARGETS, toolchain
 from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from hlotune.hlo import mlir, mlir_versions
 from hlotune.hlo.canonical import canonical
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir import versions
 from tests.make_artifact_fixture import ARTIFACT, TEXT
 from tests.tree import ROOT
 
@@ -45,7 +46,7 @@ def test_an_artifact_of_jaxlib_0_12_is_read_by_every_release() -> None:
 
 
 def test_an_artifact_of_an_old_bytecode_is_known_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlir_versions, "portable_version", lambda requirement: "0.9.0")
+    monkeypatch.setattr(versions, "portable_version", lambda requirement: "0.9.0")
     old = mlir.parse(ADD).artifact()
     assert old[4:5] == b"\x01"  # the version of the bytecode, which is 13 now
     assert canonical(mlir.graph(mlir.parse(old))) == canonical(mlir.graph(mlir.parse(ADD)))
@@ -60,10 +61,10 @@ def test_what_is_younger_than_that_is_written_for_this_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As if the releases of twelve weeks ago did not know composites yet."""
-    this = mlir_versions.stablehlo.get_current_version()
-    age = mlir_versions.stablehlo.StablehloCompatibilityRequirement
+    this = versions.stablehlo.get_current_version()
+    age = versions.stablehlo.StablehloCompatibilityRequirement
     known = {age.WEEK_12: "0.9.0", age.NONE: this}
-    monkeypatch.setattr(mlir_versions, "portable_version", known.__getitem__)
+    monkeypatch.setattr(versions, "portable_version", known.__getitem__)
     assert version_of(mlir.parse(ADD).artifact()) == (0, 9, 0)
     assert version_of(mlir.parse(COMPOSITE).artifact()) == tuple(map(int, this.split(".")))
 

@@ -11,7 +11,7 @@ from hlotune.deploy import apply as applying
 from hlotune.deploy import vouching
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.replacing import built_here
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import host_target

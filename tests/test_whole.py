@@ -12,8 +12,8 @@ import pytest
 from hlotune.deploy import accuracy
 from hlotune.deploy import bench as bench_module
 from hlotune.deploy.accuracy import Inputs, example_inputs, random_inputs
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.sharing import Turns
 from hlotune.measure.targets import host_target, toolchain
 from hlotune.search import whole as whole_module

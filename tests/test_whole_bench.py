@@ -17,8 +17,8 @@ from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bench import Prepared, bench, checked, compared
 from hlotune.deploy.bisection import MOST_SEARCHED, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
-from hlotune.hlo.program import Program, load
-from hlotune.hlo.sites import Site, sites
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure import affinity
 from hlotune.measure.affinity import pinned
 from hlotune.measure.targets import host_target

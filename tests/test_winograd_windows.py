@@ -11,11 +11,11 @@ from jax import lax
 
 from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.contractions import CONTRACTIONS
 from hlotune.hlo.oracle import Oracle, OracleInTiles, boxes
 from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.hlo.oracle.request import Request
 from hlotune.hlo.oracle.tiles import steps_of
+from hlotune.hlo.to_compute.contractions import CONTRACTIONS
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify

@@ -12,7 +12,7 @@ from benchmarks.operations import Array, Operation
 from benchmarks.peers.worker import Prepared, Unsupported, serve
 from benchmarks.peers.xla import placed, prepared
 from hlotune.deploy.apply import apply
-from hlotune.hlo.program import load
+from hlotune.hlo.frontends.program import load
 from hlotune.measure.trial import CacheMode
 
 

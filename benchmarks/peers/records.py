@@ -9,9 +9,9 @@ from typing import Literal
 from benchmarks.cases import FROZEN, source
 from benchmarks.peers.contestants import Weights
 from hlotune.codegen.built import Built
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.program import load
-from hlotune.hlo.sites import sites
+from hlotune.hlo.sites.sites import sites
 from hlotune.measure.builder import ProcessBuilder
 from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.targets import toolchain

@@ -15,7 +15,7 @@ from benchmarks.cases import FROZEN, factory, forms
 from benchmarks.operations import Array
 from benchmarks.peers.records import record
 from hlotune.cli.progress import watching
-from hlotune.hlo.program import Program, load
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.targets.target import Target

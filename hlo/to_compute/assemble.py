@@ -9,8 +9,8 @@ after it.  It becomes
     contract   the sum of products into `acc`, the prologues of its operands in its value
     out        the epilogue, over the same parallel axes
 
-Axes of extent 1 are left out, axes always walked together are merged (`collapse.py`).  A kernel
-without a contraction is an `out` stage alone.
+Axes of extent 1 are left out, axes always walked together are merged (`collapse_axes.py`).  A
+kernel without a contraction is an `out` stage alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hlotune.hlo.collapse import collapse
-from hlotune.hlo.contractions import CONTRACTIONS, Contraction, Place, contraction
-from hlotune.hlo.expressions import Known, Reader, converted, followed, narrowed
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
-from hlotune.hlo.index_maps import Domain, Index, unravel
-from hlotune.hlo.phases import phases
-from hlotune.hlo.prologues import hoisted, is_zero_of_zeros, placed, vanishes, varying, walks_alone
+from hlotune.hlo.to_compute.collapse_axes import collapse
+from hlotune.hlo.to_compute.contractions import CONTRACTIONS, Contraction, Place, contraction
+from hlotune.hlo.to_compute.dilation_phases import phases
+from hlotune.hlo.to_compute.expressions import Known, Reader, converted, followed, narrowed
+from hlotune.hlo.to_compute.index_maps import Domain, Index, unravel
+from hlotune.hlo.to_compute.prologues import (
+    hoisted,
+    is_zero_of_zeros,
+    placed,
+    vanishes,
+    varying,
+    walks_alone,
+)
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor

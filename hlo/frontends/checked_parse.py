@@ -27,7 +27,7 @@ from typing import IO, Any
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.processes import python_module, python_path
 
-COMMAND = python_module("hlotune.hlo.parse_process")
+COMMAND = python_module("hlotune.hlo.frontends.parse_process")
 MOST_BYTES_OF_A_HEADER = 1 << 16
 _START_S = 120.0
 _WAITING = 6.0

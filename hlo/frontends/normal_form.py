@@ -5,8 +5,9 @@ Nothing here imports jax, so that the process that parses files first begins fas
 
 from pathlib import PurePath
 
-from hlotune.hlo import mlir, rewrite
-from hlotune.hlo.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
+from hlotune.hlo.frontends.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir import rewrite
 from hlotune.schedules.errors import ProgramError
 
 

@@ -15,7 +15,7 @@ all are computed as far as the longest, and what lies beyond the results is not 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hlotune.hlo.prologues import is_zero_of_zeros
+from hlotune.hlo.to_compute.prologues import is_zero_of_zeros
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Load, map_loads
 from hlotune.schedules.ir.monoids import SUM

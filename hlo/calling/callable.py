@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from hlotune.hlo import mlir
-from hlotune.hlo.arguments import leaves_of
-from hlotune.hlo.program import Program, shape_of
+from hlotune.hlo.calling.arguments import leaves_of
+from hlotune.hlo.frontends.program import Program, shape_of
+from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import cast
 
-from hlotune.hlo.mlir_versions import hlo_module_from_text, hlo_to_stablehlo
+from hlotune.hlo.mlir.versions import hlo_module_from_text, hlo_to_stablehlo
 from hlotune.schedules.errors import ProgramError
 
 TEXT_MARK = b"HloModule"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hlotune.hlo.mlir_versions import ir
+from hlotune.hlo.mlir.versions import ir
 
 
 def operations_in(root: Any, wanted: Callable[[str], bool]) -> list[Any]:

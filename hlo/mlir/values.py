@@ -1,4 +1,4 @@
-"""MLIR's types, attributes and constants as values of ours, for the graphs of `mlir.py`."""
+"""MLIR's types, attributes and constants as values of ours, for the graphs of `module.py`."""
 
 import re
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from hlotune.hlo.attributes import DIMENSION_NUMBERS, FORMS, Form, defaults
 from hlotune.hlo.graph import Attribute, Literal, TensorType, numpy_dtype
-from hlotune.hlo.mlir_versions import ir, stablehlo
+from hlotune.hlo.mlir.attributes import DIMENSION_NUMBERS, FORMS, Form, defaults
+from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.errors import ProgramError
 

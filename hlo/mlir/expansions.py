@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hlotune.hlo.mlir_versions import ir, stablehlo
+from hlotune.hlo.mlir.versions import ir, stablehlo
+from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.hlo.operations import ON_SCALARS
-from hlotune.hlo.walking import operations_in, replace
 
 _EINSUM = re.compile(r"([a-zA-Z]*),([a-zA-Z]*)->([a-zA-Z]*)")
 

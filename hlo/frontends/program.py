@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hlotune.hlo import mlir
-from hlotune.hlo.arguments import names_of
+from hlotune.hlo.calling.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
-from hlotune.hlo.checked_parse import normal_form_of
-from hlotune.hlo.file_kinds import FILES, NOT_YET
+from hlotune.hlo.frontends.checked_parse import normal_form_of
+from hlotune.hlo.frontends.file_kinds import FILES, NOT_YET
+from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.graph import Graph, TensorType
-from hlotune.hlo.normal_form import normal_form
+from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 
 RAISED = (Exception, SystemExit)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from hlotune.hlo.admission import check_operations
-from hlotune.hlo.expansions import expand
-from hlotune.hlo.mlir import CONSTANT_MARK, Module
-from hlotune.hlo.mlir_versions import inlined_func_call, ir, stablehlo
-from hlotune.hlo.walking import operations_in, replace
+from hlotune.hlo.mlir.admission import check_operations
+from hlotune.hlo.mlir.expansions import expand
+from hlotune.hlo.mlir.module import CONSTANT_MARK, Module
+from hlotune.hlo.mlir.versions import inlined_func_call, ir, stablehlo
+from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.schedules.errors import ProgramError
 
 KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")

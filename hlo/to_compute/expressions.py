@@ -11,9 +11,9 @@ from typing import cast
 
 import numpy as np
 
-from hlotune.hlo.contractions import numbers
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
-from hlotune.hlo.index_maps import Index, reshape_index
+from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.index_maps import Index, reshape_index
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
-from hlotune.hlo.index_maps import Index
+from hlotune.hlo.to_compute.index_maps import Index
 from hlotune.schedules.ir.compute import Axis
 from hlotune.schedules.ir.expr import Affine
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hlotune.hlo import mlir, rewrite
-from hlotune.hlo.program import Program
-from hlotune.hlo.sites import Site
+from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir import rewrite
+from hlotune.hlo.sites.sites import Site
 from hlotune.schedules.errors import ProgramError
 
 

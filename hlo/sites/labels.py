@@ -5,8 +5,8 @@ from itertools import groupby
 from math import prod
 from typing import cast
 
-from hlotune.hlo.fusion import Group, Region
 from hlotune.hlo.graph import Literal, Op
+from hlotune.hlo.sites.grouping import Group, Region
 
 SHORT = {
     "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",

@@ -7,7 +7,7 @@ and results may be reshaped too: a 1x1 convolution of stride 1 becomes a matrix 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from hlotune.hlo.index_maps import Index
+from hlotune.hlo.to_compute.index_maps import Index
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Load, map_loads
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from hlotune.hlo.contractions import Place
+from hlotune.hlo.to_compute.contractions import Place
 from hlotune.schedules.ir.expr import (
     Affine,
     Apply,

@@ -10,8 +10,8 @@ from io import BytesIO
 from typing import Any
 
 from hlotune.hlo.graph import Graph, Op, TensorType
-from hlotune.hlo.mlir_values import read_attributes, tensor_type
-from hlotune.hlo.mlir_versions import (
+from hlotune.hlo.mlir.values import read_attributes, tensor_type
+from hlotune.hlo.mlir.versions import (
     PassManager,
     ir,
     new_context,

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from hlotune.hlo.mlir_versions import ir
+from hlotune.hlo.mlir.versions import ir
+from hlotune.hlo.mlir.walking import operations_in
 from hlotune.hlo.operations import COLLECTIVES, DIALECTS
-from hlotune.hlo.walking import operations_in
 from hlotune.schedules.errors import ProgramError
 
 _MADE_BY_XLA = ("mhlo.fusion", "mhlo.copy", "mhlo.bitcast", "mhlo.async_", "mhlo.add_dependency")

@@ -1,6 +1,6 @@
 """Which attributes of an operation carry meaning, their defaults, and how MLIR spells them.
 
-`mlir_values.py` reads attributes by these tables, `canonical.py` prints by them.  An attribute that
+`values.py` reads attributes by these tables, `canonical.py` prints by them.  An attribute that
 no table knows is kept as the text MLIR prints for it (form `raw`), so nothing that might matter is
 lost.
 """

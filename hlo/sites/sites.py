@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hlotune.hlo.canonical import INLINE_ELEMENTS, argument_order, canonical
-from hlotune.hlo.fusion import ANCHORS, Group, Region, clones, groups
+from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.labels import label
-from hlotune.hlo.program import Program
-from hlotune.hlo.scopes import Scope, scopes
+from hlotune.hlo.sites.grouping import ANCHORS, Group, Region, clones, groups
+from hlotune.hlo.sites.labels import label
+from hlotune.hlo.sites.scopes import Scope, scopes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The process that parses program files first: `python -m hlotune.hlo.parse_process`.
+"""The process that parses program files first: `python -m hlotune.hlo.frontends.parse_process`.
 
 `checked_parse.py` starts it and says what it is for.  Its standard input is a socket; a request
 comes with the file, and the answer goes back with another one.
@@ -17,9 +17,9 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-from hlotune.hlo import mlir
-from hlotune.hlo.checked_parse import MOST_BYTES_OF_A_HEADER
-from hlotune.hlo.normal_form import normal_form_of_file
+from hlotune.hlo.frontends.checked_parse import MOST_BYTES_OF_A_HEADER
+from hlotune.hlo.frontends.normal_form import normal_form_of_file
+from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 
 IDLE_S = 10.0

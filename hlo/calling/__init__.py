@@ -1,0 +1,1 @@
+"""Programs as callables, and the calls that take the place of kernels."""

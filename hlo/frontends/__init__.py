@@ -1,0 +1,1 @@
+"""The forms in which programs come in."""

@@ -1,0 +1,1 @@
+"""StableHLO modules in MLIR: reading, normal form, values."""

@@ -1,0 +1,1 @@
+"""The places in a program where kernels can stand."""

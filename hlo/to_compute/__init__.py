@@ -1,0 +1,1 @@
+"""From the operations of a kernel to its compute."""
