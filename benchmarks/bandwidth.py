@@ -23,9 +23,9 @@ from benchmarks.command import command
 from benchmarks.results import Table, conditions, milliseconds, publish
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import crew_host
-from hlotune.codegen.loader import KERNEL, Host, load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.dispatcher import crew_host
+from hlotune.codegen.runtime.loader import KERNEL, Host, load
 from hlotune.hlo.frontends.program import load as load_program
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.budgets import called
 from benchmarks.command import command
 from benchmarks.results import Table, conditions, publish
-from hlotune.codegen.crew import processors
+from hlotune.codegen.runtime.thread_pool import processors
 from hlotune.hlo.frontends.program import load
 from hlotune.measure.comparison import Ratio, ratio
 from hlotune.measure.runner import ProcessRunner

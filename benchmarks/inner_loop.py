@@ -21,8 +21,8 @@ from benchmarks.command import command
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.records import Record, record
 from benchmarks.ports import Count, core_of, count, cycles
-from hlotune.codegen.compile import assembly
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of

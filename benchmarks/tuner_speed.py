@@ -28,7 +28,7 @@ from benchmarks.command import command
 from benchmarks.results import Table, conditions, publish
 from benchmarks.searching import blind, kernel_tuner, operator
 from hlotune.codegen.built import Built
-from hlotune.codegen.kept_memory import keep_memory
+from hlotune.codegen.runtime.malloc_settings import keep_memory
 from hlotune.costmodel.inputs import Inputs, Reads, count
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start

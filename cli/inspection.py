@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlotune.codegen.compile import assembly
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of

@@ -44,7 +44,7 @@ def resume(
         loaded = load_program(before.source, arg)
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
-        from hlotune.codegen.kept_memory import keep_memory
+        from hlotune.codegen.runtime.malloc_settings import keep_memory
         from hlotune.search.resuming import resume as go_on
 
         keep_memory()

@@ -92,7 +92,7 @@ def run(
         # After loading: what is wrong with a program shall not wait for xgboost and torch.
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
-        from hlotune.codegen.kept_memory import keep_memory
+        from hlotune.codegen.runtime.malloc_settings import keep_memory
         from hlotune.search.tune import tune
 
         keep_memory()

@@ -1,8 +1,8 @@
 """From a compute and a schedule to an object: replay, emit, compile."""
 
 from hlotune.codegen.built import Built, Packed
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.llvm.emit import emit
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import executed_flops

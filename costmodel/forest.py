@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.loader import Library
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.loader import Library
 from hlotune.measure.targets import host_target
 
 DEEPEST = 8

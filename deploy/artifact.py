@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from jax.stages import Lowered
 
-from hlotune.codegen import dispatcher
 from hlotune.codegen.built import Built
+from hlotune.codegen.runtime import dispatcher
 from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.codegen import dispatcher
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import Loaded, load
+from hlotune.codegen.runtime import dispatcher
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.calling.callable import JittedProgram, jitted
 from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import graph_of

@@ -7,7 +7,7 @@ later take them.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from hlotune.codegen.kept_memory import KEEPING
+from hlotune.codegen.runtime.malloc_settings import KEEPING
 from hlotune.measure.channel import Channel
 from hlotune.schedules.processes import python_module
 

@@ -31,10 +31,10 @@ import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import bind, bind_empty, crew_rests, replacement
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import Loaded, load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.dispatcher import bind, bind_empty, crew_rests, replacement
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel

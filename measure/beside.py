@@ -20,9 +20,9 @@ import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import bind, replacement
-from hlotune.codegen.loader import load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.dispatcher import bind, replacement
+from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.meeting import meeting
 from hlotune.measure.peaks import SMALL, Loop, compute_text, peak_loops, read_text

@@ -7,7 +7,7 @@ from functools import cache, lru_cache, wraps
 from typing import Any
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.loader import Loaded, load
+from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.bench import Bench
 from hlotune.measure.beside import TURNS, peak, reading

@@ -12,9 +12,9 @@ from string import Template
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import crew_host
-from hlotune.codegen.loader import KERNEL, load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.dispatcher import crew_host
+from hlotune.codegen.runtime.loader import KERNEL, load
 from hlotune.schedules.targets.target import Target
 
 _LOOKS = 1 << 18

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hlotune.codegen.crew import processors
+from hlotune.codegen.runtime.thread_pool import processors
 
 PROC = Path("/proc")
 

@@ -17,10 +17,10 @@ from string import Template
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import crew_host
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import KERNEL, Host, load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.dispatcher import crew_host
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import KERNEL, Host, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.targets import require_host
 from hlotune.schedules.dtypes import GROUPS

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.codegen.loader import Host, Loaded
+from hlotune.codegen.runtime.loader import Host, Loaded
 from hlotune.measure.buffers import Guarded, Placement, guarded
 from hlotune.measure.inputs import Array
 from hlotune.schedules.errors import WrongResult

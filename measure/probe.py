@@ -20,9 +20,9 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.dispatcher import crew_host
-from hlotune.codegen.loader import KERNEL, Loaded, load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.dispatcher import crew_host
+from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
 from hlotune.measure.buffers import guarded
 from hlotune.measure.peaks import SMALL, compute_text, multiply_add_loop
 from hlotune.schedules.targets.target import Target

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from hlotune.codegen.permission import refusal
+from hlotune.codegen.runtime.amx_permission import refusal
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.targets.target import Target, Toolchain

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.hosts import serial, shuffled, threaded
-from hlotune.codegen.loader import KERNEL, Host, Loaded, load
+from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
+from hlotune.codegen.runtime.loader import KERNEL, Host, Loaded, load
 from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Reference, compare

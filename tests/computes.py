@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import KERNEL, Host, Loaded
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import KERNEL, Host, Loaded
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends import program
 from hlotune.hlo.graph import numpy_dtype

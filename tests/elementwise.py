@@ -8,11 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.loader import Library
-from hlotune.codegen.operations import apply
-from hlotune.codegen.text import Function, Module
-from hlotune.codegen.values import STORED, Value, from_memory, to_memory, vector
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.llvm.function import Function, Module
+from hlotune.codegen.llvm.math.operations import apply
+from hlotune.codegen.llvm.math.values import STORED, Value, from_memory, to_memory, vector
+from hlotune.codegen.runtime.loader import Library
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.expr import Affine

@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from hlotune.codegen.built import Built, Packed
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.emit import Emitted, emit
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.llvm.emit import Emitted, emit
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces

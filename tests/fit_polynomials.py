@@ -1,4 +1,5 @@
-"""Derives the coefficients of codegen/polynomials.py: `python -m tests.fit_polynomials` writes it.
+"""Derives the coefficients of codegen/llvm/math/polynomials.py: `python -m tests.fit_polynomials`
+writes it.
 
 Each polynomial interpolates its function at the Chebyshev nodes of its interval, in 60 digits, and
 is rounded once.  That is within a factor of two of the best polynomial of the same degree.

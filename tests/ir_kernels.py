@@ -1,8 +1,8 @@
 """Small kernels in LLVM text, for tests of what runs kernels."""
 
 from hlotune.codegen.built import Built, Packed
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.loader import Loaded, load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.schedules.targets.target import Target
 
 DECLARATIONS = """

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hlotune.codegen.compile import OPTIONS
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import OPTIONS
+from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.codegen.build import build
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import KERNEL, Host, load
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import KERNEL, Host, load
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.buffers import Placement, guarded, rounded
 from hlotune.measure.targets import host_target

@@ -9,8 +9,8 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import load
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target
 from hlotune.measure.verify import Verdict, verify

@@ -6,8 +6,8 @@ import pytest
 from benchmarks import bandwidth, waking
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.hosts import threaded
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime.hosts import threaded
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from hlotune.codegen.dispatcher import crew_rests
+from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
 from hlotune.measure import bench
 from hlotune.measure.bench import Bench

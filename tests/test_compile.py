@@ -12,11 +12,11 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from hlotune.codegen import compile as compiling
-from hlotune.codegen import hosts
 from hlotune.codegen.built import Built, Packed
-from hlotune.codegen.compile import assembly, compile_object
-from hlotune.codegen.loader import Loaded, load
+from hlotune.codegen.llvm import compile as compiling
+from hlotune.codegen.llvm.compile import assembly, compile_object
+from hlotune.codegen.runtime import hosts
+from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.schedules.errors import BuildError
 from tests.ir_kernels import build, scale, status, target
 from tests.tree import ROOT
@@ -75,7 +75,7 @@ def test_what_a_hypervisor_hides_of_a_processor_is_not_used(
 
 def test_llvm_knows_every_extension_that_may_be_hidden() -> None:
     text = f"""
-from hlotune.codegen.compile import EXTENSIONS, assembly
+from hlotune.codegen.llvm.compile import EXTENSIONS, assembly
 from tests.ir_kernels import target
 for triple in EXTENSIONS:
     assembly({ADD!r}, target("", (), triple + "-unknown-linux-gnu"))

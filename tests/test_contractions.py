@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hlotune.cli.kernels import schedules_of
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.hosts import serial, shuffled, threaded
-from hlotune.codegen.loader import load
+from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
+from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.references import References
 from hlotune.measure.targets import host_target

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from hlotune.codegen.copies import Copy, copies
-from hlotune.codegen.drafts import Block, Draft, Once, Put, Read
-from hlotune.codegen.emit import emit
-from hlotune.codegen.spans import Lane
-from hlotune.codegen.text import Function, Module
-from hlotune.codegen.values import Value
+from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.llvm.function import Function, Module
+from hlotune.codegen.llvm.math.values import Value
+from hlotune.codegen.llvm.points import Lane
+from hlotune.codegen.llvm.templates import Block, Draft, Once, Put, Read
+from hlotune.codegen.llvm.unrolled_copies import Copy, copies
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.targets import TARGETS

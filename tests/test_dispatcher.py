@@ -16,10 +16,10 @@ from jax.extend import backend
 from jaxlib import xla_client
 from numpy.typing import NDArray
 
-from hlotune.codegen import dispatcher
 from hlotune.codegen.built import Packed
-from hlotune.codegen.dispatcher import bind, bind_empty, replacement, slot
-from hlotune.codegen.loader import load
+from hlotune.codegen.runtime import dispatcher
+from hlotune.codegen.runtime.dispatcher import bind, bind_empty, replacement, slot
+from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.graph import TensorType
 from hlotune.schedules.errors import BuildError
 from tests.ir_kernels import (

@@ -11,9 +11,9 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.dots import dot
-from hlotune.codegen.text import Function, Module
-from hlotune.codegen.values import literal
+from hlotune.codegen.llvm.function import Function, Module
+from hlotune.codegen.llvm.idioms.dot_instructions import dot
+from hlotune.codegen.llvm.math.values import literal
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.dot_instructions.rewriting import dots, grouping
 from hlotune.schedules.algorithms.dot_instructions.space import dots_space

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hlotune.codegen.build import build
-from hlotune.codegen.compile import assembly
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.algorithms.dot_instructions.space import dots_space
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of

@@ -12,10 +12,10 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.compile import assembly, compile_object
-from hlotune.codegen.emit import Emitted, emit
-from hlotune.codegen.hosts import serial, shuffled, threaded
-from hlotune.codegen.loader import load
+from hlotune.codegen.llvm.compile import assembly, compile_object
+from hlotune.codegen.llvm.emit import Emitted, emit
+from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
+from hlotune.codegen.runtime.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.special
 
-from hlotune.codegen import functions
-from hlotune.codegen.compile import assembly
-from hlotune.codegen.functions import UNARY
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.math import functions
+from hlotune.codegen.llvm.math.functions import UNARY
 from tests import fit_polynomials
 from tests.elementwise import NUMPY, Elementwise, Operation, level, runs_here
 
@@ -36,7 +36,7 @@ def machine(isa: str, lanes: int) -> Elementwise:
 
 
 def stated_bounds() -> dict[tuple[str, str], float]:
-    """The table in the docstring of codegen/functions.py."""
+    """The table in the docstring of codegen/llvm/math/functions.py."""
     rows = re.findall(r"^    ([\w, ]+?) {2,}([\d.]+) +([\d.]+)$", functions.__doc__ or "", re.M)
     return {
         (name, dtype): float(bound)

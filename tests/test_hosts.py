@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.codegen import hosts
-from hlotune.codegen.loader import Host, load
+from hlotune.codegen.runtime import hosts
+from hlotune.codegen.runtime.loader import Host, load
 from tests.ir_kernels import order, reversal, visits
 
 SIZES = [0, 1, 2, 3, 17, 1000]

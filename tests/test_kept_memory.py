@@ -27,8 +27,10 @@ for _ in range(10):
 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 print(faults, 4 * sum(SIZES) // resource.getpagesize())
 """
-KEEPING = "from hlotune.codegen.kept_memory import keep_memory; keep_memory()"
-REGISTERING = "from hlotune.codegen.dispatcher import ensure_registered; ensure_registered()"
+KEEPING = "from hlotune.codegen.runtime.malloc_settings import keep_memory; keep_memory()"
+REGISTERING = (
+    "from hlotune.codegen.runtime.dispatcher import ensure_registered; ensure_registered()"
+)
 
 
 def output_of(program: str, **variables: str) -> str:
@@ -59,5 +61,7 @@ def test_arrays_of_a_step_take_the_pages_of_the_step_before(begin: str) -> None:
     ),
 )
 def test_who_has_told_malloc_something_is_left_alone(variable: str, value: str, kept: str) -> None:
-    program = "from hlotune.codegen.kept_memory import keep_memory; print(keep_memory())"
+    program = (
+        "from hlotune.codegen.runtime.malloc_settings import keep_memory; print(keep_memory())"
+    )
     assert output_of(program, **{variable: value}) == kept

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.codegen.places import Scratch
+from hlotune.codegen.llvm.buffers import Scratch
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import BYTES

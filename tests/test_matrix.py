@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from hlotune.codegen import loader
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.hosts import serial, threaded
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.runtime import loader
+from hlotune.codegen.runtime.hosts import serial, threaded
 from hlotune.measure import targets
 from hlotune.measure.peaks import compute_text, peak_loops
 from hlotune.measure.targets import TARGETS, host_target
@@ -262,7 +262,9 @@ def test_what_uses_tiles_says_so_and_is_stored_with_it() -> None:
 
 def test_where_the_system_refuses_loading_fails_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     case = product(64, 64, 64, "bf16")
-    monkeypatch.setattr("hlotune.codegen.permission.refusal", lambda: "Operation not permitted")
+    monkeypatch.setattr(
+        "hlotune.codegen.runtime.amx_permission.refusal", lambda: "Operation not permitted"
+    )
     with pytest.raises(
         BuildError, match=r"leave to use the matrix unit .* got 'Operation not perm"
     ):

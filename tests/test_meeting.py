@@ -4,7 +4,7 @@ from time import sleep
 
 import pytest
 
-from hlotune.codegen.dispatcher import crew_rests
+from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.measure.meeting import meeting
 from hlotune.measure.targets import host_target
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.emit import emit
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load

@@ -12,9 +12,9 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.emit import emit
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import load as load_built
+from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import load as load_built
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.hlo.to_compute.dilation_phases import phases

@@ -8,8 +8,8 @@ from time import sleep
 
 import pytest
 
-from hlotune.codegen import dispatcher
-from hlotune.codegen.crew import Crew, start
+from hlotune.codegen.runtime import dispatcher
+from hlotune.codegen.runtime.thread_pool import Crew, start
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 API = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)

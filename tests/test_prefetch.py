@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.emit import emit
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError

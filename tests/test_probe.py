@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from hlotune.codegen.crew import processors
-from hlotune.codegen.loader import Loaded
+from hlotune.codegen.runtime.loader import Loaded
+from hlotune.codegen.runtime.thread_pool import processors
 from hlotune.measure.probe import Probe, say_never_apart
 from hlotune.measure.targets import host_target
 from hlotune.measure.timing import steady

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.codegen.loader import load
+from hlotune.codegen.runtime.loader import load
 from hlotune.measure import races
 from hlotune.measure.races import Body, Halves
 from hlotune.schedules.errors import WrongResult

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.emit import emit
 from hlotune.measure.targets import TARGETS
 from hlotune.schedules.algorithms.winograd.rewriting import winograd
 from hlotune.schedules.errors import BuildError, ScheduleError

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from hlotune.codegen.build import build
-from hlotune.codegen.copies import Copy, copies
-from hlotune.codegen.emit import emit
-from hlotune.codegen.rolling import rolled
+from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.llvm.idioms.window_reuse import rolled
+from hlotune.codegen.llvm.unrolled_copies import Copy, copies
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
@@ -224,7 +224,7 @@ def test_depthwise_schedules_are_right(case: Case, monkeypatch: pytest.MonkeyPat
         rolls.append(result != found)
         return result
 
-    monkeypatch.setattr("hlotune.codegen.loops.rolled", counted)
+    monkeypatch.setattr("hlotune.codegen.llvm.loops.rolled", counted)
     for schedule in map(space.schedule, configs):
         verdict = verify(case.kernel, build(case.compute, schedule, target), references=references)
         assert isinstance(verdict, Verdict), f"{verdict}\n{schedule}"

@@ -11,8 +11,8 @@ from jax import lax
 from numpy.typing import NDArray
 
 from hlotune.codegen.build import build
-from hlotune.codegen.emit import emit
-from hlotune.codegen.loader import load
+from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.runtime.loader import load
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure

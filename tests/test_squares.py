@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hlotune.codegen.build import build
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.emit import emit
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlotune.codegen.compile import assembly
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.schedules.algorithms.amx.rewriting import matrix
 from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.errors import ScheduleError

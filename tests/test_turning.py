@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.emit import emit
 from hlotune.measure.references import References
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify

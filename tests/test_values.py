@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlotune.codegen.operations import apply
-from hlotune.codegen.text import Function, Module
-from hlotune.codegen.values import literal
+from hlotune.codegen.llvm.function import Function, Module
+from hlotune.codegen.llvm.math.operations import apply
+from hlotune.codegen.llvm.math.values import literal
 from hlotune.hlo.oracle.integers import INTEGERS, LOGIC
 from hlotune.schedules.dtypes import BYTES, GROUPS, is_float
 from hlotune.schedules.errors import UnsupportedKernel

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlotune.codegen.build import build
-from hlotune.codegen.compile import assembly
-from hlotune.codegen.emit import emit
+from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.measure.targets import TARGETS, host_target
 from hlotune.measure.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of

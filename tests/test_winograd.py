@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.codegen.compile import compile_object
-from hlotune.codegen.emit import emit
-from hlotune.codegen.hosts import serial
-from hlotune.codegen.loader import load
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.oracle import Oracle, OracleInTiles
 from hlotune.measure.references import References

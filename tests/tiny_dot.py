@@ -7,7 +7,7 @@ Rows are tasks; each row is summed in scratch of its slot, then copied to the re
 from string import Template
 
 from hlotune.codegen.built import Built, Packed
-from hlotune.codegen.compile import compile_object
+from hlotune.codegen.llvm.compile import compile_object
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.targets import host_target
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from benchmarks.peers.contestants import FOLDER, Contestant
-from hlotune.codegen.kept_memory import KEEPING
+from hlotune.codegen.runtime.malloc_settings import KEEPING
 
 START_LIMIT_S = 120.0
 Kind = Literal["missing", "unsupported", "error", "crash", "timeout", "wrong_result"]

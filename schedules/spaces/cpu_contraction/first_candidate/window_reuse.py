@@ -1,8 +1,8 @@
 """What neighbours in a register tile share of a window, where its taps are written out.
 
-Emitted code loads such an element once (`codegen/rolling.py`), as long as registers hold the sums,
-the taps that it meets, and the element.  This matters where each multiply-add has a load of its
-own.
+Emitted code loads such an element once (`codegen/llvm/idioms/window_reuse.py`), as long as
+registers hold the sums, the taps that it meets, and the element.  This matters where each
+multiply-add has a load of its own.
 """
 
 from functools import cache

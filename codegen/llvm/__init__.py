@@ -1,0 +1,1 @@
+"""Loop nests as LLVM text, and its compilation."""

@@ -1,0 +1,49 @@
+"""Clipped reductions: the positions at which a window lies inside its tensor."""
+
+from hlotune.codegen.llvm.function import Function
+from hlotune.codegen.llvm.points import Point, end_of, known_size
+from hlotune.schedules.ir.borders import forwards, guarded
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
+
+Discharged = frozenset[tuple[Load, int]]
+
+
+def clipped_range(
+    nest: LoopNest, f: Function, s: StageNest, root: str, point: Point
+) -> tuple[str, str, Discharged]:
+    """First and last-plus-one position of a reduction, and the checks that need not be made inside.
+
+    A check is discharged where all points of the body agree on it; else the range is that of the
+    points which reach furthest, and the check stays.
+    """
+    span = point.spans[root]
+    low, high = f.integer(span.low), f.integer(end_of(f, span))
+    discharged = set[tuple[Load, int]]()
+    for x in s.stage.loads:
+        for d in guarded(nest.compute, s.stage, x):
+            if root not in x.index[d].coefficients or x.divisor(d) > 1:
+                continue
+            extent = nest.compute.tensor(x.tensor).shape[d]
+            index = forwards(x.index[d], root, extent)
+            c = index.coefficients[root]
+            rest, below, above = _rest(f, index, root, point)
+            first = f.integer(rest * -1 + (c - 1 - above))
+            last = f.integer(rest * -1 + (extent - 1 - below + c))
+            low = f.larger(low, f.op(f"udiv i64 {f.larger(first, '0')}, {c}"))
+            high = f.smaller(high, f.op(f"udiv i64 {f.larger(last, '0')}, {c}"))
+            if below == above == 0:
+                discharged.add((x.whole, d))
+                discharged |= {(y.whole, len(y.index) + d) for y in s.stage.loads if y.beside == x}
+    return low, high, frozenset(discharged)
+
+
+def _rest(f: Function, index: Affine, root: str, point: Point) -> tuple[Affine, int, int]:
+    """An index without one axis, and how far the spans inside take it below and above."""
+    rest = Affine.of({a: n for a, n in index.terms if a != root}, index.constant)
+    below = above = 0
+    for axis, n in rest.terms:
+        span = point.spans[axis]
+        reach = n * ((known_size(f, span) or span.size) - 1)
+        below, above = below + min(0, reach), above + max(0, reach)
+    return rest.substitute(point.positions), below, above

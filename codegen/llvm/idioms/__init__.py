@@ -1,0 +1,1 @@
+"""Instruction sequences for accesses and products that a loop nest alone does not name."""

@@ -1,0 +1,367 @@
+"""The loops of a root stage, and of the stages inside it, as one function over a range of tasks.
+
+Loops are written as the nest says.  Where an unrolled or vectorized loop would be cut at the end of
+its axis, or a border is peeled, the enclosing loop is split, so that each copy of the body has
+static sizes.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from hlotune.codegen.llvm.buffers import Place, Places, Scratch
+from hlotune.codegen.llvm.clipped_reductions import clipped_range
+from hlotune.codegen.llvm.function import Function, Module
+from hlotune.codegen.llvm.idioms import transposed_copies
+from hlotune.codegen.llvm.idioms.amx_tiles import Tiles
+from hlotune.codegen.llvm.idioms.transposed_stores import Waiting, waits
+from hlotune.codegen.llvm.idioms.window_reuse import rolled
+from hlotune.codegen.llvm.loop_splitting import (
+    is_static_inside,
+    position_range,
+    special_positions,
+    static_size,
+)
+from hlotune.codegen.llvm.points import Lane, Point, Span, end_of, moved, resized, with_digits
+from hlotune.codegen.llvm.prefetch import Entered, prefetch, rows_ahead, stream
+from hlotune.codegen.llvm.region_spans import region_at
+from hlotune.codegen.llvm.statements import Statements
+from hlotune.codegen.llvm.unrolled_copies import Copy, copies
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.ir.nest import (
+    Loop,
+    LoopNest,
+    StageNest,
+    region,
+)
+
+
+def tasks(nest: LoopNest, s: StageNest) -> list[tuple[Loop, int]]:
+    """Parallel loops of a root stage with the number of their iterations."""
+    trips = s.trips(region(nest, s))
+    return [(x, n) for x, n in zip(s.loops, trips, strict=True) if x.kind == "parallel"]
+
+
+class StageFunction:
+    """Writes a root stage as `void f(ptr call, i64 begin, i64 end, i64 slot)`."""
+
+    def __init__(
+        self, nest: LoopNest, root: StageNest, module: Module, scratch: Scratch, name: str
+    ) -> None:
+        self.nest, self.root = nest, root
+        header = f"define internal void @{name}(ptr %call, i64 %begin, i64 %end, i64 %slot)"
+        self.f = Function(module, header)
+        self.places = Places(nest, root, self.f, scratch)
+        self.statements = Statements(nest, self.f, self.places)
+        self.tiles = Tiles(nest, root, self.f, self.places)
+        self.entered: list[Entered] = []
+        self.run: transposed_copies.Run | None = None
+        """What the copy being written is turned along."""
+        self.copies: dict[object, tuple[Copy, ...]] = {}
+        """Of a stage's statement, by the loop that they begin with and sizes."""
+        self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in nest.stages}
+        self.written_out = {s.stage.name: s.written_out for s in nest.stages}
+        """The first loop of each stage from which on all are unrolled or vectorized."""
+        self.attached = {
+            (s.stage.name, x.axis): nest.attached(s.stage.name, x.axis)
+            for s in nest.stages
+            for x in s.loops
+        }
+        self.trips = {s.stage.name: s.trips(region(nest, s)) for s in nest.stages}
+
+    def write(self) -> None:
+        parallel = tasks(self.nest, self.root)
+        extents = region(self.nest, self.root)
+        spans = {a: Span(Affine(), n, n) for a, n in extents.items()}
+        self.places.open(self.root, spans)
+        self.tiles.open()
+        count = prod(n for _, n in parallel)
+        if count == 1:
+            self._task(parallel, spans, Affine())
+        else:
+            self.f.loop(
+                "%begin", "%end", 1, (0, count - 1),
+                lambda t: self._task(parallel, spans, t), nonempty=True,
+            )  # fmt: skip
+        self.tiles.close()
+        self.f.finish()
+
+    # tasks --------------------------------------------------------------------------------------
+
+    def _task(self, parallel: list[tuple[Loop, int]], spans: dict[str, Span], task: Affine) -> None:
+        """Takes a task's number apart, row by row, into a position for each parallel loop."""
+        below, spans = prod(n for _, n in parallel), dict(spans)
+        starts: list[tuple[Loop, Affine]] = []
+        for loop, n in parallel:
+            below //= n
+            start = self._digit(task, below, n) * loop.step if n > 1 else Affine()
+            base = spans[loop.root]
+            starts.append((loop, start))
+            spans[loop.root] = Span(base.low + start, loop.step, base.extent)
+        point = Point(spans)
+        for loop in (x for x, _ in parallel if x.step == 1):
+            point = with_digits(self.f, self.root.stage, loop.root, point)
+        self._specialised(len(parallel) - 1, point, starts)
+
+    def _digit(self, task: Affine, below: int, n: int) -> Affine:
+        name, depth = self.f.integer(task), self.f.depth
+        if below > 1:
+            name = self.f.hoisted(depth, f"udiv i64 {name}, {below}")
+        return self.f.variable(self.f.hoisted(depth, f"urem i64 {name}, {n}"), (0, n - 1))
+
+    def _specialised(self, k: int, point: Point, starts: list[tuple[Loop, Affine]]) -> None:
+        """A task whose body is static right away: the ragged last one is written apart."""
+        if not starts:
+            self._inside(self.root, k, point)
+            return
+        (loop, start), rest = starts[0], starts[1:]
+        whole = Span(Affine(), loop.step, point.spans[loop.root].extent)
+        special = special_positions(self.nest, self.root, self.root.index(loop.axis), whole)
+        if not special or not start.terms:
+            self._specialised(k, point, rest)
+            return
+        position, last = self.f.integer(start), min(special)
+        for p in special:
+            at = moved(point, loop.root, Affine((), p))
+            self._specialised_when(f"icmp eq i64 {position}, {p}", k, at, rest)
+        copy = self.f.hoisted(self.f.depth, f"add i64 {position}, 0")
+        low = self.f.variable(copy, (0, last - loop.step), multiple=loop.step)
+        at = moved(point, loop.root, low)
+        self._specialised_when(f"icmp slt i64 {position}, {last}", k, at, rest)
+
+    def _specialised_when(
+        self, condition: str, k: int, point: Point, rest: list[tuple[Loop, Affine]]
+    ) -> None:
+        self.f.when(self.f.op(condition), lambda: self._specialised(k, point, rest))
+
+    # stages -------------------------------------------------------------------------------------
+
+    def _stage(self, s: StageNest, at: StageNest, point: Point) -> None:
+        """A stage inside a loop of another: the region that is read from here on."""
+        spans = region_at(self.f, self.nest, s, at, point.spans)
+        self.places.open(s, spans)
+        self._inside(s, -1, Point(spans))
+
+    # loops --------------------------------------------------------------------------------------
+
+    def _inside(self, s: StageNest, k: int, point: Point) -> None:
+        """The body of loop `k` of a stage; -1 is the stage itself."""
+        name = s.loops[k].axis if k >= 0 else ""
+        if k >= 0:
+            for inner in self.attached[s.stage.name, name]:
+                self._stage(inner, s, point)
+        if s.accumulate == name and s.tiles:
+            self._tensorized(s, k + 1, point)
+        elif s.accumulate == name:
+            self.statements.accumulated(s, point, lambda: self._rest(s, k + 1, point))
+        else:
+            self._rest(s, k + 1, point)
+
+    def _tensorized(self, s: StageNest, k: int, point: Point) -> None:
+        """The loops from `k` on, with the results in tiles."""
+        self.tiles.begin(s, point, self.statements.first(s, point, point.constants))
+        self._rest(s, k, point)
+        self.tiles.end(s, point)
+
+    def _rest(self, s: StageNest, k: int, point: Point) -> None:
+        """Loop `k` and all inside it; the statement, when there is no such loop."""
+        if self._holds_back(s, k):
+            waiting = Waiting(s.stage.name)
+            self.statements.together(waiting, lambda: self._rest(s, k, point))
+            return
+        if (s.prefetch or s.stream) and k == self.written_out[s.stage.name]:
+            self._prefetch(s)
+        if s.tiles and k == self.written_out[s.stage.name]:
+            groups = next(n for n, x in enumerate(s.loops) if n >= k and x.root == s.tiles[1])
+            size = static_size(self.f, s, groups, point.spans[s.tiles[1]])
+            self.tiles.product(s, point, size)
+            return
+        if self._is_copied(s, k):
+            self.statements.written(s, point, self._copies(s, k, point))
+            return
+        if k == len(s.loops):
+            self._statement(s, point)
+            return
+        if self.run is None and k and s.layout and self._turns(s, k, point):
+            return
+        loop, span = s.loops[k], point.spans[s.loops[k].root]
+        if loop.kind == "unroll":
+            for p in range(0, static_size(self.f, s, k, span), loop.step):
+                if loop.root in self.reduced[s.stage.name]:
+                    self.f.fence()
+                self._step(s, k, point, span.low + p)
+        elif loop.kind == "vectorize":
+            lane = Lane(loop.root, s.lanes, static_size(self.f, s, k, span))
+            self._inside(s, k, Point(point.spans, lane, point.discharged))
+        elif loop.border == "clip":
+            self._clipped(s, k, point)
+        else:
+            self._loop(s, k, point)
+
+    def _holds_back(self, s: StageNest, k: int) -> bool:
+        """Whether what is written out from loop `k` on is to be stored in blocks of rows."""
+        before = self.statements.waiting
+        begun = before is not None and before.stage == s.stage.name
+        return not begun and k == self.written_out[s.stage.name] and waits(s, k)
+
+    def _is_copied(self, s: StageNest, k: int) -> bool:
+        """Whether all from loop `k` on are copies that differ in constants."""
+        if self.run is not None or k < self.written_out[s.stage.name]:
+            return False
+        inner = s.loops[k:]
+        digits = {x.axis for x in s.stage.digits}
+        return not any(x.axis == s.accumulate or x.root in digits for x in inner)
+
+    def _copies(self, s: StageNest, k: int, point: Point) -> tuple[Copy, ...]:
+        sizes = dict[str, int]()
+        for n, loop in enumerate(s.loops[k:], k):
+            if loop.root not in sizes:
+                sizes[loop.root] = static_size(self.f, s, n, point.spans[loop.root])
+        key = s.stage.name, k, *sizes.values()
+        if key not in self.copies:
+            found = copies(s, k, sizes)
+            self.copies[key] = rolled(found, s, self.nest.target.vector_registers)
+        return self.copies[key]
+
+    def _statement(self, s: StageNest, point: Point) -> None:
+        if self.run is None:
+            self.statements.written(s, point, (Copy({}, point.lane),))
+        else:
+            transposed_copies.copy(self.f, self.places, s, point, self.run)
+
+    def _turns(self, s: StageNest, k: int, point: Point) -> bool:
+        """Writes a copy from loop `k` on in squares, where these are the loops to turn it along.
+
+        What is computed inside of them is there for single elements only.
+        """
+        if any(self.attached[s.stage.name, x.axis] for x in s.loops[k:]):
+            return False
+        run = transposed_copies.run_of(self.nest, self.f, self.places, s, point)
+        if run is None or run.first != k:
+            return False
+        self.run = run
+        self._rest(s, len(s.loops) - 2, point)
+        self.run = None
+        return True
+
+    def _step(self, s: StageNest, k: int, point: Point, low: Affine) -> None:
+        """One iteration of loop `k`, at a position."""
+        loop, outer = s.loops[k], point.spans[s.loops[k].root]
+        left = outer.size
+        if low.terms == outer.low.terms:
+            left -= low.constant - outer.low.constant
+        inside = resized(point, loop.root, low, min(loop.step, left))
+        if loop.step == 1:
+            inside = with_digits(self.f, s.stage, loop.root, inside)
+        if loop.kind == "serial":
+            self.entered.append(Entered(loop, self.trips[s.stage.name][k], point, inside))
+        self._inside(s, k, inside)
+        if loop.kind == "serial":
+            self.entered.pop()
+
+    def _prefetch(self, s: StageNest) -> None:
+        for tensor in s.prefetch:
+            place = self.places[tensor]
+            if isinstance(place, Place):
+                x = next(x for x in s.stage.loads if x.tensor == tensor)
+                prefetch(self.f, place, x, self.entered)
+        for tensor, axis in s.stream:
+            place = self.places[tensor]
+            if isinstance(place, Place):
+                x = next(x for x in s.stage.loads if x.tensor == tensor)
+                if self.nest.producer(tensor) is None:
+                    rows_ahead(self.f, place, x, axis, s, self.entered)
+                else:
+                    stream(self.f, place, x, axis, self.entered)
+
+    def _loop(self, s: StageNest, k: int, point: Point) -> None:
+        loop, span = s.loops[k], point.spans[s.loops[k].root]
+        if is_static_inside(s, k) and span.size > loop.step and span.size % loop.step:
+            full = span.size // loop.step * loop.step
+            self._rest(s, k, resized(point, loop.root, span.low, full))
+            self._remainder(s, k, point, full)
+            return
+        special, high = special_positions(self.nest, s, k, span), end_of(self.f, span)
+        if not special and span.size <= loop.step:
+            self._step(s, k, point, span.low)
+        elif span.low.terms or high.terms:
+            self._dynamic_loop(s, k, point, high, special)
+        else:
+            self._static_loop(s, k, point, high.constant, special)
+
+    def _remainder(self, s: StageNest, k: int, point: Point, full: int) -> None:
+        """The ragged last tile of a region whose size is no multiple of the step."""
+        span = point.spans[s.loops[k].root]
+        low = span.low + full
+        if span.extent is None or self.f.bounds(low)[1] < span.extent:
+            self._step(s, k, point, low)
+        elif low.terms:
+            exists = self.f.op(f"icmp slt i64 {self.f.integer(low)}, {span.extent}")
+            self.f.when(exists, lambda: self._step(s, k, point, low))
+
+    def _static_loop(
+        self, s: StageNest, k: int, point: Point, high: int, special: list[int]
+    ) -> None:
+        step = s.loops[k].step
+        positions = range(point.spans[s.loops[k].root].low.constant, high, step)
+        middle = [p for p in positions if p not in special]
+        first = middle[0] if middle else high
+        for p in (p for p in positions if p in special and p < first):
+            self._step(s, k, point, Affine((), p))
+        if len(middle) == 1:
+            self._step(s, k, point, Affine((), first))
+        elif middle:
+            self.f.loop(
+                str(first), str(middle[-1] + 1), step, (first, middle[-1]),
+                lambda v: self._step(s, k, point, v),
+                nonempty=True, multiple=1 if first % step else step,
+            )  # fmt: skip
+        for p in (p for p in positions if p in special and p > first):
+            self._step(s, k, point, Affine((), p))
+
+    def _dynamic_loop(
+        self, s: StageNest, k: int, point: Point, high: Affine, special: list[int]
+    ) -> None:
+        span, f, step = point.spans[s.loops[k].root], self.f, s.loops[k].step
+        low_text, high_text = f.integer(span.low), f.integer(high)
+        least, most = position_range(self.f, span, step)
+        aligned = span.low.constant % step == 0 and f.multiple_of(span.low, step)
+        if not special:
+            f.loop(
+                low_text, high_text, step, (least, most), lambda v: self._step(s, k, point, v),
+                nonempty=True, multiple=step if aligned else 1,
+            )  # fmt: skip
+            return
+        if not aligned:
+            raise BuildError(
+                f"{s.stage.name}: expected {s.loops[k].axis} to start at a multiple of {step}, "
+                f"got {span.low}; split its consumer by a multiple of the step"
+            )
+        middle = [p for p in range(0, most + 1, step) if p not in special]
+        if middle:
+            start = f.larger(low_text, str(middle[0]))
+            end = f.smaller(high_text, str(middle[-1] + 1))
+            f.loop(
+                start, end, step, (max(least, middle[0]), middle[-1]),
+                lambda v: self._step(s, k, point, v), nonempty=False, multiple=step,
+            )  # fmt: skip
+        for p in special:
+            self._special(s, k, point, p, low_text, high_text)
+
+    def _special(self, s: StageNest, k: int, point: Point, p: int, low: str, high: str) -> None:
+        """The iteration at a position that is written apart, where the loop comes to it at all."""
+        above, below = self.f.op(f"icmp sle i64 {low}, {p}"), self.f.op(f"icmp sgt i64 {high}, {p}")
+        both = self.f.op(f"and i1 {above}, {below}")
+        self.f.when(both, lambda: self._step(s, k, point, Affine((), p)))
+
+    def _clipped(self, s: StageNest, k: int, point: Point) -> None:
+        """A reduction over those positions only at which its loads may be real."""
+        loop, span = s.loops[k], point.spans[s.loops[k].root]
+        low, high, discharged = clipped_range(self.nest, self.f, s, loop.root, point)
+        inside = replace(point, discharged=point.discharged | discharged)
+        least, most = self.f.bounds(span.low)
+        most = min(most + span.size, s.stage.extents[loop.root]) - 1
+        self.f.loop(
+            low, high, loop.step, (least, most), lambda v: self._step(s, k, inside, v),
+            nonempty=False,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Elementwise functions as LLVM text."""

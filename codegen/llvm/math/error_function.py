@@ -1,0 +1,46 @@
+"""The error function and its complement.
+
+Up to 1, of the complement up to 0.5, they are odd polynomials; beyond,
+erfc(x) = exp(-x^2) ERFCX(t) / (x + 2) with t = (x - 2) / (x + 2), which is smooth to infinity.
+"""
+
+from hlotune.codegen.llvm.math.exponentials import exponential_of_sum
+from hlotune.codegen.llvm.math.polynomials import ERF, ERFCX
+from hlotune.codegen.llvm.math.vector_builder import Lanes
+
+ZERO = {"float": 10.5, "double": 27.5}
+"""Above it the complement is 0."""
+
+
+def erf(t: Lanes, x: str) -> str:
+    size = t.magnitude(x)
+    far = t.with_sign(t.subtract(t.number(1), _complement(t, size)), x)
+    return t.select(t.compare("lt", size, t.number(1)), _near(t, x), far)
+
+
+def erfc(t: Lanes, x: str) -> str:
+    size = t.magnitude(x)
+    far = _complement(t, size)
+    far = t.select(t.compare("lt", x, t.number(0)), t.subtract(t.number(2), far), far)
+    near = t.subtract(t.number(1), _near(t, x))
+    return t.select(t.compare("lt", size, t.number(0.5)), near, far)
+
+
+def _near(t: Lanes, x: str) -> str:
+    return t.multiply_add(x, t.polynomial(t.multiply(x, x), ERF[t.element]), x)
+
+
+def _complement(t: Lanes, x: str) -> str:
+    """erfc(x) for x >= 0.5.
+
+    The rounding of x^2 would be an error of many places in its exponential; the square of the
+    upper half of the bits of x is exact, and what is left out is small.
+    """
+    x = t.at_most(x, ZERO[t.element])
+    lower = (t.mantissa + 2) // 2
+    upper = t.of_bits(t.on_bits("and", t.bits(x), -1 << lower))
+    rest = t.multiply(t.subtract(upper, x), t.add(upper, x))
+    e = exponential_of_sum(t, t.negate(t.multiply(upper, upper)), rest)
+    below = t.add(x, t.number(2))
+    p = t.polynomial(t.divide(t.subtract(x, t.number(2)), below), ERFCX[t.element])
+    return t.multiply(e, t.divide(p, below))

@@ -1,0 +1,144 @@
+"""Exponentials, logarithms, and what is made of exponentials.
+
+An exponential takes x = n log(2) + r apart, |r| <= log(2) / 2, and log(2) in two parts, of which
+the first has so few bits that n times it is exact.
+"""
+
+from hlotune.codegen.llvm.math.polynomials import EXP, LOG
+from hlotune.codegen.llvm.math.vector_builder import Lanes
+
+LOG2_E = 1.4426950408889634
+# log(2) to 15 and 42 bits, and the rest of it
+LOG_2 = {
+    "float": (0.693145751953125, 1.4286068203094173e-06),
+    "double": (0.6931471805598903, 5.497923018708371e-14),
+}
+RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+"""Beyond it exponentials are 0 and infinity."""
+MINUS_ONE = {"float": -18.0, "double": -38.0}
+"""Below it exponentials minus one are -1."""
+ONE = {"float": 10.0, "double": 20.0}
+"""Above it hyperbolic tangents are 1."""
+SQRT_HALF = 0.7071067811865476
+
+
+def exponential(t: Lanes, x: str) -> str:
+    return exponential_of_sum(t, x, None)
+
+
+def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
+    """exp(x + rest) for a small rest, which may carry bits that x has no place for."""
+    low, high = RANGE[t.element]
+    r, n = _reduced(t, t.at_least(t.at_most(x, high), low), rest)
+    p = t.add(_minus_one(t, r), t.number(1))
+    # in two steps, since 2^n may lie outside the range in which exp(x) still does not
+    half = t.on_bits("ashr", n, 1)
+    p = t.multiply(p, t.power_of_two(half))
+    return t.multiply(p, t.power_of_two(t.on_bits("sub", n, half)))
+
+
+def _reduced(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str]:
+    """r and the integer n of x + rest = n log(2) + r; n means nothing where x is no number."""
+    count, n = t.nearest(t.multiply(x, t.number(LOG2_E)))
+    first, second = LOG_2[t.element]
+    r = t.multiply_add(count, t.number(-first), x)
+    if rest is None:
+        return t.multiply_add(count, t.number(-second), r), n
+    return t.add(r, t.multiply_add(count, t.number(-second), rest)), n
+
+
+def _minus_one(t: Lanes, r: str) -> str:
+    """exp(r) - 1 for |r| <= log(2) / 2."""
+    return t.multiply_add(t.multiply(r, r), t.polynomial(r, EXP[t.element]), r)
+
+
+def exponential_minus_one(t: Lanes, x: str) -> str:
+    """2^n (exp(r) - 1) + (2^n - 1), through half of it, since 2^n alone may be too large."""
+    high = RANGE[t.element][1]
+    r, n = _reduced(t, t.at_least(t.at_most(x, high), MINUS_ONE[t.element]))
+    scale = t.power_of_two(t.on_bits("sub", n, 1))
+    half = t.multiply_add(scale, _minus_one(t, r), t.subtract(scale, t.number(0.5)))
+    return _unless_tiny(t, x, t.multiply(half, t.number(2)))
+
+
+def _unless_tiny(t: Lanes, x: str, result: str) -> str:
+    """x itself where the function is the identity.
+
+    Keeps the sign of zero, and all bits of what lies below the normal range.
+    """
+    tiny = t.compare("lt", t.magnitude(x), t.number(2.0 ** (-t.mantissa - 3)))
+    return t.select(tiny, x, result)
+
+
+def tanh(t: Lanes, x: str) -> str:
+    size = t.at_most(t.magnitude(x), ONE[t.element])
+    e = exponential_minus_one(t, t.add(size, size))
+    return t.with_sign(t.divide(e, t.add(e, t.number(2))), x)
+
+
+def logistic(t: Lanes, x: str) -> str:
+    """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)), which does not overflow."""
+    e = exponential(t, t.negate(t.magnitude(x)))
+    above = t.select(t.compare("lt", x, t.number(0)), e, t.number(1))
+    return t.divide(above, t.add(e, t.number(1)))
+
+
+# logarithms ---------------------------------------------------------------------------------------
+
+
+def split(t: Lanes, x: str) -> tuple[str, str]:
+    """The integer e and m of a positive x = 2^e m with m between sqrt(1/2) and sqrt(2)."""
+    few = t.compare("lt", x, t.number(t.smallest))
+    lift = t.mantissa + 2
+    x = t.select(few, t.multiply(x, t.number(2.0**lift)), x)
+    e, m = _split_normal(t, x)
+    return t.select_bits(few, t.on_bits("sub", e, lift), e), m
+
+
+def _split_normal(t: Lanes, x: str) -> tuple[str, str]:
+    base = t.bits_of(SQRT_HALF)
+    above = t.on_bits("sub", t.bits(x), base)
+    fraction = t.on_bits("and", above, (1 << t.mantissa) - 1)
+    return t.on_bits("ashr", above, t.mantissa), t.of_bits(t.on_bits("add", fraction, base))
+
+
+def log(t: Lanes, x: str) -> str:
+    e, m = split(t, x)
+    return log_at_edges(t, x, _log_of(t, e, t.subtract(m, t.number(1))))
+
+
+def _log_of(t: Lanes, e: str, f: str) -> str:
+    """log(2^e (1 + f)).
+
+    With s = f / (2 + f) it is e log(2) + f - (f^2 / 2 - s (f^2 / 2 + s^2 LOG(s^2))).
+    """
+    count = t.float_of(e)
+    first, second = LOG_2[t.element]
+    s = t.divide(f, t.add(f, t.number(2)))
+    z = t.multiply(s, s)
+    half = t.multiply(t.multiply(f, t.number(0.5)), f)
+    inner = t.multiply_add(t.polynomial(z, LOG[t.element]), z, half)
+    small = t.multiply_add(s, inner, t.multiply(count, t.number(second)))
+    result = t.subtract(f, t.subtract(half, small))
+    return t.multiply_add(count, t.number(first), result)
+
+
+def log_at_edges(t: Lanes, x: str, result: str) -> str:
+    """The logarithm of x, where 0 < x < infinity has been dealt with."""
+    result = t.select(t.compare("lt", x, t.number(float("inf"))), result, x)
+    result = t.select(t.compare("eq", x, t.number(0)), t.number(float("-inf")), result)
+    return t.select(t.compare("lt", x, t.number(0)), t.number(float("nan")), result)
+
+
+def log_plus_one(t: Lanes, x: str) -> str:
+    """What 1 + x loses to rounding is added to the fraction."""
+    u, lost = t.exact_sum(t.number(1), x)
+    e, m = _split_normal(t, u)
+    # 2^-e; from 2^60 on the loss does not matter
+    low = t.select_bits(t.bits_are("slt", e, 60), e, t.integer(60))
+    scale = t.power_of_two(t.on_bits("sub", t.integer(0), low))
+    f = t.multiply_add(lost, scale, t.subtract(m, t.number(1)))
+    result = _unless_tiny(t, x, _log_of(t, e, f))
+    result = t.select(t.compare("lt", x, t.number(float("inf"))), result, x)
+    result = t.select(t.compare("eq", x, t.number(-1)), t.number(float("-inf")), result)
+    return t.select(t.compare("lt", x, t.number(-1)), t.number(float("nan")), result)

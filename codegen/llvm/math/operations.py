@@ -1,0 +1,120 @@
+"""Elementwise operations on values: which instructions or functions each is made of."""
+
+from hlotune.codegen.llvm.function import Function
+from hlotune.codegen.llvm.math import integers
+from hlotune.codegen.llvm.math.functions import function
+from hlotune.codegen.llvm.math.values import (
+    HELD,
+    Value,
+    compare,
+    convert,
+    literal,
+    magnitude,
+    rounded,
+    suffix,
+    vector,
+)
+from hlotune.schedules.dtypes import is_float, is_unsigned
+from hlotune.schedules.errors import UnsupportedKernel
+
+FLOAT_BINARY = {
+    "add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv", "remainder": "frem",
+}  # fmt: skip
+INTEGER_BINARY = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+LOGIC = {
+    "add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "and": "and", "or": "or",
+    "xor": "xor",
+}  # fmt: skip
+"""On i1."""
+FLOAT_INTRINSIC = {
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil",
+    "round_nearest_even": "roundeven", "maximum": "maximum", "minimum": "minimum",
+}  # fmt: skip
+
+
+def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
+    """One elementwise operation on values of equal lanes.
+
+    Raises UnsupportedKernel for one that has no code yet.
+    """
+    if op == "convert":
+        return convert(f, args[0], dtype)
+    if op.startswith("compare_"):
+        return compare(f, op[8:], args[0], args[1])
+    if op == "select":
+        p, a, b = args
+        return Value(
+            f.op(f"select {p.type} {p.name}, {a.type} {a.name}, {b.type} {b.name}"), dtype, a.lanes
+        )
+    if op == "clamp":
+        low, x, high = args
+        return apply(f, "minimum", (apply(f, "maximum", (low, x), dtype), high), dtype)
+    if is_float(args[0].dtype):
+        return rounded(f, _float(f, op, args, dtype))
+    return _integers(f, op, args, dtype)
+
+
+def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
+    a, lanes = args[0], args[0].lanes
+    if op in FLOAT_BINARY:
+        name = f.op(f"{FLOAT_BINARY[op]} contract {a.type} {a.name}, {args[1].name}")
+        return Value(name, dtype, lanes)
+    if op == "negate":
+        return Value(f.op(f"fneg {a.type} {a.name}"), dtype, lanes)
+    if op in FLOAT_INTRINSIC:
+        kind = f"llvm.{FLOAT_INTRINSIC[op]}.{suffix(HELD[a.dtype], lanes)}"
+        return Value(f.intrinsic(kind, a.type, *((x.type, x.name) for x in args)), dtype, lanes)
+    if op == "is_finite":
+        size = apply(f, "abs", (a,), a.dtype)
+        return compare(f, "LT", size, literal(float("inf"), a.dtype, lanes))
+    if op == "sign":
+        one = literal(1, a.dtype, lanes)
+        kind = f"llvm.copysign.{suffix(HELD[a.dtype], lanes)}"
+        signed = f.intrinsic(kind, a.type, (a.type, one.name), (a.type, a.name))
+        zero = f.op(f"fcmp ueq {a.type} {a.name}, {literal(0, a.dtype, lanes).name}")
+        return Value(
+            f.op(f"select {vector('i1', lanes)} {zero}, {a.type} {a.name}, {a.type} {signed}"),
+            dtype,
+            lanes,
+        )
+    return function(f, op, args, dtype)
+
+
+def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
+    a, lanes = args[0], args[0].lanes
+    table = LOGIC if a.dtype == "i1" else INTEGER_BINARY
+    if op in table:
+        return Value(f.op(f"{table[op]} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
+    if op in ("divide", "remainder", "power"):
+        rule = {"divide": integers.divide, "remainder": integers.remainder, "power": integers.power}
+        return rule[op](f, a, args[1])
+    if op in ("maximum", "minimum"):
+        kind = f"llvm.{'u' if is_unsigned(a.dtype) else 's'}{op[:3]}.{suffix(HELD[a.dtype], lanes)}"
+        return Value(
+            f.intrinsic(kind, a.type, (a.type, a.name), (a.type, args[1].name)), dtype, lanes
+        )
+    if op == "negate":
+        return Value(
+            f.op(f"sub {a.type} {literal(0, a.dtype, lanes).name}, {a.name}"), dtype, lanes
+        )
+    if op == "not":
+        return Value(
+            f.op(f"xor {a.type} {a.name}, {literal(-1, a.dtype, lanes).name}"), dtype, lanes
+        )
+    if op == "abs":
+        return magnitude(f, a)
+    if op == "sign":
+        low = a
+        if not is_unsigned(a.dtype):
+            low = apply(f, "maximum", (a, literal(-1, dtype, lanes)), dtype)
+        return apply(f, "minimum", (low, literal(1, dtype, lanes)), dtype)
+    raise UnsupportedKernel(
+        f"no code for {op} on {a.dtype} yet: the kernel stays with the default compiler"
+    )

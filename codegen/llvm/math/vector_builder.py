@@ -1,0 +1,198 @@
+"""Short names for the floating-point instructions that functions are written in.
+
+Sums and products carry `contract`, so that a target with a fused multiply-add takes it; `fma` asks
+for it where a result would be wrong without.  Rounding to an integer goes through a number so large
+that its last bit is one: its bits then hold the integer, and no target needs an instruction for it.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlotune.codegen.llvm.function import Function
+from hlotune.codegen.llvm.math.values import literal, suffix, vector
+
+MANTISSA = {"float": 23, "double": 52}
+BIAS = {"float": 127, "double": 1023}
+DTYPE = {"float": "f32", "double": "f64"}
+INTEGER = {"float": "i32", "double": "i64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Writes instructions on `lanes` numbers of a type, `float` or `double`.
+
+    Operands and results are SSA names or literals.
+    """
+
+    f: Function
+    element: str
+    lanes: int
+
+    @property
+    def type(self) -> str:
+        return vector(self.element, self.lanes)
+
+    @property
+    def integers(self) -> str:
+        return vector(INTEGER[self.element], self.lanes)
+
+    @property
+    def mantissa(self) -> int:
+        """Bits of the fraction."""
+        return MANTISSA[self.element]
+
+    @property
+    def smallest(self) -> float:
+        """The least normal number."""
+        return 2.0 ** (1 - BIAS[self.element])
+
+    def bits_of(self, number: float) -> int:
+        """The bit pattern of a number, as an integer without sign."""
+        forms = {"float": ("<f", "<I"), "double": ("<d", "<Q")}[self.element]
+        return int(struct.unpack(forms[1], struct.pack(forms[0], number))[0])
+
+    # floats ---------------------------------------------------------------------------------------
+
+    def number(self, number: float) -> str:
+        return literal(number, DTYPE[self.element], self.lanes).name
+
+    def add(self, a: str, b: str) -> str:
+        return self.f.op(f"fadd contract {self.type} {a}, {b}")
+
+    def subtract(self, a: str, b: str) -> str:
+        return self.f.op(f"fsub contract {self.type} {a}, {b}")
+
+    def multiply(self, a: str, b: str) -> str:
+        return self.f.op(f"fmul contract {self.type} {a}, {b}")
+
+    def divide(self, a: str, b: str) -> str:
+        return self.f.op(f"fdiv {self.type} {a}, {b}")
+
+    def negate(self, a: str) -> str:
+        return self.f.op(f"fneg {self.type} {a}")
+
+    def multiply_add(self, a: str, b: str, c: str) -> str:
+        """a * b + c, fused where the target does that."""
+        return self.add(self.multiply(a, b), c)
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        """a * b + c, rounded once on every target."""
+        return self._intrinsic("fma", a, b, c)
+
+    def exact_product(self, a: str, b: str) -> tuple[str, str]:
+        """A product and its rounding error."""
+        product = self.f.op(f"fmul {self.type} {a}, {b}")
+        return product, self.fma(a, b, self.negate(product))
+
+    def exact_sum(self, a: str, b: str) -> tuple[str, str]:
+        """A sum and its rounding error."""
+        total = self.f.op(f"fadd {self.type} {a}, {b}")
+        b_seen = self.f.op(f"fsub {self.type} {total}, {a}")
+        a_seen = self.f.op(f"fsub {self.type} {total}, {b_seen}")
+        b_lost = self.f.op(f"fsub {self.type} {b}, {b_seen}")
+        a_lost = self.f.op(f"fsub {self.type} {a}, {a_seen}")
+        return total, self.f.op(f"fadd {self.type} {a_lost}, {b_lost}")
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        total = self.number(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            total = self.multiply_add(total, x, self.number(c))
+        return total
+
+    def magnitude(self, x: str) -> str:
+        return self._intrinsic("fabs", x)
+
+    def with_sign(self, magnitude: str, sign: str) -> str:
+        return self._intrinsic("copysign", magnitude, sign)
+
+    def square_root(self, x: str) -> str:
+        return self._intrinsic("sqrt", x)
+
+    def _intrinsic(self, name: str, *args: str) -> str:
+        full = f"llvm.{name}.{suffix(self.element, self.lanes)}"
+        return self.f.intrinsic(full, self.type, *((self.type, a) for a in args))
+
+    # conditions: false where an operand is no number ----------------------------------------------
+
+    def compare(self, how: str, a: str, b: str) -> str:
+        """`how` is `lt`, `gt`, `eq` and so on."""
+        return self.f.op(f"fcmp o{how} {self.type} {a}, {b}")
+
+    def both(self, a: str, b: str) -> str:
+        return self.f.op(f"and {vector('i1', self.lanes)} {a}, {b}")
+
+    def either(self, a: str, b: str) -> str:
+        return self.f.op(f"or {vector('i1', self.lanes)} {a}, {b}")
+
+    def opposite(self, a: str) -> str:
+        return self.f.op(
+            f"xor {vector('i1', self.lanes)} {a}, {literal(-1, 'i1', self.lanes).name}"
+        )
+
+    def select(self, condition: str, a: str, b: str) -> str:
+        return self._select(self.type, condition, a, b)
+
+    def at_most(self, x: str, limit: float) -> str:
+        """The lesser of both; what is no number stays."""
+        above = self.compare("gt", x, self.number(limit))
+        return self.select(above, self.number(limit), x)
+
+    def at_least(self, x: str, limit: float) -> str:
+        below = self.compare("lt", x, self.number(limit))
+        return self.select(below, self.number(limit), x)
+
+    # bits -----------------------------------------------------------------------------------------
+
+    def integer(self, number: int) -> str:
+        return literal(number, INTEGER[self.element], self.lanes).name
+
+    def bits(self, x: str) -> str:
+        return self.f.op(f"bitcast {self.type} {x} to {self.integers}")
+
+    def of_bits(self, x: str) -> str:
+        return self.f.op(f"bitcast {self.integers} {x} to {self.type}")
+
+    def on_bits(self, op: str, a: str, b: str | int) -> str:
+        """An instruction of LLVM on integers: `add`, `and`, `shl`, `ashr`."""
+        return self.f.op(
+            f"{op} {self.integers} {a}, {self.integer(b) if isinstance(b, int) else b}"
+        )
+
+    def bits_are(self, how: str, a: str, b: int) -> str:
+        return self.f.op(f"icmp {how} {self.integers} {a}, {self.integer(b)}")
+
+    def select_bits(self, condition: str, a: str, b: str) -> str:
+        return self._select(self.integers, condition, a, b)
+
+    def _select(self, kind: str, condition: str, a: str, b: str) -> str:
+        mask = vector("i1", self.lanes)
+        return self.f.op(f"select {mask} {condition}, {kind} {a}, {kind} {b}")
+
+    def nearest(self, x: str, unit: float = 1.0) -> tuple[str, str]:
+        """The nearest multiple of a power of two, as a float and, in units, as an integer.
+
+        Right below 2^51 units (2^22 of a float); of a larger integer only the low bits are right.
+        """
+        large = 1.5 * 2.0**self.mantissa * unit
+        shifted = self.add(x, self.number(large))
+        rounded = self.f.op(f"fsub {self.type} {shifted}, {self.number(large)}")
+        return rounded, self.on_bits("sub", self.bits(shifted), self.bits_of(large))
+
+    def times_power_of_two(self, x: str, exponent: str) -> str:
+        """x * 2^exponent (integers) for a normal x whose product is normal."""
+        return self.of_bits(
+            self.on_bits("add", self.bits(x), self.on_bits("shl", exponent, self.mantissa))
+        )
+
+    def power_of_two(self, exponent: str) -> str:
+        """2^exponent where that is normal."""
+        biased = self.on_bits("add", exponent, BIAS[self.element])
+        return self.of_bits(self.on_bits("shl", biased, self.mantissa))
+
+    def float_of(self, integer: str) -> str:
+        """A signed integer of few bits as a float; many processors cannot convert 64 bits."""
+        large = 1.5 * 2.0**self.mantissa
+        return self.subtract(
+            self.of_bits(self.on_bits("add", integer, self.bits_of(large))), self.number(large)
+        )

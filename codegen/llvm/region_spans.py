@@ -1,0 +1,49 @@
+"""What a stage computes inside a loop of another: the part of its axes that is read from there."""
+
+from collections.abc import Mapping
+
+from hlotune.codegen.llvm.function import Function
+from hlotune.codegen.llvm.points import Span, known_size
+from hlotune.schedules.ir.expr import Affine
+from hlotune.schedules.ir.nest import LoopNest, StageNest, hull, reader, reads
+
+Spans = Mapping[str, Span]
+
+
+def region_at(f: Function, nest: LoopNest, s: StageNest, at: StageNest, spans: Spans) -> Spans:
+    """Spans of a stage inside a loop of `at`, which stands at its own spans."""
+    user = reader(nest, s)
+    return _read_part(f, s, user, _seen(f, nest, user, at, spans))
+
+
+def _seen(f: Function, nest: LoopNest, user: StageNest, at: StageNest, spans: Spans) -> Spans:
+    """What `user` walks while `at`, itself or a stage around it, stands at its spans."""
+    if user is at or user.at is None:
+        return spans
+    last = reader(nest, user)
+    return _read_part(f, user, last, _seen(f, nest, last, at, spans))
+
+
+def _read_part(f: Function, s: StageNest, user: StageNest, seen: Spans) -> Spans:
+    """Spans of a producer: the hull of what its user reads over its own, reductions whole."""
+    sizes = {root: known_size(f, span) or span.size for root, span in seen.items()}
+    needed = hull(s.stage, user.stage, sizes)
+    spans = {a.name: Span(Affine(), a.extent, a.extent) for a in s.stage.reduce}
+    positions = {root: span.low for root, span in seen.items()}
+    found = reads(s.stage, user.stage)
+    for d, axis in enumerate(s.stage.stored_axes or ()):
+        if axis is None:
+            continue
+        places = {x.index[d] for x in found}
+        index = min(places, key=lambda e: e.constant)
+        below = sum(c * (sizes[a] - 1) for a, c in index.terms if c < 0)
+        # a copy is cut off by the checks of its loads, which need no aligned tiles
+        cut = s.stage.combine is not None and axis not in s.overrun
+        same = cut and len(places) == 1 and _is_axis(index)
+        extent = seen[index.terms[0][0]].extent if same else None
+        spans[axis] = Span(index.substitute(positions) + below, needed[axis], extent)
+    return spans
+
+
+def _is_axis(index: Affine) -> bool:
+    return len(index.terms) == 1 and index.terms[0][1] == 1 and not index.constant

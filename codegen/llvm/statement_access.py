@@ -1,0 +1,178 @@
+"""Where a statement reads and stores, found out once for its copies.
+
+Copies that are written out stand at positions of the same variables, and differ in constants: a
+frame knows their forms of access, and takes the constants of one copy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from operator import itemgetter
+from typing import Any
+
+from hlotune.codegen.llvm.access_forms import Form, constants_of, form_of
+from hlotune.codegen.llvm.buffers import Held, Place, Places
+from hlotune.codegen.llvm.expressions import steps_of
+from hlotune.codegen.llvm.function import Function, Register
+from hlotune.codegen.llvm.idioms.transposed_loads import Square, squares_of
+from hlotune.codegen.llvm.loads import At, Found, Source, source
+from hlotune.codegen.llvm.math.values import HELD, Value, vector
+from hlotune.codegen.llvm.points import Point
+from hlotune.codegen.llvm.templates import Step
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
+
+Key = tuple[int, ...]
+"""Offsets of a register on the parallel axes of its stage."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The loads and stores of a statement, in the order of its stage."""
+
+    stage: Stage
+    lanes: int
+    dtypes: tuple[str, ...]
+    """Of its results."""
+    loads: tuple[Source, ...]
+    targets: "tuple[Form | Registers, ...]"
+    squares: tuple[Square, ...]
+
+    @cached_property
+    def _steps(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
+        return {}
+
+    def steps(self, loaded: tuple[int, ...]) -> tuple[Step, ...]:
+        """How a copy is written whose loads give so many lanes."""
+        known = self._steps.get(loaded)
+        if known is None:
+            known = self._steps[loaded] = steps_of(self.stage, self.lanes, self.dtypes, loaded)
+        return known
+
+
+class Frames:
+    """The frames of one function."""
+
+    def __init__(self, nest: LoopNest, f: Function, places: Places) -> None:
+        self.nest, self.f, self.places = nest, f, places
+        self._frames: dict[object, Frame] = {}
+        self._elements: dict[object, int] = {}
+        """Numbers of loads at positions of the same variables."""
+
+    def __call__(self, s: StageNest, point: Point) -> Frame:
+        where = point.lane, point.discharged, point.terms
+        key = s.stage.name, self.places.version, where
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = self._frames[key] = self._frame(s, point)
+        return frame
+
+    def _frame(self, s: StageNest, point: Point) -> Frame:
+        lanes = point.lane.lanes if point.lane else 1
+        targets: list[Form | Registers] = []
+        for x in s.stage.stores:
+            place = self.places[x.tensor]
+            if isinstance(place, Place):
+                targets.append(form_of(self.f, place, x, point))
+            else:
+                own = tuple(Affine.axis(a.name) for a in s.stage.parallel)
+                targets.append(registers_of(self.f, place, x.tensor, own, point))
+        reads_only = all(isinstance(x, Registers) for x in targets)
+        return Frame(
+            stage=s.stage,
+            lanes=lanes,
+            dtypes=tuple(self.nest.compute.tensor(x.tensor).dtype for x in s.stage.stores),
+            loads=tuple(self._source(x, point, lanes, reads_only) for x in s.stage.loads),
+            targets=tuple(targets),
+            squares=squares_of(s.stage, self.places, point),
+        )
+
+    def _source(self, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
+        place = self.places[x.tensor]
+        if isinstance(place, Held):
+            held = registers_of(self.f, place, x.tensor, x.index, point)
+            return lambda at: Found(lanes, lambda: held.value(at, lanes))
+        if x.beside is not None:
+            place = place.with_beside(self.nest.compute.tensor(x.beside.tensor).shape)
+        fresh = source(self.f, place, x.whole, point)
+        if place.constant:
+            return self._kept(x.whole, point, fresh, 0)
+        # another version, for once a stage writes there again, what was loaded before is stale
+        return self._kept(x.whole, point, fresh, self.places.version) if reads_only else fresh
+
+    def _kept(self, x: Load, point: Point, fresh: Source, version: int) -> Source:
+        """A load from what nothing writes to meanwhile: written once a block for each element."""
+        key = x, version, point.lane, *(point.spans[a].low.terms for a in x.axes)
+        number = self._elements.setdefault(key, len(self._elements))
+        pick = _element_of(x)
+
+        def at_constants(at: At) -> Found:
+            key = number, pick(at)
+            known = self.f.kept.get(key)
+            if isinstance(known, Found):
+                return known
+            found = fresh(at)
+            return Found(found.lanes, partial(_read_once, self.f, key, found))
+
+        return at_constants
+
+
+def _element_of(x: Load) -> Callable[[At], Any]:
+    """Tells elements apart at positions of the same variables; taps of a window share some."""
+    if any(len(e.terms) > 1 for e in x.index):
+        return lambda at: tuple(constants_of(x.index, at))
+    return itemgetter(*x.axes) if x.axes else lambda _: ()
+
+
+def _read_once(f: Function, key: object, found: Found) -> Value:
+    known = f.kept.get(key)
+    if not isinstance(known, Found):
+        value = found.read()
+        known = f.kept[key] = Found(found.lanes, lambda: value)
+    return known.read()
+
+
+@dataclass(frozen=True, eq=False)
+class Registers:
+    """Registers of a tensor as an index goes through them."""
+
+    f: Function
+    tensor: str
+    dtype: str
+    index: tuple[Affine, ...]
+    origin: tuple[int, ...]
+
+    def key(self, at: At) -> tuple[str, Key]:
+        constants = constants_of(self.index, at)
+        return self.tensor, tuple([c - n for c, n in zip(constants, self.origin, strict=True)])
+
+    def value(self, at: At, lanes: int) -> Value:
+        """Raises BuildError where there is no such register."""
+        key = self.key(at)
+        register = self.f.registers.get(key)
+        if register is None or register.type != vector(HELD[self.dtype], lanes):
+            raise BuildError(
+                f"expected {self.tensor} at {key[1]} in registers, as {lanes} lanes, got "
+                f"{register.type if register else 'nothing'}; unroll producer and consumer alike"
+            )
+        return Value(register.value, self.dtype, lanes)
+
+    def put(self, at: At, value: Value) -> None:
+        self.f.registers[self.key(at)] = Register(value.name, value.type)
+
+
+def registers_of(
+    f: Function, place: Held, tensor: str, index: tuple[Affine, ...], point: Point
+) -> Registers:
+    """Raises BuildError where it is not known while emitting which register is meant."""
+    for (axis, origin), e in zip(place.origin.items(), index, strict=True):
+        offset = e.substitute(point.positions) - origin
+        if offset.terms:
+            raise BuildError(
+                f"{place.stage}: expected a register's place known while emitting, got {offset} "
+                f"along {axis}; unroll its loops"
+            )
+    origins = tuple(e.constant for e in place.origin.values())
+    return Registers(f, tensor, place.dtype, index, origins)

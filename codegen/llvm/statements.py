@@ -1,0 +1,217 @@
+"""The statements of a stage: values, combined into registers or memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from hlotune.codegen.llvm.access_forms import constants_of, form_of
+from hlotune.codegen.llvm.buffers import Held, Place, Places
+from hlotune.codegen.llvm.function import Function, Register
+from hlotune.codegen.llvm.idioms.transposed_loads import read_in_squares
+from hlotune.codegen.llvm.idioms.transposed_stores import Waiting
+from hlotune.codegen.llvm.loads import At, Found, source
+from hlotune.codegen.llvm.math.values import Value, literal, splat
+from hlotune.codegen.llvm.merging import merged
+from hlotune.codegen.llvm.points import Lane, Point, known_size, standing
+from hlotune.codegen.llvm.statement_access import Frame, Frames, Key, Registers
+from hlotune.codegen.llvm.stores import put
+from hlotune.codegen.llvm.templates import Block, Old, Once, Put, Read
+from hlotune.codegen.llvm.unrolled_copies import Copy
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.nest import LoopNest, StageNest
+
+
+class Statements:
+    """Writes statements into a function; `places` says where each tensor lies at the moment."""
+
+    def __init__(self, nest: LoopNest, f: Function, places: Places) -> None:
+        self.nest, self.f, self.places = nest, f, places
+        self.frames = Frames(nest, f, places)
+        self.waiting: Waiting | None = None
+        """Rows that are to be stored together."""
+
+    def written(self, s: StageNest, point: Point, copies: Sequence[Copy]) -> None:
+        """Copies of one point, or one vector of points, of a stage."""
+        frames = dict[Lane | None, tuple[Point, Frame]]()
+        for copy in copies:
+            for _ in range(copy.fences):
+                self.f.fence()
+            if copy.rolls:
+                self.f.barrier()
+            if copy.lane not in frames:
+                like = replace(point, lane=copy.lane)
+                frames[copy.lane] = like, self.frames(s, like)
+            at = dict(point.constants)
+            for root, offset in copy.offsets.items():
+                at[root] += offset
+            self._statement(s, *frames[copy.lane], at)
+
+    def _statement(self, s: StageNest, like: Point, frame: Frame, at: At) -> None:
+        loads, names = self._loaded(frame, like, at), list[str]()
+        for step in frame.steps(tuple([x.lanes for x in loads])):
+            match step:
+                case Block():
+                    step.write(self.f, names)
+                case Read():
+                    names.append(loads[step.load].read().name)
+                case Once():
+                    names.append(self.f.once(step.line.filled(names)))
+                case Old():
+                    names.append(self._old(s, step.store, frame, like, at).name)
+                case Put():
+                    self._put(s, step.store, frame, step.value_of(names), like, at)
+
+    def _loaded(self, frame: Frame, like: Point, at: At) -> list[Found]:
+        loads = [x(at) for x in frame.loads]
+        for square in frame.squares:
+            turned = read_in_squares(self.f, square, like, at)
+            for k, found in zip(square.loads, turned, strict=True):
+                if loads[k].lanes == frame.lanes:
+                    loads[k] = found
+        return loads
+
+    def _old(self, s: StageNest, k: int, frame: Frame, like: Point, at: At) -> Value:
+        target = frame.targets[k]
+        if isinstance(target, Registers):
+            return target.value(at, frame.lanes)
+        return self._stored(s, k, target.place, self.first(s, like, at), like, at)
+
+    def _put(self, s: StageNest, k: int, frame: Frame, value: Value, like: Point, at: At) -> None:
+        x, target = s.stage.stores[k], frame.targets[k]
+        if isinstance(target, Registers):
+            target.put(at, value)
+        elif self.waiting and self.waiting.takes(target.place, x, like):
+            self.waiting.add(self.f, target.place, x, value, standing(like, at))
+        else:
+            put(self.f, target, constants_of(x.index, at), value)
+
+    def together(self, waiting: Waiting, inside: Callable[[], None]) -> None:
+        """What `inside` writes, with neighbouring rows stored at once at its end."""
+        before, self.waiting = self.waiting, waiting
+        inside()
+        waiting.write(self.f)
+        self.waiting = before
+
+    def accumulated(self, s: StageNest, point: Point, inside: Callable[[], None]) -> None:
+        """What `inside` writes, with the results in registers; loaded before, stored after."""
+        origin = {a.name: point.spans[a.name].low for a in s.stage.parallel}
+        tile, memory, first = self._tile(s, point), {}, self.first(s, point, point.constants)
+        begins = "true" if s.adds_up else first
+        for k, x in enumerate(s.stage.stores):
+            place = self.places[x.tensor]
+            for r in tile:
+                value = self._stored(s, k, place, begins, r.like, r.at)
+                value = splat(self.f, value, s.lanes)
+                self.f.registers[x.tensor, r.key] = Register(value.name, value.type)
+            memory[x.tensor] = place
+            self.places[x.tensor] = Held(s.stage.name, origin, self._dtype(x.tensor))
+        inside()
+        for group in s.stage.groups:
+            found = [memory[s.stage.stores[k].tensor] for k in group]
+            places = [place for place in found if isinstance(place, Place)]
+            if len(places) == len(found):  # others stay in registers, for who reads them there
+                self._flush(s, group, places, tile, first if s.adds_up else "true")
+
+    def _flush(
+        self, s: StageNest, group: range, places: Sequence[Place], tile: "list[_Part]", first: str
+    ) -> None:
+        """Stores the registers of a tile and gives them up, merged with what is there unless
+        `first` says that nothing is."""
+        stores = [s.stage.stores[k] for k in group]
+        for x, place in zip(stores, places, strict=True):
+            self.places[x.tensor] = place
+        for r in tile:
+            values = [
+                Value(self.f.registers.pop((x.tensor, r.key)).value, place.dtype, s.lanes)
+                for x, place in zip(stores, places, strict=True)
+            ]
+            if first != "true" and s.stage.combine:
+                before = [
+                    splat(self.f, self._stored(s, k, place, first, r.like, r.at), s.lanes)
+                    for k, place in zip(group, places, strict=True)
+                ]
+                values = merged(self.f, s.stage.combine, before, values)
+            for x, place, value in zip(stores, places, values, strict=True):
+                put(self.f, form_of(self.f, place, x, r.like), constants_of(x.index, r.at), value)
+
+    def _dtype(self, tensor: str) -> str:
+        return self.nest.compute.tensor(tensor).dtype
+
+    def _tile(self, s: StageNest, point: Point) -> "list[_Part]":
+        """The registers of a tile, in order."""
+        sizes, lanes, root = self._sizes(s, point), s.lanes, s.vector_root
+        likes, parts = dict[Lane | None, Point](), []
+        for key in product(*(range(0, n, lanes if a == root else 1) for a, n in sizes.items())):
+            at, lane = dict(point.constants), None
+            for axis, p in zip(sizes, key, strict=True):
+                at[axis] += p
+                if axis == root:
+                    lane = Lane(root, lanes, min(sizes[root] - p, lanes))
+            like = likes.get(lane)
+            if like is None:
+                like = likes[lane] = Point(point.spans, lane)
+            parts.append(_Part(key, like, at))
+        return parts
+
+    def _sizes(self, s: StageNest, point: Point) -> dict[str, int]:
+        """Of a register tile, along the parallel axes."""
+        sizes = {}
+        for axis in s.stage.parallel:
+            size = known_size(self.f, point.spans[axis.name])
+            if size is None:
+                raise BuildError(
+                    f"{s.stage.name}: expected a register tile of known size along {axis.name}, "
+                    f"got {point.spans[axis.name]}; split the axis by the tile"
+                )
+            sizes[axis.name] = size
+        return sizes
+
+    def _stored(
+        self, s: StageNest, k: int, place: Place | Held, first: str, like: Point, at: At
+    ) -> Value:
+        """What a result has come to so far: nothing, where all reductions stand at their start.
+
+        `first` says whether they do.
+        """
+        x, lanes = s.stage.stores[k], like.lane.lanes if like.lane else 1
+        start = self._start(s, k, lanes)
+        if first == "true" or isinstance(place, Held):
+            return start
+        stored = source(self.f, place, Load(x.tensor, x.index, start.dtype), like)(at).read()
+        old = splat(self.f, stored, lanes)
+        chosen = f"select i1 {first}, {start.type} {start.name}, {start.type} {old.name}"
+        return Value(self.f.op(chosen), start.dtype, lanes)
+
+    def _start(self, s: StageNest, k: int, lanes: int) -> Value:
+        """What a result is before anything has come to it."""
+        if s.stage.combine is None:
+            return literal(0, self._dtype(s.stage.stores[k].tensor), lanes)
+        group = next(g for g in s.stage.groups if k in g)
+        dtypes = tuple(self._dtype(s.stage.stores[n].tensor) for n in group)
+        found = s.stage.combine.identities(dtypes)[k - group.start]
+        return literal(found.value, found.dtype, lanes)
+
+    def first(self, s: StageNest, like: Point, at: At) -> str:
+        """Whether all reductions stand at their first position: "true", "false", an SSA name."""
+        condition = "true"
+        for axis in s.stage.reduce:
+            low = Affine(like.spans[axis.name].low.terms, at[axis.name])
+            if low.terms:
+                depth = self.f.depth_of(low)
+                zero = self.f.hoisted(depth, f"icmp eq i64 {self.f.integer(low)}, 0")
+                both = f"and i1 {condition}, {zero}"
+                condition = zero if condition == "true" else self.f.once(both)
+            elif low.constant:
+                return "false"
+        return condition
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A register of a tile: its key, and where its elements are stored."""
+
+    key: Key
+    like: Point
+    """A point of the same variables and lanes."""
+    at: At

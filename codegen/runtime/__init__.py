@@ -1,0 +1,1 @@
+"""Loading compiled kernels and calling them: dispatcher, thread pool, hosts."""

@@ -1,0 +1,308 @@
+"""The bridge from XLA to our kernels: one custom call, and slots whose kernel can be swapped.
+
+XLA knows a single target, `hlotune_call`.  A call site names its kernel by a key that is the same
+in every process; when XLA loads the program, the handler looks the key up once and keeps the
+slot.  `bind` decides, at any time, what machine code a slot runs, so that one compiled program
+can run one candidate after another.  The handlers are in `dispatcher.ll`, loops in `pool.ll`.
+
+Loops of a kernel run on threads of our own, one bound to each processor (`thread_pool.py`), over as
+many as the kernel was built for and XLA's pool has: one contiguous range a thread, the same way in
+every loop.  No loop waits for a thread that has not started: the caller takes its range instead.
+
+Scratch is a result of the custom call that nobody reads: XLA allocates it, and calls that run at
+the same time get different ones.  So that it is no new memory of the system in each call, the
+process keeps what is freed (`malloc_settings.py`).
+"""
+
+import ctypes
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from threading import RLock
+from typing import Any, cast
+
+import jax
+
+from hlotune.codegen.llvm.compile import compile_for_process
+from hlotune.codegen.runtime.loader import KERNEL, Host, Library, Loaded
+from hlotune.codegen.runtime.malloc_settings import keep_memory
+from hlotune.codegen.runtime.thread_pool import Crew, processors, start
+from hlotune.hlo.graph import TensorType
+
+TARGET = "hlotune_call"
+
+# Formats of the errors that XLA raises for us; each gets the key (length, text), then two numbers.
+_MESSAGES = {
+    "no_key": "hlotune_call: expected a string attribute 'key', got none%.*s; "
+    "make the call with hlotune.codegen.runtime.dispatcher.replacement",
+    "not_loaded": "hlotune_call: kernel '%.*s' is not loaded in this process; "
+    "load the program through hlotune, which binds its kernels before XLA compiles it",
+    "not_bound": "hlotune_call: kernel '%.*s' has a slot, but no machine code is bound to it; "
+    "bind it before the program runs",
+    "few_scratch": "hlotune_call: kernel '%.*s' needs %lld bytes of scratch, "
+    "the program gives %lld; compile the program with the scratch_bytes of what is bound",
+    "not_packed": "hlotune_call: kernel '%.*s' needs argument %lld packed in %lld bytes, "
+    "the program gives it otherwise; compile the program with the packed argument",
+    "bad_status": "hlotune_call: kernel '%.*s' failed with status %lld; "
+    "take its record out of the database, or tune it again",
+}
+_EXPORTS = (
+    "hlotune_instantiate", "hlotune_execute", "hlotune_link", "hlotune_swap", "hlotune_empty",
+    "hlotune_state_type", "hlotune_state_info", "hlotune_parallel_for", "hlotune_threads",
+    "hlotune_crew", "hlotune_work", "hlotune_serve",
+)  # fmt: skip
+_PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (
+        ("next", ctypes.c_void_p),
+        ("binding", ctypes.c_void_p),
+        ("running", ctypes.c_int64),
+        ("key", ctypes.c_char_p),
+        ("key_length", ctypes.c_int64),
+    )
+
+
+class _Packed(ctypes.Structure):
+    _fields_ = (("argument", ctypes.c_int64), ("bytes", ctypes.c_int64))
+
+
+class _Binding(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("threads", ctypes.c_int64),
+        ("scratch_bytes", ctypes.c_int64),
+        ("packed", ctypes.c_void_p),
+        ("packed_count", ctypes.c_int64),
+    )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A slot, and what lives as long as a call may run it: what is bound, and what was before."""
+
+    struct: _Slot
+    bound: list[object] = field(default_factory=list)
+
+
+_lock = RLock()
+_entries: dict[str, _Entry] = {}
+
+
+def slot(key: str) -> int:
+    """Address of a key's slot, made on first use: from then on programs that name it compile."""
+    return ctypes.addressof(_entry(key).struct)
+
+
+def bind(key: str, loaded: Loaded, entry: str = KERNEL) -> None:
+    """Makes calls of `key` run an entry of a loaded kernel, from the next call on.
+
+    The kernel bound before is let go once no call of it runs.
+
+    Raises:
+        BuildError: the kernel has no such entry.
+    """
+    built = loaded.built
+    packed = (_Packed * len(built.packed))(*(_Packed(p.argument, p.bytes) for p in built.packed))
+    binding = _Binding(
+        loaded.address(entry), built.threads, built.scratch_bytes,
+        ctypes.addressof(packed), len(packed),
+    )  # fmt: skip
+    _bind(key, binding, (binding, packed, loaded))
+
+
+def bind_empty(key: str) -> None:
+    """Makes calls of `key` return at once, with results unwritten: what a call itself costs."""
+    binding = _Binding(_library().address("hlotune_empty"), 1, 0, None, 0)
+    _bind(key, binding, binding)
+
+
+def _bind(key: str, binding: _Binding, memory: object) -> None:
+    with _lock:
+        entry = _entry(key)
+        swap = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(
+            _library().address("hlotune_swap")
+        )
+        running = swap(ctypes.addressof(entry.struct), ctypes.addressof(binding))
+        if running == 0:
+            entry.bound.clear()
+        entry.bound.append(memory)
+
+
+def _entry(key: str) -> _Entry:
+    ensure_registered()
+    with _lock:
+        if key not in _entries:
+            name = key.encode()
+            _entries[key] = _Entry(_Slot(key=name, key_length=len(name)))
+            link = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_library().address("hlotune_link"))
+            link(ctypes.addressof(_entries[key].struct))
+        return _entries[key]
+
+
+def ensure_registered() -> None:
+    """Makes XLA's CPU backend know `hlotune_call`; some 50 ms the first time, then nothing."""
+    with _lock:
+        _register()
+
+
+@cache
+def _register() -> None:
+    keep_memory()
+    _start_crew()
+    pycapsule = cast(Callable[[ctypes.c_void_p], Any], jax.ffi.pycapsule)
+
+    def capsule(name: str) -> Any:
+        return pycapsule(ctypes.c_void_p(_library().address(name)))
+
+    stages = {
+        "instantiate": capsule("hlotune_instantiate"),
+        "execute": capsule("hlotune_execute"),
+    }
+    jax.ffi.register_ffi_type(
+        "hlotune_state",
+        {"type_id": capsule("hlotune_state_type"), "type_info": capsule("hlotune_state_info")},
+        platform="cpu",
+    )
+    jax.ffi.register_ffi_target(TARGET, stages, platform="cpu")
+
+
+def crew_host() -> Host:
+    """The threads on which kernels run that XLA calls, for direct calls."""
+    with _lock:
+        crew = _start_crew()
+    return Host(_library().address("hlotune_parallel_for"), crew.count, crew)
+
+
+def crew_rests() -> bool:
+    """Whether all of these threads sleep: then they keep nobody else's from a processor."""
+    crew = _start_crew()
+    return all(crew.worker(i).asleep for i in range(crew.count))
+
+
+@cache
+def _start_crew() -> Crew:
+    crew = Crew(processors())
+    put = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    put(_library().address("hlotune_crew"))(crew.workers, crew.count)
+    start(crew, _library().address("hlotune_work"))
+    return crew
+
+
+@cache
+def _library() -> Library:
+    files = (Path(__file__).with_name(f) for f in ("dispatcher.ll", "pool.ll"))
+    text = "\n".join(
+        [_messages(), _pause(), _processor(), *(f.read_text(encoding="utf-8") for f in files)]
+    )
+    return Library(compile_for_process(text, "dispatcher"), _EXPORTS, "dispatcher")
+
+
+def _messages() -> str:
+    """The messages as constants of LLVM text."""
+    return "\n".join(
+        f'@{name} = internal constant [{len(text) + 1} x i8] c"{text}\\00"'
+        for name, text in _MESSAGES.items()
+    )
+
+
+def _pause() -> str:
+    instruction = _PAUSE.get(platform.machine(), "")
+    return (
+        f'define internal void @pause() {{\n  call void asm sideeffect "{instruction}", ""()\n'
+        "  ret void\n}"
+    )
+
+
+def _processor() -> str:
+    """Which processor the calling thread is on; -1 where the system does not tell."""
+    if sys.platform != "linux":
+        return "define internal i32 @processor() {\n  ret i32 -1\n}"
+    return (
+        "declare i32 @sched_getcpu()\ndefine internal i32 @processor() {\n"
+        "  %processor = call i32 @sched_getcpu()\n  ret i32 %processor\n}"
+    )
+
+
+def replacement(
+    name_key: str,
+    argument_types: Sequence[TensorType],
+    result_types: Sequence[TensorType],
+    scratch_bytes: int,
+    packed_bytes: Mapping[int, int],
+) -> str:
+    """Text of a StableHLO module whose `@main` is one call of the kernel bound to a key.
+
+    Args:
+        name_key: the key.
+        argument_types: of the site, in the kernel's order.
+        result_types: of the site, in the kernel's order.
+        scratch_bytes: scratch to provide, enough for every kernel that will be bound to the key.
+        packed_bytes: position of a constant argument -> bytes of its packed form.
+
+    Returns:
+        A module whose `@main` takes the site's arguments and then, in the order of their positions,
+        one `tensor<Nxui8>` for each packed one; it goes into the call in place of the argument.
+    """
+    ensure_registered()
+    packed = sorted(packed_bytes)
+    extra = [TensorType((packed_bytes[p],), "ui8") for p in packed]
+    types = [*argument_types, *extra]
+    operands = list(range(len(argument_types)))
+    for i, position in enumerate(packed):
+        operands[position] = len(argument_types) + i
+    scratch = [TensorType((scratch_bytes,), "ui8")] if scratch_bytes else []
+    call = _custom_call(
+        name_key, scratch_bytes, operands, [types[o] for o in operands], [*result_types, *scratch]
+    )
+    parameters = ", ".join(f"%a{i}: {t}" for i, t in enumerate(types))
+    outputs = ", ".join(map(str, result_types))
+    values = _values(len(result_types), len(result_types) + len(scratch))
+    end = f"return {values} : {outputs}" if result_types else "return"
+    return (
+        "module {\n"
+        f"  func.func public @main({parameters}) -> ({outputs}) {{\n"
+        f"    {call}\n    {end}\n  }}\n}}\n"
+    )
+
+
+def _custom_call(
+    key: str,
+    scratch_bytes: int,
+    operands: Sequence[int],
+    operand_types: Sequence[TensorType],
+    result_types: Sequence[TensorType],
+) -> str:
+    names = ", ".join(f"%a{o}" for o in operands)
+    inputs = ", ".join(map(str, operand_types))
+    outputs = ", ".join(map(str, result_types))
+    produced = f"%r:{len(result_types)} = " if len(result_types) > 1 else "%r = "
+    config = f"{{key = {_quoted(key)}, scratch_bytes = {scratch_bytes} : i64}}"
+    return (
+        f"{produced if result_types else ''}stablehlo.custom_call @{TARGET}({names}) "
+        f"{{api_version = 4 : i32, backend_config = {config}, "
+        f"operand_layouts = [{_row_major(operand_types)}], "
+        f"result_layouts = [{_row_major(result_types)}]}} : ({inputs}) -> ({outputs})"
+    )
+
+
+def _values(used: int, produced: int) -> str:
+    return "%r" if produced == 1 else ", ".join(f"%r#{i}" for i in range(used))
+
+
+def _row_major(types: Sequence[TensorType]) -> str:
+    def layout(rank: int) -> str:
+        order = f"[{', '.join(map(str, reversed(range(rank))))}]" if rank else ""
+        return f"dense<{order}> : tensor<{rank}xindex>"
+
+    return ", ".join(layout(len(t.shape)) for t in types)
+
+
+def _quoted(text: str) -> str:
+    """A string of MLIR: what is not plain ASCII as two hex digits a byte."""
+    plain = (chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
+    return f'"{"".join(plain)}"'
