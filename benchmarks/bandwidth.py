@@ -29,15 +29,15 @@ from hlotune.codegen.runtime.loader import KERNEL, Host, load
 from hlotune.hlo.frontends.program import load as load_program
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.buffers import Guarded, guarded, rounded
-from hlotune.measure.peaks import host_properties, read_text
-from hlotune.measure.probe import Probe
-from hlotune.measure.references import References
-from hlotune.measure.sharing import alone
-from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Apart, always_apart, settled, steady
+from hlotune.measure.machine.machine_lock import alone
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.core_sharing_probe import Probe
+from hlotune.measure.timing.peaks import host_properties, read_text
+from hlotune.measure.timing.timing import Apart, always_apart, settled, steady
 from hlotune.measure.trial import Failure
-from hlotune.measure.verify import verify
+from hlotune.measure.verification.buffers import Guarded, guarded, rounded
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import verify
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.ir.compute import Compute

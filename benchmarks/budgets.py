@@ -23,10 +23,10 @@ from hlotune.deploy.bench import checked
 from hlotune.deploy.timer import Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.measure.comparison import ratio
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.sharing import Turns
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.comparison import ratio
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.search.budget import seconds
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune

@@ -25,9 +25,9 @@ from benchmarks.command import command
 from benchmarks.results import Table, conditions, publish
 from hlotune.codegen.runtime.thread_pool import processors
 from hlotune.hlo.frontends.program import load
-from hlotune.measure.comparison import Ratio, ratio
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.comparison import Ratio, ratio
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.atomic_files import whole
 from hlotune.search.budget import seconds
 from hlotune.tuning_logs.database import Database

@@ -26,11 +26,11 @@ from benchmarks.results import Table, conditions, publish
 from hlotune.cli.progress import watching
 from hlotune.codegen.built import Built
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.comparison import Beside, Ratio
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.comparison import Beside, Ratio
 from hlotune.measure.trial import CacheMode, Candidate
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Target

@@ -31,10 +31,10 @@ from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from hlotune.costmodel.shipped import start
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import grown

@@ -29,11 +29,11 @@ from benchmarks.dataset_kernels import KERNELS, source
 from benchmarks.results import Table, conditions, milliseconds, publish
 from benchmarks.searching import Operator, kernel_tuner, operator
 from hlotune.costmodel.trees import Trees
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
-from hlotune.measure.timing import Effort
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.timing import Effort
 from hlotune.measure.trial import Candidate, Trial
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import DatabaseError, ProgramError
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import DEFAULT, XLA

@@ -26,7 +26,7 @@ from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.flops import real_flops

@@ -42,10 +42,10 @@ from benchmarks.settled import Referee, chosen_s, curve, last_crowd, settled, sh
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.schedules.targets.target import Properties, Target

@@ -22,9 +22,9 @@ from hlotune.cli.progress import watching
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import BenchResult, bench
 from hlotune.hlo.frontends.program import load
-from hlotune.measure.comparison import Ratio
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.comparison import Ratio
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.search.budget import seconds
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune

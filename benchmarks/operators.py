@@ -29,11 +29,11 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.comparison import Comparison, Ratio, ratio
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.comparison import Comparison, Ratio, ratio
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.ir.flops import flops_of
 from hlotune.schedules.numerics import NUMERICS, Numerics

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hlotune.costmodel.shipped import start
-from hlotune.measure.targets import toolchain
+from hlotune.measure.machine.targets import toolchain
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from hlotune.cli.printing import finite, print_table
-from hlotune.measure.targets import toolchain
+from hlotune.measure.machine.targets import toolchain
 from hlotune.schedules.targets.target import Properties, Target, titled
 
 FOLDER = Path("build")

@@ -31,11 +31,11 @@ from hlotune.cli.progress import watching
 from hlotune.costmodel.model import MODELS
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.comparison import Ratio, ratio
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.comparison import Ratio, ratio
 from hlotune.measure.trial import Candidate
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.search.result import TuneResult

@@ -20,9 +20,9 @@ from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
 from hlotune.costmodel.shipped import untrained
-from hlotune.measure.simulated import SimulatedDevice
-from hlotune.measure.simulated_time import BYTES_A_CYCLE, CLOCK_HZ, PORTS
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.simulated.device import SimulatedDevice
+from hlotune.measure.simulated.time_formula import BYTES_A_CYCLE, CLOCK_HZ, PORTS
 from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget import grown
 from hlotune.search.searcher import SEARCHERS

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.finals import Object

@@ -32,10 +32,10 @@ from hlotune.codegen.runtime.malloc_settings import keep_memory
 from hlotune.costmodel.inputs import Inputs, Reads, count
 from hlotune.costmodel.model import MODELS, CostModel
 from hlotune.costmodel.shipped import start
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.search.budget import BATCH
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Experience

@@ -29,12 +29,12 @@ from hlotune.codegen.runtime.loader import load as load_built
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.buffers import guarded
-from hlotune.measure.probe import Probe
-from hlotune.measure.references import References
-from hlotune.measure.sharing import alone
-from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Apart, always_apart, steady
+from hlotune.measure.machine.machine_lock import alone
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.core_sharing_probe import Probe
+from hlotune.measure.timing.timing import Apart, always_apart, steady
+from hlotune.measure.verification.buffers import guarded
+from hlotune.measure.verification.references import References
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.cpu_contraction.sketch import steps_of
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace, space_of

@@ -87,7 +87,7 @@ def show(result: "BenchResult", *, json: bool) -> None:
 @contextmanager
 def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
     """Where a program proves wrong, the records to blame are marked: nothing applies them again."""
-    from hlotune.measure.targets import toolchain
+    from hlotune.measure.machine.targets import toolchain
     from hlotune.schedules.errors import WrongResult
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.database import conditions

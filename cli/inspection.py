@@ -8,7 +8,7 @@ from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Failure, Trial
 from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.errors import NoRecord, ScheduleError, UnsupportedKernel

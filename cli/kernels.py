@@ -114,7 +114,7 @@ def kernels(
 
 def known_of(path: Path, keys: Iterable[str]) -> dict[str, Known]:
     """By kernel.  Raises DatabaseError where there is no such database."""
-    from hlotune.measure.targets import host_target, toolchain
+    from hlotune.measure.machine.targets import host_target, toolchain
     from hlotune.tuning_logs.database import Database, conditions
 
     under = conditions(host_target(), toolchain())
@@ -169,7 +169,7 @@ class Ours:
 def schedules_of(kernel: "Kernel") -> Ours:
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute.assemble import compute_of
-    from hlotune.measure.targets import host_target
+    from hlotune.measure.machine.targets import host_target
     from hlotune.schedules.algorithms.joined_space import space_of
     from hlotune.schedules.errors import reason_alone
     from hlotune.schedules.ir.flops import arithmetic_type, flops_of
@@ -189,9 +189,9 @@ def schedules_of(kernel: "Kernel") -> Ours:
 
 def measured_peaks() -> "Properties":
     """Of this machine, with no tuner at work on it."""
-    from hlotune.measure.peaks import host_properties
-    from hlotune.measure.sharing import alone
-    from hlotune.measure.targets import host_target
+    from hlotune.measure.machine.machine_lock import alone
+    from hlotune.measure.machine.targets import host_target
+    from hlotune.measure.timing.peaks import host_properties
 
     with alone():
         return host_properties(host_target())
@@ -202,7 +202,7 @@ def roofline_s(flops: int, moved_bytes: int, dtype: str, peaks: "Properties") ->
 
     Data that fits into the last cache may stand there, so that memory sets no limit.
     """
-    from hlotune.measure.targets import host_target
+    from hlotune.measure.machine.targets import host_target
 
     if dtype not in peaks.flops_per_s:
         return None

@@ -17,8 +17,8 @@ from hlotune.cli.options import (
     Program,
     seconds,
 )
-from hlotune.measure.ahead import workers_ahead
-from hlotune.measure.pulse import beating
+from hlotune.measure.machine.suspend_clock import beating
+from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.errors import NoRecord, WrongResult
 from hlotune.tuning_logs.location import database_path
 
@@ -119,7 +119,7 @@ def check(budget_s: float | None, trials: int | None, fingerprint: str | None) -
     if budget_s is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
     if fingerprint is not None:
-        from hlotune.measure.targets import require_host
+        from hlotune.measure.machine.targets import require_host
 
         require_host(fingerprint)
 

@@ -19,7 +19,7 @@ def targets(
     json: Json = False,
 ) -> None:
     """Shows this machine: identity, fingerprint, toolchain."""
-    from hlotune.measure.targets import host_target, toolchain
+    from hlotune.measure.machine.targets import host_target, toolchain
 
     target, tools = host_target(threads), toolchain()
     if json:

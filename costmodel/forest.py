@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.loader import Library
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 
 DEEPEST = 8
 """Tests double with each level; deeper trees are xgboost's to walk."""

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import TensorType
 from hlotune.hlo.oracle import OutOfTime, Reference, compare, evaluate
-from hlotune.measure.inputs import draw
-from hlotune.measure.verify import TOLERANCE
+from hlotune.measure.verification.inputs import draw
+from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.numerics import Numerics

@@ -16,9 +16,9 @@ from hlotune.deploy.vouching import ANEW, Vouching
 from hlotune.hlo.calling.callable import JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, choose, sites
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target, require_host, toolchain
+from hlotune.measure.machine.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, require_settings
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import Schedule

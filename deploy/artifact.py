@@ -31,7 +31,7 @@ from hlotune.deploy.manifest import Manifest, manifest_of
 from hlotune.deploy.replacing import bound, combined
 from hlotune.hlo.calling.callable import JittedProgram, function_of
 from hlotune.hlo.mlir import module as mlir
-from hlotune.measure.targets import require_host
+from hlotune.measure.machine.targets import require_host
 from hlotune.schedules.errors import BuildError, ProgramError
 from hlotune.schedules.numerics import Numerics
 

@@ -19,8 +19,8 @@ from hlotune.deploy.replacing import Replacement, assembled
 from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
-from hlotune.measure.comparison import Ratio, ratio, shared
-from hlotune.measure.sharing import Turns
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.comparison import Ratio, ratio, shared
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
 from hlotune.tuning_logs.finals import Paired

@@ -12,7 +12,7 @@ import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
 from hlotune.hlo.frontends.program import load
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.numerics import NUMERICS, Numerics

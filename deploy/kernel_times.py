@@ -9,8 +9,8 @@ from hlotune.codegen.built import Built
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.pairs import Referee, compared
 from hlotune.hlo.sites.sites import Site
-from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.trial import Candidate, Failure
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import WrongResult
 from hlotune.tuning_logs.finals import Paired
 

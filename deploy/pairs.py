@@ -5,7 +5,7 @@ from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison, ratio
+from hlotune.measure.timing.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import ProgramError
 from hlotune.tuning_logs.finals import Paired

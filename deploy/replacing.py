@@ -22,7 +22,7 @@ from hlotune.hlo.graph import Literal
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.prepacking import prepack
+from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Target

@@ -11,10 +11,10 @@ import jax
 from hlotune.deploy.accuracy import Inputs, called
 from hlotune.hlo.calling.callable import cpu
 from hlotune.hlo.frontends.program import Program
-from hlotune.measure.affinity import pinned
-from hlotune.measure.probe import Probe
-from hlotune.measure.sharing import Turns
-from hlotune.measure.timing import steady
+from hlotune.measure.machine.affinity import pinned
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.core_sharing_probe import Probe
+from hlotune.measure.timing.timing import steady
 from hlotune.schedules.targets.target import Target
 
 WARM_CALLS = 3

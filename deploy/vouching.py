@@ -4,8 +4,8 @@ from typing import Self
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.runner import ProcessRunner
 from hlotune.measure.trial import Failure
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from hlotune.measure.runner import COMPARING_S
+from hlotune.measure.workers.runner import COMPARING_S
 
 UNKNOWN_FINAL_S = 3.0
 """Expected time of a final before any kernel has been built and verified."""

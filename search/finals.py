@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
+from hlotune.measure.timing.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.heats import CHAMPIONS, Heat, crowd, heat

@@ -7,8 +7,8 @@ from typing import Any
 
 from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.frontends.program import Program
-from hlotune.measure.pulse import Pulse, beating
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.suspend_clock import Pulse, beating
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Progress, silent

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.sharing import Turns
+from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics

@@ -11,13 +11,13 @@ from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import Start, start
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.others import Others
-from hlotune.measure.pulse import Pulse, beating
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.sharing import Turns
-from hlotune.measure.targets import host_target, require_host, toolchain
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.other_processes import Others
+from hlotune.measure.machine.suspend_clock import Pulse, beating
+from hlotune.measure.machine.targets import host_target, require_host, toolchain
 from hlotune.measure.trial import CacheMode, require_one_of, require_settings
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import DEFAULT_BUDGET_S, Limits, seconds

@@ -8,7 +8,7 @@ from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import apply
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.hlo.frontends.program import Program
-from hlotune.measure.sharing import Turns
+from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target

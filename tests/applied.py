@@ -11,7 +11,7 @@ from hlotune.deploy.replacing import built_here
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, sites
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database

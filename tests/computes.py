@@ -25,8 +25,8 @@ from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.buffers import Placement, guarded, rounded
-from hlotune.measure.prepacking import prepack
+from hlotune.measure.verification.buffers import Placement, guarded, rounded
+from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.expr import Affine, map_loads

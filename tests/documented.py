@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.nest import LoopNest
 from tests.computes import named, tiled

@@ -10,8 +10,8 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.simulated import SimulatedDevice
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
 from hlotune.schedules.steps.schedule import DEFAULT

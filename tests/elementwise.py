@@ -13,7 +13,7 @@ from hlotune.codegen.llvm.function import Function, Module
 from hlotune.codegen.llvm.math.operations import apply
 from hlotune.codegen.llvm.math.values import STORED, Value, from_memory, to_memory, vector
 from hlotune.codegen.runtime.loader import Library
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.expr import Affine
 from hlotune.schedules.targets.target import Target

@@ -13,7 +13,7 @@ from jax import lax
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.llvm.emit import Emitted, emit
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store

@@ -6,9 +6,9 @@ import sys
 import time
 
 from hlotune.codegen.built import Built
-from hlotune.measure.channel import Message
-from hlotune.measure.wire import to_candidate
-from hlotune.measure.worker import serve
+from hlotune.measure.workers.channel import Message
+from hlotune.measure.workers.wire import to_candidate
+from hlotune.measure.workers.worker import serve
 
 
 def build(request: Message) -> Message:

@@ -12,7 +12,7 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split

@@ -15,7 +15,7 @@ import numpy as np
 from hlotune.codegen.llvm.compile import OPTIONS
 from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.version import CODEGEN_VERSION
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.steps.schedule import Schedule

@@ -11,8 +11,8 @@ from hlotune.codegen.build import build
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import KERNEL, Host, load
 from hlotune.hlo.graph import numpy_dtype
-from hlotune.measure.buffers import Placement, guarded, rounded
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.buffers import Placement, guarded, rounded
 from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Const, Expr, Load
 from hlotune.schedules.ir.monoids import ARGMAX, MOMENTS, SOFTMAX, Monoid

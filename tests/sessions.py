@@ -8,10 +8,10 @@ from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
-from hlotune.measure.sharing import Turns
-from hlotune.measure.simulated import SimulatedDevice
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.simulated.device import SimulatedDevice
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor

@@ -11,9 +11,9 @@ from jax import lax
 from hlotune.codegen.build import build
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import load
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import BuildError
 from tests.activations import IN_JAX, gelu, gelu_by_tanh, silu

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from hlotune.measure import ahead
-from hlotune.measure.ahead import BUILDERS, taken, workers_ahead
-from hlotune.measure.channel import Channel, Message
 from hlotune.measure.trial import Failure
+from hlotune.measure.workers import early_start
+from hlotune.measure.workers.channel import Channel, Message
+from hlotune.measure.workers.early_start import BUILDERS, taken, workers_ahead
 
 TELLS = (
     sys.executable,
     "-c",
     "import os\n"
-    "from hlotune.measure.channel import Message\n"
-    "from hlotune.measure.worker import serve\n"
+    "from hlotune.measure.workers.channel import Message\n"
+    "from hlotune.measure.workers.worker import serve\n"
     "serve({'tell': lambda _: Message({'pid': os.getpid(), 'is': os.environ.get('XLA_FLAGS')})})",
 )
 
@@ -67,12 +67,12 @@ def test_what_cannot_begin_is_told_to_the_next_request() -> None:
 def test_workers_begun_ahead_are_taken_once_and_others_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "BUILD_WORKER", TELLS)
-    monkeypatch.setattr(ahead, "DEVICE_WORKER", TELLS)
+    monkeypatch.setattr(early_start, "BUILD_WORKER", TELLS)
+    monkeypatch.setattr(early_start, "DEVICE_WORKER", TELLS)
     with workers_ahead():
         first, second = (taken(TELLS, {}) for _ in range(BUILDERS))
         other = taken(TELLS, {})
     assert [c.is_begun for c in (first, second, other)] == [True, True, False]
-    assert not taken(TELLS, ahead.DEVICE_ENVIRONMENT).is_begun
+    assert not taken(TELLS, early_start.DEVICE_ENVIRONMENT).is_begun
     for channel in first, second:
         channel.close()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hlotune.codegen.build import build
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.errors import BuildError, ScheduleError

@@ -17,7 +17,7 @@ from hlotune.deploy.artifact import MANIFEST, PROGRAM, load_artifact, save_artif
 from hlotune.deploy.freeze import freeze
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.mlir import module as mlir
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.errors import ProgramError, TargetError
 from tests.applied import normal
 from tests.test_artifact import PACKED, X, tuned

@@ -13,8 +13,8 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.references import References
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.ir.compute import Compute

@@ -12,8 +12,8 @@ from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.oracle import evaluate
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import ProgramError
 from tests.computes import Array, whole

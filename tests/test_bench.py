@@ -10,12 +10,12 @@ import pytest
 
 from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
-from hlotune.measure import bench
-from hlotune.measure.bench import Bench
-from hlotune.measure.buffers import rounded
-from hlotune.measure.rotation import Arena, copies, ring_bytes
-from hlotune.measure.targets import host_target
-from hlotune.measure.xla import baked_text, compiled, default_text, on_device
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing import bench
+from hlotune.measure.timing.bench import Bench
+from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
+from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
+from hlotune.measure.verification.buffers import rounded
 from hlotune.schedules.targets.target import Target
 from tests.tiny_dot import kernel, tiny_dot
 

@@ -19,8 +19,8 @@ from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
 from hlotune.deploy.bench import BenchResult
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison, Ratio
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.timing.comparison import Comparison, Ratio
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from hlotune.measure.beside import TRIAL_TRIPS, reading, trips_of_a_call
-from hlotune.measure.comparison import Beside
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.comparison import Beside
+from hlotune.measure.timing.share_of_peak import TRIAL_TRIPS, reading, trips_of_a_call
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import ProgramError
 from tests.tiny_dot import COLUMNS, DEPTH, kernel, tiny_dot
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from hlotune.measure.buffers import POISON, POISONS, Pages, Placement, guarded, rounded
+from hlotune.measure.verification.buffers import POISON, POISONS, Pages, Placement, guarded, rounded
 
 
 @pytest.mark.parametrize("placement", ["before", "behind"])
@@ -72,7 +72,7 @@ def test_the_guard_page_ends_the_process(placement: Placement, offset: int, act:
         "write": "ctypes.memset(b.address + {}, 0, 1)",
     }
     program = (
-        "import ctypes; from hlotune.measure.buffers import guarded;"
+        "import ctypes; from hlotune.measure.verification.buffers import guarded;"
         f"b = guarded(5000, {placement!r}); {touch[act].format(offset)}"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode < 0
@@ -105,7 +105,7 @@ def test_the_guard_page_moves_with_the_end_of_what_is_kept(
     placement: Placement, offset: int
 ) -> None:
     program = (
-        "import ctypes; from hlotune.measure.buffers import Pages;"
+        "import ctypes; from hlotune.measure.verification.buffers import Pages;"
         "p = Pages(); p.guarded(50_000, 'before').fill(1); p.release();"
         f"b = p.guarded(5000, {placement!r}); b.fill(2); print(b.intact, flush=True);"
         f"ctypes.string_at(b.address + {offset}, 1)"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks.busy import Declared, Line, Tuned, declared_table, line_of, table
-from hlotune.measure.comparison import Ratio
+from hlotune.measure.timing.comparison import Ratio
 
 
 def declared(*quiet: float) -> Declared:

@@ -214,7 +214,7 @@ def test_a_traceback_appears_when_debugging() -> None:
 
 
 def test_targets_prints_the_fingerprint_that_run_accepts() -> None:
-    from hlotune.measure.targets import host_target
+    from hlotune.measure.machine.targets import host_target
 
     done = tune("targets", "--json")
     data: dict[str, Any] = json.loads(done.stdout)

@@ -9,7 +9,7 @@ import pytest
 
 from hlotune.cli.main import run_command
 from hlotune.cli.run import going_on
-from hlotune.measure.targets import TARGETS, toolchain
+from hlotune.measure.machine.targets import TARGETS, toolchain
 from hlotune.search import tune as tuning
 from hlotune.search.result import KernelResult, TuneResult
 from hlotune.tuning_logs.database import Database

@@ -15,9 +15,9 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
 from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.steps.schedule import Schedule
 from tests.computes import Case, call

@@ -11,7 +11,7 @@ from hlotune.codegen.llvm.templates import Block, Draft, Once, Put, Read
 from hlotune.codegen.llvm.unrolled_copies import Copy, copies
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.compute import Axis, Stage, Store

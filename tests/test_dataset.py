@@ -25,8 +25,8 @@ from benchmarks.dataset import (
 )
 from benchmarks.dataset_kernels import source
 from benchmarks.searching import Operator
-from hlotune.measure.simulated import SimulatedDevice
-from hlotune.measure.timing import Effort, Subject, sampled
+from hlotune.measure.simulated.device import SimulatedDevice
+from hlotune.measure.timing.timing import Effort, Subject, sampled
 from hlotune.schedules.errors import DatabaseError
 from hlotune.search.examples import examples
 from hlotune.search.tasks import Task

@@ -16,7 +16,7 @@ from benchmarks.fused import Fused
 from benchmarks.jax_operations import computed
 from benchmarks.operations import Convolution, Operation, Product
 from benchmarks.searching import Operator, operator
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 
 OPERATIONS = {name: kernel.operation for name, kernel in KERNELS.items()}
 CONVOLUTIONS = [x for x in OPERATIONS.values() if isinstance(x, Convolution)]

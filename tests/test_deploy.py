@@ -15,7 +15,7 @@ from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.targets import TARGETS, host_target, toolchain
+from hlotune.measure.machine.targets import TARGETS, host_target, toolchain
 from hlotune.schedules.errors import (
     DatabaseError,
     ProgramError,

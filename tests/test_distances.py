@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import pytest
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.distances import nearest_bytes

@@ -14,7 +14,7 @@ from hlotune.codegen.build import build
 from hlotune.codegen.llvm.function import Function, Module
 from hlotune.codegen.llvm.idioms.dot_instructions import dot
 from hlotune.codegen.llvm.math.values import literal
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.dot_instructions.rewriting import dots, grouping
 from hlotune.schedules.algorithms.dot_instructions.space import dots_space
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of

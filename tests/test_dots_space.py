@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hlotune.codegen.build import build
 from hlotune.codegen.llvm.compile import assembly
 from hlotune.codegen.llvm.emit import emit
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.dot_instructions.space import dots_space
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.algorithms.replay import replay

@@ -16,9 +16,9 @@ from hlotune.codegen.llvm.compile import assembly, compile_object
 from hlotune.codegen.llvm.emit import Emitted, emit
 from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
 from hlotune.codegen.runtime.loader import load
-from hlotune.measure.references import References
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import BuildError

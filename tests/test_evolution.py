@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.search.crossing import crossed
 from hlotune.search.evolution import PRESSURE, Evolution, fitness
 from tests.computes import gemm

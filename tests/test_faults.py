@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from hlotune.codegen.built import Built
-from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER
-from hlotune.measure.channel import Channel, Message
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
-from hlotune.measure.wire import from_target, to_outcome
+from hlotune.measure.verification.references import References
+from hlotune.measure.workers.channel import Channel, Message
+from hlotune.measure.workers.early_start import DEVICE_ENVIRONMENT, DEVICE_WORKER
+from hlotune.measure.workers.wire import from_target, to_outcome
 from hlotune.schedules.ir.expr import Affine
 from tests.computes import Case
 from tests.faults import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.trees import Trees
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.features.summary import NAMES
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.space import Configs

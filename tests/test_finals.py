@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison, ratio
+from hlotune.measure.timing.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split

@@ -15,7 +15,7 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.rewriting import winograd

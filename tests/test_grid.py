@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.random_model import RandomModel
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.search.grid import Grid, lattice, primes
 from tests.computes import gemm
 from tests.toy import ToySpace, no_configs

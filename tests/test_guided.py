@@ -10,7 +10,7 @@ from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.roofline import Roofline
 from hlotune.costmodel.shipped import untrained
 from hlotune.costmodel.trees import Trees
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from tests.computes import gemm
 
 SPACE = gemm(256, 256, 256).space(TARGETS["znver4"])

@@ -10,9 +10,9 @@ import pytest
 from jax import lax
 
 from hlotune.codegen.build import build
-from hlotune.measure.references import References
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.sketch import Tiling
 from hlotune.schedules.targets.target import Target

@@ -11,7 +11,7 @@ from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.kernel_times import PAIRS, TIMING_S, timed_again, timed_by
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ProgramError, WrongResult
 from hlotune.tuning_logs.finals import Paired
@@ -118,6 +118,6 @@ def test_a_kernel_is_timed_in_turns_with_its_default_on_this_machine(
 def test_where_nothing_was_put_in_no_worker_is_asked(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hlotune.measure.channel.Channel.request", None)
+    monkeypatch.setattr("hlotune.measure.workers.channel.Channel.request", None)
     none = apply(program, database=recorded(tmp_path / "a.db", {}))
     assert list(timed_again(none, lambda words: None)) == []

@@ -30,8 +30,8 @@ from benchmarks.searching import Operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.shipped import untrained
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
-from hlotune.measure.simulated import SimulatedDevice
+from hlotune.measure.simulated.device import SimulatedDevice
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.steps.schedule import Schedule

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.trees import Trees
-from hlotune.measure.simulated import SimulatedDevice
+from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.tasks import Task

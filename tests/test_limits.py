@@ -2,7 +2,7 @@
 
 import pytest
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.nest import LoopNest, initial

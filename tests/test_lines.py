@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hlotune.codegen.llvm.buffers import Scratch
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.nest import LoopNest, StageNest

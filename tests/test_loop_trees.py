@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.features.loop_levels import OPERANDS
 from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes

@@ -17,9 +17,9 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime import loader
 from hlotune.codegen.runtime.hosts import serial, threaded
-from hlotune.measure import targets
-from hlotune.measure.peaks import compute_text, peak_loops
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine import targets
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.timing.peaks import compute_text, peak_loops
 from hlotune.schedules.algorithms.amx.space import MatrixSpace, depth_of, matrix_space
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.errors import BuildError
@@ -273,7 +273,7 @@ def test_where_the_system_refuses_loading_fails_in_words(monkeypatch: pytest.Mon
 
 def test_where_the_system_refuses_a_target_has_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"amx-tile": True, "amx-bf16": True, "avx512f": True}
-    monkeypatch.setattr("hlotune.measure.targets.llvm.get_host_cpu_features", lambda: known)
+    monkeypatch.setattr("hlotune.measure.machine.targets.llvm.get_host_cpu_features", lambda: known)
     monkeypatch.setattr(targets, "refusal", lambda: "Operation not permitted")
     assert targets._features() == ("avx512f",)
     monkeypatch.setattr(targets, "refusal", lambda: "")

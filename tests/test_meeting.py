@@ -5,8 +5,8 @@ from time import sleep
 import pytest
 
 from hlotune.codegen.runtime.dispatcher import crew_rests
-from hlotune.measure.meeting import meeting
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.wake_threads import meeting
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.05])

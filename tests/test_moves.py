@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.spaces import moves
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.moves import passed, retried

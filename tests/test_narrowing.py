@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.winograd.rewriting import winograd
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.expr import loads, operations

@@ -15,8 +15,8 @@ from hlotune.deploy.apply import applied, apply
 from hlotune.deploy.other_jaxlib import decided_here
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hlotune.codegen.runtime.thread_pool import processors
-from hlotune.measure.others import Others, Seen, busy_ticks, own_ticks, seen
+from hlotune.measure.machine.other_processes import Others, Seen, busy_ticks, own_ticks, seen
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import load_text, render
 from hlotune.tuning_logs.report import report, to_json

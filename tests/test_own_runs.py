@@ -10,7 +10,7 @@ import pytest
 from benchmarks import budgets, rivals
 from benchmarks.own_runs import Run, finished, once, place
 from benchmarks.results import interval
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.targets.target import Toolchain
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database

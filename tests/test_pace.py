@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from hlotune.measure.channel import Channel, Message
-from hlotune.measure.probe import ALONE_S
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.core_sharing_probe import ALONE_S
 from hlotune.measure.trial import Candidate, Measurement
-from hlotune.measure.wire import from_outcome
+from hlotune.measure.workers.channel import Channel, Message
+from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.measure.workers.wire import from_outcome
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget import Limits
 from hlotune.tuning_logs.database import Database

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from hlotune.measure.patience import Late, Patience
+from hlotune.measure.machine.suspend_timeout import Late, Patience
 
 
 class World:
@@ -62,10 +62,10 @@ def test_time_in_which_this_process_was_suspended_does_not_count() -> None:
 
 SLOW_ANSWER = """
 import sys, time
-from hlotune.measure.channel import Channel, Message
+from hlotune.measure.workers.channel import Channel, Message
 worker = '''
 import sys, time
-from hlotune.measure.channel import Message, pack
+from hlotune.measure.workers.channel import Message, pack
 def say(data): sys.stdout.buffer.write(data); sys.stdout.flush()
 say(pack(Message({"ready": True}))); sys.stdin.buffer.read(12)
 for _ in range(20): time.sleep(0.1)

@@ -24,7 +24,7 @@ from benchmarks.peers.rounds import Effort, Entry, Turns, measured
 from benchmarks.peers.worker import Session, Unsupported, answered, rest, timed
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired

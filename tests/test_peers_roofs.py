@@ -16,8 +16,8 @@ from benchmarks.peers.roofs import Peaks
 from benchmarks.peers.rounds import Effort
 from benchmarks.peers.table import table
 from hlotune.codegen.built import Built
-from hlotune.measure.comparison import Beside
-from hlotune.measure.timing import always_apart
+from hlotune.measure.timing.comparison import Beside
+from hlotune.measure.timing.timing import always_apart
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Properties

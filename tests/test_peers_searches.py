@@ -14,7 +14,7 @@ from benchmarks.peers.rounds import Turns
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.tuning_logs.database import Database
 from tests.recorded import default_trial, failed, measured
 from tests.test_results_page import CONDITIONS

@@ -26,8 +26,8 @@ from benchmarks.peers.shortfalls import (
     table,
 )
 from benchmarks.ports import count
-from hlotune.measure.comparison import Ratio
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.timing.comparison import Ratio
 from hlotune.schedules.steps.schedule import DEFAULT
 from tests.applied import DIRECT
 from tests.test_inner_loop import the_loop

@@ -17,7 +17,7 @@ from benchmarks.peers.records import OwnTime, Status
 from benchmarks.peers.roofs import Peaks
 from benchmarks.peers.rounds import Outcome, Turns
 from benchmarks.peers.table import Row, rows_of, table
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.errors import DatabaseError
 from tests.test_results_page import CONDITIONS
 

@@ -11,7 +11,7 @@ from benchmarks.peers.records import kernel_of, record
 from benchmarks.peers.table import Row, table
 from benchmarks.peers.trials import Begun, Past, notes, of_errors, of_first_candidates, past
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.tuning_logs.database import Database

@@ -10,7 +10,7 @@ from benchmarks.peers import tuning
 from benchmarks.peers.tuning import groups, is_tuned, together, tune_missing
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import DEFAULT
 from tests.test_peers import recorded

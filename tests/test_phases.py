@@ -19,8 +19,8 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.hlo.to_compute.dilation_phases import phases
 from hlotune.hlo.to_compute.prologues import is_zero_of_zeros
-from hlotune.measure.buffers import Placement
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.buffers import Placement
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir import flops

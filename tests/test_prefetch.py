@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hlotune.codegen.llvm.emit import emit
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor

@@ -6,9 +6,9 @@ import pytest
 
 from hlotune.codegen.runtime.loader import Loaded
 from hlotune.codegen.runtime.thread_pool import processors
-from hlotune.measure.probe import Probe, say_never_apart
-from hlotune.measure.targets import host_target
-from hlotune.measure.timing import steady
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.core_sharing_probe import Probe, say_never_apart
+from hlotune.measure.timing.timing import steady
 
 
 def probe(monkeypatch: pytest.MonkeyPatch, *looks: tuple[float, float]) -> Probe:

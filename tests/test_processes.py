@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hlotune.hlo.frontends.checked_parse import ParseProcess
-from hlotune.measure.ahead import BUILD_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER
-from hlotune.measure.channel import Channel, Message
 from hlotune.measure.trial import Failure
+from hlotune.measure.workers.channel import Channel, Message
+from hlotune.measure.workers.early_start import BUILD_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER
 from hlotune.schedules import processes
 from tests.tree import ROOMS, ROOT, modules
 
@@ -93,7 +93,10 @@ def test_every_command_of_a_python_process_is_made_in_one_place() -> None:
 
 def test_processes_are_started_in_known_places() -> None:
     starting = [f for room in ROOMS for f in modules(room) if "subprocess." in read(f)]
-    assert [str(f) for f in starting] == ["hlo/frontends/checked_parse.py", "measure/channel.py"]
+    assert [str(f) for f in starting] == [
+        "hlo/frontends/checked_parse.py",
+        "measure/workers/channel.py",
+    ]
 
 
 def read(file: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hlotune.measure.pulse import BEAT_S, LATE_S, Pulse, absence_s, beating
+from hlotune.measure.machine.suspend_clock import BEAT_S, LATE_S, Pulse, absence_s, beating
 
 
 @dataclass
@@ -71,7 +71,7 @@ def test_a_pulse_that_beats_already_beats_on() -> None:
 
 SUSPENDED = """
 import os, signal, sys
-from hlotune.measure import pulse as rules
+from hlotune.measure.machine import suspend_clock as rules
 rules.BEAT_S, rules.LATE_S = 0.02, 0.1
 with rules.beating() as pulse:
     print("ready", flush=True)

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hlotune.codegen.runtime.loader import load
-from hlotune.measure import races
-from hlotune.measure.races import Body, Halves
+from hlotune.measure.verification import races
+from hlotune.measure.verification.races import Body, Halves
 from hlotune.schedules.errors import WrongResult
 from tests.ir_kernels import reversal, visits
 

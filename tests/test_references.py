@@ -5,9 +5,9 @@ import pytest
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
-from hlotune.measure import references as measured_references
-from hlotune.measure.inputs import MOST_SUBNORMAL, InputKind
-from hlotune.measure.references import MOST_ELEMENTS, Case, References, Shelf, Tried
+from hlotune.measure.verification import references as measured_references
+from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
+from hlotune.measure.verification.references import MOST_ELEMENTS, Case, References, Shelf, Tried
 
 SIZE = 300
 TEXT = f"""func.func @kernel(%arg0: tensor<{SIZE}x{SIZE}xf32>) -> (tensor<{SIZE}x{SIZE}xf32>) {{

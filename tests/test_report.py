@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hlotune.measure.timing import RESOLUTION_S
+from hlotune.measure.timing.timing import RESOLUTION_S
 from hlotune.schedules.errors import NoRecord
 from hlotune.tuning_logs import report as report_module
 from hlotune.tuning_logs.database import Database

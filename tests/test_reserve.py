@@ -10,9 +10,9 @@ import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
-from hlotune.measure.runner import COMPARING_S
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.measure.workers.runner import COMPARING_S
 from hlotune.search.budget import FIRST, Limits
 from hlotune.search.closing_costs import UNKNOWN_FINAL_S, Costs, building_s, final_s, finals_s
 from hlotune.search.finals import FEWEST_PAIRS, PAIRS

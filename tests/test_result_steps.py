@@ -3,7 +3,7 @@
 import pytest
 
 from hlotune.codegen.llvm.emit import emit
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.winograd.rewriting import winograd
 from hlotune.schedules.errors import BuildError, ScheduleError
 from hlotune.schedules.ir.compute import Compute

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import page, results
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from tests.recorded import PROPERTIES
 from tests.tree import ROOT
 

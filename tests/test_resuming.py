@@ -12,7 +12,7 @@ from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.shipped import start
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.targets import TARGETS, host_target, toolchain
+from hlotune.measure.machine.targets import TARGETS, host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord
 from hlotune.schedules.steps.schedule import XLA

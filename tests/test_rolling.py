@@ -12,9 +12,9 @@ from hlotune.codegen.build import build
 from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.llvm.idioms.window_reuse import rolled
 from hlotune.codegen.llvm.unrolled_copies import Copy, copies
-from hlotune.measure.references import References
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.compute import Axis, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Apply, Load

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.trees import Trees
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget import YOUNG, Limits
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started

@@ -9,7 +9,7 @@ import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA

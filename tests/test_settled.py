@@ -21,7 +21,7 @@ from benchmarks.settled import (
 )
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Comparison
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Unroll

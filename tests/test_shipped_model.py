@@ -11,7 +11,7 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
 
 RESNET = "examples/resnet18.py:model"

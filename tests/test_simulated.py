@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlotune.measure.simulated import (
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.simulated.device import (
     BUILD_S,
     CALLS,
     SAMPLES,
     TRIAL_S,
     SimulatedDevice,
 )
-from hlotune.measure.simulated_time import (
+from hlotune.measure.simulated.time_formula import (
     arithmetic_cycles,
     levels,
     simulated_s,
     stage_s,
     transfer_cycles,
 )
-from hlotune.measure.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.nest import LoopNest

@@ -8,7 +8,7 @@ import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.simulated import SimulatedDevice
+from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.search.budget import SMALLEST, Limits
 from hlotune.search.progress import Batch, Event

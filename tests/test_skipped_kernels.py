@@ -15,8 +15,8 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.comparison import Comparison
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, ScheduleError, reason_alone
 from hlotune.schedules.spaces.cpu_contraction.first_candidate import build

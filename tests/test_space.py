@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms import joined_space
 from hlotune.schedules.algorithms.algorithm import AlgorithmSpace
 from hlotune.schedules.algorithms.amx.space import MatrixSpace
@@ -298,7 +298,7 @@ def test_the_lanes_are_those_of_the_target(target: Target) -> None:
 
 PROPOSALS = """
 import numpy as np
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from tests.computes import Case, whole
 case = Case("columns", lambda x, w: x.T @ w, (whole(24, 40), whole(24, 56)))
 space, rng = case.space(TARGETS["znver4"]), np.random.default_rng(0)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 from hlotune.hlo.frontends import program
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.features.loop_paths import Path, digest, path_of

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from hlotune.codegen.build import build
 from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.runtime.loader import load
-from hlotune.measure.references import References
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.algorithms.replay import replay, unscheduled
 from hlotune.schedules.algorithms.split_reduction.rewriting import PART, SplitReduction, named

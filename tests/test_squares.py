@@ -7,8 +7,8 @@ import pytest
 
 from hlotune.codegen.build import build
 from hlotune.codegen.llvm.emit import emit
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
 from hlotune.schedules.steps.schedule import Schedule

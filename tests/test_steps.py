@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor

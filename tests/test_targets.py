@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from hlotune.codegen.llvm.compile import compile_object
-from hlotune.measure.peaks import compute_text, host_properties, multiply_add_loop, read_text
-from hlotune.measure.targets import TARGETS, host_target, require_host, toolchain
+from hlotune.measure.machine.targets import TARGETS, host_target, require_host, toolchain
+from hlotune.measure.timing.peaks import compute_text, host_properties, multiply_add_loop, read_text
 from hlotune.schedules.errors import TargetError
 
 

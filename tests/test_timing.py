@@ -7,9 +7,9 @@ from itertools import count, cycle, islice, pairwise
 
 import pytest
 
-from hlotune.measure import timing
-from hlotune.measure.comparison import Ratio, fewest_pairs, interval_rank, ratio, shared
-from hlotune.measure.timing import (
+from hlotune.measure.timing import timing
+from hlotune.measure.timing.comparison import Ratio, fewest_pairs, interval_rank, ratio, shared
+from hlotune.measure.timing.timing import (
     RESOLUTION_S,
     Effort,
     Steady,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.trees import Trees
-from hlotune.measure.simulated import SimulatedDevice
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.table import algorithm_of

@@ -13,7 +13,7 @@ from benchmarks.dataset_kernels import KERNELS, source
 from benchmarks.searching import operator
 from hlotune.costmodel.files import header_of
 from hlotune.costmodel.shipped import shipped
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import import_records

@@ -12,7 +12,7 @@ import pytest
 from hlotune.deploy.apply import apply
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.targets import TARGETS, toolchain
+from hlotune.measure.machine.targets import TARGETS, toolchain
 from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space

@@ -9,9 +9,9 @@ from jax import lax
 
 from hlotune.codegen.build import build
 from hlotune.codegen.llvm.emit import emit
-from hlotune.measure.references import References
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
 from hlotune.schedules.steps.schedule import Schedule

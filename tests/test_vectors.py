@@ -1,6 +1,6 @@
 """Along which axis the first candidate is vectorized, and how operands are packed for it."""
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import cycles, vector_axes
 from hlotune.schedules.steps.pack import Pack

@@ -11,11 +11,11 @@ from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.inputs import Domain, domains, draw
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.verification.inputs import Domain, domains, draw
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from tests.computes import Case, tiled, whole
 from tests.tiny_dot import FAULTS, SHARED_SCRATCH, SHORT_PACKING, kernel, tiny_dot
 
@@ -90,7 +90,7 @@ def test_a_race_for_scratch_is_found_by_name(rows: int) -> None:
 def test_what_is_not_watched_in_a_candidate_is_watched_in_a_winner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hlotune.measure.verify.WATCHED_AT_FIRST_BYTES", 0)
+    monkeypatch.setattr("hlotune.measure.verification.verify.WATCHED_AT_FIRST_BYTES", 0)
     found = failure(verify(kernel(), tiny_dot(SHARED_SCRATCH), thorough=True))
     assert "written by the tasks of two threads, got" in found.message
 

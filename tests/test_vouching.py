@@ -12,10 +12,10 @@ from hlotune.deploy import vouching
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.replacing import built_here
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Candidate
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.tuning_logs.database import Database
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 

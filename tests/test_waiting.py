@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from hlotune.cli.main import run_command
-from hlotune.measure import peaks, sharing
-from hlotune.measure.sharing import Turns
+from hlotune.measure.machine import machine_lock
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing import peaks
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget import Limits
 from hlotune.search.progress import Event, Finished
@@ -27,7 +28,7 @@ from tests.sessions import FakeDevice, run, two
 HOLD = """
 import sys
 from pathlib import Path
-from hlotune.measure import sharing
+from hlotune.measure.machine import machine_lock as sharing
 sharing.lock_paths = lambda: (Path(sys.argv[1]),)
 with sharing.alone():
     print('mine', flush=True)
@@ -55,8 +56,8 @@ class BusyDevice(FakeDevice):
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Other tests hold the lock of the machine."""
     lock = tmp_path / "own.lock"
-    monkeypatch.setattr(sharing, "lock_paths", lambda: (lock,))
-    sharing._say_once.cache_clear()
+    monkeypatch.setattr(machine_lock, "lock_paths", lambda: (lock,))
+    machine_lock._say_once.cache_clear()
     return lock
 
 
@@ -99,10 +100,10 @@ def test_the_death_of_another_tuner_ends_the_wait(
 
 
 def test_tuners_of_other_environments_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = sharing.lock_paths()
+    before = machine_lock.lock_paths()
     monkeypatch.setenv("TMPDIR", "/var/tmp")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/var/tmp")
-    assert sharing.lock_paths() == before
+    assert machine_lock.lock_paths() == before
 
 
 def test_where_no_folder_takes_the_lock_nobody_waits_and_that_is_said(
@@ -111,7 +112,7 @@ def test_where_no_folder_takes_the_lock_nobody_waits_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sharing, "lock_paths", lambda: (tmp_path / "nowhere" / "lock",))
+    monkeypatch.setattr(machine_lock, "lock_paths", lambda: (tmp_path / "nowhere" / "lock",))
     for _ in range(2):
         with Turns().alone():
             pass
@@ -123,7 +124,9 @@ def test_where_no_folder_takes_the_lock_nobody_waits_and_that_is_said(
 def test_a_folder_that_takes_no_lock_leaves_it_to_the_next(
     tmp_path: Path, own_lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "lock_paths", lambda: (tmp_path / "nowhere" / "lock", own_lock))
+    monkeypatch.setattr(
+        machine_lock, "lock_paths", lambda: (tmp_path / "nowhere" / "lock", own_lock)
+    )
     with Turns().alone():
         assert own_lock.exists()
 
@@ -146,7 +149,7 @@ def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_throug
         other_tuner.kill()
 
     monkeypatch.setattr(peaks, "host_properties", measure)
-    monkeypatch.setattr(sharing, "_say_once", lambda words: threading.Timer(0.2, end).start())
+    monkeypatch.setattr(machine_lock, "_say_once", lambda words: threading.Timer(0.2, end).start())
     assert run_command(["kernels", PROGRAM, "--json"]) == 0
     listed = json.loads(capfd.readouterr().out)["kernels"]
     assert measured == [True]

@@ -14,8 +14,8 @@ from hlotune.deploy import bench as bench_module
 from hlotune.deploy.accuracy import Inputs, example_inputs, random_inputs
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.sharing import Turns
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.search import whole as whole_module
 from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database

@@ -19,9 +19,9 @@ from hlotune.deploy.bisection import MOST_SEARCHED, culprits, shortfalls
 from hlotune.deploy.replacing import Replacement, assembled
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import Site, sites
-from hlotune.measure import affinity
-from hlotune.measure.affinity import pinned
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine import affinity
+from hlotune.measure.machine.affinity import pinned
+from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.errors import TargetError, UnsupportedKernel, WrongResult
 from tests.applied import DIRECT, final, normal
 

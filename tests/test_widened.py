@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hlotune.codegen.build import build
 from hlotune.codegen.llvm.compile import assembly
 from hlotune.codegen.llvm.emit import emit
-from hlotune.measure.targets import TARGETS, host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import TARGETS, host_target
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.widen_f16.rewriting import can_widen, widened

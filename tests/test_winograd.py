@@ -18,10 +18,10 @@ from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.oracle import Oracle, OracleInTiles
-from hlotune.measure.references import References
-from hlotune.measure.targets import TARGETS, host_target
+from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.trial import Failure
-from hlotune.measure.verify import TOLERANCE, Verdict, verify
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import TOLERANCE, Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
 from hlotune.schedules.algorithms.winograd.rewriting import winograd

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
 from hlotune.schedules.algorithms.winograd.rewriting import window, winograd

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hlotune.measure.targets import TARGETS
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces

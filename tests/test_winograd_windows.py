@@ -16,9 +16,9 @@ from hlotune.hlo.oracle.convolution import Convolution
 from hlotune.hlo.oracle.request import Request
 from hlotune.hlo.oracle.tiles import steps_of
 from hlotune.hlo.to_compute.contractions import CONTRACTIONS
-from hlotune.measure.references import References
-from hlotune.measure.targets import host_target
-from hlotune.measure.verify import Verdict, verify
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.verification.references import References
+from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
 from hlotune.schedules.algorithms.winograd.rewriting import window
 from tests.computes import Case, whole

@@ -18,14 +18,14 @@ import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.channel import Channel, Message, pack
-from hlotune.measure.possible import peak_type
-from hlotune.measure.probe import NEVER_APART, say_never_apart
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.core_sharing_probe import NEVER_APART, say_never_apart
+from hlotune.measure.timing.impossible_times import peak_type
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
-from hlotune.measure.wire import from_outcome, from_target, to_outcome
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.channel import Channel, Message, pack
+from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.measure.workers.wire import from_outcome, from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Properties, Target
@@ -132,7 +132,7 @@ def answer(*code: str, ready: bool = True) -> Failure:
     """What comes of a request to a worker that runs some lines of code."""
     begin = (
         "import os, signal, sys",
-        "from hlotune.measure.channel import Message, pack",
+        "from hlotune.measure.workers.channel import Message, pack",
         "def say(data): sys.stdout.buffer.write(data); sys.stdout.flush()",
         'say(pack(Message({"ready": True}))); sys.stdin.buffer.read(12)' if ready else "",
     )

@@ -9,7 +9,7 @@ from string import Template
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 
 DEPTH, COLUMNS, SLOT_BYTES = 7, 5, 64
 

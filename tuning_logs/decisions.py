@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
-from hlotune.measure.targets import toolchain, xla_flags
+from hlotune.measure.machine.targets import toolchain, xla_flags
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs import rows

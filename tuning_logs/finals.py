@@ -5,7 +5,7 @@ figures.
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from hlotune.measure.comparison import Ratio
+from hlotune.measure.timing.comparison import Ratio
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import XLA, Schedule
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hlotune.measure.timing import RESOLUTION_S
+from hlotune.measure.timing.timing import RESOLUTION_S
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 
 WIDTH = 172

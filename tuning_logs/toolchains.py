@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hlotune.measure.targets import toolchain, xla_flags
+from hlotune.measure.machine.targets import toolchain, xla_flags
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Toolchain
 from hlotune.tuning_logs import rows

@@ -27,7 +27,7 @@ from benchmarks.peers.table import all_rows, conditions_of, table
 from benchmarks.peers.trials import notes
 from benchmarks.peers.tuning import tune_missing
 from benchmarks.results import publish
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.targets.target import Target
 

@@ -15,12 +15,12 @@ from benchmarks.peers.records import OwnTime, Record, own_time, record
 from benchmarks.peers.roofs import Peaks
 from benchmarks.peers.rounds import Effort, entries, measured, prepared
 from benchmarks.results import conditions
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.probe import Probe
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import toolchain
-from hlotune.measure.timing import Apart
+from hlotune.measure.machine.targets import toolchain
+from hlotune.measure.timing.core_sharing_probe import Probe
+from hlotune.measure.timing.timing import Apart
 from hlotune.measure.trial import CacheMode
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.targets.target import Target
 
 ABSENT = "absent"

@@ -12,10 +12,10 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.builder import ProcessBuilder
-from hlotune.measure.runner import ProcessRunner
-from hlotune.measure.targets import toolchain
+from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, Candidate
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Database, conditions

@@ -19,8 +19,8 @@ from benchmarks.jax_operations import inputs_of
 from benchmarks.operations import Array, Operation
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.process import Refusal, Worker
-from hlotune.measure.sharing import alone
-from hlotune.measure.timing import Apart, always_apart, settled
+from hlotune.measure.machine.machine_lock import alone
+from hlotune.measure.timing.timing import Apart, always_apart, settled
 
 TOLERANCE = {"f32": 2e-5, "bf16": 2e-2, "int8": 0.0}
 """Largest difference from the default's result, as a share of its largest element."""

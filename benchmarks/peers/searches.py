@@ -23,7 +23,7 @@ from benchmarks.peers.passes import Pass, kept
 from benchmarks.peers.records import record
 from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, milliseconds, publish
-from hlotune.measure.targets import host_target, toolchain
+from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target

@@ -23,7 +23,7 @@ from benchmarks.peers.roofs import FMA
 from benchmarks.peers.table import LEVEL, Row, all_rows, conditions_of
 from benchmarks.ports import core_of, has_core
 from benchmarks.results import Table, described, milliseconds, publish
-from hlotune.measure.targets import host_target
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Target

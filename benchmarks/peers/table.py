@@ -13,7 +13,7 @@ from benchmarks.peers.records import Status
 from benchmarks.peers.roofs import FASTEST_READ, READ, Peaks
 from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, geometric_mean, milliseconds
-from hlotune.measure.comparison import Ratio, ratio
+from hlotune.measure.timing.comparison import Ratio, ratio
 from hlotune.schedules.targets.target import Target
 
 DECISIONS = {"tuned": "won", "kept xla": "kept xla, not won"}

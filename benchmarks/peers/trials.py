@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.operators import first_schedule
 from benchmarks.peers.records import Record, record
 from benchmarks.peers.table import Row, counts
-from hlotune.measure.targets import toolchain
+from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target

@@ -21,8 +21,8 @@ from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import KERNEL, Host, load
-from hlotune.measure.buffers import guarded
-from hlotune.measure.targets import require_host
+from hlotune.measure.machine.targets import require_host
+from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.dtypes import GROUPS
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.schedules.targets.units import has_matrix_unit

@@ -23,8 +23,8 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
-from hlotune.measure.buffers import guarded
-from hlotune.measure.peaks import SMALL, compute_text, multiply_add_loop
+from hlotune.measure.timing.peaks import SMALL, compute_text, multiply_add_loop
+from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.targets.target import Target
 
 _TRIPS = 10_000

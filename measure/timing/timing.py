@@ -5,7 +5,8 @@ state before it, outside of what it times.  The *call* clock is that.  The *kern
 off the call of an empty kernel with the same operands, measured beside it: a sample is the median
 of a few calls less the median of as many empty ones.
 
-Where a host can take cores away (`probe.py`), samples are taken while each thread has its own.
+Where a host can take cores away (`core_sharing_probe.py`), samples are taken while each thread has
+its own.
 """
 
 import time

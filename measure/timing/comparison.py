@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hlotune.measure.trial import Failure, Measurement, Outcome
 
 if TYPE_CHECKING:
-    from hlotune.measure.verify import Verdict
+    from hlotune.measure.verification.verify import Verdict
 
 CONFIDENCE = 0.95
 

@@ -4,7 +4,7 @@ import re
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.comparison import Beside
+from hlotune.measure.timing.comparison import Beside
 from hlotune.measure.trial import Failure, Measurement
 from hlotune.schedules.targets.target import Properties, Target
 

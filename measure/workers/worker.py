@@ -1,4 +1,4 @@
-"""What runs in a worker process: `python -m hlotune.measure.worker build` or `... device`.
+"""What runs in a worker process: `python -m hlotune.measure.workers.worker build` or `... device`.
 
 A worker answers one request after another.  It ends at once when its parent is gone, even in the
 middle of a request, and leaves Ctrl-C to the parent.
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 from typing import IO
 
-from hlotune.measure.channel import Handler, Message, pack, read_message
+from hlotune.measure.workers.channel import Handler, Message, pack, read_message
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
@@ -49,9 +49,9 @@ def _send(replies: IO[bytes], message: Message) -> None:
 
 def main(role: str) -> None:
     if role == "build":  # its handlers need no jax
-        from hlotune.measure.building import handlers
+        from hlotune.measure.workers.build_handler import handlers
     elif role == "device":
-        from hlotune.measure.device import handlers
+        from hlotune.measure.workers.device_handler import handlers
     else:
         raise SystemExit(
             f"expected the role build or device, got {role!r}; workers are started by hlotune"

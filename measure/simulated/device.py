@@ -16,8 +16,8 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.comparison import Comparison
-from hlotune.measure.simulated_time import simulated_s
+from hlotune.measure.simulated.time_formula import simulated_s
+from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError

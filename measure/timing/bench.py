@@ -38,13 +38,13 @@ from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.inputs import Array, draw
-from hlotune.measure.meeting import meeting
-from hlotune.measure.prepacking import prepack
-from hlotune.measure.rotation import Arena, copies, ring_bytes
-from hlotune.measure.timing import Clock, Subject
+from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
+from hlotune.measure.timing.timing import Clock, Subject
+from hlotune.measure.timing.wake_threads import meeting
+from hlotune.measure.timing.xla import Program, baked_text, compiled, default_text, on_device
 from hlotune.measure.trial import CacheMode
-from hlotune.measure.xla import Program, baked_text, compiled, default_text, on_device
+from hlotune.measure.verification.inputs import Array, draw
+from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.targets.target import Target
 
 MOST_BAKED_BYTES = 64 << 20

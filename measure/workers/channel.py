@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from hlotune.measure.patience import Late, Patience
+from hlotune.measure.machine.suspend_timeout import Late, Patience
 from hlotune.measure.trial import Failure, FailureKind
 from hlotune.schedules.processes import python_path
 

@@ -10,7 +10,7 @@ import jax
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir.versions import loaded
-from hlotune.measure.inputs import Array
+from hlotune.measure.verification.inputs import Array
 
 Program = Callable[[Sequence[jax.Array]], list[jax.Array]]
 """Runs a compiled program on arrays that are on the device; may return before it is done."""

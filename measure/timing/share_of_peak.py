@@ -24,10 +24,10 @@ from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import bind, replacement
 from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.graph import TensorType
-from hlotune.measure.meeting import meeting
-from hlotune.measure.peaks import SMALL, Loop, compute_text, peak_loops, read_text
-from hlotune.measure.timing import Clock, Effort, Subject
-from hlotune.measure.xla import compiled, on_device
+from hlotune.measure.timing.peaks import SMALL, Loop, compute_text, peak_loops, read_text
+from hlotune.measure.timing.timing import Clock, Effort, Subject
+from hlotune.measure.timing.wake_threads import meeting
+from hlotune.measure.timing.xla import compiled, on_device
 from hlotune.schedules.targets.target import Target
 
 TURNS = Effort(sample_s=0.01, most_calls=256)

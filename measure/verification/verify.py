@@ -19,12 +19,12 @@ from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Reference, compare
 from hlotune.hlo.oracle.bounded import quantum
-from hlotune.measure.buffers import POISON, POISONS, Guarded, Pages, Placement, rounded
-from hlotune.measure.inputs import InputKind
-from hlotune.measure.prepacking import prepack
-from hlotune.measure.races import Halves, InHalves
-from hlotune.measure.references import Case, References
 from hlotune.measure.trial import Failure
+from hlotune.measure.verification.buffers import POISON, POISONS, Guarded, Pages, Placement, rounded
+from hlotune.measure.verification.inputs import InputKind
+from hlotune.measure.verification.prepacking import prepack
+from hlotune.measure.verification.races import Halves, InHalves
+from hlotune.measure.verification.references import Case, References
 from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.errors import BuildError, UnsupportedKernel, WrongResult

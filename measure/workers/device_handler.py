@@ -9,19 +9,19 @@ from typing import Any
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.bench import Bench
-from hlotune.measure.beside import TURNS, peak, reading
-from hlotune.measure.buffers import Pages
-from hlotune.measure.channel import Handler, Message
-from hlotune.measure.comparison import fewest_pairs
-from hlotune.measure.peaks import host_properties
-from hlotune.measure.probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
-from hlotune.measure.references import Shelf
-from hlotune.measure.targets import host_target
-from hlotune.measure.timing import Apart, Effort, Subject, interleaved, sampled, settled
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.bench import Bench
+from hlotune.measure.timing.comparison import fewest_pairs
+from hlotune.measure.timing.core_sharing_probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
+from hlotune.measure.timing.peaks import host_properties
+from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
+from hlotune.measure.timing.timing import Apart, Effort, Subject, interleaved, sampled, settled
 from hlotune.measure.trial import CacheMode, Failure, Measurement
-from hlotune.measure.verify import Verdict, verify
-from hlotune.measure.wire import from_outcome
+from hlotune.measure.verification.buffers import Pages
+from hlotune.measure.verification.references import Shelf
+from hlotune.measure.verification.verify import Verdict, verify
+from hlotune.measure.workers.channel import Handler, Message
+from hlotune.measure.workers.wire import from_outcome
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.targets.target import Target
 

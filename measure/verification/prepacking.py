@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.codegen.runtime.loader import Host, Loaded
-from hlotune.measure.buffers import Guarded, Placement, guarded
-from hlotune.measure.inputs import Array
+from hlotune.measure.verification.buffers import Guarded, Placement, guarded
+from hlotune.measure.verification.inputs import Array
 from hlotune.schedules.errors import WrongResult
 
 

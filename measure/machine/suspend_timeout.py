@@ -1,7 +1,7 @@
 """Limits of time that stand still while this process does.
 
-For waits alone, each piece of which says how long it was meant to take; `pulse.py` finds absences
-while this process is at work.
+For waits alone, each piece of which says how long it was meant to take; `suspend_clock.py` finds
+absences while this process is at work.
 """
 
 import time

@@ -12,9 +12,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.measure.buffers import rounded
-from hlotune.measure.inputs import Array
-from hlotune.measure.xla import on_device
+from hlotune.measure.timing.xla import on_device
+from hlotune.measure.verification.buffers import rounded
+from hlotune.measure.verification.inputs import Array
 from hlotune.schedules.targets.target import Target
 
 MOST_BYTES = 256 << 20

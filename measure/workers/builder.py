@@ -7,11 +7,11 @@ from queue import SimpleQueue
 from typing import Self, cast
 
 from hlotune.codegen.built import Built
-from hlotune.measure.ahead import BUILD_WORKER, BUILDERS, taken
-from hlotune.measure.channel import Channel, Message
-from hlotune.measure.sharing import Turns
+from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.trial import Candidate, Failure
-from hlotune.measure.wire import from_candidate, from_target, to_outcome
+from hlotune.measure.workers.channel import Channel, Message
+from hlotune.measure.workers.early_start import BUILD_WORKER, BUILDERS, taken
+from hlotune.measure.workers.wire import from_candidate, from_target, to_outcome
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.schedules.targets.target import Target

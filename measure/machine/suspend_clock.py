@@ -5,9 +5,9 @@ no clock of the system stands still with it.  So a thread looks at the time at e
 a good while late was away, unless the process worked all the while: then it was a library that let
 no other thread run.
 
-`patience.py` is the other rule for the same: it forgives a wait for a worker whatever comes late,
-for a worker that is given too long costs nothing.  Here an absence is taken off a budget, and so it
-must be clear that it was one.
+`suspend_timeout.py` is the other rule for the same: it forgives a wait for a worker whatever comes
+late, for a worker that is given too long costs nothing.  Here an absence is taken off a budget, and
+so it must be clear that it was one.
 """
 
 import threading

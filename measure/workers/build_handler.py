@@ -8,9 +8,9 @@ from hlotune.codegen.build import build
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.channel import Handler, Message
 from hlotune.measure.trial import Failure
-from hlotune.measure.wire import from_outcome, to_candidate
+from hlotune.measure.workers.channel import Handler, Message
+from hlotune.measure.workers.wire import from_outcome, to_candidate
 from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.targets.target import Target

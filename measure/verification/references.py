@@ -13,7 +13,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference
 from hlotune.hlo.oracle.bounded import quantum
 from hlotune.hlo.oracle.evaluation import CONVOLUTION
-from hlotune.measure.inputs import Array, InputKind, draw
+from hlotune.measure.verification.inputs import Array, InputKind, draw
 from hlotune.schedules.errors import UnsupportedKernel
 
 MOST_ELEMENTS = 1 << 16

@@ -7,17 +7,17 @@ from typing import Any, Self, cast
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.ahead import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
-from hlotune.measure.builder import TimedBuilt
-from hlotune.measure.channel import Message
-from hlotune.measure.comparison import Beside, Comparison, outcomes
-from hlotune.measure.possible import POSSIBLE, beats_peak, peak_type, too_fast
-from hlotune.measure.probe import ALONE_S, NEVER_APART, say_never_apart
-from hlotune.measure.sharing import Turns
-from hlotune.measure.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.comparison import Beside, Comparison, outcomes
+from hlotune.measure.timing.core_sharing_probe import ALONE_S, NEVER_APART, say_never_apart
+from hlotune.measure.timing.impossible_times import POSSIBLE, beats_peak, peak_type, too_fast
+from hlotune.measure.timing.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Outcome, Trial
-from hlotune.measure.verify import Verdict
-from hlotune.measure.wire import from_target, to_outcome
+from hlotune.measure.verification.verify import Verdict
+from hlotune.measure.workers.builder import TimedBuilt
+from hlotune.measure.workers.channel import Message
+from hlotune.measure.workers.early_start import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
+from hlotune.measure.workers.wire import from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import XLA

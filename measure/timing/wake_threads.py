@@ -24,7 +24,7 @@ _LOOKS = 1 << 18
 @cache
 def meeting(target: Target) -> Callable[[], int]:
     """Brings all threads of kernels together; it tells how many tasks had begun by then."""
-    text = Template(Path(__file__).with_name("meeting.ll").read_text(encoding="utf-8"))
+    text = Template(Path(__file__).with_name("wake_threads.ll").read_text(encoding="utf-8"))
     source = text.substitute(threads=target.threads, looks=_LOOKS)
     object_ = compile_object(source, target, "meeting")
     kernel = load(Built(object_, 0, (), 0, target.threads))

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from hlotune.codegen.runtime.malloc_settings import KEEPING
-from hlotune.measure.channel import Channel
+from hlotune.measure.workers.channel import Channel
 from hlotune.schedules.processes import python_module
 
-BUILD_WORKER = python_module("hlotune.measure.worker", "build")
-DEVICE_WORKER = python_module("hlotune.measure.worker", "device")
+BUILD_WORKER = python_module("hlotune.measure.workers.worker", "build")
+DEVICE_WORKER = python_module("hlotune.measure.workers.worker", "device")
 
 BUILDERS = 2
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", **KEEPING}

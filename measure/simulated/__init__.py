@@ -1,0 +1,1 @@
+"""A simulated device, for tests of searchers and budgets without hardware."""

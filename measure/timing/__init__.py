@@ -1,0 +1,1 @@
+"""Kernels and defaults timed on the device."""

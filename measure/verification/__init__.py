@@ -1,0 +1,1 @@
+"""Candidates checked against the oracle."""

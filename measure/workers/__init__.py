@@ -1,0 +1,1 @@
+"""Worker processes that build candidates and run them."""
