@@ -30,7 +30,7 @@ from benchmarks.command import RECORDED, command
 from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.pretrained import start
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.measure.workers.builder import ProcessBuilder

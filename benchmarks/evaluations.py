@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.results import Table
 from hlotune.cli.model import MEANS, TIMES, means
-from hlotune.costmodel.quality import Quality
+from hlotune.costmodel.ranking_quality import Quality
 from hlotune.search.schooling import By, Judged
 
 KERNELS, FAMILIES, AIMED = "model_eval", "model_eval_families", "model_aims"

@@ -40,7 +40,7 @@ from benchmarks.results import FOLDER, conditions, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, no_configs, operator
 from benchmarks.settled import Referee, chosen_s, curve, last_crowd, settled, shortlist
 from hlotune.costmodel.model import MODELS, CostModel
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.pretrained import start
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Trial

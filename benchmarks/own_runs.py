@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.pretrained import start
 from hlotune.measure.machine.targets import toolchain
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database

@@ -19,7 +19,7 @@ from benchmarks.command import command
 from benchmarks.learned import reached
 from benchmarks.results import Table, conditions, geometric_mean, publish
 from benchmarks.searching import Operator, blind, kernel_tuner, operator
-from hlotune.costmodel.shipped import untrained
+from hlotune.costmodel.pretrained import untrained
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.simulated.time_formula import BYTES_A_CYCLE, CLOCK_HZ, PORTS

@@ -31,7 +31,7 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.malloc_settings import keep_memory
 from hlotune.costmodel.inputs import Inputs, Reads, count
 from hlotune.costmodel.model import MODELS, CostModel
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.pretrained import start
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder

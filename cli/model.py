@@ -21,7 +21,7 @@ from hlotune.tuning_logs.location import cache_directory, database_path
 if TYPE_CHECKING:
     from hlotune.costmodel.files import Header, Training
     from hlotune.costmodel.model import CostModel
-    from hlotune.costmodel.quality import Quality
+    from hlotune.costmodel.ranking_quality import Quality
     from hlotune.costmodel.splits import Split
     from hlotune.search.examples import Examples
     from hlotune.search.schooling import HoldOut, Judged
@@ -198,9 +198,9 @@ def export(
     json: Json = False,
 ) -> None:
     """Writes a trained model for other programs: trees as xgboost's JSON, others as arrays."""
+    from hlotune.costmodel.export import write_foreign
     from hlotune.costmodel.files import header_of
-    from hlotune.costmodel.foreign import write_foreign
-    from hlotune.costmodel.shipped import shipped
+    from hlotune.costmodel.pretrained import shipped
     from hlotune.schedules.errors import NoRecord
 
     path = file or shipped(model or "trees")
@@ -272,7 +272,7 @@ def _begun(tell: Tell, about: str, split: "Split") -> None:
 
 def _loaded(file: Path) -> "tuple[Header, CostModel]":
     from hlotune.costmodel.files import header_of
-    from hlotune.costmodel.shipped import start
+    from hlotune.costmodel.pretrained import start
 
     header = header_of(file)
     return header, start(header.model, file).model
@@ -308,7 +308,7 @@ def means(lines: "Sequence[Judged]") -> "Iterator[tuple[tuple[str, str, str], li
 
     Their columns are `MEANS`, of which names are the first three.
     """
-    from hlotune.costmodel.quality import mean_quality
+    from hlotune.costmodel.ranking_quality import mean_quality
 
     for names, some in _sets(lines):
         yield (

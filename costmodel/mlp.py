@@ -2,9 +2,9 @@
 
 import torch
 
-from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.inputs import Inputs, as_summaries
 from hlotune.costmodel.neural import Module, Neural, Scale
+from hlotune.costmodel.training_budget import Effort
 
 HIDDEN = 256
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.ensemble import Ensemble
 from hlotune.costmodel.inputs import Inputs, Reads, inputs_of
 from hlotune.costmodel.libraries import needed_by
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import Roofline
+from hlotune.costmodel.training_budget import Effort
 from hlotune.schedules.spaces.space import Configs, Space
 
 if TYPE_CHECKING:

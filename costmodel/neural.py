@@ -15,9 +15,9 @@ from torch.nn.functional import softplus
 
 from hlotune.costmodel import files
 from hlotune.costmodel.adam import Adam
-from hlotune.costmodel.effort import Effort, held_out, log_scores
 from hlotune.costmodel.inputs import Inputs, Reads, count, require_lesson, require_rows, taken
 from hlotune.costmodel.metrics import mean_spearman
+from hlotune.costmodel.training_budget import Effort, held_out, log_scores
 
 torch.set_num_threads(1)  # a second one gains little on matrices this small, and takes a core
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel import files
-from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries, require_lesson, require_rows
+from hlotune.costmodel.training_budget import Effort
 
 
 class RandomModel:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.costmodel import files
-from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.inputs import (
     Features,
     Inputs,
@@ -21,6 +20,7 @@ from hlotune.costmodel.inputs import (
     require_lesson,
     require_rows,
 )
+from hlotune.costmodel.training_budget import Effort
 from hlotune.schedules.features.summary import NAMES
 
 TIME, BALANCE, EVEN = (NAMES.index(name) for name in ("cost_total", "balance", "even"))

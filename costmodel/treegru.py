@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hlotune.costmodel.effort import Effort
 from hlotune.costmodel.inputs import Inputs, as_trees
 from hlotune.costmodel.neural import Module, Neural, Scale
+from hlotune.costmodel.training_budget import Effort
 from hlotune.schedules.features.loop_trees import ABSENT, ROOT_PARENT, Nodes
 
 HIDDEN = 128

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import files
 from hlotune.costmodel.boosters import checked_booster
-from hlotune.costmodel.effort import Effort, Rows, held_out_in_turn, log_scores
 from hlotune.costmodel.forest import Asked
 from hlotune.costmodel.inputs import (
     Features,
@@ -30,11 +29,12 @@ from hlotune.costmodel.inputs import (
     require_lesson,
     require_rows,
 )
-from hlotune.costmodel.kept_rows import kept
-from hlotune.costmodel.merged import merged
+from hlotune.costmodel.merge_forests import merged
 from hlotune.costmodel.metrics import GroupedScores
-from hlotune.costmodel.pairs import both_gradients
+from hlotune.costmodel.pairwise_gradients import both_gradients
 from hlotune.costmodel.roofline import log_speed
+from hlotune.costmodel.row_selection import kept
+from hlotune.costmodel.training_budget import Effort, Rows, held_out_in_turn, log_scores
 
 Scores = NDArray[np.float32]
 Groups = NDArray[np.int32]

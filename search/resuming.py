@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hlotune.costmodel.shipped import Start, start
+from hlotune.costmodel.pretrained import Start, start
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import host_target, toolchain

@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.costmodel.effort import group_numbers
 from hlotune.costmodel.files import Training
 from hlotune.costmodel.inputs import count, joined, taken
 from hlotune.costmodel.model import MODELS, CostModel
-from hlotune.costmodel.pool import best_so_far
-from hlotune.costmodel.quality import Quality, quality
+from hlotune.costmodel.ranking_quality import Quality, quality
+from hlotune.costmodel.replay_pool import best_so_far
 from hlotune.costmodel.splits import LEAST_KNOWN, Split, hold_out_families, hold_out_kernels
+from hlotune.costmodel.training_budget import group_numbers
 from hlotune.search.examples import FEWEST, Examples
 
 HoldOut = Literal["kernels", "families"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.shipped import Start, start
+from hlotune.costmodel.pretrained import Start, start
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.machine.machine_lock import Turns

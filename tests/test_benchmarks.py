@@ -16,7 +16,7 @@ from benchmarks.curves import Lengths, race_of
 from benchmarks.results import Table
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
-from hlotune.costmodel.shipped import untrained
+from hlotune.costmodel.pretrained import untrained
 from hlotune.deploy.bench import BenchResult
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import TARGETS, host_target

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xgboost
 
-from hlotune.costmodel import files, shipped
+from hlotune.costmodel import files, pretrained
 from hlotune.costmodel.boosters import checked_booster
 from hlotune.costmodel.files import Damaged
 from hlotune.costmodel.ubjson import decoded
@@ -99,7 +99,7 @@ def test_a_damaged_booster_is_refused_before_xgboost_reads_it(name: str) -> None
 
 
 def test_the_refusal_of_a_model_file_says_what_it_has(tmp_path: Path) -> None:
-    source = shipped.shipped("trees")
+    source = pretrained.shipped("trees")
     assert source is not None
     header, arrays = files.read_file(source)
     stored = number("split_indices", 0, 4000)(arrays["booster"].tobytes())
@@ -107,7 +107,7 @@ def test_the_refusal_of_a_model_file_says_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match=r"/m, got a test of a feature beyond \d+ in tree 0; `tune"
     ):
-        shipped.start("trees", tmp_path / "m")
+        pretrained.start("trees", tmp_path / "m")
 
 
 def test_numbers_of_every_width_are_read() -> None:

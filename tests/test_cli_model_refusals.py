@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hlotune.cli.main import run_command
-from hlotune.costmodel.shipped import shipped
+from hlotune.costmodel.pretrained import shipped
 from tests.test_cli import refused
 
 TREES = str(shipped("trees"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.costmodel.shipped import shipped
+from hlotune.costmodel.pretrained import shipped
 from hlotune.tuning_logs.database import Database
 from tests.mlp_records import recorded
 from tests.test_cli import refused

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.inputs import Features, Inputs, columns, require_rows, taken
-from hlotune.costmodel.kept_rows import kept
 from hlotune.costmodel.metrics import GroupedScores, pairwise_accuracy, spearman
 from hlotune.costmodel.model import MODELS, CostModel
-from hlotune.costmodel.pairs import LEVEL, PARTNERS, both_gradients, drawn_partners, sums
+from hlotune.costmodel.pairwise_gradients import (
+    LEVEL,
+    PARTNERS,
+    both_gradients,
+    drawn_partners,
+    sums,
+)
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.costmodel.roofline import TIME, Roofline
+from hlotune.costmodel.row_selection import kept
 from hlotune.costmodel.trees import GROWTH, Lesson, Objective, Trees
 from hlotune.schedules.errors import ModelError
 from hlotune.schedules.features.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes

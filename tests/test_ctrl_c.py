@@ -17,7 +17,7 @@ import pytest
 import xgboost
 
 from hlotune.cli.main import run_command
-from hlotune.costmodel.effort import FEWEST_ROWS
+from hlotune.costmodel.training_budget import FEWEST_ROWS
 from hlotune.costmodel.trees import Trees
 from tests.made_rows import kernels
 from tests.tree import ROOT

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import evaluations, page
 from benchmarks.evaluations import AIMED, FAMILIES, KERNELS
 from hlotune.cli.model import as_json
-from hlotune.costmodel.quality import Quality
+from hlotune.costmodel.ranking_quality import Quality
 from hlotune.search.schooling import By, Judged
 from tests.tree import ROOT
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel import forest
 from hlotune.costmodel.forest import DEEPEST, Asked
-from hlotune.costmodel.merged import merged
+from hlotune.costmodel.merge_forests import merged
 from hlotune.costmodel.metrics import spearman
-from hlotune.costmodel.shipped import shipped
+from hlotune.costmodel.pretrained import shipped
 from hlotune.costmodel.trees import GROWTH, TOGETHER, Objective, Trees
 from hlotune.schedules.features.summary import NAMES
 from tests.made_rows import kernels

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlotune.costmodel.guided import Guided
 from hlotune.costmodel.metrics import spearman
+from hlotune.costmodel.pretrained import untrained
 from hlotune.costmodel.roofline import Roofline
-from hlotune.costmodel.shipped import untrained
+from hlotune.costmodel.roofline_guided import Guided
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.machine.targets import TARGETS
 from tests.computes import gemm

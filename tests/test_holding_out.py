@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel import trees
-from hlotune.costmodel.effort import held_out, held_out_in_turn
 from hlotune.costmodel.metrics import GroupedScores
+from hlotune.costmodel.training_budget import held_out, held_out_in_turn
 from hlotune.costmodel.trees import GROWTH, Lesson, Trees
 from tests.made_rows import Groups, Scores, kernels
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from hlotune.costmodel.kept_rows import fair_share, kept
+from hlotune.costmodel.row_selection import fair_share, kept
 from tests.made_rows import Groups, Scores
 
 

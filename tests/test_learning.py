@@ -28,7 +28,7 @@ from benchmarks.learned import (
 from benchmarks.learning import Track, batch_after, in_turns
 from benchmarks.searching import Operator
 from hlotune.codegen.built import Built
-from hlotune.costmodel.shipped import untrained
+from hlotune.costmodel.pretrained import untrained
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.timing.comparison import Comparison

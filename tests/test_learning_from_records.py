@@ -9,12 +9,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from hlotune.costmodel.effort import held_out_in_turn
 from hlotune.costmodel.files import read_arrays
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries, taken
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.pool import best_so_far, drawn
-from hlotune.costmodel.quality import mean_quality, quality
+from hlotune.costmodel.ranking_quality import mean_quality, quality
+from hlotune.costmodel.replay_pool import best_so_far, drawn
+from hlotune.costmodel.training_budget import held_out_in_turn
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.to_compute.assemble import compute_of

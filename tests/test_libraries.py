@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.costmodel import shipped
+from hlotune.costmodel import pretrained
 from tests.tree import ROOT
 
 WITHOUT = """
@@ -54,7 +54,7 @@ def test_trees_without_xgboost_name_the_command_that_installs_it(
 
 
 def test_exporting_trees_without_xgboost_names_the_command_that_installs_it(tmp_path: Path) -> None:
-    source, out = shipped.shipped("trees"), tmp_path / "trees.json"
+    source, out = pretrained.shipped("trees"), tmp_path / "trees.json"
     done = tune("xgboost", "model", "export", "--file", str(source), "-o", str(out))
     assert done.returncode == 2
     assert "trees needs the library xgboost, which is not installed" in done.stderr

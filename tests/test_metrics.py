@@ -13,7 +13,12 @@ from hlotune.costmodel.metrics import (
     spearman,
     top1_regret,
 )
-from hlotune.costmodel.quality import fastest_quarter_accuracy, mean_quality, quality, r2_log_time
+from hlotune.costmodel.ranking_quality import (
+    fastest_quarter_accuracy,
+    mean_quality,
+    quality,
+    r2_log_time,
+)
 
 SCORES = np.array([1.0, 0.8, 0.5, 0.0])
 

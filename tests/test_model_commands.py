@@ -15,7 +15,7 @@ from hlotune.cli.model import MEANS, means, print_tables, rows_per_s
 from hlotune.costmodel import files
 from hlotune.costmodel.files import header_of
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.pretrained import start
 from hlotune.search import schooling
 from hlotune.search.examples import Examples
 from hlotune.search.schooling import cross_judged, judged

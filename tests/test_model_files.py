@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlotune.costmodel import files, shipped
+from hlotune.costmodel import files, pretrained
+from hlotune.costmodel.export import write_foreign
 from hlotune.costmodel.files import Header, Training, header_of
-from hlotune.costmodel.foreign import write_foreign
 from hlotune.costmodel.inputs import columns
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.roofline import log_speed
@@ -65,19 +65,19 @@ def test_arrays_come_back_as_they_were_written(tmp_path: Path) -> None:
 def test_a_model_whose_arrays_are_spoiled_is_refused(
     name: str, change: Callable[[np.ndarray], np.ndarray | None], tmp_path: Path
 ) -> None:
-    source = shipped.shipped(name)
+    source = pretrained.shipped(name)
     assert source is not None
     header, arrays = files.read_file(source)
     largest = max(arrays, key=lambda k: arrays[k].size)
     changed = {**arrays, largest: change(arrays[largest])}
     files.write(tmp_path / "m", header, {k: v for k, v in changed.items() if v is not None})
     with pytest.raises(ModelError, match=r"got (one that is damaged or of another kind|a booster)"):
-        shipped.start(name, tmp_path / "m")
+        pretrained.start(name, tmp_path / "m")
 
 
 def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(ModelError, match=r"expected a model among ensemble, .*, got forest9; take"):
-        shipped.start("forest9")
+        pretrained.start("forest9")
 
 
 def test_the_same_model_is_the_same_file(model_file: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(
 def test_exported_trees_name_features_of_their_own_version(
     features: str, named: bool, tmp_path: Path
 ) -> None:
-    source = shipped.shipped("trees")
+    source = pretrained.shipped("trees")
     assert source is not None
     header, arrays = files.read_file(source)
     key = files.features_key("summary") if features == "today" else features
@@ -186,8 +186,8 @@ def test_other_features_are_refused(old_file: Path) -> None:
 def test_without_a_shipped_model_a_run_starts_from_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    begun = shipped.start("trees-time")
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    begun = pretrained.start("trees-time")
     assert not begun.model.knows
     assert begun.words == "trees-time, untrained"
     assert begun.digest is None
@@ -197,8 +197,8 @@ def test_a_run_starts_from_the_shipped_model(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.annotate(model_file, SEEN)
-    monkeypatch.setattr(shipped, "FOLDER", model_file.parent)
-    begun = shipped.start("roofline")
+    monkeypatch.setattr(pretrained, "FOLDER", model_file.parent)
+    begun = pretrained.start("roofline")
     assert begun.words == "roofline, trained on 640 trials of 2 kernels"
     assert begun.digest is not None
 
@@ -206,23 +206,23 @@ def test_a_run_starts_from_the_shipped_model(
 def test_a_shipped_model_of_other_features_is_left_alone_and_so_said(
     old_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", old_file.parent)
-    begun = shipped.start("roofline")
+    monkeypatch.setattr(pretrained, "FOLDER", old_file.parent)
+    begun = pretrained.start("roofline")
     assert begun.words == "roofline, untrained: the shipped one is of other features"
     assert begun.digest is None
 
 
 def test_a_file_that_was_asked_for_must_fit(old_file: Path) -> None:
     with pytest.raises(ModelError, match="expected a model of features"):
-        shipped.start("roofline", old_file)
+        pretrained.start("roofline", old_file)
 
 
 def test_another_file_is_taken_instead_of_the_shipped_one(
     model_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", model_file.parent)
+    monkeypatch.setattr(pretrained, "FOLDER", model_file.parent)
     (tmp_path / "own").mkdir()
     own = Path(shutil.copy(model_file, tmp_path / "own" / "mine"))
     files.annotate(own, SEEN)
-    begun = shipped.start("roofline", own)
+    begun = pretrained.start("roofline", own)
     assert begun.words == "roofline, trained on 640 trials of 2 kernels"

@@ -9,7 +9,7 @@ import pytest
 
 from hlotune.cli.resume import resume as command
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.shipped import start
+from hlotune.costmodel.pretrained import start
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import TARGETS, host_target, toolchain

@@ -5,7 +5,7 @@ import pytest
 
 from hlotune.costmodel.files import Training, header_of
 from hlotune.costmodel.model import predictions
-from hlotune.costmodel.shipped import shipped, start
+from hlotune.costmodel.pretrained import shipped, start
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.dataset_kernels import KERNELS, source
 from benchmarks.searching import operator
 from hlotune.costmodel.files import header_of
-from hlotune.costmodel.shipped import shipped
+from hlotune.costmodel.pretrained import shipped
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.tuning_logs.database import Database

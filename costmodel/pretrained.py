@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hlotune.costmodel.files import Training, header_of
-from hlotune.costmodel.guided import Guided
 from hlotune.costmodel.model import MODELS, CostModel
+from hlotune.costmodel.roofline_guided import Guided
 from hlotune.schedules.errors import ModelError
 
 FOLDER = Path(__file__).parent
