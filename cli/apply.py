@@ -20,7 +20,7 @@ from hlotune.cli.options import (
 )
 from hlotune.cli.outputs import require_place
 from hlotune.cli.printing import counted, print_json, size
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy

@@ -19,7 +19,7 @@ from hlotune.cli.options import (
     Program,
 )
 from hlotune.cli.printing import counted, print_json, print_table, size
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy
@@ -91,7 +91,7 @@ def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
     from hlotune.schedules.errors import WrongResult
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.database import conditions
-    from hlotune.tuning_logs.withdrawal import take_back_wrong
+    from hlotune.tuning_logs.revoke import take_back_wrong
 
     try:
         yield

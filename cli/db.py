@@ -10,7 +10,7 @@ import typer
 from hlotune.cli.options import Database, Json
 from hlotune.cli.outputs import require_place
 from hlotune.cli.printing import counted, print_json, print_table, times
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 EXAMPLE = "Example: tune db ls --database tuning.db"
 
@@ -159,11 +159,11 @@ def prune(
     json: Json = False,
 ) -> None:
     """Drops failures and slow trials; what is applied stays the same."""
-    from hlotune.tuning_logs import upkeep
+    from hlotune.tuning_logs import maintenance
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     with TuningDatabase(database_path(database), create=False) as opened:
-        dropped = upkeep.prune(opened, keep=keep)
+        dropped = maintenance.prune(opened, keep=keep)
     if json:
         return print_json({"dropped_trials": dropped})
     return print(f"{counted(dropped, 'trial')} dropped")
@@ -172,11 +172,11 @@ def prune(
 @app.command("check", epilog="Example: tune db check --database tuning.db")
 def check(database: Database = None, json: Json = False) -> None:
     """Reads everything, and says what cannot be used; exit code 2 where there is any such thing."""
-    from hlotune.tuning_logs import upkeep
+    from hlotune.tuning_logs import maintenance
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     with TuningDatabase(database_path(database), read_only=True) as opened:
-        found = upkeep.check(opened)
+        found = maintenance.check(opened)
     if json:
         print_json(asdict(found))
     else:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program
 from hlotune.cli.printing import print_json, print_table
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
     from hlotune.deploy.apply import Explanation

@@ -16,7 +16,7 @@ from hlotune.cli.outputs import require_place, writing
 from hlotune.cli.printing import counted, finite, print_json, print_table
 from hlotune.cli.run import Model
 from hlotune.schedules.atomic_files import whole
-from hlotune.tuning_logs.location import cache_directory, database_path
+from hlotune.tuning_logs.default_path import cache_directory, database_path
 
 if TYPE_CHECKING:
     from hlotune.costmodel.files import Header, Training
@@ -225,7 +225,7 @@ def export(
 def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
     """Raises NoRecord where there is nothing to learn from."""
     from hlotune.search.examples import examples
-    from hlotune.tuning_logs.opening import opened
+    from hlotune.tuning_logs.open_database import opened
 
     folder = cache_directory() / "hlotune" / "features"
     found: list[Examples] = []

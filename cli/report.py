@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hlotune.cli.options import Database, Json
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 EXAMPLE = "Example: tune report model --database tuning.db"
 

@@ -9,7 +9,7 @@ from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json
 from hlotune.cli.run import end
 from hlotune.measure.machine.suspend_clock import beating
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 EXAMPLE = "Example: tune resume 5f0c --database tuning.db"
 

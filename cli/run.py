@@ -20,7 +20,7 @@ from hlotune.cli.options import (
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.errors import NoRecord, WrongResult
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
     from hlotune.search.result import TuneResult

@@ -6,7 +6,7 @@ import typer
 
 from hlotune.cli.options import Database, Json
 from hlotune.cli.printing import print_json, print_table
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
     from hlotune.cli.inspection import Shown, Timed

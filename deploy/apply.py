@@ -26,7 +26,7 @@ from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision, elsewhere, tuned_with
 from hlotune.tuning_logs.finals import Paired
-from hlotune.tuning_logs.opening import chosen
+from hlotune.tuning_logs.open_database import chosen
 
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
 

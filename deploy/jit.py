@@ -16,7 +16,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 
 LOG = logging.getLogger("hlotune.jit")
 Numbers = int | Sequence[int] | None

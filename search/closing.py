@@ -11,7 +11,7 @@ from hlotune.search.result import TuneResult
 from hlotune.search.taken_up import is_finished
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Summary, Whole
-from hlotune.tuning_logs.withdrawal import SLOWER, take_back, take_back_wrong
+from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
 from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database, conditions
-from hlotune.tuning_logs.opening import chosen
+from hlotune.tuning_logs.open_database import chosen
 
 SEEDS = 2**63
 """As many as a database can tell apart."""

@@ -16,7 +16,7 @@ import pytest
 import hlotune
 from hlotune.cli import printing
 from hlotune.cli.main import is_loading_an_extension, run_command
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 from tests.tree import ROOT
 
 COMMANDS = [

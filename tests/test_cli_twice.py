@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.upkeep import check
+from hlotune.tuning_logs.maintenance import check
 from tests.tree import ROOT
 
 PRODUCT = """

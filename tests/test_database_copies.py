@@ -13,8 +13,8 @@ import pytest
 
 from hlotune.tuning_logs import leftovers
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.maintenance import check
 from hlotune.tuning_logs.migrations import TABLES
-from hlotune.tuning_logs.upkeep import check
 from tests.recorded import HERE, KERNEL, contents, filled, measured, start
 from tests.tree import ROOT
 

@@ -13,7 +13,7 @@ import pytest
 from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.connection import connect
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.upkeep import check
+from hlotune.tuning_logs.maintenance import check
 from tests.recorded import (
     HERE,
     KERNEL,

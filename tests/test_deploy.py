@@ -24,7 +24,7 @@ from hlotune.schedules.errors import (
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Pack
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.withdrawal import WRONG
+from hlotune.tuning_logs.revoke import WRONG
 from tests.applied import DIRECT, PARAMETERS, final, first_sites, mlp, normal, recorded
 
 pytestmark = pytest.mark.smoke

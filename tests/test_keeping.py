@@ -16,10 +16,10 @@ from hlotune.search.progress import Batch, Event
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.keeping import Moved, rows_of
+from hlotune.tuning_logs.maintenance import check
 from hlotune.tuning_logs.merge import merge
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.records import export_records, import_records
-from hlotune.tuning_logs.upkeep import check
 from tests.recorded import KERNEL, contents, filled, final, measured, start
 from tests.sessions import FakeDevice, run, started, two
 

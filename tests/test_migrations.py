@@ -9,8 +9,8 @@ import sqlite_utils
 
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.maintenance import check
 from hlotune.tuning_logs.migrations import MIGRATIONS, TABLES, migrate, version
-from hlotune.tuning_logs.upkeep import check
 from tests.make_database_fixture import FIXTURES
 from tests.recorded import HERE, KERNEL, measured, schedule, start
 

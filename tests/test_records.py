@@ -13,10 +13,10 @@ from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.listing import ls
+from hlotune.tuning_logs.maintenance import check
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.records import Imported, export_records, import_records
-from hlotune.tuning_logs.upkeep import check
-from hlotune.tuning_logs.withdrawal import WRONG, take_back
+from hlotune.tuning_logs.revoke import WRONG, take_back
 from tests.recorded import HERE, KERNEL, TARGET, contents, filled, measured, schedule
 
 EXPORTED = [table for table in TABLES if table != "states"]

@@ -12,10 +12,10 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Summary
 from hlotune.tuning_logs.listing import find_kernel, find_run, ls, stats
+from hlotune.tuning_logs.maintenance import check, prune
 from hlotune.tuning_logs.merge import merge
 from hlotune.tuning_logs.migrations import TABLES
-from hlotune.tuning_logs.upkeep import check, prune
-from hlotune.tuning_logs.withdrawal import SLOWER, take_back
+from hlotune.tuning_logs.revoke import SLOWER, take_back
 from tests.recorded import (
     HERE,
     KERNEL,

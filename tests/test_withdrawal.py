@@ -11,7 +11,7 @@ from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
-from hlotune.tuning_logs.withdrawal import SLOWER, WRONG, take_back, take_back_wrong
+from hlotune.tuning_logs.revoke import SLOWER, WRONG, take_back, take_back_wrong
 from tests.recorded import HERE, KERNEL, final, kernel, measured, schedule, start
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.location import database_path
+from hlotune.tuning_logs.default_path import database_path
 from hlotune.tuning_logs.records import import_records, no_records
 
 LINES = (".jsonl", ".jsonl.gz")
