@@ -11,8 +11,8 @@ from jax.stages import Lowered
 
 from hlotune.deploy.freeze import freeze
 from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
-from hlotune.deploy.replacing import Replacement, assembled, built_here, replacement
-from hlotune.deploy.vouching import ANEW, Vouching
+from hlotune.deploy.replacement import Replacement, assembled, built_here, replacement
+from hlotune.deploy.reverification import ANEW, Vouching
 from hlotune.hlo.calling.callable import JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, choose, sites

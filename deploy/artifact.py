@@ -28,7 +28,7 @@ from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
 from hlotune.deploy.manifest import Manifest, manifest_of
-from hlotune.deploy.replacing import bound, combined
+from hlotune.deploy.replacement import bound, combined
 from hlotune.hlo.calling.callable import JittedProgram, function_of
 from hlotune.hlo.mlir import module as mlir
 from hlotune.measure.machine.targets import require_host

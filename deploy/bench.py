@@ -15,7 +15,7 @@ from typing import Any
 from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inputs, tame_inputs
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
-from hlotune.deploy.replacing import Replacement, assembled
+from hlotune.deploy.replacement import Replacement, assembled
 from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hlotune.deploy.replacing import Replacement
+from hlotune.deploy.replacement import Replacement
 
 SHORTFALL = 0.5
 """A set that gains less than this share of what its records promise is looked into."""

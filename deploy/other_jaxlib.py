@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 
 from hlotune.deploy.pairs import Referee, compared
-from hlotune.deploy.replacing import built_here
+from hlotune.deploy.replacement import built_here
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, choose
 from hlotune.measure.trial import Candidate, Failure

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hlotune.deploy.replacing import built_here
+from hlotune.deploy.replacement import built_here
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, sites

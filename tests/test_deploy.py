@@ -10,7 +10,7 @@ import pytest
 
 from hlotune.deploy.apply import apply
 from hlotune.deploy.freeze import freeze
-from hlotune.deploy.replacing import constant
+from hlotune.deploy.replacement import constant
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.mlir import module as mlir

@@ -8,9 +8,9 @@ import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.deploy import apply as applying
-from hlotune.deploy import vouching
+from hlotune.deploy import reverification
 from hlotune.deploy.apply import TunedFunction, apply
-from hlotune.deploy.replacing import built_here
+from hlotune.deploy.replacement import built_here
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Candidate
@@ -48,7 +48,7 @@ def test_code_that_the_record_does_not_name_is_verified_anew(
 ) -> None:
     tuned = applied(program, tmp_path, code=OTHER)
     assert [s.name for s in tuned.sites] == ["dot0"]
-    assert tuned.explain()[0].reason.endswith(vouching.ANEW)
+    assert tuned.explain()[0].reason.endswith(reverification.ANEW)
     x = normal(8, 16)
     np.testing.assert_allclose(
         tuned(PARAMETERS, x)["logits"], mlp(PARAMETERS, x)["logits"], rtol=1e-5, atol=1e-5
@@ -60,7 +60,7 @@ def test_a_record_that_names_no_code_is_verified_anew(program: Program, tmp_path
     path = recorded(tmp_path / "a.db", {site: final(DIRECT)})
     with Database(path) as database, database.writing() as sql:
         sql.execute("update finals set code = null")
-    assert apply(program, database=path).explain()[0].reason.endswith(vouching.ANEW)
+    assert apply(program, database=path).explain()[0].reason.endswith(reverification.ANEW)
 
 
 def test_code_that_has_become_wrong_is_not_used(
