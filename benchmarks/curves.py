@@ -37,7 +37,7 @@ from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget import grown
+from hlotune.search.budget.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.results import Table
 from hlotune.cli.model import MEANS, TIMES, means
 from hlotune.costmodel.ranking_quality import Quality
-from hlotune.search.schooling import By, Judged
+from hlotune.search.learning.train_and_evaluate import By, Judged
 
 KERNELS, FAMILIES, AIMED = "model_eval", "model_eval_families", "model_aims"
 """Names of the tables.  The first two are those of the files too: with kernels held out of known

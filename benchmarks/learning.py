@@ -49,9 +49,9 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget import Limits, Spent, finishing, full_batch, grown
+from hlotune.search.budget.budget import Limits, Spent, finishing, full_batch, grown
+from hlotune.search.learning.transfer import kin, lent, recorded, teach
 from hlotune.search.tasks import Task
-from hlotune.search.transfer import kin, lent, recorded, teach
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database

@@ -25,10 +25,10 @@ from hlotune.hlo.frontends.program import load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.comparison import Ratio
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.search.budget import seconds
+from hlotune.search.budget.budget import seconds
+from hlotune.search.finals.whole_program import worst_of
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune
-from hlotune.search.whole import worst_of
 
 PROGRAMS = ("examples/resnet18.py:model", "examples/resnet18.py:frozen")
 

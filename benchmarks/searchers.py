@@ -24,8 +24,8 @@ from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.simulated.time_formula import BYTES_A_CYCLE, CLOCK_HZ, PORTS
 from hlotune.schedules.targets.target import Properties
-from hlotune.search.budget import grown
-from hlotune.search.searcher import SEARCHERS
+from hlotune.search.budget.budget import grown
+from hlotune.search.searchers.searcher import SEARCHERS
 
 TARGET = replace(TARGETS["znver4"], name="simulated device")
 PEAK = Properties(

@@ -13,8 +13,8 @@ from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.targets.target import Target
-from hlotune.search.descent import Descent
-from hlotune.search.searcher import SEARCHERS, Searcher
+from hlotune.search.searchers.descent import Descent
+from hlotune.search.searchers.searcher import SEARCHERS, Searcher
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Record, Runner
 

@@ -21,8 +21,8 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.search.finals import Object
-from hlotune.search.heats import CHAMPIONS, MOST, heat_size
+from hlotune.search.finals.finals import Object
+from hlotune.search.finals.heats import CHAMPIONS, MOST, heat_size
 from hlotune.search.tuner import Builder, Runner, there_and_back
 
 ROUNDS = 31

@@ -36,7 +36,7 @@ from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.search.budget import BATCH
+from hlotune.search.budget.budget import BATCH
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hlotune.costmodel.model import CostModel
     from hlotune.costmodel.ranking_quality import Quality
     from hlotune.costmodel.splits import Split
-    from hlotune.search.examples import Examples
-    from hlotune.search.schooling import HoldOut, Judged
+    from hlotune.search.learning.train_and_evaluate import HoldOut, Judged
+    from hlotune.search.learning.training_rows import Examples
 
 EXAMPLE = "Example: tune model train --database tuning.db -o mine.npz"
 
@@ -104,7 +104,7 @@ def train(out: Out, database: Databases = None, model: Which = "trees", json: Js
     """Trains a model on all recorded trials; `tune run --model-file` starts from it."""
     from hlotune.cli.progress import telling
     from hlotune.costmodel import files
-    from hlotune.search.schooling import trained, training_of
+    from hlotune.search.learning.train_and_evaluate import trained, training_of
 
     if model in UNTAUGHT:
         raise typer.BadParameter(f"expected a model that learns, got {model}; train another")
@@ -224,7 +224,7 @@ def export(
 
 def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
     """Raises NoRecord where there is nothing to learn from."""
-    from hlotune.search.examples import examples
+    from hlotune.search.learning.training_rows import examples
     from hlotune.tuning_logs.open_database import opened
 
     folder = cache_directory() / "hlotune" / "features"
@@ -253,7 +253,7 @@ def _judged(
     models: Sequence[str], of: "list[Examples]", hold_out: "HoldOut", seeds: int, tell: Tell
 ) -> "list[Judged]":
     from hlotune.schedules.errors import NoRecord
-    from hlotune.search.schooling import cross_judged
+    from hlotune.search.learning.train_and_evaluate import cross_judged
 
     lines: list[Judged] = []
     try:
@@ -279,7 +279,7 @@ def _loaded(file: Path) -> "tuple[Header, CostModel]":
 
 
 def _judged_file(loaded: "tuple[Header, CostModel]", of: "list[Examples]") -> "list[Judged]":
-    from hlotune.search.schooling import judged
+    from hlotune.search.learning.train_and_evaluate import judged
 
     header, model = loaded
     seen = header.training.kernels if header.training else ()

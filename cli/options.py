@@ -8,7 +8,7 @@ import typer
 
 def seconds(text: str) -> float:
     """A budget like `90s`, `5m`, `1h30m`, in seconds."""
-    from hlotune.search import budget
+    from hlotune.search.budget import budget
 
     try:
         return budget.seconds(text)

@@ -134,7 +134,7 @@ def end(
 
     `model_file` and `types` of arguments are what the command was given.
     """
-    from hlotune.search.budget import DEFAULT_BUDGET_S
+    from hlotune.search.budget.budget import DEFAULT_BUDGET_S
 
     if result.wrong_anyway:
         raise WrongResult(f"program {result.program_name}: {result.wrong_anyway}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.search.spending import Contest
+from hlotune.search.budget.spending import Contest
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.render import render

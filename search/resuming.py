@@ -10,10 +10,10 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord
-from hlotune.search.budget import Limits
+from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
-from hlotune.search.taken_up import passed_s
+from hlotune.search.resume_queries import passed_s
 from hlotune.search.tune import Choices, searched
 from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, conditions
 

@@ -16,19 +16,19 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import DEFAULT, XLA
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
-from hlotune.search.closing import Closing, Comparing, Verdict, judged, missed_by
-from hlotune.search.deciding import Deciding
-from hlotune.search.descent import Descent
-from hlotune.search.finals import Referee
+from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
+from hlotune.search.budget.reserve import Reserve
+from hlotune.search.budget.spending import Contest, Spending
+from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, missed_by
+from hlotune.search.finals.decide import Deciding
+from hlotune.search.finals.finals import Referee
+from hlotune.search.learning.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
-from hlotune.search.reserve import Reserve
 from hlotune.search.result import TuneResult, kernel_result
-from hlotune.search.searcher import PLAIN, Make
-from hlotune.search.spending import Contest, Spending
-from hlotune.search.taken_up import default_s, has_begun, own_trials
+from hlotune.search.resume_queries import default_s, has_begun, own_trials
+from hlotune.search.searchers.descent import Descent
+from hlotune.search.searchers.searcher import PLAIN, Make
 from hlotune.search.tasks import Skipped, Task
-from hlotune.search.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole

@@ -20,14 +20,14 @@ from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget import DEFAULT_BUDGET_S, Limits, seconds
+from hlotune.search.budget.budget import DEFAULT_BUDGET_S, Limits, seconds
+from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
-from hlotune.search.searcher import SEARCHERS
+from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
-from hlotune.search.whole import WholeProgram
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.open_database import chosen
 

@@ -18,9 +18,9 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.search.account import Entry, opened, sealed
-from hlotune.search.history import Times, scores
-from hlotune.search.searcher import Searcher
+from hlotune.search.budget.account import Entry, opened, sealed
+from hlotune.search.searchers.history import Times, scores
+from hlotune.search.searchers.searcher import Searcher
 
 
 class Builder(Protocol):

@@ -16,7 +16,7 @@ from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Toolchain
-from hlotune.search.examples import Examples, examples
+from hlotune.search.learning.training_rows import Examples, examples
 from hlotune.tuning_logs.database import Database
 
 TARGET = TARGETS["x86-64"]

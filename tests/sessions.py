@@ -18,12 +18,12 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Properties, Toolchain
-from hlotune.search.budget import Limits
+from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Event
 from hlotune.search.result import TuneResult
-from hlotune.search.searcher import SEARCHERS
+from hlotune.search.resume_queries import passed_s
+from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Session
-from hlotune.search.taken_up import passed_s
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions

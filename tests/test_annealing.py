@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import Inputs, as_summaries
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.schedules.spaces.space import Configs
-from hlotune.search import guided
-from hlotune.search.annealing import CROSSED, Annealing, join_best, metropolis
-from hlotune.search.guard import EPSILON, EPSILON_MOST
-from hlotune.search.history import row_hash
-from hlotune.search.picking import APART
-from hlotune.search.random_search import RandomSearch
+from hlotune.search.searchers import guided
+from hlotune.search.searchers.annealing import CROSSED, Annealing, join_best, metropolis
+from hlotune.search.searchers.batch_selection import APART
+from hlotune.search.searchers.exploration_guard import EPSILON, EPSILON_MOST
+from hlotune.search.searchers.history import row_hash
+from hlotune.search.searchers.random_search import RandomSearch
 from tests.toy import ToySpace, TrueModel, heuristic_first, no_configs
 
 MILLION = (10,) * 6

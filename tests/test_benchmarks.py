@@ -25,7 +25,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Tr
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target
-from hlotune.search.budget import YOUNG
+from hlotune.search.budget.budget import YOUNG
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from tests.recorded import PROPERTIES

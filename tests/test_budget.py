@@ -4,7 +4,7 @@ from math import ceil
 
 import pytest
 
-from hlotune.search.budget import (
+from hlotune.search.budget.budget import (
     BATCH,
     FIRST,
     SMALLEST,

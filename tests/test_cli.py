@@ -262,7 +262,7 @@ def test_choices_are_those_that_the_rooms_offer() -> None:
     from hlotune.cli.run import Model, Searcher
     from hlotune.costmodel.model import MODELS
     from hlotune.schedules import numerics
-    from hlotune.search.searcher import SEARCHERS
+    from hlotune.search.searchers.searcher import SEARCHERS
 
     assert set(get_args(Searcher)) == set(SEARCHERS)
     assert set(get_args(Model)) == set(MODELS)

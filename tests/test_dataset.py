@@ -28,7 +28,7 @@ from benchmarks.searching import Operator
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.timing.timing import Effort, Subject, sampled
 from hlotune.schedules.errors import DatabaseError
-from hlotune.search.examples import examples
+from hlotune.search.learning.training_rows import examples
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records, import_records

@@ -3,8 +3,8 @@
 import numpy as np
 
 from hlotune.schedules.spaces.space import Configs
-from hlotune.search.descent import CENTRES, along_axes, nearby
-from hlotune.search.history import History
+from hlotune.search.searchers.descent import CENTRES, along_axes, nearby
+from hlotune.search.searchers.history import History
 from tests.toy import ToySpace, TrueModel
 
 EXTENTS = (9,) * 6

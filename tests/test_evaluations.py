@@ -12,7 +12,7 @@ from benchmarks import evaluations, page
 from benchmarks.evaluations import AIMED, FAMILIES, KERNELS
 from hlotune.cli.model import as_json
 from hlotune.costmodel.ranking_quality import Quality
-from hlotune.search.schooling import By, Judged
+from hlotune.search.learning.train_and_evaluate import By, Judged
 from tests.tree import ROOT
 
 MACHINES = ("one", "other")

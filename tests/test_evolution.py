@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hlotune.measure.machine.targets import TARGETS
-from hlotune.search.crossing import crossed
-from hlotune.search.evolution import PRESSURE, Evolution, fitness
+from hlotune.search.searchers.crossover import crossed
+from hlotune.search.searchers.evolution import PRESSURE, Evolution, fitness
 from tests.computes import gemm
 from tests.toy import ToySpace, TrueModel, no_configs
 

@@ -9,7 +9,7 @@ from hlotune.measure.timing.comparison import Comparison, ratio
 from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
-from hlotune.search.finals import Contender, Object, entrants, meetings, winner
+from hlotune.search.finals.finals import Contender, Object, entrants, meetings, winner
 from hlotune.search.tuner import KernelTuner
 from tests.toy import ToySpace
 from tests.tuners import Log, tuner

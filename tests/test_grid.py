@@ -5,7 +5,7 @@ import pytest
 
 from hlotune.costmodel.random_model import RandomModel
 from hlotune.measure.machine.targets import TARGETS
-from hlotune.search.grid import Grid, lattice, primes
+from hlotune.search.searchers.grid import Grid, lattice, primes
 from tests.computes import gemm
 from tests.toy import ToySpace, no_configs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.metrics import spearman
-from hlotune.search.guard import EPSILON, EPSILON_MOST, judged
+from hlotune.search.searchers.exploration_guard import EPSILON, EPSILON_MOST, judged
 
 TIMES = np.arange(1.0, 17.0)
 

@@ -7,7 +7,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
-from hlotune.search.heats import CHAMPIONS, MOST, Heat, crowd, heat, heat_size
+from hlotune.search.finals.heats import CHAMPIONS, MOST, Heat, crowd, heat, heat_size
 from hlotune.search.tuner import KernelTuner
 from tests.tuners import KERNEL, FakeRunner, Log, space, tuner
 

@@ -35,8 +35,8 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.search.learning.transfer import NEAREST
 from hlotune.search.tasks import Task
-from hlotune.search.transfer import NEAREST
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from tests.computes import gemm

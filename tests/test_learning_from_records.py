@@ -22,8 +22,14 @@ from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.algorithms.joined_space import space_of as every_space_of
 from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
-from hlotune.search.examples import ARRAYS, FEWEST, Examples, examples, located
-from hlotune.search.schooling import SAMPLE, cross_judged, judged, trained, training_of
+from hlotune.search.learning.train_and_evaluate import (
+    SAMPLE,
+    cross_judged,
+    judged,
+    trained,
+    training_of,
+)
+from hlotune.search.learning.training_rows import ARRAYS, FEWEST, Examples, examples, located
 from hlotune.tuning_logs.database import Database
 from tests.dot_records import (
     DRAWN,

@@ -11,9 +11,9 @@ from hlotune.costmodel.inputs import Inputs
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.search.budget import YOUNG, Limits
+from hlotune.search.budget.budget import YOUNG, Limits
+from hlotune.search.learning.transfer import OTHERS, kin, recorded
 from hlotune.search.tasks import Task
-from hlotune.search.transfer import OTHERS, kin, recorded
 from hlotune.tuning_logs.database import Database
 from tests.computes import Case, gemm, whole
 from tests.sessions import TARGET, UNDER, run

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hlotune.search.memory import packed, unpacked
+from hlotune.search.searchers.searcher_state import packed, unpacked
 
 
 def test_arrays_come_back() -> None:

@@ -16,9 +16,9 @@ from hlotune.costmodel import files
 from hlotune.costmodel.files import header_of
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pretrained import start
-from hlotune.search import schooling
-from hlotune.search.examples import Examples
-from hlotune.search.schooling import cross_judged, judged
+from hlotune.search.learning import train_and_evaluate
+from hlotune.search.learning.train_and_evaluate import cross_judged, judged
+from hlotune.search.learning.training_rows import Examples
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import export_records
 from tests.dot_records import EXTENTS, examples_of, recorded
@@ -82,7 +82,7 @@ def test_an_interrupted_training_leaves_nothing_and_says_so(
 
     out = tmp_path / "out" / "m.npz"
     out.parent.mkdir()
-    for module, name in ((schooling, "trained"), (files, "annotate")):
+    for module, name in ((train_and_evaluate, "trained"), (files, "annotate")):
         with monkeypatch.context() as at:
             at.setattr(module, name, interrupted)
             assert run_command(["model", "train", "--db", str(path), "-o", str(out)]) == 130

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hlotune.search.history import History, row_hash, scores
-from hlotune.search.picking import apart, best_distinct
+from hlotune.search.searchers.batch_selection import apart, best_distinct
+from hlotune.search.searchers.history import History, row_hash, scores
 from tests.toy import ToySpace
 
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.trees import Trees
-from hlotune.search.portfolio import ARMS, LEAST, MEMORY, START, Portfolio, credited, parts
+from hlotune.search.searchers.portfolio import (
+    ARMS,
+    LEAST,
+    MEMORY,
+    START,
+    Portfolio,
+    credited,
+    parts,
+)
 from tests.toy import ToySpace, heuristic_first
 
 

@@ -13,12 +13,18 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.measure.workers.runner import COMPARING_S
-from hlotune.search.budget import FIRST, Limits
-from hlotune.search.closing_costs import UNKNOWN_FINAL_S, Costs, building_s, final_s, finals_s
-from hlotune.search.finals import FEWEST_PAIRS, PAIRS
+from hlotune.search.budget.budget import FIRST, Limits
+from hlotune.search.budget.closing_costs import (
+    UNKNOWN_FINAL_S,
+    Costs,
+    building_s,
+    final_s,
+    finals_s,
+)
+from hlotune.search.budget.reserve import OUTSIDE_S, Reserve, costs
+from hlotune.search.budget.spending import Contest
+from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.progress import Batch, Event, Finalising, Finished
-from hlotune.search.reserve import OUTSIDE_S, Reserve, costs
-from hlotune.search.spending import Contest
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import Took
 from hlotune.tuning_logs.database import Database

@@ -16,12 +16,12 @@ from hlotune.measure.machine.targets import TARGETS, host_target, toolchain
 from hlotune.measure.trial import Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.account import Entry, opened, sealed
-from hlotune.search.budget import Limits
-from hlotune.search.memory import packed
+from hlotune.search.budget.account import Entry, opened, sealed
+from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Batch, Event, Started
+from hlotune.search.resume_queries import passed_s
 from hlotune.search.resuming import interrupted, require_same, resume, same_model
-from hlotune.search.taken_up import passed_s
+from hlotune.search.searchers.searcher_state import packed
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from tests.sessions import PROGRAM, TARGET, TOOLS, UNDER, FakeDevice, run, two
 

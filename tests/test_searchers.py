@@ -5,7 +5,7 @@ import pytest
 
 from hlotune.costmodel.trees import Trees
 from hlotune.schedules.spaces.space import Configs
-from hlotune.search.searcher import SEARCHERS, Searcher
+from hlotune.search.searchers.searcher import SEARCHERS, Searcher
 from tests.toy import ToySpace, heuristic_first, no_configs
 
 

@@ -13,9 +13,9 @@ import pytest
 from hlotune.costmodel.trees import Trees
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.search.budget import YOUNG, Limits
+from hlotune.search.budget.budget import YOUNG, Limits
 from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started
-from hlotune.search.searcher import SEARCHERS
+from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.tasks import Skipped
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database

@@ -13,10 +13,10 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.search.budget import Limits
-from hlotune.search.closing import missed_by
-from hlotune.search.finals import ROUNDS
-from hlotune.search.heats import CHAMPIONS
+from hlotune.search.budget.budget import Limits
+from hlotune.search.finals.closing import missed_by
+from hlotune.search.finals.finals import ROUNDS
+from hlotune.search.finals.heats import CHAMPIONS
 from hlotune.search.progress import Event, Finished, KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database

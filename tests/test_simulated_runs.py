@@ -10,7 +10,7 @@ from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
-from hlotune.search.budget import SMALLEST, Limits
+from hlotune.search.budget.budget import SMALLEST, Limits
 from hlotune.search.progress import Batch, Event
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database

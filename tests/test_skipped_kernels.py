@@ -20,7 +20,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.schedules.errors import DatabaseError, ModelError, ScheduleError, reason_alone
 from hlotune.schedules.spaces.cpu_contraction.first_candidate import build
-from hlotune.search import transfer
+from hlotune.search.learning import transfer
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped
 from hlotune.search.result import TuneResult
 from hlotune.search.tasks import Task, tasks

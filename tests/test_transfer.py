@@ -17,8 +17,8 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Target, Toolchain
+from hlotune.search.learning.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tasks import SPACES
-from hlotune.search.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
 from tests.computes import Case, batched, conv, gemm
@@ -191,7 +191,7 @@ def test_all_kin_together_teach_no_more_than_there_is_time_for(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(database, gemm(96, 160, 64), gemm(128, 128, 64), n=40)
-    monkeypatch.setattr("hlotune.search.transfer.TAUGHT", 24)
+    monkeypatch.setattr("hlotune.search.learning.transfer.TAUGHT", 24)
     of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
     assert 12 <= teach(Experience(Trees()), database, of, ZNVER4, UNDER) <= 24
 

@@ -18,7 +18,7 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.target import Target
 from hlotune.search import tasks as tasks_module
-from hlotune.search.budget import Limits
+from hlotune.search.budget.budget import Limits
 from hlotune.search.tasks import tasks
 from hlotune.search.tune import Choices, limits_of, tune
 from hlotune.tuning_logs.database import Database

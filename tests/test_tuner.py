@@ -18,7 +18,7 @@ from hlotune.measure.trial import (
 )
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split
-from hlotune.search.account import opened
+from hlotune.search.budget.account import opened
 from hlotune.search.tuner import HANGS, LIMIT_S, Experience
 from tests.toy import ToySpace
 from tests.tuners import KERNEL, FakeBuilder, FakeRunner, Log, space, steps, tuner

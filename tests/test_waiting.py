@@ -16,7 +16,7 @@ from hlotune.measure.machine import machine_lock
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing import peaks
 from hlotune.schedules.targets.target import Properties, Target
-from hlotune.search.budget import Limits
+from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Event, Finished
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render

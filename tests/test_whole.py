@@ -16,8 +16,8 @@ from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.targets import host_target, toolchain
-from hlotune.search import whole as whole_module
-from hlotune.search.whole import WholeProgram
+from hlotune.search.finals import whole_program as whole_module
+from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.tuning_logs.database import Database
 from tests.applied import DIRECT, PARAMETERS, final, mlp, normal
 

@@ -10,8 +10,8 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Ou
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
-from hlotune.search.annealing import Annealing
-from hlotune.search.descent import Descent
+from hlotune.search.searchers.annealing import Annealing
+from hlotune.search.searchers.descent import Descent
 from hlotune.search.tuner import Experience, KernelTuner
 from tests.toy import ToySpace, heuristic_first
 

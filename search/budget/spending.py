@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.targets.target import Properties
-from hlotune.search.budget import (
+from hlotune.search.budget.budget import (
     Choice,
     Item,
     Limits,
@@ -20,7 +20,7 @@ from hlotune.search.budget import (
     trial_s,
     trials_left,
 )
-from hlotune.search.closing_costs import Due
+from hlotune.search.budget.closing_costs import Due
 from hlotune.search.progress import Batch, KernelStarted, KernelStopped, Progress
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import KernelTuner, Step

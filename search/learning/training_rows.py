@@ -31,7 +31,7 @@ from hlotune.schedules.steps.pack import packed_name
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.schedules.steps.steps import Pack, Parallel, Spread, Step
 from hlotune.schedules.targets.target import Target
-from hlotune.search.history import Times, scores
+from hlotune.search.searchers.history import Times, scores
 from hlotune.search.tasks import SPACES
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
@@ -226,6 +226,6 @@ def _nest(schedule: Schedule) -> Schedule:
 def _sources() -> str:
     """Hash of the sources that decide what a config is and what its features are."""
     folders = [Path(room.__path__[0]) for room in (hlotune.hlo, hlotune.schedules)]
-    texts = [f.read_bytes() for folder in folders for f in sorted(folder.glob("*.py"))]
+    texts = [f.read_bytes() for folder in folders for f in sorted(folder.rglob("*.py"))]
     texts.append(Path(__file__).read_bytes())
     return hashlib.sha256(b"\0".join(texts)).hexdigest()

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.history import History, Times
-from hlotune.search.memory import packed, unpacked
-from hlotune.search.random_search import batch_rng, filled, legal_rows
+from hlotune.search.searchers.history import History, Times
+from hlotune.search.searchers.random_search import batch_rng, filled, legal_rows
+from hlotune.search.searchers.searcher_state import packed, unpacked
 
 STRIDE = 1024
 """Points of the lattice looked at together."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.search.finals import Referee, final
+from hlotune.search.budget.reserve import Reserve
+from hlotune.search.budget.spending import Contest
+from hlotune.search.finals.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
-from hlotune.search.reserve import Reserve
-from hlotune.search.spending import Contest
 from hlotune.search.tuner import Builder
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision

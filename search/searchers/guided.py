@@ -6,11 +6,11 @@ import numpy as np
 
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.guard import EPSILON, exploring_share, judged
-from hlotune.search.history import History, Times
-from hlotune.search.memory import Arrays, packed, unpacked
-from hlotune.search.picking import SHORTLIST, Scores, apart, best_distinct
-from hlotune.search.random_search import batch_rng, filled, legal_rows
+from hlotune.search.searchers.batch_selection import SHORTLIST, Scores, apart, best_distinct
+from hlotune.search.searchers.exploration_guard import EPSILON, exploring_share, judged
+from hlotune.search.searchers.history import History, Times
+from hlotune.search.searchers.random_search import batch_rng, filled, legal_rows
+from hlotune.search.searchers.searcher_state import Arrays, packed, unpacked
 
 EXPLORED = 512
 """Random configs among which the model chooses where a batch explores, beside those it met."""

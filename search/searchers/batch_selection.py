@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.inputs import Features
 from hlotune.schedules.spaces.space import Configs
-from hlotune.search.history import row_hash
+from hlotune.search.searchers.history import row_hash
 
 SHORTLIST = 8
 """A batch is picked from so many times its size of the best configs met."""

@@ -15,7 +15,7 @@ from hlotune.costmodel.ranking_quality import Quality, quality
 from hlotune.costmodel.replay_pool import best_so_far
 from hlotune.costmodel.splits import LEAST_KNOWN, Split, hold_out_families, hold_out_kernels
 from hlotune.costmodel.training_budget import group_numbers
-from hlotune.search.examples import FEWEST, Examples
+from hlotune.search.learning.training_rows import FEWEST, Examples
 
 HoldOut = Literal["kernels", "families"]
 KERNELS_SHARE = 0.25

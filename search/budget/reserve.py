@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import median
 
-from hlotune.search.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
-from hlotune.search.closing import Comparing
-from hlotune.search.closing_costs import Costs, Due, building_s, finals_s
-from hlotune.search.finals import FEWEST_PAIRS, PAIRS
-from hlotune.search.heats import CHAMPIONS, heat_size
-from hlotune.search.spending import Contest
+from hlotune.search.budget.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
+from hlotune.search.budget.closing_costs import Costs, Due, building_s, finals_s
+from hlotune.search.budget.spending import Contest
+from hlotune.search.finals.closing import Comparing
+from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
+from hlotune.search.finals.heats import CHAMPIONS, heat_size
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""

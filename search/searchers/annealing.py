@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.budget import BATCH
-from hlotune.search.crossing import crossed
-from hlotune.search.guided import Guided
-from hlotune.search.history import row_hash
-from hlotune.search.memory import Arrays
-from hlotune.search.picking import SHORTLIST, Scores
-from hlotune.search.random_search import legal_rows
+from hlotune.search.budget.budget import BATCH
+from hlotune.search.searchers.batch_selection import SHORTLIST, Scores
+from hlotune.search.searchers.crossover import crossed
+from hlotune.search.searchers.guided import Guided
+from hlotune.search.searchers.history import row_hash
+from hlotune.search.searchers.random_search import legal_rows
+from hlotune.search.searchers.searcher_state import Arrays
 
 CHAINS = 2048
 STEPS = 10

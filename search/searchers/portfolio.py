@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.annealing import Annealing
-from hlotune.search.descent import Descent
-from hlotune.search.evolution import Evolution
-from hlotune.search.history import History, Times, digests, scores
-from hlotune.search.memory import packed, unpacked
-from hlotune.search.random_search import RandomSearch, batch_rng, filled, legal_rows
+from hlotune.search.searchers.annealing import Annealing
+from hlotune.search.searchers.descent import Descent
+from hlotune.search.searchers.evolution import Evolution
+from hlotune.search.searchers.history import History, Times, digests, scores
+from hlotune.search.searchers.random_search import RandomSearch, batch_rng, filled, legal_rows
+from hlotune.search.searchers.searcher_state import packed, unpacked
 
 ARMS = (Annealing, Evolution, Descent, RandomSearch)
 START = (4.0, 2.0, 1.0, 1.0)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.crossing import crossed
-from hlotune.search.guided import Guided
-from hlotune.search.picking import Scores
+from hlotune.search.searchers.batch_selection import Scores
+from hlotune.search.searchers.crossover import crossed
+from hlotune.search.searchers.guided import Guided
 
 POPULATION = 2048
 GENERATIONS = 8

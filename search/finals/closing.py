@@ -8,7 +8,7 @@ from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
 from hlotune.search.progress import Finished, Progress
 from hlotune.search.result import TuneResult
-from hlotune.search.taken_up import is_finished
+from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Summary, Whole
 from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong

@@ -7,8 +7,8 @@ While the model ranks better than chance these are its best of sketches that few
 import numpy as np
 
 from hlotune.costmodel.metrics import spearman
-from hlotune.search.history import History, Times, scores
-from hlotune.search.picking import Scores
+from hlotune.search.searchers.batch_selection import Scores
+from hlotune.search.searchers.history import History, Times, scores
 
 EPSILON = 0.05
 """Share of a batch that explores while the model ranks better than chance."""

@@ -5,13 +5,13 @@ from typing import Protocol
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.annealing import Annealing
-from hlotune.search.descent import Descent
-from hlotune.search.evolution import Evolution
-from hlotune.search.grid import Grid
-from hlotune.search.history import Times
-from hlotune.search.portfolio import Portfolio
-from hlotune.search.random_search import RandomSearch
+from hlotune.search.searchers.annealing import Annealing
+from hlotune.search.searchers.descent import Descent
+from hlotune.search.searchers.evolution import Evolution
+from hlotune.search.searchers.grid import Grid
+from hlotune.search.searchers.history import Times
+from hlotune.search.searchers.portfolio import Portfolio
+from hlotune.search.searchers.random_search import RandomSearch
 
 
 class Searcher(Protocol):

@@ -4,8 +4,8 @@ import numpy as np
 
 from hlotune.costmodel.model import CostModel
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.search.history import History, Times
-from hlotune.search.memory import packed, unpacked
+from hlotune.search.searchers.history import History, Times
+from hlotune.search.searchers.searcher_state import packed, unpacked
 
 ATTEMPTS = 8
 """Draws of a sample before a space counts as exhausted."""

@@ -10,8 +10,8 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.search.heats import CHAMPIONS, Heat, crowd, heat
-from hlotune.search.spending import Contest
+from hlotune.search.budget.spending import Contest
+from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat
 from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
 

@@ -1,7 +1,7 @@
 """What the database has of a run itself, for when it is taken up again."""
 
 from hlotune.schedules.steps.schedule import DEFAULT
-from hlotune.search import account
+from hlotune.search.budget import account
 from hlotune.tuning_logs.database import Database
 
 

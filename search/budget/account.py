@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from hlotune.search.memory import packed, unpacked
+from hlotune.search.searchers.searcher_state import packed, unpacked
 
 
 @dataclass(frozen=True, slots=True)

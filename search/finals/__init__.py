@@ -1,0 +1,1 @@
+"""Champions against defaults: the last measurements of a run."""

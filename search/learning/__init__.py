@@ -1,0 +1,1 @@
+"""What earlier trials teach a run."""

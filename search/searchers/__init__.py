@@ -1,0 +1,1 @@
+"""Searchers: they propose schedules and observe their outcomes."""
