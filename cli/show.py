@@ -9,7 +9,7 @@ from hlotune.cli.printing import print_json, print_table
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
-    from hlotune.cli.inspection import Shown, Timed
+    from hlotune.cli.details import Shown, Timed
 
 EXAMPLE = "Example: tune show 3fa1 --steps --database tuning.db"
 
@@ -35,7 +35,7 @@ def show(
     """Shows a recorded kernel, its decision, and its fastest schedule of ours in detail."""
     from dataclasses import asdict
 
-    from hlotune.cli.inspection import inspect
+    from hlotune.cli.details import inspect
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     with TuningDatabase(database_path(database), read_only=True) as opened:
