@@ -43,7 +43,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def files_left_out(config: pytest.Config) -> set[Path]:
     if "not torch" not in config.option.markexpr:
         return set()
-    files = Path(__file__).parent.glob("test_*.py")
+    files = Path(__file__).parent.rglob("test_*.py")
     return {path for path in files if WHOLLY_TORCH in path.read_text(encoding="utf-8")}
 
 

@@ -1,4 +1,4 @@
-"""What of a buffer's memory a nest touches inside each of its loops: arrays."""
+"""What of a buffer's memory a nest touches inside each of its loops: as arrays."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,7 @@
 """Transcendental functions as straight lines of instructions, on one lane or many.
 
 Largest errors over all arguments, in units of the last place of the exact result
-(tests/test_functions.py):
+(tests/codegen/test_functions.py):
 
     function                f32   f64
     exponential             1.2   1.2

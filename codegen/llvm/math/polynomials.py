@@ -1,7 +1,7 @@
 """Coefficients of polynomials, constant term first, by the type they are evaluated in.
 
-Written by `python -m tests.fit_polynomials`, where intervals and degrees stand: interpolation at
-Chebyshev nodes in 60 digits.
+Written by `python -m tests.support.fit_polynomials`, where intervals and degrees stand:
+interpolation at Chebyshev nodes in 60 digits.
 """
 
 # exp(r) = 1 + r + r^2 * EXP(r), |r| <= log(2) / 2

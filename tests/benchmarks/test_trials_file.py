@@ -1,0 +1,117 @@
+"""The file of trials that stands in `tuning_logs/`: what models are trained on can be read."""
+
+import gzip
+import json
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.dataset_kernels import KERNELS, source
+from benchmarks.searching import operator
+from hlotune.costmodel.files import header_of
+from hlotune.costmodel.pretrained import shipped
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.records import import_records
+from tests.support.tree import ROOT
+
+PATH = ROOT / "tuning_logs" / "trials.jsonl.gz"
+MOST_BYTES = 30 << 20
+LEAST = 300
+"""Trials of each kernel on a machine."""
+DEFAULT_JSON = json.loads(DEFAULT.to_json())
+
+
+@cache
+def trials() -> list[dict[str, Any]]:
+    with gzip.open(PATH, "rt", encoding="utf-8") as lines:
+        return [record for line in lines if (record := json.loads(line))["record"] == "trial"]
+
+
+def machine(trial: dict[str, Any]) -> str:
+    """The target's identity: two of them may run one version of the code generation."""
+    return json.dumps(trial["target"]["identity"])
+
+
+def schedule(trial: dict[str, Any]) -> Schedule:
+    return Schedule.from_json(json.dumps(trial["schedule"]))
+
+
+def test_it_is_no_larger_than_thirty_megabytes() -> None:
+    assert PATH.stat().st_size <= MOST_BYTES
+
+
+def test_it_has_many_trials_of_every_kernel_of_the_dataset_and_of_no_other() -> None:
+    texts = {operator(n, TARGETS["znver4"], source).task.kernel.text for n in KERNELS}
+    machines = defaultdict[str, Counter[str]](Counter)
+    for t in trials():
+        if t["schedule"] != DEFAULT_JSON:
+            machines[machine(t)][as_recorded_today(t["kernel"]["text"], texts)] += 1
+    assert len(machines) >= 2
+    for found in machines.values():
+        assert found.keys() == texts
+        assert min(found.values()) >= LEAST
+
+
+def as_recorded_today(text: str, today: set[str]) -> str:
+    """The kernel of today that was recorded with its weights reversed outside of it."""
+    return text if text in today else next(t for t in today if without_reverse(t) == text)
+
+
+def without_reverse(text: str) -> str:
+    reverse = re.search(r'  %0 = "stablehlo.reverse"\((%arg\d)\).*\n', text)
+    if reverse is None:
+        return text
+    rest = text.replace(reverse[0], "").replace("%0", reverse[1])
+    return re.sub(r"%(\d+)", lambda name: f"%{int(name[1]) - 1}", rest)
+
+
+def test_its_schedules_parse_and_differ_within_a_kernel_machine_and_toolchain() -> None:
+    assert all(schedule(t).algorithm for t in trials()[::50])
+    found = Counter(
+        (t["kernel"]["text"], machine(t), json.dumps(t["toolchain"]), json.dumps(t["schedule"]))
+        for t in trials()
+    )
+    assert max(found.values()) == 1
+
+
+def test_it_can_be_imported(tmp_path: Path) -> None:
+    part = tmp_path / "part.jsonl"
+    with gzip.open(PATH, "rt", encoding="utf-8") as lines:
+        part.write_text("".join(islice(lines, 400)), encoding="utf-8")
+    with Database(tmp_path / "tuning.db") as database:
+        found = import_records(database, part)
+    assert (found.records, found.broken) == (400, 0)
+
+
+def page(name: str) -> str:
+    return " ".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split())
+
+
+def test_the_pages_say_how_many_trials_the_file_has_and_how_many_the_shipped_trees_saw() -> None:
+    path = shipped("trees")
+    assert path is not None
+    seen = header_of(path).training
+    assert seen is not None
+    default = sum(t["schedule"] == DEFAULT_JSON for t in trials())
+    assert f"**What the file holds**: {len(trials()):,} trials" in page("dataset")
+    assert f"{default} of them of the default" in page("dataset")
+    assert f"{seen.trials:,} of the schedules are in the spaces" in page("dataset")
+    assert f"models count {len(seen.kernels)} kernels in {len(seen.families)} families" in page(
+        "dataset"
+    )
+    assert f"The shipped models are trained on {seen.trials:,} trials." in page("models")
+
+
+def test_the_page_says_how_many_were_drawn_at_random_on_each_machine() -> None:
+    drawn = Counter(
+        (machine(t), t["toolchain"]["codegen"])
+        for t in trials()
+        if t["schedule"] != DEFAULT_JSON and t["run"]["options"].get("searcher") == "random"
+    )
+    rows = re.findall(r"\| (\d+) \| ([\d,]+), [^|]+ a kernel \|", page("dataset"))
+    assert sorted(rows) == sorted((codegen, f"{n:,}") for (_, codegen), n in drawn.items())

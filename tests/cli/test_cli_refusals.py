@@ -1,0 +1,112 @@
+"""Programs and databases that commands refuse: one line that says why, and exit code 2."""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from hlotune.tuning_logs.database import Database
+from tests.cli.test_cli import refused
+
+PROGRAM = "examples/mlp.py:model"
+READING = ("ls", "stats", "prune", "check")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder is Linux's")
+def test_a_run_without_a_place_for_its_database_is_refused() -> None:
+    message = refused("run", PROGRAM, "--trials", "1", "--database", "/proc/tuning.db")
+    assert "cannot be opened; check the path and the rights of file and folder" in message
+
+
+@pytest.mark.parametrize(
+    ("suffix", "expected"),
+    [
+        ("mlir", "a StableHLO module"),
+        ("hlo", "HLO text"),
+        ("pb", "a serialized HloModuleProto"),
+        ("onnx", "StableHLO or HLO in a file"),
+        ("exe", "a StableHLO module"),
+    ],
+)
+def test_a_file_that_is_no_program_is_refused(suffix: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{suffix}"
+    path.write_text("no program\n")
+    assert f"expected {expected}" in refused("kernels", str(path))
+
+
+def test_a_run_of_what_is_no_program_leaves_no_database(tmp_path: Path) -> None:
+    path, database = tmp_path / "model.mlir", tmp_path / "tuning.db"
+    path.write_text("no program\n")
+    refused("run", str(path), "--database", str(database))
+    assert not database.exists()
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_each_look_at_a_folder_says_that_it_is_one(verb: str, tmp_path: Path) -> None:
+    message = refused("db", verb, "--database", str(tmp_path))
+    assert "expected a file, got a folder; name a file in it" in message
+
+
+@pytest.mark.parametrize(
+    ("verb", "message"),
+    [
+        ("import", "expected JSON lines at {folder}, got a folder; check the path"),
+        ("merge", "database {folder}: expected a file, got a folder; name a file in it"),
+        ("export", "expected a file to write, got the folder {folder}; name a file"),
+    ],
+)
+def test_a_folder_in_place_of_a_file_of_records_is_refused(
+    verb: str, message: str, tmp_path: Path
+) -> None:
+    database = tmp_path / "tuning.db"
+    if verb == "export":
+        Database(database).close()
+    folder = tmp_path / "records"
+    folder.mkdir()
+    said = refused("db", verb, str(folder), "--database", str(database))
+    assert message.format(folder=folder) in said
+    assert database.exists() == (verb == "export")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", PROGRAM), ("bench", PROGRAM), ("explain", PROGRAM), ("report", PROGRAM),
+        ("kernels", PROGRAM),
+        ("db", "check"), ("db", "ls"), ("db", "stats"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_database_of_a_newer_version_is_refused(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "tuning.db"
+    Database(path).close()
+    newer = sqlite3.connect(path)
+    newer.execute("pragma user_version = 99")
+    newer.close()
+    message = refused(*command, "--database", str(path))
+    assert "got version 99, written by a newer hlotune; upgrade hlotune" in message
+
+
+@pytest.mark.parametrize("command", [("run", "--trials", "1"), ("kernels",)])
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        ("tensor<?x4xf32>", "expected static shapes"),
+        ("tensor<4xf8E4M3FN>", "f8E4M3FN is not supported"),
+        ("tensor<4xcomplex<f32>>", "complex<f32>"),
+    ],
+)
+def test_a_program_of_other_shapes_or_types_is_refused(
+    command: tuple[str, ...], tensor: str, message: str, tmp_path: Path
+) -> None:
+    name, *options = command
+    program, database = tmp_path / "program.mlir", tmp_path / "tuning.db"
+    text = f"func.func @main(%x: {tensor}) -> {tensor} {{ return %x : {tensor} }}"
+    program.write_text(f"module {{ {text} }}", encoding="utf-8")
+    if name == "run":
+        options += ["--database", str(database)]
+    assert message in refused(name, str(program), *options)
+    assert not database.exists()

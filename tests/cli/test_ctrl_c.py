@@ -1,0 +1,140 @@
+"""Ctrl-C at a running `tune`, as a terminal sends it: what was found is said, kept, and gone on
+with."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xgboost
+
+from hlotune.cli.main import run_command
+from hlotune.costmodel.training_budget import FEWEST_ROWS
+from hlotune.costmodel.trees import Trees
+from tests.support.made_rows import kernels
+from tests.support.tree import ROOT
+
+PROGRAM = """
+import jax.numpy as jnp
+
+WIDTHS = (32, 48, 64, 80, 96)
+
+def model():
+    def layers(x, *weights):
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return x
+    return layers, (jnp.ones((32, 32)), *(jnp.ones(s) for s in zip(WIDTHS, WIDTHS[1:])))
+"""
+
+"""Of several kernels, so that neither search nor comparison is over before a signal comes."""
+
+
+def interrupted(words: list[str], *, at: str, after_s: float = 0.0) -> tuple[str, str]:
+    """What a command of `tune` printed that was interrupted `after_s` seconds after it had said
+    `at`: stdout, and stderr from then on.
+
+    All its processes get the signal, as those that belong to a terminal do.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", "hlotune", *words],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stderr is not None
+        if any(at in line for line in run.stderr):
+            time.sleep(after_s)
+            os.killpg(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=120)
+    assert run.returncode == 130, err
+    assert "Traceback" not in err
+    return out, err
+
+
+def going_on(err: str) -> list[str]:
+    """The command that an interrupted run names, without its first word."""
+    found = re.search(r"^tune: to go on: tune (.*)$", err, re.MULTILINE)
+    assert found is not None, err
+    return shlex.split(found[1])
+
+
+def unfinished(out: str) -> int:
+    """The trials that an unfinished run reports."""
+    found = re.search(r": (\d+) trials of candidates, unfinished$", out, re.MULTILINE)
+    assert found is not None, out
+    return int(found[1])
+
+
+def test_a_run_interrupted_while_it_searches_and_then_while_it_compares_loses_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tiny.py").write_text(PROGRAM)
+    database = ["--database", str(tmp_path / "tuning.db")]
+    run = ["run", f"{tmp_path / 'tiny.py'}:model", "--trials", "8", *database]
+
+    out, err = interrupted(run, at="best")
+    assert "interrupted: comparing champions of" in err
+    assert 8 <= unfinished(out) < 32
+
+    out, err = interrupted(going_on(err), at="comparing champions of 4", after_s=0.2)
+    assert unfinished(out) == 32
+    assert "whole program: not timed" in out
+
+    assert run_command([*going_on(err), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["trials"] == 32 and report["finished"]
+    assert {k["decision"] for k in report["kernels"]} <= {"tuned", "kept xla"}
+    assert run_command(["db", "check", *database]) == 0
+
+
+LEARNING = """
+from hlotune.costmodel.trees import Trees
+from tests.support.made_rows import kernels
+
+rows = kernels(20_000, groups=12)
+print("begins", flush=True)
+Trees("offline").fit(*rows)
+"""
+
+
+def test_a_fit_that_is_interrupted_ends_at_once_and_with_no_error_of_a_library() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LEARNING],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as learning:
+        assert learning.stdout is not None and learning.stdout.readline() == "begins\n"
+        time.sleep(1)
+        learning.send_signal(signal.SIGINT)
+        _, err = learning.communicate(timeout=60)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert "ignored" not in err and "XGBoostError" not in err
+
+
+def test_the_few_rows_of_a_first_batch_are_not_learned_where_an_interrupt_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned_on: list[threading.Thread] = []
+    train = xgboost.train
+
+    def noted(*args: Any, **options: Any) -> Any:
+        learned_on.append(threading.current_thread())
+        return train(*args, **options)
+
+    monkeypatch.setattr(xgboost, "train", noted)
+    Trees().fit(*kernels(FEWEST_ROWS - 1, groups=1))
+    assert learned_on and threading.main_thread() not in learned_on

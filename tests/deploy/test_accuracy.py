@@ -1,0 +1,107 @@
+"""Whether a tuned program is right, on which inputs, and what is said where nobody can tell."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs, tame_inputs
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import Program, load
+from tests.support.applied import normal
+
+
+def shapes_of_a_deep_chain() -> Program:
+    """Values of size 1 overflow in it, and it has no others of its own."""
+    shape = jax.eval_shape(lambda: jnp.zeros((40, 40)))
+    return load(lambda x, *ws: functools.reduce(jnp.matmul, ws, x), *[shape] * 60)
+
+
+def test_random_values_are_drawn_so_small_that_results_are_finite() -> None:
+    program = shapes_of_a_deep_chain()
+    default = jitted(program)
+    for inputs in tame_inputs(program, default):
+        judge = Judge.of(program, default, inputs)
+        (right,) = judge.judge(default, "standard")
+        (wrong,) = judge.judge(lambda *v: (1.001 * np.asarray(default(*v)),), "standard")
+        assert (right.compared, right.wrong) == (1.0, None)
+        assert wrong.wrong is not None
+
+
+def test_where_nothing_can_be_compared_nothing_is_said_to_be_right() -> None:
+    program = shapes_of_a_deep_chain()
+    judge = Judge.of(program, jitted(program), random_inputs(program))
+    (found,) = judge.judge(jitted(program), "standard")
+    assert not found.is_checked
+    assert (found.to_json()["tuned_error"], found.to_json()["compared"]) == (None, 0.0)
+
+
+def test_infinities_where_the_default_has_none_are_wrong() -> None:
+    program = load(lambda x: jnp.linalg.cholesky(x @ x.T + 4 * jnp.eye(3)), normal(3, 3))
+    judge = Judge.of(program, jitted(program), random_inputs(program))
+    (found,) = judge.judge(lambda x: (np.full((3, 3), np.inf),), "standard")
+    assert found.wrong is not None
+
+
+def test_infinities_that_a_program_makes_on_purpose_are_to_be_kept() -> None:
+    x = np.abs(normal(6, 6)) + 1
+    program = load(lambda x: jnp.where(np.tri(6, dtype=bool), x * 2, -np.inf), x)
+    judge = Judge.of(program, jitted(program), example_inputs(program))
+    (right,) = judge.judge(jitted(program), "standard")
+    (wrong,) = judge.judge(lambda x: (np.tril(x * 2),), "standard")
+    assert (right.compared, right.wrong) == (21 / 36, None)
+    assert wrong.wrong is not None and wrong.wrong.startswith("15 of 36 elements wrong")
+
+
+def test_values_of_the_user_stay_as_they_are() -> None:
+    x = np.full(3, 1e30, np.float32)
+    program = load(lambda x: x * x, x)
+    example, _ = tame_inputs(program, jitted(program))
+    assert example.drawn == ()
+    np.testing.assert_array_equal(example.values[0], x)
+
+
+def test_a_result_without_elements_is_right() -> None:
+    program = load(lambda x, w: (x @ w, x[:0] @ w), normal(3, 4), normal(4, 5))
+    judge = Judge.of(program, jitted(program), example_inputs(program))
+    found = judge.judge(jitted(program), "standard")
+    assert [(a.wrong, a.compared) for a in found] == [(None, 1.0)] * 2
+
+
+def test_zeros_and_shapes_are_no_inputs_to_time() -> None:
+    def add(a: Any, b: Any, i: Any) -> Any:
+        return a + b + i
+
+    shape = jax.eval_shape(lambda: jnp.zeros(3))
+    program = load(add, np.zeros(3, np.float32), shape, np.zeros(3, np.int32))
+    inputs = example_inputs(program)
+    assert inputs.drawn == (0, 1)
+    assert np.any(inputs.values[0])
+
+
+def test_a_program_that_the_oracle_does_not_know_is_held_against_the_default() -> None:
+    def decomposed(x: Any) -> Any:
+        return jnp.linalg.cholesky(x @ x.T + 4 * jnp.eye(3))
+
+    program = load(decomposed, normal(3, 3))
+    judge = Judge.of(program, jitted(program), random_inputs(program))
+    (same,) = judge.judge(jitted(program), "standard")
+    (other,) = judge.judge(lambda x: decomposed(x) * 1.001, "standard")
+    assert (same.default_error, same.wrong) == (None, None)
+    assert same.unchecked is not None
+    assert other.wrong is not None
+
+
+def test_what_the_oracle_has_no_time_for_is_held_against_the_default_and_said_to_be() -> None:
+    def slow(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 10**5, lambda _, y: y @ y, x)
+
+    program = load(slow, np.eye(3, dtype=np.float32))
+    judge = Judge.of(program, jitted(program), example_inputs(program), 0.2)
+    (same,) = judge.judge(jitted(program), "standard")
+    (other,) = judge.judge(lambda x: (2 * np.eye(3, dtype=np.float32),), "standard")
+    assert (same.default_error, same.wrong) == (None, None)
+    assert same.unchecked == "the oracle did not get through the program in 0.2 s"
+    assert other.wrong is not None

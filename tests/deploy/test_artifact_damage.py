@@ -1,0 +1,423 @@
+"""Each kind of damage of a tuned program's file is one error with one clear message."""
+
+import copy
+import hashlib
+import json
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hlotune.deploy.artifact import MANIFEST, PROGRAM, load_artifact, save_artifact
+from hlotune.deploy.freeze import freeze
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.mlir import module as mlir
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.schedules.errors import ProgramError, TargetError
+from tests.deploy.test_artifact import PACKED, X, tuned
+from tests.support.applied import normal
+
+Members = dict[str, bytes]
+Change = Callable[[Members], object]
+ANY = "3" * 32
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of one layer, its weights packed."""
+    folder = tmp_path_factory.mktemp("artifact")
+    program = load(freeze(lambda w, x: {"y": jax.nn.relu(x @ w)}, normal(16, 32)), X)
+    save_artifact(tuned(program, folder, PACKED), folder / "layer.hlotune")
+    return folder / "layer.hlotune"
+
+
+def changed(
+    file: Path, folder: Path, change: Change = lambda m: None, compression: int = zipfile.ZIP_STORED
+) -> Path:
+    """A copy whose members were changed."""
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    path = folder / "changed.hlotune"
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def with_directory(
+    file: Path, folder: Path, change: Callable[[list[zipfile.ZipInfo]], object]
+) -> Path:
+    """A copy whose directory of members says something else than their bytes."""
+    path = changed(file, folder)
+    with zipfile.ZipFile(path, "a") as archive:
+        change(archive.filelist)
+        archive._didModify = True  # type: ignore[attr-defined]
+    return path
+
+
+def with_manifest(**values: Any) -> Change:
+    def change(members: Members) -> None:
+        members[MANIFEST] = json.dumps(json.loads(members[MANIFEST]) | values).encode()
+
+    return change
+
+
+def without_field(name: str) -> Change:
+    def change(members: Members) -> None:
+        fields = json.loads(members[MANIFEST])
+        del fields[name]
+        members[MANIFEST] = json.dumps(fields).encode()
+
+    return change
+
+
+def honest(**values: bytes) -> Change:
+    """Puts other bytes into members, named by their beginnings, and the hashes of these."""
+
+    def change(members: Members) -> None:
+        fields = json.loads(members[MANIFEST])
+        for start, data in values.items():
+            name = first(members, start)
+            members[name] = data
+            fields["sha256"][name] = hashlib.sha256(data).hexdigest()
+        members[MANIFEST] = json.dumps(fields).encode()
+
+    return change
+
+
+def with_kernel(**values: Any) -> Change:
+    """The same machine code, with other fields beside it."""
+
+    def change(members: Members) -> None:
+        magic, header, code = members[first(members, "kernels")].split(b"\n", 2)
+        fields = json.dumps(json.loads(header) | values).encode()
+        honest(kernels=b"\n".join((magic, fields, code)))(members)
+
+    return change
+
+
+def packed(argument: Any, size: Any, entry: Any = "prepack_0") -> dict[str, Any]:
+    return {"argument": argument, "bytes": size, "entry": entry}
+
+
+def renamed(before: str, after: str) -> Change:
+    """Names a member otherwise, in the manifest too."""
+
+    def change(members: Members) -> None:
+        name = first(members, before)
+        members[after] = members.pop(name)
+        fields = json.loads(members[MANIFEST])
+        fields["sha256"][after] = fields["sha256"].pop(name)
+        members[MANIFEST] = json.dumps(fields).encode()
+
+    return change
+
+
+def first(members: Members, start: str) -> str:
+    return next(name for name in members if name.startswith(start))
+
+
+def flipped(start: str) -> Change:
+    """Flips a bit of a member."""
+
+    def change(members: Members) -> None:
+        name = first(members, start)
+        members[name] = members[name][:-1] + bytes([members[name][-1] ^ 1])
+
+    return change
+
+
+def nested(depth: int) -> Any:
+    found: Any = ["leaf"]
+    for _ in range(depth):
+        found = ["tuple", found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("program", 3, "a text"),
+        ("key", "3" * 31, "32 hex digits"),
+        ("key", "G" * 32, "32 hex digits"),
+        ("target", 5, "a fingerprint of 16 hex digits"),
+        ("machine", None, "a text"),
+        ("numerics", "loose", "one of strict, standard, fast"),
+        ("numerics", ["fast"], "one of strict, standard, fast"),
+        ("packed", -1, "a number of constants, 0 or more"),
+        ("packed", True, "a number of constants, 0 or more"),
+        ("packed", 1.0, "a number of constants, 0 or more"),
+        ("arguments", ["leaf"], "null, or containers"),
+        ("arguments", ["tuple", ["leaf"], ["dict", {}]], "null, or containers"),
+        ("arguments", ["tuple", ["tuple"], ["dict", {"a": ["leaf"]}]], "null, or containers"),
+        ("arguments", ["tuple", ["tuple", nested(200)], ["dict", {}]], "null, or containers"),
+        ("results", "leaf", "null, or containers of leaves"),
+        ("results", ["leaf", ["leaf"]], "null, or containers of leaves"),
+        ("results", ["dict", ["leaf"]], "null, or containers of leaves"),
+        ("results", ["set", ["leaf"]], "null, or containers of leaves"),
+        ("names", "x", "a list of different texts"),
+        ("names", [1], "a list of different texts"),
+        ("names", ["x", "x"], "a list of different texts"),
+        ("sha256", 3, "hashes of 64 hex digits"),
+        ("sha256", {PROGRAM: "12"}, "hashes of 64 hex digits"),
+    ],
+)
+def test_a_field_of_another_type_or_range_is_named(
+    file: Path, tmp_path: Path, name: str, value: Any, wanted: str
+) -> None:
+    path = changed(file, tmp_path, with_manifest(**{name: value}))
+    with pytest.raises(
+        ProgramError, match=rf"^expected {name} in the manifest of .* to be {wanted}"
+    ):
+        load_artifact(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["program", "key", "target", "machine", "numerics", "packed", "arguments", "sha256"]
+)
+def test_a_missing_field_is_named(file: Path, tmp_path: Path, name: str) -> None:
+    path = changed(file, tmp_path, without_field(name))
+    with pytest.raises(ProgramError, match=rf"^expected {name} in the manifest of .*, got none; "):
+        load_artifact(path)
+
+
+def test_files_from_before_names_were_written_can_be_loaded(file: Path, tmp_path: Path) -> None:
+    path = changed(file, tmp_path, without_field("names"))
+    assert load_artifact(path)(X)["y"].shape == (8, 32)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xff", "expected JSON as the manifest"),
+        (b"[" * 100_000, "expected JSON as the manifest"),
+        (b"[]", "expected the format of a tuned program, 1 to 1, .* got None"),
+        (b'{"hlotune_artifact": 0}', "expected the format of a tuned program, 1 to 1, .* got 0"),
+        (b'{"hlotune_artifact": "1"}', "expected the format of a tuned program, .* got '1'"),
+        (b'{"hlotune_artifact": 9}', "^expected .* format 1 or older, got .* 9; upgrade"),
+    ],
+    ids=["no text", "too deep", "list", "zero", "text", "newer"],
+)
+def test_a_manifest_that_is_none_is_refused(
+    file: Path, tmp_path: Path, text: bytes, message: str
+) -> None:
+    path = changed(file, tmp_path, lambda members: members.update({MANIFEST: text}))
+    with pytest.raises(ProgramError, match=message):
+        load_artifact(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (flipped("kernels/"), "got other bytes in kernels/"),
+        (flipped("program"), "got other bytes in program.mlirbc"),
+        (flipped("packed/"), "got other bytes in packed/0"),
+        (lambda m: m.pop(MANIFEST), "expected manifest.json in .*, got none"),
+        (lambda m: m.pop(PROGRAM), "but the file lacks program.mlirbc"),
+        (lambda m: m.update(more=b""), "but the file has besides more"),
+        (renamed(PROGRAM, "other"), "but the manifest's list lacks program.mlirbc"),
+        (renamed("packed/0", "packed/00"), "but the manifest's list lacks packed/0"),
+        (with_manifest(packed=2), "but the manifest's list lacks packed/1"),
+        (with_manifest(packed=10**12), "but the manifest's list lacks packed/1"),
+        (with_manifest(packed=0), "but the manifest's list has besides packed/0"),
+        (renamed("kernels/", f"kernels/{ANY}"), f"expected in .* the machine code {ANY}, got "),
+        (honest(kernels=b"?"), "expected a kernel as kernels/.* got 1 bytes that are none"),
+        (with_kernel(scratch_bytes=-1), "its scratch_bytes should be a number, 0 or more"),
+        (with_kernel(flops="1"), "its flops should be a number, 0 or more, and is '1'"),
+        (with_kernel(threads=0), "its threads should be a number, 1 or more, and is 0"),
+        (with_kernel(algorithm=1), "its algorithm should be a text, and is 1"),
+        (with_kernel(packed=3), "got [0-9]+ bytes that are none"),
+        (with_kernel(more=1), "got [0-9]+ bytes that are none"),
+        (with_kernel(tiles=1), "its tiles should be true or false"),
+        (with_kernel(packed=[packed(1, -1)]), r"its packed\[0\].bytes should be a number"),
+        (with_kernel(packed=[packed(1, 8, 0)]), r"its packed\[0\].entry should be a text"),
+        (with_kernel(packed=[packed(1, 8)] * 2), "its packed should be one form of each"),
+    ],
+)
+def test_members_that_are_not_as_they_were_written_are_refused(
+    file: Path, tmp_path: Path, change: Change, message: str
+) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load_artifact(changed(file, tmp_path, change))
+
+
+def artifact_of(function: Callable[..., Any], *types: tuple[tuple[int, ...], Any]) -> bytes:
+    lowered = jax.jit(function, keep_unused=True).lower(*(jnp.zeros(*t) for t in types))
+    return mlir.parse(lowered.as_text()).artifact()
+
+
+F, U = ((8, 16), jnp.float32), ((2048,), jnp.uint8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            honest(program=artifact_of(lambda x, p: (x, x), F, U)),
+            "expected a program of 2 arguments and 1 results .* got one of 2 and 2",
+        ),
+        (
+            honest(program=artifact_of(lambda x: x, F)),
+            "expected a program of 2 arguments and 1 results .* got one of 1 and 1",
+        ),
+        (
+            honest(packed=b"1234"),
+            "expected tensor<2048xui8> as packed constant 0 of .* got 4 bytes",
+        ),
+        (
+            honest(program=artifact_of(lambda x, p: x, F, F)),
+            "expected tensor<8x16xf32> as packed constant 0 of .* got 2048 bytes",
+        ),
+        (
+            honest(program=artifact_of(lambda x, p: x, F, U)),
+            "expected the kernels that the program calls in .* but it has besides [0-9a-f]{32}",
+        ),
+        (with_kernel(scratch_bytes=64), "expected a call of kernel .* with 64 bytes of scratch"),
+        (with_kernel(packed=[packed(1, 8)]), "1 packed constants of its sizes"),
+        (with_kernel(packed=[packed(7, 2048)]), "1 packed constants of its sizes"),
+        (with_manifest(results=["tuple"]), "expected a program of 2 arguments and 0 results"),
+        (with_manifest(results=None), "of both arguments and results .* or of neither, got one"),
+        (with_manifest(names=["a", "b"]), "expected names of at most 1 arguments .* got 2"),
+        (honest(program=b"module"), "expected a StableHLO module"),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused(
+    file: Path, tmp_path: Path, change: Change, message: str
+) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load_artifact(changed(file, tmp_path, change))
+
+
+def test_a_kernel_that_is_called_and_not_there_is_refused(file: Path, tmp_path: Path) -> None:
+    def change(members: Members) -> None:
+        fields = json.loads(members[MANIFEST])
+        del fields["sha256"][name := first(members, "kernels/")], members[name]
+        members[MANIFEST] = json.dumps(fields).encode()
+
+    with pytest.raises(ProgramError, match=r"that the program calls in .* but it lacks [0-9a-f]+;"):
+        load_artifact(changed(file, tmp_path, change))
+
+
+def test_another_machine_is_named(file: Path, tmp_path: Path) -> None:
+    change = with_manifest(target=TARGETS["aarch64"].fingerprint)
+    with pytest.raises(TargetError, match="got aarch64"):
+        load_artifact(changed(file, tmp_path, change))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressed_members_are_refused_before_they_take_memory(
+    file: Path, tmp_path: Path, method: int
+) -> None:
+    path = changed(file, tmp_path, lambda m: m.update(packed=bytes(64 << 20)), method)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(ProgramError, match=r"stored as they are, got manifest.json compressed"):
+        load_with_little_memory(path)
+
+
+def test_members_in_the_same_place_are_refused_before_they_take_memory(
+    file: Path, tmp_path: Path
+) -> None:
+    def change(members: list[zipfile.ZipInfo]) -> None:
+        for n in range(1000):
+            members.append(again := copy.copy(members[-1]))
+            again.filename = f"again/{n}"
+
+    path = with_directory(file, tmp_path, change)
+    with pytest.raises(ProgramError, match=r"to fit into its \d+ bytes, got sizes of \d+ bytes"):
+        load_with_little_memory(path)
+
+
+def load_with_little_memory(path: Path) -> None:
+    """Loads a file, and asserts that this took less than 4 MiB whether it succeeds or not."""
+    tracemalloc.start()
+    try:
+        load_artifact(path)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 << 20
+
+
+def with_sizes(members: list[zipfile.ZipInfo]) -> None:
+    members[1].file_size = members[1].compress_size = 1 << 40
+
+
+def with_half(members: list[zipfile.ZipInfo]) -> None:
+    members[1].compress_size //= 2
+
+
+def with_flag(members: list[zipfile.ZipInfo]) -> None:
+    members[1].flag_bits |= 1
+
+
+def with_place(members: list[zipfile.ZipInfo]) -> None:
+    members[1].header_offset += 1
+
+
+def with_sum(members: list[zipfile.ZipInfo]) -> None:
+    members[1].CRC ^= 1
+
+
+def with_less(members: list[zipfile.ZipInfo]) -> None:
+    members[1].file_size -= 1
+    members[1].compress_size -= 1
+
+
+def twice(members: list[zipfile.ZipInfo]) -> None:
+    members.append(copy.copy(members[1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_sizes, r"to fit into its \d+ bytes, got sizes of \d{13} bytes together"),
+        (with_half, "got program.mlirbc compressed or encrypted"),
+        (with_flag, "got program.mlirbc compressed or encrypted"),
+        (twice, "expected each member of .* once, got program.mlirbc twice"),
+        (with_place, "got program.mlirbc damaged"),
+        (with_sum, "got program.mlirbc damaged"),
+        (with_less, "got program.mlirbc damaged"),
+    ],
+)
+def test_a_directory_that_contradicts_the_file_is_refused(
+    file: Path,
+    tmp_path: Path,
+    change: Callable[[list[zipfile.ZipInfo]], object],
+    message: str,
+) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load_artifact(with_directory(file, tmp_path, change))
+
+
+def test_a_file_cut_anywhere_is_one_clear_error(file: Path, tmp_path: Path) -> None:
+    data, path = file.read_bytes(), tmp_path / "cut.hlotune"
+    for length in [*range(0, len(data), 97), len(data) - 1]:
+        path.write_bytes(data[:length])
+        with pytest.raises(ProgramError, match=r"^expected [^\n]*$"):
+            load_artifact(path)
+
+
+def test_a_changed_byte_anywhere_is_an_error_of_ours_or_changes_nothing(
+    file: Path, tmp_path: Path
+) -> None:
+    data, path = file.read_bytes(), tmp_path / "flipped.hlotune"
+    for place in range(0, len(data), 41):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
+        try:
+            assert load_artifact(path).name
+        except (ProgramError, TargetError) as error:
+            assert str(error).startswith("expected ")
+
+
+def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="got No such file or directory; check the path"):
+        load_artifact(tmp_path / "none.hlotune")
+    (tmp_path / "notes.txt").write_text("notes")
+    with pytest.raises(ProgramError, match="which is none or is cut short"):
+        load_artifact(tmp_path / "notes.txt")

@@ -1,0 +1,250 @@
+"""`hlotune.jit` gives what `jax.jit` gives, by tuned kernels where records say so."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hlotune
+from hlotune.deploy import jit
+from hlotune.hlo.frontends.program import load
+from hlotune.schedules.errors import DatabaseError, ProgramError
+from tests.support.applied import DIRECT, final, first_sites, normal, recorded
+
+pytestmark = pytest.mark.smoke
+
+X, W = normal(8, 16), normal(16, 32)
+
+
+def dense(x: Any, w: Any, *, scale: float = 1.0, relu: bool = False) -> Any:
+    """A product that may be clipped."""
+    y = x @ w * scale
+    return jax.nn.relu(y) if relu else y
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In which the kernels of `dense` have records, clipped or not."""
+    programs = [load(lambda x, w, r=relu: dense(x, w, relu=r), X, W) for relu in (False, True)]
+    programs.append(load(lambda x, w, s: dense(x, w, scale=s), X, W, 2.0))
+    found = [first_sites(program)["dot0"] for program in programs]
+    path = tmp_path_factory.mktemp("jit") / "tuning.db"
+    return recorded(path, {site: final(DIRECT) for site in found})
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+def test_a_recorded_kernel_runs_and_gives_what_jax_gives(database: Path) -> None:
+    fast = hlotune.jit(dense, database=database)
+    close(fast(X, W), jax.jit(dense)(X, W))
+    assert fast.explain(X, W)[0].status == "tuned"
+    close(fast(X, w=W, scale=2.0), dense(X, W, scale=2.0))
+    assert fast.explain(X, w=W, scale=2.0)[0].status == "tuned"
+
+
+def test_an_argument_may_be_called_self(database: Path) -> None:
+    fast = hlotune.jit(lambda self, w: dense(self, w), database=database)
+    close(fast(self=X, w=W), dense(X, W))
+    assert fast.explain(self=X, w=W)[0].status == "tuned"
+
+
+def counting(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[int]]:
+    """Notes each trace of a function."""
+    traces: list[int] = []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        traces.append(1)
+        return function(*arguments, **named)
+
+    return counted, traces
+
+
+def test_equal_types_are_traced_once_and_new_ones_again(database: Path) -> None:
+    counted, traces = counting(lambda x, w: dense(x, w))
+    fast = hlotune.jit(counted, database=database)
+    fast(X, W)
+    seen = len(traces)
+    fast(2 * X, W)
+    assert len(traces) == seen
+    fast(X[:4], W)
+    assert len(traces) > seen
+
+
+def clipped(x: Any, relu: bool, w: Any) -> Any:
+    assert isinstance(relu, bool)
+    return dense(x, w, relu=relu)
+
+
+@pytest.mark.parametrize(
+    "static", [{"static_argnums": 1}, {"static_argnames": "relu"}, {"static_argnums": (-2,)}]
+)
+def test_static_arguments_are_values_of_the_program(database: Path, static: Any) -> None:
+    fast = hlotune.jit(clipped, database=database, **static)
+    for relu in (True, False):
+        close(fast(X, relu, W), dense(X, W, relu=relu))
+        assert fast.explain(X, relu, W)[0].status == "tuned"
+
+
+def test_static_arguments_may_come_by_name(database: Path) -> None:
+    fast = hlotune.jit(clipped, database=database, static_argnames=("relu",))
+    close(fast(X, relu=True, w=W), dense(X, W, relu=True))
+    assert fast.explain(X, relu=True, w=W)[0].status == "tuned"
+
+
+def test_other_transformations_see_the_function_as_jax_does(database: Path) -> None:
+    fast, plain = hlotune.jit(dense, database=database), jax.jit(dense)
+    fast(X, W)
+
+    def loss(function: Any) -> Any:
+        return lambda w: jnp.sum(function(X, w) ** 2)
+
+    close(jax.grad(loss(fast))(W), jax.grad(loss(plain))(W))
+    stack = np.stack([X, 2 * X])
+    close(jax.vmap(fast, (0, None))(stack, W), jax.vmap(plain, (0, None))(stack, W))
+    close(jax.jit(lambda x: fast(x, W))(X), plain(X, W))
+
+
+def test_what_a_function_closes_over_may_be_in_another_transformation(database: Path) -> None:
+    def loss(jit: Any) -> Any:
+        return lambda w: (jit(lambda x: x @ w)(X) ** 2).sum()
+
+    ours = partial(hlotune.jit, database=database)
+    close(jax.grad(loss(ours))(W), jax.grad(loss(jax.jit))(W))
+
+
+def test_without_records_it_is_jax_jit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOTUNE_DB", str(tmp_path / "none.db"))
+    fast = hlotune.jit(dense)
+    np.testing.assert_array_equal(fast(X, W), jax.jit(dense)(X, W))
+    assert fast.explain(X, W) == ()
+    assert not (tmp_path / "none.db").exists()
+    empty = hlotune.jit(dense, database=recorded(tmp_path / "empty.db", {}))
+    np.testing.assert_array_equal(empty(X, W), jax.jit(dense)(X, W))
+
+
+def test_new_records_are_seen_once_the_cache_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    fast = hlotune.jit(dense, database=path)
+    fast(X, W)
+    recorded(path, {first_sites(load(dense, X, W))["dot0"]: final(DIRECT)})
+    assert fast.explain(X, W) == ()
+    fast.clear_cache()
+    assert fast.explain(X, W)[0].status == "tuned"
+
+
+def test_a_database_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("not a database at all\n" * 100)
+    with pytest.raises(DatabaseError, match="file of another kind"):
+        hlotune.jit(dense, database=tmp_path / "notes.db")(X, W)
+
+
+def test_settings_that_there_are_not_are_refused_at_once(database: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a setting of numerics among .*, got 'none'"):
+        hlotune.jit(dense, database=database, numerics="none")  # type: ignore[arg-type]
+
+
+def test_errors_are_those_of_jax(database: Path) -> None:
+    fast = hlotune.jit(dense, database=database)
+    with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):
+        fast(X, X)
+    with pytest.raises(TypeError, match="str"):
+        fast("x", W)
+    unhashable = hlotune.jit(lambda x, n: x, database=database, static_argnums=1)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        unhashable(X, [1])
+    with pytest.raises(AttributeError, match="no attribute 'lowered'"):
+        fast.lowered  # noqa: B018 - the access is the test
+
+
+def test_a_function_that_calls_python_is_left_to_jax(
+    database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[float] = []
+    caplog.set_level("INFO", "hlotune.jit")
+
+    def noted(x: Any, w: Any) -> Any:
+        jax.debug.callback(lambda v: seen.append(float(v)), x[0, 0])
+        return x @ w
+
+    close(hlotune.jit(noted, database=database)(X, W), X @ W)
+    jax.effects_barrier()  # type: ignore[no-untyped-call]
+    assert seen == [pytest.approx(float(X[0, 0]))]
+    (message,) = caplog.messages
+    assert message.startswith("XLA runs noted: ")
+
+
+def test_it_decorates_functions_and_methods_and_keeps_their_names(database: Path) -> None:
+    @hlotune.jit(database=database)  # type: ignore[untyped-decorator]
+    def named(x: Any) -> Any:
+        """Says what it does."""
+        return x @ W
+
+    assert (named.__name__, named.__doc__) == ("named", "Says what it does.")
+    close(named(X), X @ W)
+    assert "stablehlo.dot_general" in named.lower(X).as_text()
+
+    class Layer:
+        @hlotune.jit(database=database, static_argnums=0)  # type: ignore[untyped-decorator]
+        def __call__(self, x: Any) -> Any:
+            return x @ W
+
+    close(Layer()(X), X @ W)
+
+
+def test_where_the_first_device_is_no_cpu_it_is_jax_jit(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert hlotune.jit(dense, database=database).explain(X, W) == ()
+
+
+def test_on_a_system_without_kernels_of_ours_it_is_jax_jit(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    fast = hlotune.jit(dense, database=database)
+    np.testing.assert_array_equal(fast(X, W), jax.jit(dense)(X, W))
+    assert fast.explain(X, W) == ()
+
+
+def test_what_is_refused_when_records_are_applied_is_an_error(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own, which XLA's results would hide."""
+
+    def refusing(*_: Any, **__: Any) -> None:
+        raise ProgramError("expected another program")
+
+    monkeypatch.setattr(jit, "applied", refusing)
+    with pytest.raises(ProgramError, match="expected another program"):
+        hlotune.jit(dense, database=database)(X, W)
+
+
+def cast(x: Any, w: Any, n: Any) -> Any:
+    """Whole numbers and others make other programs."""
+    y = x @ w
+    return y.astype(jnp.int32) if isinstance(n, int) else y
+
+
+def test_static_values_of_other_types_are_other_values(database: Path) -> None:
+    fast = hlotune.jit(cast, database=database, static_argnums=2)
+    assert fast(X, W, 2).dtype == jnp.int32
+    assert fast(X, W, 2.0).dtype == jnp.float32
+
+
+def keyed(x: Any, w: Any, key: Any) -> Any:
+    return x @ w + jax.random.normal(key, (8, 32))
+
+
+def test_typed_random_keys_are_left_to_jax(database: Path) -> None:
+    fast, key = hlotune.jit(keyed, database=database), jax.random.key(3)
+    close(fast(X, W, key), jax.jit(keyed)(X, W, key))
+    assert fast.explain(X, W, key) == ()

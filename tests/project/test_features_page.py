@@ -1,0 +1,52 @@
+"""docs/features.md says of every column what it means, and gives the value of an example."""
+
+import re
+
+import pytest
+
+from hlotune.schedules.features.loop_levels import OPERANDS
+from hlotune.schedules.features.loop_trees import BUFFERS, NODE_NAMES
+from hlotune.schedules.features.summary import NAMES
+from tests.support.documented import example_nest, example_nodes, example_row
+from tests.support.tree import ROOT
+
+PAGE = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| `([\w*]+)` \| (\S.*\S) \| (\S+)(?: at (\w+))? \|$", re.MULTILINE)
+FEATURES, NODES = PAGE.split("## The nodes of a loop tree")
+
+
+def columns(part: str) -> list[str]:
+    """Names in order; a star stands for each operand, or each buffer."""
+    names: list[str] = []
+    for every, group in (
+        ("operand*", [f"operand{k}" for k in range(OPERANDS)]),
+        ("buffer*", BUFFERS),
+    ):
+        found = [name for name, *_ in ROW.findall(part) if name.startswith(every)]
+        names += [name.replace(every, one) for one in group for name in found]
+    return [name for name, *_ in ROW.findall(part) if "*" not in name] + names
+
+
+def test_the_page_names_all_columns_of_rows() -> None:
+    assert columns(FEATURES) == list(NAMES)
+
+
+def test_the_page_names_all_columns_of_nodes() -> None:
+    assert sorted(columns(NODES)) == sorted(NODE_NAMES)
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, _, v, _ in ROW.findall(FEATURES)])
+def test_the_example_of_a_column_is_right(name: str, value: str) -> None:
+    assert value == f"{example_row()[name.replace('*', '1')]:.4g}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "node"), [(n, v, node) for n, _, v, node in ROW.findall(NODES)]
+)
+def test_the_example_of_a_node_is_right(name: str, value: str, node: str) -> None:
+    found = example_nodes()[node].get(name.replace("buffer*", "operand1"), 0.0)
+    assert value == f"{found:.4g}"
+
+
+def test_the_page_shows_the_nest_of_its_examples() -> None:
+    assert f"```\n{example_nest()}\n```" in PAGE

@@ -1,0 +1,163 @@
+"""The last word about a kernel: who is tested how, and what happens to those that fail."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.timing.comparison import Comparison, ratio
+from hlotune.measure.trial import Candidate, Failure, FailureKind, Measurement, Trial
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split
+from hlotune.search.finals.finals import Contender, Object, entrants, meetings, winner
+from hlotune.search.tuner import KernelTuner
+from tests.support.toy import ToySpace
+from tests.support.tuners import Log, tuner
+
+KERNEL = Kernel("func.func @kernel() { final }")
+BUILT = Built(b"object", 0, (), 1, 1)
+PAIRS = 31
+
+
+def candidate(number: int) -> Candidate:
+    return Candidate(KERNEL, Schedule("direct", (Split("out", "i0", (number,)),)))
+
+
+def measured(*samples_s: float) -> Measurement:
+    return Measurement(samples_s=samples_s)
+
+
+@dataclass
+class Referee:
+    """Fails the numbers in `failing`, and whatever is timed together with one in `spoiling`."""
+
+    failing: dict[int, FailureKind] = field(default_factory=dict)
+    spoiling: frozenset[int] = frozenset()
+    met: list[list[int]] = field(default_factory=list)
+
+    def compare(self, kernel: Kernel, objects: Sequence[Object], *, pairs: int) -> Comparison:
+        numbers = [number(c) for c, _ in objects]
+        self.met.append(numbers)
+        spoilt = bool(self.spoiling & set(numbers))
+        outcomes = tuple(self._outcome(n, spoilt, pairs) for n in numbers)
+        return Comparison(measured(*[2.0] * pairs), outcomes)
+
+    def _outcome(self, number: int, spoilt: bool, pairs: int) -> Measurement | Failure:
+        if kind := self.failing.get(number):
+            return Failure(kind, "failed")
+        return Failure("crash", "spoilt") if spoilt else measured(*[1.0] * pairs)
+
+
+def number(candidate: Candidate) -> int:
+    step = candidate.schedule.steps[0]
+    assert isinstance(step, Split)
+    return step.factors[0]
+
+
+def outcomes(referee: Referee, *numbers: int) -> dict[int, str]:
+    """What `meetings` says of each: `timed`, or the kind of failure."""
+    objects = [(candidate(n), BUILT) for n in numbers]
+    found: dict[int, str] = {}
+    for met in meetings(KERNEL, objects, referee, PAIRS):
+        failed = None if isinstance(met, Contender) else met.outcome
+        found[number(met.candidate)] = failed.kind if isinstance(failed, Failure) else "timed"
+    return found
+
+
+def test_a_champion_that_fails_does_not_stop_the_others() -> None:
+    referee = Referee({1: "wrong_result"})
+    assert outcomes(referee, 1, 2, 3) == {1: "wrong_result", 2: "timed", 3: "timed"}
+    assert referee.met == [[1, 2, 3]]
+
+
+def test_after_a_crash_that_took_all_down_each_is_timed_alone() -> None:
+    referee = Referee({4: "wrong_result"}, spoiling=frozenset({2}))
+    assert outcomes(referee, 1, 2, 3, 4) == {1: "timed", 2: "crash", 3: "timed", 4: "wrong_result"}
+    assert referee.met == [[1, 2, 3, 4], [1], [2], [3]]
+
+
+def test_one_that_crashes_is_not_timed_again() -> None:
+    referee = Referee({1: "crash"})
+    assert outcomes(referee, 1) == {1: "crash"}
+    assert referee.met == [[1]]
+
+
+def test_what_cannot_be_built_any_more_meets_nobody() -> None:
+    referee = Referee()
+    failure = Failure("build", "refused")
+    (met,) = meetings(KERNEL, [(candidate(1), failure)], referee, PAIRS)
+    assert not isinstance(met, Contender)
+    assert met.outcome == failure
+    assert referee.met == []
+
+
+def contenders(default: Measurement, *samples: Measurement) -> list[Contender]:
+    return [Contender(candidate(n), BUILT, default, m) for n, m in enumerate(samples)]
+
+
+def ahead(count: int) -> Measurement:
+    """Faster than one second in so many of the pairs, and slower in the others."""
+    return measured(*[0.5] * count, *[2.0] * (PAIRS - count))
+
+
+def test_several_share_the_error_that_one_alone_may_have() -> None:
+    default = measured(*[1.0] * PAIRS)
+    barely = ahead(22)
+    assert ratio(default.samples_s, barely.samples_s).is_faster
+    assert winner(contenders(default, barely)) is not None
+    assert winner(contenders(default, barely, barely, barely)) is None
+
+
+def test_a_later_one_must_be_proven_faster_than_an_earlier_one() -> None:
+    default = measured(*[1.0] * PAIRS)
+    simple, luckier, faster = ahead(31), ahead(31), measured(*[0.25] * PAIRS)
+    first = winner(contenders(default, simple, luckier))
+    assert first is not None
+    assert number(first.candidate) == 0
+    best = winner(contenders(default, simple, luckier, faster))
+    assert best is not None
+    assert number(best.candidate) == 2
+
+
+def test_of_those_timed_alone_the_larger_lower_bound_wins() -> None:
+    a = Contender(candidate(1), BUILT, measured(*[1.0] * PAIRS), measured(*[0.5] * PAIRS))
+    b = Contender(candidate(2), BUILT, measured(*[4.0] * PAIRS), measured(*[1.0] * PAIRS))
+    assert winner([a, b]) is b
+    assert winner([b, a]) is b
+
+
+def known(times_s: Sequence[float], first_s: float | None = None) -> KernelTuner:
+    """A tuner with such trials of other schedules, and of its first candidate."""
+    toy = ToySpace((10,) * 6, seed=11)
+    tuning = tuner(Log(), toy)
+    trials = [Trial(candidate(20 + n), measured(s)) for n, s in enumerate(times_s)]
+    if first_s is not None:
+        first = Candidate(KERNEL, toy.schedule(toy.heuristic()))
+        trials.append(Trial(first, measured(first_s)))
+    tuning.know(trials)
+    return tuning
+
+
+def test_champions_are_the_first_of_a_heat_and_the_simplest_is_tested_first() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3])
+    order = [candidate(n) for n in (23, 22, 20, 21)]
+    assert [number(c) for c in entrants(tuning, order, None)] == [20, 22, 23]
+
+
+def test_without_a_heat_champions_are_the_fastest_by_their_trials() -> None:
+    assert [number(c) for c in entrants(known([1.3, 1.0, 1.1, 1.2]), [], None)] == [21, 22, 23]
+
+
+def test_what_stands_is_tested_first_and_takes_the_place_of_the_last() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3])
+    order = [candidate(n) for n in (20, 21, 22)]
+    stands = candidate(23).schedule
+    assert [number(c) for c in entrants(tuning, order, stands)] == [23, 20, 21]
+    assert [number(c) for c in entrants(tuning, order, candidate(21).schedule)] == [21, 20, 22]
+
+
+def test_once_all_of_a_heat_have_failed_the_next_by_their_trials_are_champions() -> None:
+    tuning = known([1.0, 1.1, 1.2, 1.3])
+    order = [candidate(n) for n in (20, 21)]
+    tuning.reject([Trial(c, Failure("wrong_result", "a lost tap")) for c in order])
+    assert [number(c) for c in entrants(tuning, order, None)] == [22, 23]

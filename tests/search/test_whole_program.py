@@ -1,0 +1,132 @@
+"""What a run says of the whole program is of the program that its records make."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hlotune.deploy import accuracy
+from hlotune.deploy import bench as bench_module
+from hlotune.deploy.accuracy import Inputs, example_inputs, random_inputs
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import sites
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.search.finals import whole_program as whole_module
+from hlotune.search.finals.whole_program import WholeProgram
+from hlotune.tuning_logs.database import Database
+from tests.support.applied import DIRECT, PARAMETERS, final, mlp, normal
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return load(mlp, PARAMETERS, normal(8, 16))
+
+
+def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
+    program: Program, tmp_path: Path
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        compared = WholeProgram(program, database, "standard", host_target(), "warm").compare(0.2)
+        assert compared is not None
+        assert compared.error is not None and compared.error < 1e-5
+        other = WholeProgram(program, database, "standard", host_target(), "model")
+        assert other.compare(0.2) is None
+
+
+def test_what_is_prepared_is_not_done_again_when_it_is_compared(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        whole = WholeProgram(program, database, "standard", host_target(), "warm")
+        assert whole.due_s(building_s=1.0, timing_s=1.0) == 0.0
+        whole.prepare(60.0)
+        assert 1.0 < whole.due_s(building_s=1.0, timing_s=0.0) < whole.due_s(1.0, timing_s=1.0)
+        monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
+        assert whole.compare(0.2) is not None
+
+
+@dataclass
+class Watched(Turns):
+    """Knows whether it is its turn."""
+
+    is_alone: bool = False
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        assert not self.is_alone, "not to be nested"
+        self.is_alone = True
+        yield
+        self.is_alone = False
+
+
+def test_others_wait_while_a_program_is_prepared_and_checked(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site, *_), turns, seen = sites(program), Watched(), list[tuple[str, bool]]()
+
+    def watched(module: object, name: str) -> None:
+        real: Any = getattr(module, name)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            seen.append((name, turns.is_alone))
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(module, name, called)
+
+    watched(whole_module, "prepared")
+    watched(bench_module, "judged")
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        whole = WholeProgram(program, database, "standard", host_target(), "warm", turns)
+        whole.prepare(60.0)
+        assert whole.compare(0.2) is not None
+    assert seen == [("prepared", True), ("judged", True)]
+    assert not turns.is_alone
+
+
+def test_compiling_takes_what_the_first_call_takes(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what looking for inputs takes that leave the results finite."""
+    clock_s, calls_s = [0.0], iter((3.0, 0.25))
+
+    def called(*_: Any) -> list[Any]:
+        clock_s[0] += next(calls_s)
+        return []
+
+    def tamed(program: Program, default: object, seed: int) -> tuple[Inputs, Inputs]:
+        clock_s[0] += 100.0
+        return example_inputs(program, seed), random_inputs(program, seed)
+
+    monkeypatch.setattr(bench_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
+    monkeypatch.setattr(bench_module, "called", called)
+    monkeypatch.setattr(bench_module, "tame_inputs", tamed)
+    monkeypatch.setattr(accuracy.Judge, "of", lambda *_: None)
+    found = bench_module.prepared(program)
+    assert (found.compile_s, found.call_s) == (3.0, 0.25)
+
+
+def test_an_oracle_without_time_leaves_the_program_to_be_held_against_the_default(
+    program: Program, tmp_path: Path
+) -> None:
+    (site, *_) = sites(program)
+    with Database(tmp_path / "a.db") as database:
+        run = database.start_run(None, host_target(), toolchain(), cache="warm")
+        database.record_final(run, site.kernel, final(DIRECT))
+        whole = WholeProgram(program, database, "standard", host_target(), "warm")
+        whole.prepare(0.0)
+        compared = whole.compare(0.2)
+    assert compared is not None and compared.error is not None
+    assert compared.default_error is None

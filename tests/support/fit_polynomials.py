@@ -1,0 +1,122 @@
+"""Derives the coefficients of codegen/llvm/math/polynomials.py: `python -m
+tests.support.fit_polynomials` writes it.
+
+Each polynomial interpolates its function at the Chebyshev nodes of its interval, in 60 digits, and
+is rounded once.  That is within a factor of two of the best polynomial of the same degree.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+
+POLYNOMIALS = Path(__file__).parents[2] / "codegen" / "llvm" / "math" / "polynomials.py"
+HEADER = '''"""Coefficients of polynomials, constant term first, by the type they are evaluated in.
+
+Written by `python -m tests.support.fit_polynomials`, where intervals and degrees stand:
+interpolation at Chebyshev nodes in 60 digits.
+"""
+'''
+ERFCX_CENTRE = 2
+"""Of the map t = (x - 2) / (x + 2), which brings 0.5 to infinity onto -0.6 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A function of z on an interval, and the degree for each type."""
+
+    name: str
+    comment: str
+    function: Callable[[mp.mpf], mp.mpf]
+    low: mp.mpf
+    high: mp.mpf
+    degrees: dict[str, int]
+
+
+def erfcx(x: mp.mpf) -> mp.mpf:
+    return mp.exp(x * x) * mp.erfc(x)
+
+
+def on_line(t: mp.mpf) -> mp.mpf:
+    """(x + centre) * erfcx(x) at the x that the map brings to t."""
+    x = ERFCX_CENTRE * (1 + t) / (1 - t)
+    return (x + ERFCX_CENTRE) * erfcx(x)
+
+
+def fits() -> list[Fit]:
+    half, quarter = mp.log(2) / 2 * mp.mpf("1.001"), mp.pi / 4 * mp.mpf("1.001")
+    s = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)
+    low, far = mp.mpf(-3) / 5, mp.mpf(27) + 1
+    return [
+        Fit(
+            "EXP", "exp(r) = 1 + r + r^2 * EXP(r), |r| <= log(2) / 2",
+            lambda r: mp.hyp1f1(1, 3, r) / 2, -half, half, {"float": 4, "double": 10},
+        ),
+        Fit(
+            "LOG", "log((1 + s) / (1 - s)) = 2 s + s^3 * LOG(s^2), |s| <= tanh(log(2) / 4)",
+            lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z,
+            mp.mpf(0), s**2 * mp.mpf("1.001"), {"float": 2, "double": 7},
+        ),
+        Fit(
+            "LOG_TAIL", "log((1 + s) / (1 - s)) = 2 s + 2/3 s^3 + s^5 * LOG_TAIL(s^2)",
+            lambda z: ((2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z - mp.mpf(2) / 3) / z,
+            mp.mpf(0), s**2 * mp.mpf("1.001"), {"double": 8},
+        ),
+        Fit(
+            "ERF", "erf(x) = x + x * ERF(x^2), |x| <= 1",
+            lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
+            mp.mpf(0), mp.mpf(1), {"float": 6, "double": 13},
+        ),
+        Fit(
+            "ERFCX", "(x + 2) * exp(x^2) * erfc(x) = ERFCX((x - 2) / (x + 2)), 0.5 <= x <= 28",
+            on_line, low, (far - ERFCX_CENTRE) / (far + ERFCX_CENTRE), {"float": 11, "double": 23},
+        ),
+        Fit(
+            "SINE", "sin(r) = r + r^3 * SINE(r^2), |r| <= pi / 4",
+            lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+            mp.mpf(0), quarter**2, {"float": 3, "double": 6},
+        ),
+        Fit(
+            "COSINE", "cos(r) = 1 - r^2 / 2 + r^4 * COSINE(r^2), |r| <= pi / 4",
+            lambda z: ((mp.cos(mp.sqrt(z)) - 1) / z + mp.mpf(1) / 2) / z,
+            mp.mpf(0), quarter**2, {"float": 3, "double": 6},
+        ),
+        Fit(
+            "CBRT", "cbrt(m) to 1 in 600, 0.35 <= m <= 2.83",
+            mp.cbrt, mp.mpf("0.35"), mp.mpf("2.83"), {"float": 5, "double": 5},
+        ),
+    ]  # fmt: skip
+
+
+def coefficients(fit: Fit, element: str) -> list[float]:
+    count = fit.degrees[element] + 1
+    middle, radius = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
+    nodes = [middle + radius * mp.cos(mp.pi * (2 * k + 1) / (2 * count)) for k in range(count)]
+    powers = mp.matrix(count, count)
+    for row, z in enumerate(nodes):
+        for k in range(count):
+            powers[row, k] = z**k
+    solved = mp.lu_solve(powers, mp.matrix([fit.function(z) for z in nodes]))
+    numbers = [solved[k] for k in range(count)]
+    if element == "double":
+        return [float(c) for c in numbers]
+    return [float(np.float32(mp.nstr(c, 20))) for c in numbers]
+
+
+def text() -> str:
+    lines = [HEADER]
+    with mp.workdps(60):
+        for fit in fits():
+            lines.append(f"# {fit.comment}\n{fit.name} = {{")
+            for element in fit.degrees:
+                lines.append(f'    "{element}": (')
+                lines += [f"        {c!r}," for c in coefficients(fit, element)]
+                lines.append("    ),")
+            lines.append("}\n")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    POLYNOMIALS.write_text(text(), encoding="utf-8")

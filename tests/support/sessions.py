@@ -1,0 +1,243 @@
+"""Whole runs over kernels with toy spaces, on a device that computes times."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hlotune.codegen.built import Built
+from hlotune.costmodel.model import CostModel
+from hlotune.costmodel.trees import Trees
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.measure.simulated.device import SimulatedDevice
+from hlotune.measure.timing.comparison import Comparison
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.target import Properties, Toolchain
+from hlotune.search.budget.budget import Limits
+from hlotune.search.progress import Event
+from hlotune.search.result import TuneResult
+from hlotune.search.resume_queries import passed_s
+from hlotune.search.searchers.searcher import SEARCHERS
+from hlotune.search.session import Session
+from hlotune.search.tasks import Skipped, Task
+from hlotune.search.tuner import Experience
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.finals import Paired, Whole
+from tests.support.toy import ToySpace
+
+TARGET = TARGETS["x86-64"]
+TOOLS = Toolchain(jaxlib="0", llvm="0", codegen="0", xla_flags="")
+UNDER = conditions(TARGET, TOOLS)
+PROPERTIES = Properties(flops_per_s={"f32": 1e9}, read_bytes_per_s=1e9, clock_hz=1e9)
+BUILT = Built(b"object", 0, (), 1, 1)
+WHOLE = Whole(
+    paired=Paired(default_s=(2.0,), tuned_s=(1.0,), speedup=2.0, low=1.9, high=2.1),
+    error=2e-7,
+    default_error=1e-7,
+)
+
+
+def task(name: str, seed: int, weight: float = 1.0) -> Task:
+    """A kernel of 1000 multiplications with a toy space."""
+    index = (Affine.axis("i0"),)
+    load = Load("x", index, "f32")
+    value = Apply("multiply", (load, load), "f32")
+    stage = Stage("out", (Axis("i0", 1000),), (), (Store("y", index),), (value,))
+    tensors = tuple(Tensor(n, (1000,), "f32", r) for n, r in (("x", "argument"), ("y", "result")))  # type: ignore[arg-type]
+    kernel = Kernel(f"func.func @kernel() {{ {name} }}")
+    return Task(kernel, name, weight, Compute(tensors, (stage,)), ToySpace((8,) * 5, seed))
+
+
+NONE = Kernel("")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Of a program, and of a site."""
+
+    key: str = "0123"
+    name: str = "toy"
+    source: str = "toy.py:model"
+    kernel: Kernel = NONE
+    label: str = ""
+    weight: float = 1.0
+
+
+PROGRAM = Identity()
+
+
+def place(task: Task) -> Identity:
+    return Identity(name=task.label, kernel=task.kernel, label=task.label, weight=task.weight)
+
+
+@dataclass
+class FakeDevice:
+    """Builder and runner.  `default_s` is by label; Ctrl-C comes at request `interrupt_at`."""
+
+    tasks: Sequence[Task]
+    default_s: dict[str, float] = field(default_factory=dict)
+    interrupt_at: int = -1
+    wrong: bool = False
+    failing: frozenset[Schedule | None] = frozenset()
+    """Wrong when they meet the default, whatever they were before."""
+    requests: int = 0
+    elapsed_s: float = 0.0
+
+    def now(self) -> float:
+        """A clock that goes on by a twentieth of a second with each request."""
+        return self.elapsed_s
+
+    def _request(self) -> None:
+        self.requests += 1
+        self.elapsed_s += 0.05
+        if self.requests - 1 == self.interrupt_at:
+            raise KeyboardInterrupt
+
+    def _task(self, kernel: Kernel) -> Task:
+        return next(t for t in self.tasks if t.kernel == kernel)
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        return [BUILT for _ in candidates]
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        self._request()
+        return [Trial(c, Measurement(samples_s=(self._time_s(c),))) for c, _ in objects]
+
+    def default(self, kernel: Kernel) -> Measurement:
+        self._request()
+        time_s = self.default_s.get(self._task(kernel).label, 6e-3)
+        if time_s < 0:
+            raise ProgramError("expected XLA to compile the kernel, got a crash; leave it out")
+        return Measurement(samples_s=(time_s,))
+
+    def compare(
+        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+    ) -> Comparison:
+        default = Measurement(samples_s=self.default(kernel).samples_s * pairs)
+        if self.wrong:
+            wrong = Failure("wrong_result", "a lost tap")
+            return Comparison(default, tuple(wrong for _ in objects))
+        return Comparison(default, tuple(self._met(c, pairs) for c, _ in objects))
+
+    def _met(self, candidate: Candidate, pairs: int) -> Measurement | Failure:
+        if candidate.schedule in self.failing:
+            return Failure("wrong_result", "a lost tap")
+        return Measurement(samples_s=(self._time_s(candidate),) * pairs)
+
+    def _time_s(self, candidate: Candidate) -> float:
+        space: Any = self._task(candidate.kernel).space
+        return float(space.times_s(space.locate(candidate.schedule)[None])[0])
+
+
+@dataclass
+class FakeProgram:
+    """The whole program, to be compared by a function; preparing and comparing take so long."""
+
+    compared: Callable[[], Whole | None] = lambda: WHOLE
+    device: FakeDevice | SimulatedDevice | None = None
+    preparing_s: float = 0.0
+    comparing_s: float = 0.0
+    """But for the seconds of `timing_s`, which a limit may cut."""
+    timing_s: float = 0.0
+    oracle_limits_s: list[float] = field(default_factory=list)
+
+    def prepare(self, oracle_limit_s: float) -> None:
+        self.oracle_limits_s.append(oracle_limit_s)
+        self._take(self.preparing_s)
+
+    def due_s(self, building_s: float, timing_s: float) -> float:
+        return self.comparing_s + min(timing_s, self.timing_s)
+
+    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+        if not self.oracle_limits_s and oracle_limit_s is not None:
+            self.prepare(oracle_limit_s)
+        self._take(self.comparing_s + min(limit_s, self.timing_s))
+        return self.compared()
+
+    def _take(self, seconds: float) -> None:
+        if self.device is not None:
+            self.device.elapsed_s += seconds
+
+
+def run(
+    database: Database,
+    tasks: Sequence[Task],
+    device: FakeDevice | SimulatedDevice | None = None,
+    *,
+    limits: Limits | None = None,
+    skipped: Sequence[Skipped] = (),
+    events: list[Event] | None = None,
+    seed: int = 0,
+    searcher: str = "annealing",
+    compare_whole: Callable[[], Whole | None] = lambda: WHOLE,
+    resume: str | None = None,
+    turns: Turns | None = None,
+    whole: FakeProgram | None = None,
+    away_s: float = 0.0,
+    probe: Callable[[], float] = lambda: 0.0,
+    others_share: float | None = None,
+    model: CostModel | None = None,
+) -> TuneResult:
+    """A run by the device's clock; `resume` is the id of one that was interrupted."""
+    device, limits = device or FakeDevice(tasks), limits or Limits(trials=96)
+    before_s = passed_s(database, resume) if resume else 0.0
+    session = Session(
+        database=database,
+        run=resume or started(database, tasks, limits, seed),
+        under=UNDER,
+        target=TARGET,
+        peaks=lambda: PROPERTIES,
+        builder=device,
+        runner=device,
+        experience=Experience(model or Trees()),
+        make=SEARCHERS[searcher],
+        seed=seed,
+        numerics="standard",
+        progress=([] if events is None else events).append,
+        limits=limits,
+        whole=whole or FakeProgram(compare_whole),
+        start_s=device.now() - before_s,
+        now=device.now,
+        away=lambda: away_s,
+        probe=probe,
+        others=lambda: others_share,
+        turns=turns or Turns(),
+        resumed=resume is not None,
+    )
+    return session.finished(session.tuned("toy", tasks, skipped))
+
+
+def started(database: Database, tasks: Sequence[Task], limits: Limits, seed: int) -> str:
+    """The id of a new run, with options as `tune run` has them."""
+    options = {
+        "searcher": "annealing",
+        "model": "trees",
+        "model_digest": None,
+        "trials": limits.trials,
+        "budget_s": limits.seconds,
+    }
+    return database.start_run(
+        PROGRAM,
+        TARGET,
+        TOOLS,
+        sites=map(place, tasks),
+        properties=PROPERTIES,
+        options=options,
+        seed=seed,
+    )
+
+
+def two() -> tuple[Task, Task]:
+    return task("conv", 1), task("dense", 2, weight=3)
