@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlotune.hlo.frontends.file_kinds import FILES
+from hlotune.hlo.frontends.file_kinds import FILES, suffix_of
 
 if TYPE_CHECKING:
     from hlotune.hlo.frontends.program import Program
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def begin_loading(arguments: Sequence[str]) -> None:
     """Starts the process that parses program files, where an argument of a command is one: it gets
     ready while this process imports jax."""
-    if any(Path(argument).suffix in FILES for argument in arguments):
+    if any(suffix_of(Path(argument)) in FILES for argument in arguments):
         from hlotune.hlo.frontends import checked_parse
 
         checked_parse.begin()

@@ -20,8 +20,8 @@ Program = Annotated[
     str,
     typer.Argument(
         metavar="PROGRAM",
-        help="path.py:name or package.module:name of a factory that returns (function, arguments), "
-        "or of a function with --arg for each argument; or a .mlir, .mlirbc, .hlo or .pb file.",
+        help="path.py:name or package.module:name of a factory that returns (function, arguments); "
+        "of a function with --arg for each argument; or a file (.mlir, .mlirbc, .hlo, .txt, .pb).",
         show_default=False,
     ),
 ]

@@ -1,8 +1,13 @@
-"""Which files are programs, by suffix."""
+"""Which files and folders are programs, and what is said of those that are not."""
 
-FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb")
-"""StableHLO and HLO."""
-NOT_YET = {
+import re
+from pathlib import Path, PurePath
+
+from hlotune.schedules.errors import ProgramError
+
+FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb", ".txt")
+"""Suffixes of files of StableHLO and HLO, in lower case; a suffix may be written in any case."""
+MODELS = {
     ".onnx": "an ONNX model",
     ".pt2": "a PyTorch program",
     ".pt": "a PyTorch model",
@@ -10,5 +15,63 @@ NOT_YET = {
     ".keras": "a Keras model",
     ".h5": "a Keras model",
     ".tflite": "a TensorFlow Lite model",
+    ".mlpackage": "a Core ML model",
+    ".mlmodel": "a Core ML model",
+    ".engine": "a TensorRT engine",
+    ".xml": "an OpenVINO model",
 }
 """Models that hlotune does not read, by suffix."""
+WEIGHTS = {
+    ".safetensors": "weights in safetensors",
+    ".npz": "arrays of NumPy",
+    ".npy": "an array of NumPy",
+    ".gguf": "weights in GGUF",
+    ".ckpt": "a checkpoint",
+    ".msgpack": "weights of Flax",
+    ".orbax": "a checkpoint of Orbax",
+}
+"""Values without a program that uses them, by suffix."""
+SAVED_MODEL = "saved_model.pb"
+"""The file that makes a folder a SavedModel of TensorFlow."""
+_HLO_TEXT = re.compile(rb"(\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
+_LOOKED_AT_BYTES = 1 << 16
+
+
+def suffix_of(path: PurePath) -> str:
+    """The suffix in lower case."""
+    return path.suffix.lower()
+
+
+def names_a_file(text: str) -> bool:
+    """Whether a source is the path of a file or folder, there or not, and no function in one."""
+    path = Path(text)
+    if suffix_of(path) in (*FILES, *MODELS, *WEIGHTS):
+        return True
+    return ":" not in text and path.suffix != ".py" and path.exists()
+
+
+def is_hlo_text(data: bytes) -> bool:
+    """Whether a file begins as HLO's text form does, behind comments."""
+    return _HLO_TEXT.match(data[:_LOOKED_AT_BYTES]) is not None
+
+
+def check_kind(path: Path) -> None:
+    """Raises ProgramError for a path that names a model of another kind, weights, or a folder."""
+    suffix = suffix_of(path)
+    if path.name == SAVED_MODEL or (path / SAVED_MODEL).is_file():
+        raise _refused(path, "a SavedModel of TensorFlow", _EXPORT)
+    if suffix in MODELS:
+        raise _refused(path, MODELS[suffix], _EXPORT)
+    if suffix in WEIGHTS:
+        raise _refused(path, WEIGHTS[suffix], "name the program that uses these values")
+    if path.is_dir():
+        raise _refused(path, "a folder", "name the file in it")
+
+
+_EXPORT = "hlotune does not read it: export the model to StableHLO first"
+
+
+def _refused(path: Path, what: str, advice: str) -> ProgramError:
+    return ProgramError(
+        f"expected StableHLO or HLO in a file {' '.join(FILES)}, got {path}, {what}; {advice}"
+    )

@@ -6,7 +6,6 @@ from typing import cast
 from hlotune.hlo.mlir.versions import hlo_module_from_text, hlo_to_stablehlo
 from hlotune.schedules.errors import ProgramError
 
-TEXT_MARK = b"HloModule"
 _LENGTHS = {1: 8, 5: 4}
 """Bytes of a protocol buffer's fixed fields, by wire type."""
 _BYTES = 2

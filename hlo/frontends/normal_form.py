@@ -5,7 +5,8 @@ Nothing here imports jax, so that the process that parses files first begins fas
 
 from pathlib import PurePath
 
-from hlotune.hlo.frontends.hlo_files import TEXT_MARK, stablehlo_of_proto, stablehlo_of_text
+from hlotune.hlo.frontends.file_kinds import is_hlo_text, suffix_of
+from hlotune.hlo.frontends.hlo_files import stablehlo_of_proto, stablehlo_of_text
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
 from hlotune.schedules.errors import ProgramError
@@ -24,10 +25,10 @@ def normal_form_of_file(data: bytes, path: str) -> bytes:
         raise ProgramError(
             f"expected StableHLO or HLO in {path}, got an empty file; write it again"
         )
-    suffix = PurePath(path).suffix
+    suffix = suffix_of(PurePath(path))
     if suffix == ".pb":
         data = stablehlo_of_proto(data)
-    elif suffix == ".hlo" or data.startswith(TEXT_MARK):
+    elif suffix == ".hlo" or is_hlo_text(data):
         data = stablehlo_of_text(data.decode(errors="replace"))
     return normal_form(data).bytecode()
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from hlotune.hlo.calling.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.frontends.checked_parse import normal_form_of
-from hlotune.hlo.frontends.file_kinds import FILES, NOT_YET
+from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.mlir import module as mlir
@@ -82,10 +82,8 @@ def load(
     if callable(source):
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
-    path = Path(text)
-    a_file = path.suffix in (*FILES, *NOT_YET)
-    if a_file or (":" not in text and path.suffix != ".py" and path.is_file()):
-        return _from_file(path, arguments)
+    if names_a_file(text):
+        return _from_file(Path(text), arguments)
     where, _, name = text.rpartition(":")
     if not where or not name:
         raise ProgramError(
@@ -156,11 +154,7 @@ def _from_function(
 
 
 def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
-    if path.suffix in NOT_YET:
-        raise ProgramError(
-            f"expected StableHLO or HLO in a file {' '.join(FILES)}, got {path}, "
-            f"{NOT_YET[path.suffix]}, which hlotune does not read yet; export it to StableHLO first"
-        )
+    check_kind(path)
     if arguments:
         raise ProgramError(
             f"expected no arguments with {path}, a file that has its types in it, got "

@@ -23,6 +23,7 @@ from hlotune.schedules.errors import ProgramError
 
 CONSTANT_MARK = "hlotune.constant"
 BYTECODE_MAGIC = b"ML\xefR"
+_QUANTIZED = re.compile(r"^(?!\s*//).*?(tensor<[^<>\"]*!quant\.\w+<[^>\"]*>)", re.MULTILINE)
 PORTABLE_MAGIC = re.compile(BYTECODE_MAGIC + rb".StableHLO_v", re.DOTALL)
 """The byte between them is the version of MLIR's bytecode, older for older StableHLO."""
 
@@ -110,7 +111,11 @@ def parse(source: str | bytes) -> Module:
                 return Module(read_portable_artifact(source, context))
             if isinstance(source, bytes) and not source.startswith(BYTECODE_MAGIC):
                 source = source.decode()
+            if isinstance(source, str):
+                _refuse_quantized(source)
             return Module(ir.Module.parse(source))
+        except ProgramError:
+            raise
         except (ir.MLIRError, UnicodeDecodeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:500]
             if isinstance(error, UnicodeDecodeError):
@@ -120,6 +125,16 @@ def parse(source: str | bytes) -> Module:
                 f"MLIR refuses: {reason}; check that the file is StableHLO of a version up to "
                 f"{stablehlo.get_current_version()}"
             ) from error
+
+
+def _refuse_quantized(text: str) -> None:
+    """Before MLIR sees them: its parser ends the process at some of these types."""
+    if "!quant." in text and (found := _QUANTIZED.search(text)) is not None:
+        raise ProgramError(
+            f"expected values of plain element types, got {found[1]}>, a quantized one; XLA "
+            "computes with none: write the program with the integers and scales that it means "
+            "(stablehlo-opt --stablehlo-legalize-quant-to-math does so)"
+        )
 
 
 def _not_text(error: UnicodeDecodeError) -> str:

@@ -68,8 +68,11 @@ def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> 
         ("a.pb", b"", "expected StableHLO or HLO in .*a.pb, got an empty file; write it again"),
         ("a.hlo", b"\n", "expected StableHLO or HLO in .*a.hlo, got an empty file"),
         ("a.mlirbc", b"\0" * 64, "expected StableHLO or HLO in .*a.mlirbc, got an empty file"),
-        ("a.onnx", b"", "an ONNX model, which hlotune does not read yet; export it to StableHLO"),
-        ("a.pt2", b"", "a PyTorch program, which hlotune does not read yet"),
+        ("a.onnx", b"", "got .*a.onnx, an ONNX model; .*does not read it: export the model to"),
+        ("A.PT2", b"", "got .*A.PT2, a PyTorch program; hlotune does not read it"),
+        ("a.safetensors", b"", "weights in safetensors; name the program that uses these values"),
+        ("saved_model.pb", b"", "got .*saved_model.pb, a SavedModel of TensorFlow; hlotune does"),
+        ("a.txt", b"a letter", "expected a StableHLO module .*custom op 'a' is unknown"),
     ],
 )
 def test_a_file_of_something_else_is_refused(
@@ -78,6 +81,38 @@ def test_a_file_of_something_else_is_refused(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ProgramError, match=message):
         load(tmp_path / name)
+
+
+ADDING = "HloModule a\nENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] add(x, x) }\n"
+COMMENTS = "\n// dumped by XLA\n/* before\n optimizations */ "
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.TXT", "A.HLO", "a.hlo", "a.dump"])
+def test_hlo_text_is_told_by_what_it_begins_with(name: str, tmp_path: Path) -> None:
+    for text in (ADDING, COMMENTS + ADDING):
+        (tmp_path / name).write_text(text)
+        assert [op.name for op in load(tmp_path / name).graph.ops] == ["stablehlo.add"]
+
+
+def test_stablehlo_is_read_whatever_the_case_of_its_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "A.MLIR"
+    path.write_text("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+                    "  return %x : tensor<2xf32>\n}")  # fmt: skip
+    assert load(path).graph.ops == ()
+
+
+@pytest.mark.parametrize("name", ["a.txt", "A.MLIR", "a.Pb"])
+def test_a_program_file_that_is_not_there_is_missed(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=f"got No such file or directory for .*{name}"):
+        load(tmp_path / name)
+
+
+def test_a_folder_is_refused_with_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="a folder; name the file in it"):
+        load(tmp_path)
+    (tmp_path / "saved_model.pb").write_bytes(b"graph")
+    with pytest.raises(ProgramError, match=r"a SavedModel of TensorFlow; .*export the model to"):
+        load(tmp_path)
 
 
 def test_hlo_that_xla_has_optimized_is_refused(tmp_path: Path) -> None:

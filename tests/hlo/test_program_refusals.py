@@ -78,6 +78,10 @@ REFUSED = {
         ),
         r"one device, got stablehlo\.collective_permute among 2 devices",
     ),
+    "quantized": (
+        module("%x: tensor<?x!quant.uniform<i8:f32, 1.0:3>, #stablehlo.bounds<4>>", TENSOR),
+        r"plain element types, got tensor<\?x!quant\.uniform<i8:f32, 1\.0:3>>, a quantized one",
+    ),
     "no program": ("this is no program", "expected a StableHLO module"),
 }
 
