@@ -82,7 +82,7 @@ bench: setup
 	  .venv/bin/tune bench examples/$$program --database build/bench.db || exit 1; \
 	done
 
-# Each prints a table and keeps it in build/; `make performance` puts them into docs/performance.md.
+# Each prints a table and keeps it in build/; `make performance` puts them into the pages of docs/.
 bench-operators: setup
 	rm -f build/operators.db*
 	$(PYTHON) -m benchmarks.operators --name operators --weights constants --numerics strict \

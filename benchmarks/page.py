@@ -1,10 +1,10 @@
-"""Puts the tables of `build/*.json` into `docs/performance.md` and `docs/models.md`, so that no
-figure is typed by hand.
+"""Puts the tables of `build/*.json` into `docs/performance.md`, the pages of `docs/lab/` and
+`docs/models.md`, so that no figure is typed by hand.
 
     python -m benchmarks.page
 
-A table stands between `<!-- NAME -->` and `<!-- /NAME -->`.  Charts of performance are taken from
-`build/*.svg`.  What was not measured stays.
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`, in one page.  Charts of performance are
+taken from `build/*.svg`.  A table that was not measured stays as it is.
 """
 
 import json
@@ -19,19 +19,26 @@ from benchmarks.command import command
 from benchmarks.results import FOLDER, described
 
 PAGE = Path("docs/performance.md")
+LAB = Path("docs/lab")
 MODELS = Path("docs/models.md")
-CHART = re.compile(r"!\[[^]]*\]\((charts/\w+\.svg)\)")
+CHART = re.compile(r"!\[[^]]*\]\(((?:\.\./)?charts/\w+\.svg)\)")
 MARKED = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
 def main() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    put(PAGE, {name: markdown(table) for name, table in kept(names(text)).items()})
-    for chart in CHART.findall(text):
-        if (drawn := FOLDER / Path(chart).name).exists():
-            shutil.copyfile(drawn, PAGE.parent / chart)
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        put(page, {name: markdown(table) for name, table in kept(names(text)).items()})
+        for chart in CHART.findall(text):
+            if (drawn := FOLDER / Path(chart).name).exists():
+                shutil.copyfile(drawn, page.parent / chart)
     judged = evaluations.tables(kept((evaluations.KERNELS, evaluations.FAMILIES)))
     put(MODELS, {table.name: listed(table.columns, table.rows) for table in judged})
+
+
+def pages(root: Path = Path()) -> list[Path]:
+    """Those with tables of performance."""
+    return [root / PAGE, *sorted((root / LAB).glob("*.md"))]
 
 
 def kept(tables: Sequence[str]) -> dict[str, Any]:

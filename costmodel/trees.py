@@ -63,7 +63,7 @@ class Growth:
 
 
 GROWTH: dict[Effort, Growth] = {
-    # A fit stays well under a second, whatever is known (docs/performance.md).
+    # A fit stays well under a second, whatever is known (docs/lab/tuner.md).
     "batch": Growth(80, 8, 20, rows=2500, depth=5, eta=0.2, min_child_weight=0.1, columns=1.0),
     "offline": Growth(
         100, 100, 15, rows=10**6, depth=6, eta=0.1, min_child_weight=0.3, columns=0.35

@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers.shortfalls --database build/peers.db
 
-From passes and records alone: nothing is timed.  The loops come into `docs/inner_loops.md`.  What
-a loop takes at least is a count (`benchmarks/ports.py`); the time beyond it went into memory,
+From passes and records alone: nothing is timed.  The loops come into `docs/lab/inner_loops.md`.
+What a loop takes at least is a count (`benchmarks/ports.py`); the time beyond it went into memory,
 borders, other stages and the start of threads.
 """
 
@@ -38,11 +38,11 @@ NARROW_GAIN = {"gemm_1024_bf16": ("gemm_1024", 1.6)}
 """At least so many times as fast as another case."""
 NO_CORE = "nothing is known of this processor's core"
 NO_LOOP = "no innermost loop of its machine code multiplies and adds"
-PAGE = Path("docs/inner_loops.md")
+PAGE = Path("docs/lab/inner_loops.md")
 HEAD = """# Inner loops of the rows that fall short
 
 Written by `python -m benchmarks.peers.shortfalls`, whose table is in
-[performance.md](performance.md): of each row the innermost loop that does most of the arithmetic.
+[peers.md](peers.md): of each row the innermost loop that does most of the arithmetic.
 Operands are in AT&T's order, the destination last; neighbours of one name share a line.
 `python -m benchmarks.inner_loop C6` prints a loop whole.
 """

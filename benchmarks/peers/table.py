@@ -1,4 +1,4 @@
-"""The table of `docs/performance.md` from the passes: one row a case and kind of weights."""
+"""The table of `docs/lab/peers.md` from the passes: one row a case and kind of weights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -45,7 +45,7 @@ OPTIONS = {
 }
 """What costs the code generator much and gives kernels next to nothing, by architecture.
 
-An option of LLVM, its value for kernels, and LLVM's own.  What was lost is in docs/performance.md:
+An option of LLVM, its value for kernels, and LLVM's own.  docs/lab/tuner.md has what was lost:
 of 64 kernels in turns with their former selves nothing in the mean, and 2 to 3 % by one of them.
 """
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import results
 from benchmarks.cases import CASES, source
-from benchmarks.page import PAGE, markdown
+from benchmarks.page import LAB, markdown
 from benchmarks.peers import searches
 from benchmarks.peers.passes import Pass
 from benchmarks.peers.rounds import Turns
@@ -102,7 +102,7 @@ def test_the_table_says_that_clocks_and_beginnings_differ(
 def test_make_lets_tvm_search_first_and_each_case_alone_as_the_page_says() -> None:
     makefile, quoted = (
         " ".join((ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").split())
-        for file in ("Makefile", PAGE)
+        for file in ("Makefile", LAB / "peers.md")
     )
     cases = makefile.partition("TVM_CASES := ")[2].partition(" TVM_TRIALS := ")[0]
     trials = makefile.partition("TVM_TRIALS := ")[2].split()[0]

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import ports
 from benchmarks.inner_loop import InnerLoop
-from benchmarks.page import PAGE as PERFORMANCE
+from benchmarks.page import LAB
 from benchmarks.peers import shortfalls
 from benchmarks.peers.contestants import Weights
 from benchmarks.peers.records import Status
@@ -172,11 +172,11 @@ def test_loops_stand_on_a_page_once_with_neighbours_of_one_name_in_a_line() -> N
 def test_the_loops_are_written_into_the_page_that_the_table_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (ROOT / PERFORMANCE).read_text(encoding="utf-8")
-    assert f"[{PAGE.name}]({PAGE.name})" in text and PAGE.parent == PERFORMANCE.parent
+    text = (ROOT / LAB / "peers.md").read_text(encoding="utf-8")
+    assert f"[{PAGE.name}]({PAGE.name})" in text and PAGE.parent == LAB
     assert (ROOT / PAGE).read_text(encoding="utf-8").startswith(HEAD)
     monkeypatch.chdir(tmp_path)
-    PAGE.parent.mkdir()
+    PAGE.parent.mkdir(parents=True)
     status: dict[Weights, Status] = {"arguments": "kept xla", "constants": "not tuned"}
     kept = {"D1": [a_pass("D1", status=status)]}
     monkeypatch.setattr(shortfalls, "kept", lambda case: kept.get(case, []))

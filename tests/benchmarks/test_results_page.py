@@ -100,10 +100,48 @@ def test_what_was_not_measured_stays_in_the_page() -> None:
     assert page.filled(text, {}) == text
 
 
-def test_the_page_has_a_place_for_every_table() -> None:
+def test_pages_of_the_lab_are_filled_and_get_their_charts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("docs/lab", "docs/charts", "build"):
+        Path(folder).mkdir(parents=True)
+    page.PAGE.write_text("")
+    page.MODELS.write_text("")
+    (page.LAB / "toys.md").write_text("<!-- toy -->\nold\n<!-- /toy -->\n![a](../charts/a.svg)")
+    Path("build/a.svg").write_text("drawn")
+    results.publish(results.Table(name="toy", columns=["a"], rows=[["new"]]), CONDITIONS, [])
+    page.main()
+    assert "| new |" in (page.LAB / "toys.md").read_text()
+    assert Path("docs/charts/a.svg").read_text() == "drawn"
+
+
+def test_the_page_of_the_latest_tables_is_short_and_pages_of_the_lab_say_what_they_are_of() -> None:
+    latest, *lab = page.pages(ROOT)
+    assert latest.stat().st_size < 30_000
+    assert {path.name for path in lab} == set(
+        re.findall(r"\(lab/(\w+\.md)\) \|", latest.read_text(encoding="utf-8"))
+    )
+    for path in lab:
+        assert "jaxlib 0.10.2" in path.read_text(encoding="utf-8")[:600], path
+
+
+def test_the_charts_that_pages_show_are_there() -> None:
+    for path in page.pages(ROOT):
+        for chart in page.CHART.findall(path.read_text(encoding="utf-8")):
+            assert (path.parent / chart).exists()
+
+
+def every_name() -> list[str]:
+    texts = (path.read_text(encoding="utf-8") for path in page.pages(ROOT))
+    return [name for text in texts for name in page.names(text)]
+
+
+def test_the_pages_have_a_place_for_every_table() -> None:
     """Those of another machine have its kind of core behind their name."""
-    text = (ROOT / page.PAGE).read_text(encoding="utf-8")
-    assert {re.sub(r"_znver\d$", "", name) for name in page.names(text)} == {
+    names = every_name()
+    assert len(names) == len(set(names)), "a table stands in one page"
+    assert {re.sub(r"_znver\d$", "", name) for name in names} == {
         "algorithms",
         "arguments",
         "bandwidth",
