@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files whose tests all need torch import it, so `-m "not torch"` does not even read them."""
-    return True if collection_path in files_left_out(config) else None
+    return True if collection_path in files_left_out(config.option.markexpr) else None
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    left_out = ", ".join(sorted(path.name for path in files_left_out(config)))
+    left_out = ", ".join(sorted(path.name for path in files_left_out(config.option.markexpr)))
     return [f"deselected by `not torch`, and not read: {left_out}"] if left_out else []
 
 
-def files_left_out(config: pytest.Config) -> set[Path]:
-    if "not torch" not in config.option.markexpr:
+@cache
+def files_left_out(marks: str) -> set[Path]:
+    """By the expression of `-m`."""
+    if "not torch" not in marks:
         return set()
     files = Path(__file__).parent.rglob("test_*.py")
     return {path for path in files if WHOLLY_TORCH in path.read_text(encoding="utf-8")}
