@@ -15,6 +15,39 @@ def merged(f: Function, monoid: Monoid, old: Sequence[Value], new: Sequence[Valu
     return evaluated(f, monoid.merged(tuple(value.dtype for value in old)), [*old, *new])
 
 
+def across_lanes(f: Function, monoid: Monoid, values: Sequence[Value]) -> list[Value]:
+    """The lanes of a tuple of vectors merged into one lane, by halves."""
+    found = [_padded(f, x, c) for x, c in zip(values, _identities(monoid, values), strict=True)]
+    while found[0].lanes > 1:
+        half = found[0].lanes // 2
+        low, high = ([_part(f, x, start, half) for x in found] for start in (0, half))
+        found = merged(f, monoid, low, high)
+    return found
+
+
+def _identities(monoid: Monoid, values: Sequence[Value]) -> tuple[Const, ...]:
+    return monoid.identities(tuple(x.dtype for x in values))
+
+
+def _padded(f: Function, value: Value, identity: Const) -> Value:
+    """The vector with as many lanes of the identity behind its own as a power of two needs."""
+    lanes = 1 << (value.lanes - 1).bit_length()
+    if lanes == value.lanes:
+        return value
+    beside = literal(identity.value, identity.dtype, value.lanes)
+    order = ", ".join(f"i32 {min(k, value.lanes)}" for k in range(lanes))
+    operands = f"{value.type} {value.name}, {value.type} {beside.name}"
+    return Value(f.op(f"shufflevector {operands}, <{lanes} x i32> <{order}>"), value.dtype, lanes)
+
+
+def _part(f: Function, value: Value, start: int, lanes: int) -> Value:
+    if lanes == 1:
+        return Value(f.op(f"extractelement {value.type} {value.name}, i32 {start}"), value.dtype, 1)
+    order = ", ".join(f"i32 {k}" for k in range(start, start + lanes))
+    operands = f"{value.type} {value.name}, {value.type} poison"
+    return Value(f.op(f"shufflevector {operands}, <{lanes} x i32> <{order}>"), value.dtype, lanes)
+
+
 def evaluated(f: Function, exprs: Sequence[Expr], given: Sequence[Value]) -> list[Value]:
     """Expressions over given values, all of equal lanes; what they share is computed once.
 

@@ -93,7 +93,9 @@ class Frames:
         place = self.places[x.tensor]
         if isinstance(place, Held):
             held = registers_of(self.f, place, x.tensor, x.index, point)
-            return lambda at: Found(lanes, lambda: held.value(at, lanes))
+            varies = point.lane and any(point.lane.root in e.coefficients for e in x.index)
+            own = lanes if varies else 1
+            return lambda at: Found(own, lambda: held.value(at, own))
         if x.beside is not None:
             place = place.with_beside(self.nest.compute.tensor(x.beside.tensor).shape)
         fresh = source(self.f, place, x.whole, point)

@@ -10,8 +10,9 @@ from hlotune.codegen.llvm.function import Function, Register
 from hlotune.codegen.llvm.idioms.transposed_loads import read_in_squares
 from hlotune.codegen.llvm.idioms.transposed_stores import Waiting
 from hlotune.codegen.llvm.loads import At, Found, source
-from hlotune.codegen.llvm.math.values import Value, literal, splat
-from hlotune.codegen.llvm.merging import merged
+from hlotune.codegen.llvm.masked_access import lanes_in_use
+from hlotune.codegen.llvm.math.values import Value, literal, splat, vector
+from hlotune.codegen.llvm.merging import across_lanes, merged
 from hlotune.codegen.llvm.points import Lane, Point, known_size, standing
 from hlotune.codegen.llvm.statement_access import Frame, Frames, Key, Registers
 from hlotune.codegen.llvm.stores import put
@@ -19,6 +20,7 @@ from hlotune.codegen.llvm.templates import Block, Old, Once, Put, Read
 from hlotune.codegen.llvm.unrolled_copies import Copy
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.monoids import Monoid
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
@@ -80,11 +82,23 @@ class Statements:
     def _put(self, s: StageNest, k: int, frame: Frame, value: Value, like: Point, at: At) -> None:
         x, target = s.stage.stores[k], frame.targets[k]
         if isinstance(target, Registers):
-            target.put(at, value)
+            target.put(at, self._of_lanes_in_use(s, target, value, like, at))
         elif self.waiting and self.waiting.takes(target.place, x, like):
             self.waiting.add(self.f, target.place, x, value, standing(like, at))
         else:
             put(self.f, target, constants_of(x.index, at), value)
+
+    def _of_lanes_in_use(
+        self, s: StageNest, target: Registers, value: Value, like: Point, at: At
+    ) -> Value:
+        """Points of a reduction beyond its end leave what has come together in their lanes."""
+        lane = like.lane
+        if lane is None or not s.reduces_lanes or lane.active == lane.lanes:
+            return value
+        old, mask = target.value(at, lane.lanes), vector("i1", lane.lanes)
+        choice = f"{value.type} {value.name}, {old.type} {old.name}"
+        chosen = self.f.op(f"select {mask} {lanes_in_use(lane)}, {choice}")
+        return Value(chosen, value.dtype, lane.lanes)
 
     def together(self, waiting: Waiting, inside: Callable[[], None]) -> None:
         """What `inside` writes, with neighbouring rows stored at once at its end."""
@@ -97,7 +111,8 @@ class Statements:
         """What `inside` writes, with the results in registers; loaded before, stored after."""
         origin = {a.name: point.spans[a.name].low for a in s.stage.parallel}
         tile, memory, first = self._tile(s, point), {}, self.first(s, point, point.constants)
-        begins = "true" if s.adds_up else first
+        apart = s.adds_up or s.reduces_lanes
+        begins = "true" if apart else first
         for k, x in enumerate(s.stage.stores):
             place = self.places[x.tensor]
             for r in tile:
@@ -107,11 +122,25 @@ class Statements:
             memory[x.tensor] = place
             self.places[x.tensor] = Held(s.stage.name, origin, self._dtype(x.tensor))
         inside()
+        if s.reduces_lanes and s.stage.combine:
+            self._merge_lanes(s, s.stage.combine, tile)
         for group in s.stage.groups:
             found = [memory[s.stage.stores[k].tensor] for k in group]
             places = [place for place in found if isinstance(place, Place)]
             if len(places) == len(found):  # others stay in registers, for who reads them there
-                self._flush(s, group, places, tile, first if s.adds_up else "true")
+                self._flush(s, group, places, tile, first if apart else "true")
+
+    def _merge_lanes(self, s: StageNest, monoid: Monoid, tile: "list[_Part]") -> None:
+        """One lane in the place of each register."""
+        for group in s.stage.groups:
+            names = [s.stage.stores[k].tensor for k in group]
+            for r in tile:
+                registers = [self.f.registers[name, r.key] for name in names]
+                pairs = zip(registers, names, strict=True)
+                values = [Value(x.value, self._dtype(name), s.lanes) for x, name in pairs]
+                found = across_lanes(self.f, monoid, values)
+                for name, value in zip(names, found, strict=True):
+                    self.f.registers[name, r.key] = Register(value.name, value.type)
 
     def _flush(
         self, s: StageNest, group: range, places: Sequence[Place], tile: "list[_Part]", first: str
@@ -121,14 +150,15 @@ class Statements:
         stores = [s.stage.stores[k] for k in group]
         for x, place in zip(stores, places, strict=True):
             self.places[x.tensor] = place
+        lanes = 1 if s.reduces_lanes else s.lanes
         for r in tile:
             values = [
-                Value(self.f.registers.pop((x.tensor, r.key)).value, place.dtype, s.lanes)
+                Value(self.f.registers.pop((x.tensor, r.key)).value, place.dtype, lanes)
                 for x, place in zip(stores, places, strict=True)
             ]
             if first != "true" and s.stage.combine:
                 before = [
-                    splat(self.f, self._stored(s, k, place, first, r.like, r.at), s.lanes)
+                    splat(self.f, self._stored(s, k, place, first, r.like, r.at), lanes)
                     for k, place in zip(group, places, strict=True)
                 ]
                 values = merged(self.f, s.stage.combine, before, values)

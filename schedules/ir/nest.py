@@ -114,6 +114,12 @@ class StageNest:
         return k
 
     @property
+    def reduces_lanes(self) -> bool:
+        """Whether the lanes of a vector are points of a reduction, not results."""
+        root = self.vector_root
+        return root is not None and any(a.name == root for a in self.stage.reduce)
+
+    @property
     def vector_root(self) -> str | None:
         last = self.loops[-1] if self.loops else None
         return last.root if last is not None and last.kind == "vectorize" else None

@@ -58,7 +58,7 @@ def registers(nest: LoopNest, s: StageNest) -> int:
     vectors = {a.name: sizes[a.name] for a in s.stage.parallel}
     root = s.vector_root
     across = 1
-    if root is not None:
+    if root is not None and root in vectors:
         across = vectors[root] = ceil(vectors[root] / s.lanes)
     return prod(vectors.values()) * len(s.stage.stores) + across + 1
 

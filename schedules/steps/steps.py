@@ -4,8 +4,9 @@ It raises ScheduleError where the step does not apply.  Each docstring shows the
 after.  A step looks only at what it changes; limits that hang on several steps at once (registers,
 scratch, code size) are in `limits.py`.  Steps that have a file of their own: `Pack` is in
 `pack.py`, `Narrow` in `narrow.py`, `Tensorize` in `tensorize.py`, `Overrun` in
-`overrun.py`, what holds sums in registers in `accumulate.py`, what says where results lie in
-`layout.py`, what asks for operands ahead in `prefetch.py`.
+`overrun.py`, `VectorizeReduction` in `vectorize_reduction.py`, what holds sums in registers in
+`accumulate.py`, what says where results lie in `layout.py`, what asks for operands ahead in
+`prefetch.py`.
 """
 
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from hlotune.schedules.steps.pack import Pack as Pack
 from hlotune.schedules.steps.prefetch import Prefetch as Prefetch
 from hlotune.schedules.steps.prefetch import Stream as Stream
 from hlotune.schedules.steps.tensorize import Tensorize as Tensorize
+from hlotune.schedules.steps.vectorize_reduction import VectorizeReduction as VectorizeReduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class Vectorize:
         reduce = {a.name for a in s.stage.reduce}
         require(k == len(s.loops) - 1, "vectorize", f"{self.axis} is not innermost")
         require(s.loops[k].step == 1, "vectorize", f"{self.axis} does not walk element by element")
-        require(s.loops[k].root not in reduce, "vectorize", f"{self.axis} is a reduction")
+        reduces = s.loops[k].root in reduce
+        require(not reduces, "vectorize", f"{self.axis} is a reduction: use VectorizeReduction")
         digits = [x.name for x in s.stage.digits if x.axis == s.loops[k].root]
         plain = f"{self.axis} is read by its digits {' '.join(digits)}, which lanes do not have"
         require(not digits, "vectorize", plain)
@@ -293,6 +296,7 @@ Step = (
     | Spread
     | Narrow
     | Tensorize
+    | VectorizeReduction
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

@@ -15,6 +15,7 @@ from hlotune.schedules.steps.layout import check_preloaded
 from hlotune.schedules.steps.overrun import check_overrun, check_reach
 from hlotune.schedules.steps.prefetch import check_requests
 from hlotune.schedules.steps.tensorize import check_tiles
+from hlotune.schedules.steps.vectorize_reduction import check_lanes
 
 
 def check_form(nest: LoopNest) -> None:
@@ -25,6 +26,7 @@ def check_form(nest: LoopNest) -> None:
         _check_steps(s)
         _check_borders(s)
         check_held(s)
+        check_lanes(s)
         check_requests(nest, s)
         if s.tiles:
             check_tiles(nest, s)

@@ -36,6 +36,7 @@ from hlotune.schedules.steps.steps import (
     Tensorize,
     Unroll,
     Vectorize,
+    VectorizeReduction,
 )
 from tests.support.computes import Case, around_scratch, conv, gemm
 from tests.support.winograd_cases import windowed
@@ -98,6 +99,7 @@ def any_step(nest: LoopNest, rng: np.random.Generator) -> Step:
         AddUp(name), LayOut(name, stored), Spread(name, int(rng.choice([0, 3, 16, 200]))),
         Preload(name), Overrun(name, parallel), Prefetch(name, tensor),
         Stream(name, tensor, axis), Narrow(name), Tensorize(name, parallel, last),
+        VectorizeReduction(name, loops[-1]),
     ]  # fmt: skip
     return steps[int(rng.integers(len(steps)))]
 

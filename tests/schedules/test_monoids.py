@@ -1,21 +1,30 @@
 """Each monoid as it is compiled: any schedule of a reduction gives what its definition says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hlotune.hlo.graph import numpy_dtype
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import is_float
+from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.expr import Given
 from hlotune.schedules.ir.monoids import AND, MAX, MIN, MONOIDS, OR, PROD, SUM, Monoid
+from hlotune.schedules.ir.nest import initial
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import (
     Accumulate,
     AddUp,
+    ComputeAt,
     Parallel,
     Reorder,
     Split,
     Step,
     Unroll,
     Vectorize,
+    VectorizeReduction,
 )
 from tests.support.interpreter import interpret
 from tests.support.reductions import Array, Kind, argmax, called, moments, of_rows, plain, softmax
@@ -58,6 +67,19 @@ SCHEDULES: dict[str, tuple[Step, ...]] = {
         Split("all", "r", (4,)), Split("all", "i", (8,)),
         Reorder("all", ("i.0", "r.0", "r.1", "i.1")), Vectorize("all", "i.1"),
         Accumulate("all", "r.0"), AddUp("all"),
+    ),
+    "in lanes": (
+        Split("all", "r", (8,)), Accumulate("all", "i"), VectorizeReduction("all", "r.1"),
+    ),
+    "whole rows in lanes": (VectorizeReduction("all", "r"), Accumulate("all", "i")),
+    "a tile of rows in lanes": (
+        Split("all", "i", (4,)), Split("all", "r", (2, 4)),
+        Reorder("all", ("i.0", "r.0", "i.1", "r.1", "r.2")), VectorizeReduction("all", "r.2"),
+        Unroll("all", "r.1"), Unroll("all", "i.1"), Accumulate("all", "i.0"),
+    ),
+    "in lanes, a piece at a time": (
+        Split("all", "r", (2, 2)), Reorder("all", ("r.0", "i", "r.1", "r.2")),
+        Accumulate("all", "i"), VectorizeReduction("all", "r.2"), AddUp("all"),
     ),
 }  # fmt: skip
 
@@ -192,3 +214,48 @@ def test_a_monoid_and_a_compute_say_what_they_are() -> None:
     assert lines[-1] == "all (i<3, r<5): y1[i] = argmax over r a1[r]"
     old, new = (Given(0, "f32"),), (Given(1, "f32"),)
     assert list(map(str, MAX.merge(old, new))) == ["maximum($0, $1)"]
+
+
+def test_lanes_are_merged_where_a_consumer_reads_registers() -> None:
+    steps = (
+        ComputeAt("all", "out", "i"), Split("all", "r", (4,)), Reorder("all", ("r.0", "i", "r.1")),
+        VectorizeReduction("all", "r.1"), Unroll("all", "i"), Accumulate("all", ""),
+    )  # fmt: skip
+    compute, values = of_rows(moments("f32"), ROWS, COLUMNS, finished=True), drawn(moments("f32"))
+    mean, variance = called(compute, steps, values)
+    np.testing.assert_allclose(mean, values[0].mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(variance, values[0].var(axis=1), rtol=1e-5)
+
+
+REFUSED = {
+    "lanes that are results": ((VectorizeReduction("all", "i"),), "i is not innermost"),
+    "results in memory": (
+        (VectorizeReduction("all", "r"),),
+        "no loop of all holds its results in registers around the lanes of r: accumulate there",
+    ),
+    "no reduction": (
+        (Reorder("all", ("r", "i")), VectorizeReduction("all", "i")), "i is no reduction",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_lanes_that_a_reduction_cannot_have_are_refused(name: str) -> None:
+    steps, message = REFUSED[name]
+    with pytest.raises(ScheduleError, match=f"^vectorize_reduction: {message}$"):
+        replay(of_rows(argmax("f32"), 3, 5), Schedule("direct", steps), TARGETS["znver4"])
+
+
+def test_a_loop_that_takes_steps_has_no_lanes() -> None:
+    made = initial(of_rows(argmax("f32"), 3, 16), TARGETS["znver4"])
+    split = Split("all", "r", (8,)).apply(made)
+    s = split.stage("all")
+    outer = split.put(replace(s, loops=s.loops[:-1]))  # no step leaves such a loop innermost
+    with pytest.raises(ScheduleError, match=r"r\.0 does not walk element by element"):
+        VectorizeReduction("all", "r.0").apply(outer)
+
+
+def test_schedules_with_lanes_of_a_reduction_go_through_json() -> None:
+    schedule = Schedule("direct", (VectorizeReduction("all", "r"), Accumulate("all", "i")))
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert '"VectorizeReduction"' in schedule.to_json()

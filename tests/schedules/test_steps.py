@@ -212,7 +212,10 @@ REFUSED: dict[str, tuple[tuple[Step, ...], str]] = {
         "parallel: i1 is vectorize",
     ),
     "vectorize outside": ((Vectorize("out", "i0"),), "vectorize: i0 is not innermost"),
-    "vectorize a reduction": ((Vectorize("contract", "r0"),), "vectorize: r0 is a reduction"),
+    "vectorize a reduction": (
+        (Vectorize("contract", "r0"),),
+        "vectorize: r0 is a reduction: use VectorizeReduction",
+    ),
     "unroll around a loop": (
         (SPLIT, Unroll("out", "i0")),
         r"unroll: i0 encloses loops that are not unrolled: i1.0 i1.1",
