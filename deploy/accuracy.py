@@ -11,7 +11,7 @@ NaNs compare with nothing.  Every verdict says what share of the elements it res
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from math import inf
+from math import inf, nan
 from typing import Any, Literal
 
 import jax
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.frontends.program import Program
-from hlotune.hlo.graph import TensorType
-from hlotune.hlo.oracle import OutOfTime, Reference, compare, evaluate
+from hlotune.hlo.graph import Graph, TensorType, needed
+from hlotune.hlo.oracle import Gap, OutOfTime, Reference, compare, evaluate, gaps
 from hlotune.measure.verification.inputs import draw
 from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.dtypes import is_float
@@ -36,7 +36,14 @@ USEFUL = 0.05
 """A bound is of use where, beside typical values, it is not larger."""
 SCALES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
 """Of typical random values: deep programs let large ones grow until they overflow."""
-EPS: dict[str, float] = {"f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-8, "f16": 2.0**-11}
+EPS: dict[str, float] = {
+    "f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-8, "f16": 2.0**-11,
+    "complex<f64>": 2.0**-53, "complex<f32>": 2.0**-24,
+    "f8E5M2": 2.0**-3, "f8E5M2FNUZ": 2.0**-3, "f8E4M3": 2.0**-4, "f8E4M3FN": 2.0**-4,
+    "f8E4M3FNUZ": 2.0**-4, "f8E4M3B11FNUZ": 2.0**-4, "f8E3M4": 2.0**-5, "f8E8M0FNU": 2.0**-1,
+    "f4E2M1FN": 2.0**-2,
+}  # fmt: skip
+"""Half the distance between neighbours at 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +101,9 @@ def _tame(program: Program, default: Callable[..., Any], make: Callable[[float],
     for scale in SCALES if best.drawn else ():
         inputs = make(scale)
         results = [np.asarray(x) for x in called(program, default, inputs.values)]
-        finite = sum(int(_finite(r).sum()) for r in results) / max(1, sum(r.size for r in results))
+        finite = sum(int(_finite(r).sum()) for r in results) / max(
+            1, sum(plain(r).size for r in results)
+        )
         if finite > most:
             best, most = inputs, finite
         if most == 1:
@@ -141,23 +150,15 @@ class Judge:
     program: Program
     inputs: Inputs
     default: tuple[Array, ...]
-    references: tuple[Reference, ...] | None
-    """None where the oracle knows not all of the program, or had no time for it."""
-    unchecked: str | None = None
-    """Why there are none."""
+    references: tuple[Reference | Gap, ...]
+    """By result: what belongs there, or why the oracle does not say."""
 
     @staticmethod
     def of(
         program: Program, default: Callable[..., Any], inputs: Inputs, oracle_limit_s: float = inf
     ) -> "Judge":
         results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
-        try:
-            references = evaluate(program.graph, inputs.values, limit_s=oracle_limit_s)
-        except UnsupportedKernel as error:
-            return Judge(program, inputs, results, None, str(error))
-        except OutOfTime:
-            reason = f"the oracle did not get through the program in {oracle_limit_s:g} s"
-            return Judge(program, inputs, results, None, reason)
+        references = expected_results(program.graph, inputs.values, oracle_limit_s)
         return Judge(program, inputs, results, references)
 
     def judge(self, function: Callable[..., Any], numerics: Numerics) -> list[Accuracy]:
@@ -167,10 +168,13 @@ class Judge:
         return [self._verdict(k, kind, got, numerics) for k, (kind, got) in enumerate(pairs)]
 
     def _verdict(self, k: int, kind: TensorType, got: Array, numerics: Numerics) -> Accuracy:
+        reference = self.references[k]
+        if isinstance(reference, Gap) and not reference.is_repeatable:
+            return self._accuracy(k, np.zeros(1, np.bool_), None, nan, None)
         verdict = (
             self._against_default(k, kind, got, numerics)
-            if self.references is None
-            else self._against_oracle(k, self.references[k], kind, got, numerics)
+            if isinstance(reference, Gap)
+            else self._against_oracle(k, reference, kind, got, numerics)
         )
         lost = int((_finite(self.default[k]) & ~_finite(got)).sum())
         if lost and not verdict.wrong:
@@ -200,8 +204,8 @@ class Judge:
     def _against_default(
         self, k: int, kind: TensorType, got: Array, numerics: Numerics
     ) -> Accuracy:
-        known = _finite(self.default[k])
-        error = relative_error(self.default[k][known], got[known])
+        expected, known = plain(self.default[k]), _finite(self.default[k])
+        error = relative_error(expected[known], plain(got)[known])
         most = allowed(kind.dtype, 0.0, numerics) * np.sqrt(len(self.program.graph.ops))
         wrong = f"relative error {error:.3g} to the default's result" if error > most else None
         return self._accuracy(k, known, None, error, wrong)
@@ -209,6 +213,7 @@ class Judge:
     def _accuracy(
         self, k: int, known: Array, default_error: float | None, error: float, wrong: str | None
     ) -> Accuracy:
+        reference = self.references[k]
         return Accuracy(
             inputs=self.inputs.name,
             result=k,
@@ -216,8 +221,28 @@ class Judge:
             tuned_error=error,
             compared=float(known.mean()) if known.size else 1.0,
             wrong=wrong,
-            unchecked=self.unchecked,
+            unchecked=reference.reason if isinstance(reference, Gap) else None,
         )
+
+
+def expected_results(
+    graph: Graph, values: Sequence[Array], limit_s: float = inf
+) -> tuple[Reference | Gap, ...]:
+    """What the oracle says of each result, as far as it knows the operations behind it."""
+    missing = gaps(graph)
+    known = [k for k, gap in enumerate(missing) if gap is None]
+    part = needed(graph, [graph.results[k] for k in known])
+    given = dict(zip(graph.arguments, values, strict=True))
+    answers: Sequence[Reference | Gap]
+    try:
+        answers = evaluate(part, [given[a] for a in part.arguments], limit_s=limit_s)
+    except UnsupportedKernel as error:
+        answers = (Gap(str(error)),) * len(known)
+    except OutOfTime:
+        reason = f"the oracle did not get through the program in {limit_s:g} s"
+        answers = (Gap(reason),) * len(known)
+    said: dict[int, Reference | Gap] = dict(zip(known, answers, strict=True))
+    return tuple(said[k] if gap is None else gap for k, gap in enumerate(missing))
 
 
 def allowed(dtype: str, default_error: float, numerics: Numerics) -> float:
@@ -241,8 +266,16 @@ def relative_error(expected: Array, got: Array) -> float:
         return float(off / size) if size else float(np.inf if off else 0.0)
 
 
+def plain(values: Array) -> NDArray[np.float64]:
+    """Values as doubles; of complex ones real and imaginary parts beside each other, on a last axis
+    of two."""
+    if values.dtype.kind == "c":
+        return np.stack((values.real, values.imag), -1).astype(np.float64)
+    return values.astype(np.float64)
+
+
 def _finite(values: Array) -> NDArray[np.bool_]:
-    return np.isfinite(values.astype(np.float64))
+    return np.isfinite(plain(values))
 
 
 def is_useful(reference: Reference, factor: float) -> bool:

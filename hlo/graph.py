@@ -6,12 +6,13 @@ in which every operand is defined before its use.  A region (the body of a reduc
 Graph of its own whose ops may refer to outer values only through `captures`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.dtypes import BYTES, XLA_ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class TensorType:
 
     @property
     def bytes(self) -> int:
-        return self.elements * BYTES[self.dtype]
+        """Of an array in memory."""
+        size = BYTES.get(self.dtype)
+        return self.elements * (numpy_dtype(self.dtype).itemsize if size is None else size)
 
     def __str__(self) -> str:
         return f"tensor<{''.join(f'{d}x' for d in self.shape)}{self.dtype}>"
@@ -91,13 +94,27 @@ class Graph:
         return tuple(self.types[r] for r in self.results)
 
 
+def needed(graph: Graph, results: Sequence[int]) -> Graph:
+    """The part of a function that some of its results need, with the same numbers of values.
+
+    Its arguments are those that are read.
+    """
+    wanted, ops = set(results), list[Op]()
+    for op in reversed(graph.ops):
+        if not wanted.isdisjoint(op.results):
+            ops.append(op)
+            wanted |= {*op.operands, *(v for region in op.regions for _, v in region.captures)}
+    arguments = tuple(a for a in graph.arguments if a in wanted)
+    return replace(graph, arguments=arguments, ops=tuple(ops[::-1]), results=tuple(results))
+
+
 def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
-    """NumPy's type for an element type; `i1` is bool, `bf16` comes from ml_dtypes."""
+    """NumPy's type for an element type; `i1` is bool, `bf16` and others come from ml_dtypes."""
     import ml_dtypes
 
-    if dtype == "bf16":
-        bfloat16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+    name = "bfloat16" if dtype == "bf16" else XLA_ALONE.get(dtype)
+    if name is not None:
+        return np.dtype(getattr(ml_dtypes, name, name))
     names = {"f64": "f8", "f32": "f4", "f16": "f2", "i1": "?"}
     if dtype in names:
         return np.dtype(names[dtype])

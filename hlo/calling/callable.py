@@ -14,6 +14,9 @@ from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 
+WIDE = ("f64", "i64", "ui64", "complex<f64>")
+"""Element types that JAX has only where 64 bits are enabled."""
+
 
 class JittedProgram(Protocol):
     """What `jitted` gives; an argument of the program may have any name, `self` too."""
@@ -72,7 +75,7 @@ def function_of(
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees."""
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
-    wide = any(t.dtype in ("f64", "i64", "ui64") for t in types)
+    wide = any(t.dtype in WIDE for t in types)
     already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
     with jax.enable_x64(wide or already), jax.default_device(cpu()):
         exported = _exported(module, function)

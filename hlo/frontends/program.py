@@ -20,17 +20,13 @@ from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.frontends.checked_parse import normal_form_of
 from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
-from hlotune.hlo.graph import Graph, TensorType
+from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.values import TYPES
 from hlotune.schedules.errors import ProgramError
 
 RAISED = (Exception, SystemExit)
 """What the user's code can raise while it is imported, called and traced; Ctrl-C is not its own."""
-JAX_DTYPES = {
-    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16", "i1": "bool",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +97,10 @@ def argument(text: str) -> jax.ShapeDtypeStruct:
     """The argument that `f32[8,784]` describes."""
     dtype, bracket, rest = text.strip().partition("[")
     sizes = [s.strip() for s in rest.removesuffix("]").split(",") if s.strip()]
-    if dtype not in JAX_DTYPES or not bracket or not rest.endswith("]"):
+    if dtype not in TYPES or not bracket or not rest.endswith("]"):
         raise ProgramError(
             f"expected an argument type like f32[8,784], got {text!r}; element types are "
-            f"{', '.join(JAX_DTYPES)}"
+            f"{', '.join(TYPES)}"
         )
     if (unknown := next((s for s in sizes if not s.isdecimal()), None)) is not None:
         raise ProgramError(
@@ -116,7 +112,7 @@ def argument(text: str) -> jax.ShapeDtypeStruct:
 
 def shape_of(kind: TensorType) -> jax.ShapeDtypeStruct:
     """JAX's description of a tensor type."""
-    dtype = jnp.dtype(JAX_DTYPES[kind.dtype])
+    dtype = jnp.dtype(numpy_dtype(kind.dtype))
     return jax.ShapeDtypeStruct(kind.shape, dtype)  # type: ignore[no-untyped-call]
 
 

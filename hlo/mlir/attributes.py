@@ -170,7 +170,7 @@ def defaults(name: str, operands: tuple[TensorType, ...], window: int) -> dict[s
 
 def comparison_type(dtype: str) -> str:
     """The comparison that StableHLO means for a type when none is named."""
-    if is_float(dtype):
+    if is_float(dtype) or dtype.startswith(("f", "complex")):
         return "FLOAT"
     return "UNSIGNED" if is_unsigned(dtype) else "SIGNED"
 
@@ -188,7 +188,8 @@ def spell(op: Op, constant: Callable[[Constant], str]) -> tuple[str, str]:
             numbers = {key: left.pop(key) for key in DIMENSION_NUMBERS[form]}
             written[attribute] = DIMENSION_SPELLINGS[form](numbers)
         elif form == "constant":
-            written[attribute] = constant(cast(Constant, left.pop(attribute)))
+            value = left.pop(attribute)
+            written[attribute] = constant(value) if isinstance(value, Constant) else str(value)
         elif attribute in left:
             written[attribute] = _spell_value(form, left.pop(attribute))
     written.update((key, str(value)) for key, value in left.items())

@@ -9,8 +9,11 @@ import numpy as np
 from hlotune.hlo.graph import Attribute, Literal, TensorType, numpy_dtype
 from hlotune.hlo.mlir.attributes import DIMENSION_NUMBERS, FORMS, Form, defaults
 from hlotune.hlo.mlir.versions import ir, stablehlo
-from hlotune.schedules.dtypes import BYTES, GROUPS
+from hlotune.schedules.dtypes import BYTES, GROUPS, XLA_ALONE, has_kernels
 from hlotune.schedules.errors import ProgramError
+
+TYPES = (*(d for d in BYTES if d not in GROUPS), *XLA_ALONE)
+"""Element types that a program may have."""
 
 
 def tensor_type(mlir_type: Any) -> TensorType:
@@ -27,11 +30,10 @@ def tensor_type(mlir_type: Any) -> TensorType:
             "be tuned for"
         )
     dtype = str(shaped.element_type)
-    if dtype not in BYTES:
+    if dtype not in TYPES:
         raise ProgramError(
-            f"expected element types {', '.join(d for d in BYTES if d not in GROUPS)}, "
-            f"got {mlir_type}; "
-            f"{dtype} is not supported: convert such values outside of the program"
+            f"expected element types {', '.join(TYPES)}, got {mlir_type}; {dtype} is not "
+            "supported: convert such values outside of the program"
         )
     return TensorType(tuple(shaped.shape), dtype)
 
@@ -41,6 +43,8 @@ def read_attributes(
 ) -> tuple[str, tuple[tuple[str, Attribute], ...]]:
     """Name and attributes: defaults filled in, dimension numbers flattened, noise left out."""
     name, raw = operation.name, operation.attributes
+    if name == "stablehlo.constant":
+        return name, (("value", _constant(operation)),)
     if name == "stablehlo.dot":
         return "stablehlo.dot_general", _legacy_dot(len(operands[0].shape), raw)
     forms = FORMS.get(name)
@@ -58,6 +62,13 @@ def read_attributes(
     if read.get("compare_type") == "NOTYPE":
         del read["compare_type"]
     return name, tuple(sorted((filled | read).items()))
+
+
+def _constant(operation: Any) -> Literal | str:
+    """The value of a constant; of a type that kernels do not have it is MLIR's text."""
+    if has_kernels(tensor_type(operation.results[0].type).dtype):
+        return literal(operation.attributes["value"])
+    return str(operation).partition(operation.name)[2].strip()
 
 
 def _legacy_dot(lhs_rank: int, raw: Any) -> tuple[tuple[str, Attribute], ...]:
@@ -104,8 +115,6 @@ def _read_value(form: Form, value: Any) -> Attribute:
     if form == "pairs":
         pairs = np.array(ir.DenseIntElementsAttr(value)).reshape(-1, 2)
         return tuple((int(low), int(high)) for low, high in pairs)
-    if form == "constant":
-        return literal(value)
     return str(value) if form == "raw" else _enum(value)
 
 

@@ -22,10 +22,12 @@ several of them exceeds the values.  It is for kernels; whole programs are bette
 """
 
 from hlotune.hlo.oracle.comparison import Mismatch, Reference, compare, rms_error
+from hlotune.hlo.oracle.coverage import Gap, gaps
 from hlotune.hlo.oracle.evaluation import Oracle, OracleInTiles, evaluate
 from hlotune.hlo.oracle.request import OutOfTime
 
 __all__ = [
+    "Gap",
     "Mismatch",
     "Oracle",
     "OracleInTiles",
@@ -33,5 +35,6 @@ __all__ = [
     "Reference",
     "compare",
     "evaluate",
+    "gaps",
     "rms_error",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from hlotune.hlo.canonical import INLINE_ELEMENTS, places
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
+from hlotune.schedules.dtypes import has_kernels
 
 ANCHORS = ("stablehlo.dot_general", "stablehlo.convolution")
 TURNS = frozenset({"stablehlo.reverse", "stablehlo.transpose"})
@@ -66,6 +67,10 @@ class Region:
     def type(self, value: int) -> TensorType:
         return self.graph.types[value]
 
+    def has_kernels(self, op: Op) -> bool:
+        """Whether kernels may have the element types of all that an operation reads and gives."""
+        return all(has_kernels(self.type(v).dtype) for v in (*op.operands, *op.results))
+
     def producer(self, value: int) -> Op | None:
         index = self.producers.get(value)
         return None if index is None else self.graph.ops[index]
@@ -101,8 +106,12 @@ def reads(op: Op) -> Iterable[int]:
 
 
 def groups(region: Region) -> list[Group]:
-    """The largest group of each anchor, in order; none share operations or wait in a ring."""
-    anchors = [i for i, op in enumerate(region.graph.ops) if op.name in ANCHORS]
+    """The largest group of each anchor, in order; none share operations or wait in a ring.
+
+    What touches an element type that kernels do not have is in no group.
+    """
+    ops = enumerate(region.graph.ops)
+    anchors = [i for i, op in ops if op.name in ANCHORS and region.has_kernels(op)]
     anchors.sort(key=region.order.__getitem__)
     owned: set[int] = set(anchors)
     found: dict[int, Group] = {}
@@ -138,7 +147,8 @@ def _grow_down(region: Region, anchor: int, owned: set[int]) -> frozenset[int]:
 
 def _is_elementwise(region: Region, op: Op, shape: tuple[int, ...]) -> bool:
     """Whether an operation computes each element of `shape` from elements at the same place."""
-    return op.name in KERNELS_ELEMENTWISE and region.type(op.results[0]).shape == shape
+    fits = op.name in KERNELS_ELEMENTWISE and region.type(op.results[0]).shape == shape
+    return fits and region.has_kernels(op)
 
 
 def _breaks(region: Region, value: int, members: int) -> bool:
@@ -190,7 +200,8 @@ def is_cloned_constant(op: Op) -> bool:
     if op.name != "stablehlo.constant":
         return op.name == "stablehlo.iota"
     literal = op["value"]
-    assert isinstance(literal, Literal)
+    if not isinstance(literal, Literal):
+        return False
     return literal.splat or literal.type.elements <= INLINE_ELEMENTS
 
 
@@ -237,6 +248,8 @@ def _constant_operands(region: Region, anchor: int) -> frozenset[int]:
 
 def _is_cloned(region: Region, op: Op, below: bool, limit: int) -> bool:
     """Whether an operation beside the members is copied; `below` a broadcast it is a vector."""
+    if not region.has_kernels(op):
+        return False
     if is_cloned_constant(op) or op.name == "stablehlo.broadcast_in_dim":
         return True
     if _turns_input(region, op):

@@ -54,8 +54,7 @@ class Scope:
         if producer is None or scope.graph.ops[producer].name != "stablehlo.constant":
             return None
         literal = scope.graph.ops[producer]["value"]
-        assert isinstance(literal, Literal)
-        return literal
+        return literal if isinstance(literal, Literal) else None
 
     def origin(self, value: int) -> tuple["Scope", int]:
         """Where a value comes from, through captures and what a loop carries along unchanged."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
-from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
+from hlotune.schedules.dtypes import BYTES, has_kernels, is_float, is_unsigned
 
 Array = NDArray[np.generic]
 InputKind = Literal["integers", "normal", "special", "few"]
@@ -79,7 +79,7 @@ def _limits(op: Op, graph: Graph) -> Iterable[tuple[int, int]]:
     """(value, limit) for the operands of an operation that are indices or distances."""
     types = [graph.types[v] for v in op.operands]
     if op.name.startswith("stablehlo.shift_"):
-        yield op.operands[1], 8 * BYTES[types[1].dtype]
+        yield op.operands[1], 8 * BYTES.get(types[1].dtype, 1)
     elif op.name == "stablehlo.gather":
         sizes = cast(tuple[int, ...], op["slice_sizes"])
         mapped = cast(tuple[int, ...], op["start_index_map"])
@@ -186,6 +186,8 @@ def _argument(
     tensor: TensorType, domain: Domain, kind: InputKind, rng: np.random.Generator, scale: float
 ) -> Array:
     dtype = numpy_dtype(tensor.dtype)
+    if not has_kernels(tensor.dtype):
+        return _left_to_xla(tensor, rng, scale)
     if not is_float(tensor.dtype):
         return np.asarray(_whole_numbers(tensor, domain, kind, rng)).astype(dtype)
     if kind == "integers":
@@ -196,6 +198,17 @@ def _argument(
     elif kind == "special":
         values = _with_specials(values, tensor.dtype, rng, scale)
     return np.asarray(values).astype(dtype)
+
+
+def _left_to_xla(tensor: TensorType, rng: np.random.Generator, scale: float) -> Array:
+    """Of a type that kernels do not have: normal numbers, or small integers."""
+    dtype = numpy_dtype(tensor.dtype)
+    if tensor.dtype.startswith(("i", "ui")):
+        return np.asarray(rng.integers(0, 2, tensor.shape)).astype(dtype)
+    values = rng.standard_normal(tensor.shape) * scale
+    if tensor.dtype.startswith("complex"):
+        return np.asarray(values + 1j * rng.standard_normal(tensor.shape) * scale).astype(dtype)
+    return np.asarray(np.abs(values) if tensor.dtype == "f8E8M0FNU" else values).astype(dtype)
 
 
 def _whole_floats(
