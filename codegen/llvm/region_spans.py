@@ -1,27 +1,41 @@
 """What a stage computes inside a loop of another: the part of its axes that is read from there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.points import Span, known_size
+from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.expr import Affine
-from hlotune.schedules.ir.nest import LoopNest, StageNest, hull, reader, reads
+from hlotune.schedules.ir.hulls import hull
+from hlotune.schedules.ir.nest import LoopNest, StageNest, readers, reads
 
 Spans = Mapping[str, Span]
 
 
 def region_at(f: Function, nest: LoopNest, s: StageNest, at: StageNest, spans: Spans) -> Spans:
     """Spans of a stage inside a loop of `at`, which stands at its own spans."""
-    user = reader(nest, s)
-    return _read_part(f, s, user, _seen(f, nest, user, at, spans))
+    users = readers(nest, s)
+    parts = [_read_part(f, s, user, _seen(f, nest, user, at, spans)) for user in users]
+    return parts[0] if len(parts) == 1 else {a: _joined([x[a] for x in parts]) for a in parts[0]}
 
 
 def _seen(f: Function, nest: LoopNest, user: StageNest, at: StageNest, spans: Spans) -> Spans:
     """What `user` walks while `at`, itself or a stage around it, stands at its spans."""
-    if user is at or user.at is None:
-        return spans
-    last = reader(nest, user)
-    return _read_part(f, user, last, _seen(f, nest, last, at, spans))
+    return spans if user is at or user.at is None else region_at(f, nest, user, at, spans)
+
+
+def _joined(parts: Sequence[Span]) -> Span:
+    """What several readers read along an axis together; none is cut off unless all are alike."""
+    low = min((x.low for x in parts), key=lambda e: e.constant)
+    if any(x.low.terms != low.terms for x in parts):
+        lows = " and ".join(str(x.low) for x in parts)
+        raise BuildError(
+            f"expected readers that go along an axis alike, got some from {lows} on; "
+            "compute what they read further outside"
+        )
+    end = max(x.low.constant + x.size for x in parts)
+    extents = {x.extent for x in parts}
+    return Span(low, end - low.constant, extents.pop() if len(extents) == 1 else None)
 
 
 def _read_part(f: Function, s: StageNest, user: StageNest, seen: Spans) -> Spans:

@@ -20,7 +20,8 @@ from typing import Literal
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute, Stage
-from hlotune.schedules.ir.expr import Load
+from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.hulls import Interval, hull, joined, read_by
 from hlotune.schedules.targets.target import Target
 
 LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
@@ -182,51 +183,69 @@ def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
         return stage.stage.extents
     outer = nest.stage(stage.at[0])
     inside = outer.sizes_inside(outer.index(stage.at[1]), region(nest, outer))
-    user = reader(nest, stage)
-    return _needed(nest, stage, user, _seen(nest, user, outer, inside))
+    users = readers(nest, stage)
+    if len(users) > 1:
+        return _sizes(stage, _read_by_all(nest, stage, outer, inside))
+    return _needed(stage, users[0], _seen(nest, users[0], outer, inside))
 
 
-def reader(nest: LoopNest, stage: StageNest) -> StageNest:
-    """The stage that reads what an inner stage computes."""
-    return next(s for s in nest.stages if s is not stage and reads(stage.stage, s.stage))
+def readers(nest: LoopNest, stage: StageNest) -> tuple[StageNest, ...]:
+    """The stages that read what a stage stores, in order."""
+    return tuple(s for s in nest.stages if s is not stage and reads(stage.stage, s.stage))
 
 
 def _seen(nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]) -> dict[str, int]:
     """What `user` walks inside a loop of `at`, when it is `at` or stands further inside.
 
-    It is read by `at`, or by another stage that stands further inside.
+    It is read by `at`, or by other stages that stand further inside.
     """
     if user is at or user.at is None:
         return inside
-    last = reader(nest, user)
-    return _needed(nest, user, last, _seen(nest, last, at, inside))
+    users = readers(nest, user)
+    if len(users) > 1:
+        return _sizes(user, _read_by_all(nest, user, at, inside))
+    return _needed(user, users[0], _seen(nest, users[0], at, inside))
 
 
-def _needed(
-    nest: LoopNest, stage: StageNest, user: StageNest, inside: dict[str, int]
-) -> dict[str, int]:
+def _needed(stage: StageNest, user: StageNest, inside: dict[str, int]) -> dict[str, int]:
     sizes = stage.stage.extents
     for axis, size in hull(stage.stage, user.stage, inside).items():
         sizes[axis] = min(size, sizes[axis])
     return sizes
 
 
-def hull(producer: Stage, consumer: Stage, inside: dict[str, int]) -> dict[str, int]:
-    """Size along each parallel axis of `producer` that one load of `consumer` covers.
+def _sizes(stage: StageNest, parts: dict[str, Interval]) -> dict[str, int]:
+    extents = stage.stage.extents
+    return extents | {axis: min(part.size, extents[axis]) for axis, part in parts.items()}
 
-    `inside` is what the consumer walks of its own axes meanwhile.  Several loads may differ in the
-    constants of their index maps, as `ComputeAt` requires.
+
+def _read_by_all(
+    nest: LoopNest, stage: StageNest, at: StageNest, inside: dict[str, int]
+) -> dict[str, Interval]:
+    """What all readers of a stage read of it together inside a loop of `at`.
+
+    Raises ScheduleError where it depends on positions how far the parts of readers lie apart.
     """
-    sizes = {a.name: 1 for a in producer.parallel}
-    found = [consumer.maps[t] for t in producer.stored if t in consumer.maps]
-    for d, axis in enumerate(producer.stored_axes or ()):
-        if axis is None or not found:
-            continue
-        terms = {t for maps in found for t in maps[d].terms}
-        reach = max(sum(abs(c) * (inside[a] - 1) for a, c in t) for t in terms)
-        starts = max(maps[d].most for maps in found) - min(maps[d].least for maps in found)
-        sizes[axis] = 1 + reach + starts
-    return sizes
+    parts = [
+        read_by(stage.stage, user.stage, _walked(nest, user, at, inside))
+        for user in readers(nest, stage)
+    ]
+    return joined(stage.stage.name, parts)
+
+
+def _walked(
+    nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]
+) -> dict[str, Interval]:
+    """`_seen` with where each part begins, in positions of `at`: of a whole axis at 0."""
+    if user is at or user.at is None:
+        extents = at.stage.extents
+        return {
+            a: Interval(Affine.axis(a) if n < extents[a] else Affine(), n)
+            for a, n in inside.items()
+        }
+    parts = _read_by_all(nest, user, at, inside)
+    sizes = _sizes(user, parts)
+    return {a: Interval(parts[a].low if a in parts else Affine(), n) for a, n in sizes.items()}
 
 
 def encloses(nest: LoopNest, place: tuple[str, str], stage: StageNest) -> bool:

@@ -14,7 +14,7 @@ from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.nest import (
     LoopNest,
     StageNest,
-    reader,
+    readers,
     reads,
     region,
     stored_shape,
@@ -119,7 +119,12 @@ def _is_cut_off(nest: LoopNest, s: StageNest, axis: str) -> bool:
         return True
     if is_whole(s) or axis in s.overrun:
         return False
-    user, d = reader(nest, s), (s.stage.stored_axes or ()).index(axis)
+    return all(_cuts_off(nest, s, axis, user) for user in readers(nest, s))
+
+
+def _cuts_off(nest: LoopNest, s: StageNest, axis: str, user: StageNest) -> bool:
+    """Whether a reader reads nothing beyond the end of an axis."""
+    d = (s.stage.stored_axes or ()).index(axis)
     found = {x.index[d] for x in reads(s.stage, user.stage)}
     own = [a.name for a in user.stage.axes if found == {Affine.axis(a.name)}]
     summed = {a.name for a in user.stage.reduce}
@@ -140,7 +145,7 @@ def _fills(nest: LoopNest, s: StageNest, axis: str) -> bool:
 
 
 def _are_in_a_row(nest: LoopNest, s: StageNest, axis: str) -> bool:
-    """Whether regions begin where others end: their reader walks the axis as one of its own.
+    """Whether regions begin where others end: their one reader walks the axis as one of its own.
 
     It stands at the root: its loops go in steps of a region then.  Regions of what stands inside
     another stage begin where regions of that one do, and those may overlap.
@@ -149,7 +154,7 @@ def _are_in_a_row(nest: LoopNest, s: StageNest, axis: str) -> bool:
     d = (s.stage.stored_axes or ()).index(axis)
     found = {x.index[d] for x in reads(s.stage, around.stage)}
     walked = any(found == {Affine.axis(a.name)} for a in around.stage.parallel)
-    return walked and around.at is None
+    return walked and around.at is None and len(readers(nest, s)) == 1
 
 
 def _has_room(nest: LoopNest, s: StageNest, axis: str, maker: StageNest, d: int) -> bool:

@@ -24,6 +24,7 @@ from hlotune.schedules.ir.nest import (
     encloses,
     is_in_own_order,
     reads,
+    region,
 )
 from hlotune.schedules.steps.accumulate import Accumulate as Accumulate
 from hlotune.schedules.steps.accumulate import AddUp as AddUp
@@ -180,6 +181,8 @@ class Unroll:
 class ComputeAt:
     """Computes a stage inside a loop of its consumer: only the region that the loop's body reads.
 
+    Several stages may read it there, each computed inside the loop as well.
+
     for i: a[i] = f(i)             for i.0: for i.1: a[i] = f(i)
     for i: b[i] = g(a[i])     ->            for i.1: b[i] = g(a[i])
     """
@@ -194,21 +197,20 @@ class ComputeAt:
         users = [x for x in nest.stages if x is not s and reads(s.stage, x.stage)]
         inside = [x for x in users if x is c or _is_within(nest, x, (self.consumer, self.axis))]
         require(bool(inside), "compute_at", f"{self.consumer} reads nothing of {self.stage}")
-        others = [x.stage.name for x in users if x not in inside[:1]]
+        others = [x.stage.name for x in users if x not in inside]
         require(not others, "compute_at", f"{self.stage} is read by {' '.join(others)} too")
-        user = inside[0]
         for loop in c.loops[: k + 1]:
             require(
                 loop.kind in ("serial", "parallel"), "compute_at", f"{loop.axis} is {loop.kind}"
             )
-        for x in reads(s.stage, user.stage):
-            plain = not guarded(nest.compute, user.stage, x)
-            require(plain, "compute_at", f"{x} leaves what {self.stage} stores, or skips in it")
-        maps = {tuple(e.terms for e in x.index) for x in reads(s.stage, user.stage)}
-        require(len(maps) == 1, "compute_at", f"{self.stage} is read at several places at once")
+        for user in inside:
+            _check_reading(nest, s, user)
         ordered = is_in_own_order(s.stage)
         require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
-        return nest.put(replace(s, at=(self.consumer, self.axis), scope="task"))
+        changed = replace(s, at=(self.consumer, self.axis), scope="task")
+        after = nest.put(changed)
+        region(after, changed)  # it has one where its readers go along it alike
+        return after
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,16 @@ class Peel:
         k = s.index(self.axis)
         require(s.loops[k].kind == "serial", "peel", f"{self.axis} is {s.loops[k].kind}")
         return nest.put(_border(s, k, "peel"))
+
+
+def _check_reading(nest: LoopNest, s: StageNest, user: StageNest) -> None:
+    """Raises ScheduleError where what a stage reads of another is no region of it."""
+    name, found = s.stage.name, reads(s.stage, user.stage)
+    for x in found:
+        plain = not guarded(nest.compute, user.stage, x)
+        require(plain, "compute_at", f"{x} leaves what {name} stores, or skips in it")
+    maps = {tuple(e.terms for e in x.index) for x in found}
+    require(len(maps) == 1, "compute_at", f"{name} is read at several places at once")
 
 
 def _is_within(nest: LoopNest, s: StageNest, place: tuple[str, str]) -> bool:
