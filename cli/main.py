@@ -30,6 +30,7 @@ from hlotune.cli import (
     targets,
 )
 from hlotune.cli.loading import begin_loading
+from hlotune.cli.streams import finish_output, prepare_streams
 from hlotune.cli.version import Version
 from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, WrongResult
 
@@ -71,6 +72,7 @@ app.add_typer(model.app, name="model", epilog=model.EXAMPLE)
 
 
 def main() -> None:
+    prepare_streams()
     interrupts: list[int] = []
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
@@ -87,7 +89,7 @@ def main() -> None:
     code = run_command(sys.argv[1:], interrupts)
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # answered: a second one changes nothing
-    sys.exit(code)
+    sys.exit(finish_output(code))
 
 
 def again() -> None:
