@@ -71,6 +71,18 @@ def portable_artifact(bytecode: bytes) -> bytes:
     return cast(bytes, artifact)
 
 
+def run_in_the_calling_thread() -> None:
+    """From now on programs run in the thread that calls them, and in XLA's pool; otherwise the
+    calling thread hands all but the smallest to another one.
+
+    To be called before anything of the process runs on the device.
+    """
+    import jax
+
+    config: Any = jax.config
+    config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def loaded(text: str) -> Any:
     """A module's text compiled for one processor device; its `execute` runs it on a sequence of
     arrays.  XLA's errors pass through.

@@ -1,7 +1,7 @@
-"""A process that keeps to some of its processors, all of its threads with it."""
+"""Which processors the threads of this process run on."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,3 +50,40 @@ def _threads() -> list[int]:
 def _bind(thread: int, processors: set[int]) -> None:
     with suppress(ProcessLookupError):  # threads end whenever they like
         os.sched_setaffinity(thread, processors)
+
+
+@contextmanager
+def parted(helpers: Collection[int]) -> Iterator[None]:
+    """The calling thread on the first processor and `helpers` on the others, for the time of the
+    block: afterwards they run where they may, and that is where they ran last.
+
+    Does nothing where there is one processor, no helper, or a system that does not bind threads.
+    """
+    processors = _processors()
+    if len(processors) < 2 or not helpers or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    _bind(0, {processors[0]})
+    for helper in helpers:
+        _bind(helper, set(processors[1:]))
+    try:
+        yield
+    finally:
+        for thread in (0, *helpers):
+            _bind(thread, set(processors))
+
+
+def threads_named(name: str) -> list[int]:
+    """Numbers of the threads of this process that have a name; none where the system has no such
+    list.
+    """
+    if not _THREADS.is_dir():
+        return []
+    return [thread for thread in _threads() if _name(thread) == name]
+
+
+def _name(thread: int) -> str:
+    try:
+        return (_THREADS / str(thread) / "comm").read_text().rstrip("\n")
+    except OSError:  # it has ended
+        return ""

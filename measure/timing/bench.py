@@ -22,7 +22,6 @@ out of the inner caches.  The mode `warm` calls again and again on the same buff
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count, repeat
 from pathlib import Path
 from string import Template
@@ -38,7 +37,9 @@ from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.machine.run_queue import RunQueue, run_queue
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
+from hlotune.measure.timing.retaken import Retaken
 from hlotune.measure.timing.timing import Clock, Subject
 from hlotune.measure.timing.wake_threads import meeting
 from hlotune.measure.timing.xla import Program, baked_text, compiled, default_text, on_device
@@ -54,7 +55,6 @@ _MOST_RESULT_BYTES = 2 << 20
 """Of each result, read before a call."""
 _SMALLEST_SCRATCH = 4096
 _LONGEST_REST_S = 1e-3
-_WAKING = 192
 _DEFAULT = "default"
 _keys = count()
 
@@ -77,6 +77,7 @@ class Bench:
     """Results of the last call: the next call gets their memory."""
     _between: Program | None = None
     """Reads the last results, then the operands that are no constants."""
+    _queue: RunQueue = field(init=False)
     _arenas: dict[str, Arena] = field(default_factory=dict)
     """By place: what is in one does not move what is in another."""
     _shared: Iterator[list[jax.Array]] | None = None
@@ -86,6 +87,7 @@ class Bench:
         self.graph = graph_of(self.kernel)
         self.values = draw(self.graph, "normal", np.random.default_rng(0))
         self._arrays = [on_device(v) for v in self.values]
+        self._queue = run_queue(self.target.threads)
         if self.cache == "model":
             self._between = self._reader_between()
 
@@ -140,23 +142,37 @@ class Bench:
         operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
         empty = self._empty(key, program, operands)
         own = compiled(default_text(self.kernel))
-        subjects = [Subject(self._clock(own, operands, _leave_to_xla), empty)]
-        baked = self._baked()
+        retaken = Retaken(self._queue, lambda: _wait(own(next(operands))))
+        subjects = [Subject(self._of_default(own, operands, retaken), empty)]
+        baked = self._baked(retaken)
         return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
+
+    def _of_default(
+        self,
+        program: Program,
+        operands: Iterator[list[jax.Array]],
+        retaken: Retaken,
+        flood: Callable[[], None] = lambda: None,
+    ) -> Clock:
+        def ready() -> None:
+            _let_crew_rest()
+            retaken.ready()
+
+        return retaken.clock(self._clock(program, operands, ready, flood))
 
     def _empty(self, key: str, program: Program, operands: Iterator[list[jax.Array]]) -> Clock:
         """A call of nothing.  It reads no operand, so it must not use up turns of the ring."""
         some = next(operands)
         return self._clock(program, repeat(some), lambda: bind_empty(key))
 
-    def _baked(self) -> Clock | None:
+    def _baked(self, retaken: Retaken) -> Clock | None:
         """The default with its constants in its text, or None where there is nothing to bake."""
         types = [self.graph.argument_types[i] for i in self.constants]
         size = sum(t.bytes for t in types)
         if not size or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
             return None
         program = compiled(baked_text(self.kernel, self.graph, self.values))
-        return self._clock(program, repeat(self._warm), _leave_to_xla, self._flood(size))
+        return self._of_default(program, repeat(self._warm), retaken, self._flood(size))
 
     def _flood(self, constant_bytes: int) -> Callable[[], None]:
         """Reads as many bytes as a ring of such constants has in its other copies."""
@@ -271,25 +287,11 @@ def _wait(results: Sequence[jax.Array]) -> None:
         result.block_until_ready()
 
 
-def _leave_to_xla() -> None:
-    """Our threads sleep and XLA's are awake, as among kernels that are all XLA's.
+def _let_crew_rest() -> None:
+    """Waits until our threads sleep.
 
-    Ours look for work for a while after each kernel, and would keep XLA's from the processors.
+    They look for work for a while after each kernel, and would keep XLA's from the processors.
     """
     end = time.perf_counter() + _LONGEST_REST_S
     while not crew_rests() and time.perf_counter() < end:
         pass
-    program, operand = _waking()
-    _wait(program([operand, operand]))
-
-
-@cache
-def _waking() -> tuple[Program, jax.Array]:
-    """A product large enough for XLA to share among its threads: tens of microseconds."""
-    square = f"tensor<{_WAKING}x{_WAKING}xf32>"
-    text = (
-        f"func.func @main(%a: {square}, %b: {square}) -> {square} {{\n"
-        f"  %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : "
-        f"({square}, {square}) -> {square}\n  return %c : {square}\n}}"
-    )
-    return compiled(text), on_device(np.ones((_WAKING, _WAKING), np.float32))

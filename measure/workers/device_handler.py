@@ -9,6 +9,7 @@ from typing import Any
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.mlir.versions import run_in_the_calling_thread
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.comparison import fewest_pairs
@@ -29,6 +30,7 @@ Json = Mapping[str, Any]
 
 
 def handlers() -> Mapping[str, Handler]:
+    run_in_the_calling_thread()
     return {
         "properties": _properties,
         "verify": _total(_verify),

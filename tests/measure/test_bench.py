@@ -10,8 +10,9 @@ import pytest
 
 from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
+from hlotune.measure.machine.run_queue import RunQueue
 from hlotune.measure.machine.targets import host_target
-from hlotune.measure.timing import bench
+from hlotune.measure.timing import bench, retaken
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
@@ -179,14 +180,15 @@ def test_operands_that_are_no_constants_are_warm_for_everybody(
 
 def test_the_default_starts_while_our_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     found, asleep = Bench(kernel(), host_target(), "model"), list[bool]()
-    waking, operand = bench._waking()
+    begin = RunQueue.begin
 
-    def spy(arguments: Sequence[jax.Array]) -> list[jax.Array]:
+    def spy(queue: RunQueue) -> None:
         asleep.append(crew_rests())
-        return waking(arguments)
+        begin(queue)
 
-    monkeypatch.setattr(bench, "_waking", lambda: (spy, operand))
+    monkeypatch.setattr(RunQueue, "begin", spy)
     monkeypatch.setattr(bench, "_LONGEST_REST_S", 1.0)  # whoever else is at work
+    monkeypatch.setattr(retaken, "MOST_LOST", float("inf"))
     subject = found.default()[0]
     for _ in range(3):
         subject.call()

@@ -1,0 +1,74 @@
+"""Samples of the default are taken again while its threads share a processor."""
+
+import os
+import threading
+
+import pytest
+
+from hlotune.measure.machine.affinity import parted, threads_named
+from hlotune.measure.machine.run_queue import RunQueue
+from hlotune.measure.timing.retaken import TRIES, Retaken
+
+CALL_S = 1e-3
+
+
+class Losing(RunQueue):
+    """Loses what it is told, call after call."""
+
+    def __init__(self, losses_s: list[float]) -> None:
+        super().__init__(2)
+        self.losses_s, self.begun = losses_s, 0
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def lost_s(self) -> float:
+        return self.losses_s.pop(0)
+
+
+def timed(losses_s: list[float]) -> tuple[float, int, int]:
+    """Seconds of the sample that counts, calls that were timed, and calls that were not."""
+    untimed, times_s = list[None](), list[float]()
+    queue = Losing(losses_s)
+    retaken = Retaken(queue, lambda: untimed.append(None))
+
+    def once() -> float:
+        retaken.ready()
+        times_s.append(CALL_S * (1 + queue.begun))
+        return times_s[-1]
+
+    return retaken.clock(once)(), len(times_s), len(untimed)
+
+
+def test_a_call_that_lost_nothing_is_the_sample() -> None:
+    assert timed([0.0]) == (2 * CALL_S, 1, 0)
+
+
+def test_a_call_that_lost_time_is_made_again_behind_one_that_parts_the_threads() -> None:
+    assert timed([CALL_S, CALL_S, 0.0]) == (4 * CALL_S, 3, 2)
+
+
+def test_what_threads_need_to_wake_is_no_loss() -> None:
+    assert timed([4e-5])[1] == 1
+
+
+def test_threads_that_never_come_apart_are_not_waited_for() -> None:
+    assert timed([CALL_S * 100] * TRIES)[1] == TRIES
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_helpers_are_parted_from_their_caller_for_a_while() -> None:
+    end = threading.Event()
+    helper = threading.Thread(target=end.wait)
+    helper.start()
+    assert helper.native_id is not None
+    before = os.sched_getaffinity(0)
+    with parted([helper.native_id]):
+        assert os.sched_getaffinity(0) == {min(before)}
+        assert os.sched_getaffinity(helper.native_id) == before - {min(before)}
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(helper.native_id) == before
+    end.set()
+    helper.join()
+    with parted([helper.native_id]):  # one that has ended is no error
+        pass
+    assert threads_named("no thread's name") == []
