@@ -21,7 +21,7 @@ TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
 .PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-peers bench-search \
-  bench-columns bench-busy bench-tuner bench-models bench-eval dataset curves model performance
+  bench-columns bench-busy bench-tuner device bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
 	@.venv/bin/tune --version
@@ -155,3 +155,8 @@ curves: setup-oldest
 
 performance: setup
 	$(PYTHON) -m benchmarks.page
+
+# On a machine with a GPU, by its own Python: no set-up, no network, at most 8 minutes.  Results are
+# appended to device.jsonl under $$OUT, or under build/device.
+device:
+	python3 -m benchmarks.device

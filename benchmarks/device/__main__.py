@@ -1,0 +1,65 @@
+"""Measures on the GPU of this machine, or prints what was measured.
+
+python3 -m benchmarks.device                 # at most 8 minutes; results under $OUT
+python3 -m benchmarks.device --earlier FILE  # goes on behind those of a file
+python3 -m benchmarks.device --table FILE    # a table, on any machine
+python3 -m benchmarks.device --tiny          # small kernels interpreted, without a GPU
+"""
+
+import argparse
+import fnmatch
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.device.cases import CASES, TINY, Case
+from benchmarks.device.crew import Crew
+from benchmarks.device.records import Results, read
+from benchmarks.device.run import Run
+from benchmarks.device.table import table
+
+SECONDS = 470.0
+COMPILERS = 6
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    for file in filter(None, (asked.table, asked.earlier)):
+        if not file.is_file():
+            parser.error(f"expected a file of results, and {file} is none")
+    if asked.table:
+        print(table(list(read(asked.table))))
+        return 0
+    out = Path(os.environ.get("OUT", "build/device"))
+    results = Results(out / "device.jsonl", asked.earlier)
+    crew = Crew(out, asked.compilers, interpret=asked.tiny)
+    try:
+        run = Run(results, crew, asked.seconds, asked.pace)
+        run.everything(_chosen(TINY if asked.tiny else CASES, asked.cases))
+    finally:
+        crew.stop()
+    print(table(results.rows))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.device", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="when to stop")
+    parser.add_argument("--cases", nargs="*", default=["*"], help="patterns of names")
+    parser.add_argument("--earlier", type=Path, help="results that are not measured again")
+    parser.add_argument("--table", type=Path, help="print the table of a file of results")
+    parser.add_argument("--compilers", type=int, default=COMPILERS, help="processes")
+    parser.add_argument("--pace", type=float, default=1.0, help="part of each case's seconds")
+    parser.add_argument("--tiny", action="store_true", help="interpret small kernels")
+    return parser
+
+
+def _chosen(cases: tuple[Case, ...], patterns: list[str]) -> list[Case]:
+    """The cases whose names match."""
+    return [c for c in cases if any(fnmatch.fnmatch(c.name, p) for p in patterns)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Schedules for GPUs to kernels, written in Pallas: see `build.py`."""

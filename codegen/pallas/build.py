@@ -1,0 +1,89 @@
+"""From a kernel and a config to a function of JAX arrays."""
+
+import functools
+import importlib
+from collections.abc import Callable
+
+import jax
+
+from hlotune.codegen.pallas.elements import struct
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.patterns.gpu import (
+    GpuAttention,
+    GpuConvolution,
+    GpuKernel,
+    GpuProduct,
+    GpuRows,
+)
+from hlotune.schedules.spaces.gpu.convolutions import as_product
+
+Function = Callable[..., jax.Array]
+BUILDERS = {
+    "triton_product": "products",
+    "triton_rows": "rows",
+    "triton_long_rows": "rows",
+    "triton_attention": "attention",
+    "triton_convolution": "convolutions",
+    "triton_merged_taps": "convolutions",
+    "hopper_product": "hopper_products",
+    "hopper_attention": "hopper_attention",
+}
+"""Sketches, and the modules here that have functions of their names."""
+HOPPER_JAX = (0, 11)
+"""The first JAX whose kernels with warpgroups are those that are used here."""
+
+
+def build(
+    kernel: GpuKernel, sketch: str, knobs: dict[str, int], interpret: bool = False
+) -> Function:
+    """A function of the kernel's operands; interpreted on the processor where no GPU is meant.
+
+    Raises:
+        BuildError: where the sketch needs a newer JAX.
+    """
+    if sketch.startswith("hopper_") and jax.__version_info__[:2] < HOPPER_JAX:
+        wanted = ".".join(map(str, HOPPER_JAX))
+        raise BuildError(f"{sketch} needs jax {wanted} or newer, and this is {jax.__version__}")
+    builder = getattr(importlib.import_module(f"{__package__}.{BUILDERS[sketch]}"), sketch)
+    if isinstance(kernel, GpuConvolution) and sketch.endswith("_product"):
+        return functools.partial(_convolved, builder, kernel, knobs, interpret)
+    return functools.partial(builder, kernel, knobs, interpret)
+
+
+def _convolved(
+    builder: Function,
+    c: GpuConvolution,
+    knobs: dict[str, int],
+    interpret: bool,
+    images: jax.Array,
+    weights: jax.Array,
+) -> jax.Array:
+    """A convolution that is a product, by a product's builder."""
+    p = as_product(c)
+    rows = images.reshape(p.m, p.k), weights.reshape(p.k, p.n)
+    made = builder(p, knobs, interpret, *rows)
+    return made.reshape(c.batch, c.out, c.out, c.features)
+
+
+def operands(kernel: GpuKernel) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """Shapes and types of a kernel's operands."""
+    return tuple(struct(shape, kernel.element) for shape in _shapes(kernel))
+
+
+def _shapes(kernel: GpuKernel) -> tuple[tuple[int, ...], ...]:
+    match kernel:
+        case GpuProduct():
+            batch = (kernel.batch,) if kernel.batch > 1 else ()
+            bias = () if kernel.epilogue == "none" else ((kernel.n,),)
+            return (*batch, kernel.m, kernel.k), (*batch, kernel.k, kernel.n), *bias
+        case GpuRows():
+            columns = (kernel.columns,)
+            parameters = (columns, columns) if kernel.operation == "layer_norm" else ()
+            return (kernel.rows, kernel.columns), *parameters
+        case GpuAttention():
+            keys = (kernel.heads, kernel.keys, kernel.depth)
+            return (kernel.heads, kernel.queries, kernel.depth), keys, keys
+        case GpuConvolution():
+            c = kernel
+            window = (c.window, c.window, c.channels, c.features)
+            return (c.batch, c.size, c.size, c.channels), window

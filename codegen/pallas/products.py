@@ -1,0 +1,60 @@
+"""`triton_product`: a block of a matrix product a program."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+
+from hlotune.codegen.pallas.elements import dot, finished, struct
+from hlotune.codegen.pallas.triton import both, call, grouped, inside, load, store
+from hlotune.schedules.patterns.gpu import GpuProduct
+
+
+def triton_product(
+    product: GpuProduct, knobs: dict[str, int], interpret: bool, *operands: jax.Array
+) -> jax.Array:
+    """Of `(batch, m, k)`, `(batch, k, n)` and, with an epilogue, a bias `(n,)`.
+
+    The batch axis is missing where the batch is 1.  With `split_k` parts, each program sums a part
+    of k, and the parts are added up by XLA.
+    """
+    p, parts = product, knobs["split_k"]
+    a, b, *bias = operands
+    a, b = a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n)
+    rows, columns = pl.cdiv(p.m, knobs["block_m"]), pl.cdiv(p.n, knobs["block_n"])
+    partial = struct((parts * p.batch, p.m, p.n), "f32" if parts > 1 else p.element)
+    body = functools.partial(_block, p, knobs)
+    inputs = (a, b) if parts > 1 else (a, b, *bias)
+    made = call(body, (rows * columns, p.batch * parts), inputs, partial, knobs, interpret)
+    if parts > 1:
+        made = finished(made.sum(axis=0), bias[0] if bias else None, p.epilogue).astype(a.dtype)
+    return made.reshape((p.batch, p.m, p.n) if p.batch > 1 else (p.m, p.n))
+
+
+def _block(p: GpuProduct, knobs: dict[str, int], a: Any, b: Any, *rest: Any) -> None:
+    """One program: a block of the result, over all of k or a part of it."""
+    bias, out = (rest[0], rest[1]) if len(rest) == 2 else (None, rest[0])
+    bm, bn, bk = knobs["block_m"], knobs["block_n"], knobs["block_k"]
+    batch_or_part = pl.program_id(1)
+    batch = batch_or_part if p.batch > 1 else jnp.int32(0)
+    rows, columns = pl.cdiv(p.m, bm), pl.cdiv(p.n, bn)
+    i, j = grouped(pl.program_id(0), rows, columns, knobs["group_m"])
+    at_m, at_n = pl.ds(i * bm, bm), pl.ds(j * bn, bn)
+    in_m, in_n = inside(i * bm, bm, p.m), inside(j * bn, bn, p.n)
+    steps = pl.cdiv(p.k, bk) // knobs["split_k"]
+    first = batch_or_part * steps if p.batch == 1 else 0
+
+    def step(n: jax.Array, sums: jax.Array) -> jax.Array:
+        k = (first + n) * bk
+        in_k = inside(k, bk, p.k)
+        left = load(a.at[batch, at_m, pl.ds(k, bk)], both(in_m, in_k, (bm, bk)))
+        right = load(b.at[batch, pl.ds(k, bk), at_n], both(in_k, in_n, (bk, bn)))
+        return sums + dot(left, right, p.element)
+
+    sums = lax.fori_loop(0, steps, step, jnp.zeros((bm, bn), jnp.float32))
+    if bias is not None:
+        sums = finished(sums, load(bias.at[at_n], in_n), p.epilogue)
+    store(out.at[batch_or_part, at_m, at_n], sums.astype(out.dtype), both(in_m, in_n, (bm, bn)))

@@ -1,0 +1,122 @@
+"""Kernels that GPUs have schedules for, as values: their extents, work and smallest traffic.
+
+An element type is `bf16`, `f16`, `f32`, or `tf32`: f32 in memory, rounded by the matrix unit.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ELEMENT_BYTES = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4}
+Epilogue = Literal["none", "bias", "bias_relu", "bias_gelu"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProduct:
+    """`batch` products of `(m, k)` and `(k, n)`, rows contiguous, summed up in f32."""
+
+    m: int
+    k: int
+    n: int
+    element: str
+    batch: int = 1
+    epilogue: Epilogue = "none"
+    """What is added to a result (one bias a column) and applied to it before it is stored."""
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.batch * self.m * self.k * self.n
+
+    @property
+    def bytes(self) -> float:
+        each = self.m * self.k + self.k * self.n + self.m * self.n
+        return float(self.batch * each * ELEMENT_BYTES[self.element])
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRows:
+    """A result for each element of a row that depends on the whole row.
+
+    `softmax`, or `layer_norm` with a scale and an offset a column.
+    """
+
+    operation: Literal["softmax", "layer_norm"]
+    rows: int
+    columns: int
+    element: str
+
+    @property
+    def flops(self) -> float:
+        return 8.0 * self.rows * self.columns
+
+    @property
+    def bytes(self) -> float:
+        return 2.0 * self.rows * self.columns * ELEMENT_BYTES[self.element]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAttention:
+    """`softmax(q kᵀ / √depth) v` for each head: `q` is `(heads, queries, depth)`.
+
+    A causal one lets query `i` see the keys up to `i` alone.
+    """
+
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+    causal: bool
+    element: str
+
+    @property
+    def flops(self) -> float:
+        """Of the pairs of query and key that count: half of them in a causal one."""
+        whole = 4.0 * self.heads * self.queries * self.keys * self.depth
+        return whole / 2 if self.causal else whole
+
+    @property
+    def bytes(self) -> float:
+        rows = 2 * self.queries + 2 * self.keys
+        return float(self.heads * rows * self.depth * ELEMENT_BYTES[self.element])
+
+
+@dataclass(frozen=True, slots=True)
+class GpuConvolution:
+    """A convolution of images `(batch, size, size, channels)` with windows of `window` squared.
+
+    Weights are `(window, window, channels, features)`, results `(batch, out, out, features)`.
+    """
+
+    batch: int
+    size: int
+    channels: int
+    features: int
+    window: int
+    stride: int
+    padding: int
+    element: str
+
+    @property
+    def out(self) -> int:
+        return (self.size + 2 * self.padding - self.window) // self.stride + 1
+
+    @property
+    def positions(self) -> int:
+        """Rows of the product that the convolution is: one for each position of each image."""
+        return self.batch * self.out * self.out
+
+    @property
+    def terms(self) -> int:
+        return self.window * self.window * self.channels
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.positions * self.features * self.terms
+
+    @property
+    def bytes(self) -> float:
+        images = self.batch * self.size * self.size * self.channels
+        each = images + self.terms * self.features + self.positions * self.features
+        return float(each * ELEMENT_BYTES[self.element])
+
+
+GpuKernel = GpuProduct | GpuRows | GpuAttention | GpuConvolution

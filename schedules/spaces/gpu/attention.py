@@ -1,0 +1,139 @@
+"""Schedules of attention on GPUs, all without the matrix of scores in memory.
+
+`triton_attention` takes a block of queries a program and goes through blocks of keys;
+`hopper_attention` has two warpgroups whose products and exponentials take turns, and one that
+copies keys and values ahead, as in FlashAttention-3 (arXiv 2407.08608).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
+from hlotune.schedules.spaces.gpu.products import BARRIER_BYTES
+from hlotune.schedules.spaces.gpu.space import (
+    Columns,
+    GpuKnob,
+    GpuSketch,
+    GpuSpace,
+    Limit,
+    ceil_div,
+    next_power_of_two,
+)
+from hlotune.schedules.targets.gpu import GpuTarget
+
+THREAD_REGISTERS = 230
+"""Registers of a thread that scores and sums may take together."""
+WARPGROUPS = 2
+"""That multiply."""
+
+
+def attention_space(attention: GpuAttention, target: GpuTarget) -> GpuSpace:
+    """All schedules of an attention on a GPU."""
+    sketches = [triton_attention(attention, target)]
+    if target.warpgroup_products and hopper_attention_takes(attention):
+        sketches.insert(0, hopper_attention(attention, target))
+    return GpuSpace(target, tuple(sketches))
+
+
+def hopper_attention_takes(attention: GpuAttention) -> bool:
+    """Whether blocks of the copy engine cover queries and keys whole."""
+    whole = attention.queries % 128 == 0 and attention.keys % 64 == 0
+    narrow = attention.element in ("bf16", "f16")
+    square = not attention.causal or attention.queries == attention.keys
+    return narrow and whole and square and attention.depth in (64, 128, 256)
+
+
+def triton_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
+    """One block of queries a program."""
+    knobs = (
+        GpuKnob("block_q", (16, 32, 64, 128)),
+        GpuKnob("block_k", (16, 32, 64, 128)),
+        GpuKnob("warps", (4, 8)),
+        GpuKnob("stages", (1, 2, 3, 4)),
+    )
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        return _triton_limits(attention, target, c)
+
+    def seconds(c: Columns) -> NDArray[np.float64]:
+        depth = np.where(c["stages"] == 1, 1.3, 1.0)
+        thin = np.where(c["block_q"] < 16 * c["warps"], 1.5, 1.0)
+        return (
+            _attention_seconds(attention, target, c["block_q"], c["block_k"], 0.45) * depth * thin
+        )
+
+    return GpuSketch("triton_attention", knobs, limits, seconds)
+
+
+def _triton_limits(attention: GpuAttention, target: GpuTarget, c: Columns) -> tuple[Limit, ...]:
+    depth = max(16, next_power_of_two(attention.depth))
+    operand = ELEMENT_BYTES[attention.element] * depth
+    shared = operand * (c["block_q"] + 2 * c["block_k"] * c["stages"])
+    threads = 32 * c["warps"]
+    held = c["block_q"] * (depth + c["block_k"] * 3 // 2) // threads
+    longest_q = max(16, next_power_of_two(attention.queries))
+    longest_k = max(16, next_power_of_two(attention.keys))
+    return (
+        Limit(
+            f"at most {target.block_shared_bytes} bytes of shared memory a block",
+            shared <= target.block_shared_bytes,
+        ),
+        Limit(f"at most {THREAD_REGISTERS} registers a thread", held <= THREAD_REGISTERS),
+        Limit("blocks no longer than the queries", c["block_q"] <= longest_q),
+        Limit("blocks no longer than the keys", c["block_k"] <= longest_k),
+    )
+
+
+def hopper_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
+    """Queries of two warpgroups a block of threads."""
+    knobs = (
+        GpuKnob("block_q", (64, 128)),
+        GpuKnob("block_k", (64, 96, 128, 192, 256)),
+        GpuKnob("stages", (2, 3, 4, 5)),
+    )
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        depth, size = attention.depth, ELEMENT_BYTES[attention.element]
+        queries = WARPGROUPS * c["block_q"] * depth
+        shared = size * (queries + 2 * c["stages"] * c["block_k"] * depth) + BARRIER_BYTES
+        held = c["block_q"] * (depth + c["block_k"] * 3 // 2) // 128
+        return (
+            Limit(
+                f"at most {target.block_shared_bytes} bytes of shared memory a block",
+                shared <= target.block_shared_bytes,
+            ),
+            Limit(f"at most {THREAD_REGISTERS} registers a thread", held <= THREAD_REGISTERS),
+            Limit(
+                "blocks that divide the queries",
+                attention.queries % (WARPGROUPS * c["block_q"]) == 0,
+            ),
+            Limit("blocks that divide the keys", attention.keys % c["block_k"] == 0),
+            Limit(
+                "no more stages than blocks of keys",
+                c["stages"] <= attention.keys // c["block_k"],
+            ),
+        )
+
+    def seconds(c: Columns) -> NDArray[np.float64]:
+        queries = WARPGROUPS * c["block_q"]
+        return _attention_seconds(attention, target, queries, c["block_k"], 0.7)
+
+    return GpuSketch("hopper_attention", knobs, limits, seconds)
+
+
+def _attention_seconds(
+    attention: GpuAttention,
+    target: GpuTarget,
+    block_q: NDArray[np.int64],
+    block_k: NDArray[np.int64],
+    efficiency: float,
+) -> NDArray[np.float64]:
+    """Products at an efficiency that larger blocks approach; causal ones waste half a block."""
+    busy = efficiency * block_q / (block_q + 32.0) * block_k / (block_k + 16.0)
+    blocks = attention.heads * ceil_div(attention.queries, block_q)
+    waves = ceil_div(blocks, target.multiprocessors) * target.multiprocessors / blocks
+    waste = 1 + (block_q + block_k) / (2.0 * attention.keys) if attention.causal else 1.0
+    work = attention.flops / target.flops_per_s[attention.element]
+    # Blocks of a causal one have different lengths, so the last wave is rarely whole.
+    filled = np.minimum(waves, 1.5) if attention.causal else waves
+    return work / busy * filled * waste + target.launch_s

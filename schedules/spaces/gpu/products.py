@@ -1,0 +1,213 @@
+"""Schedules of matrix products on GPUs.
+
+`triton_product` computes one block of the result a program; `hopper_product` has two warpgroups
+that multiply and one that copies, and a block of threads for each multiprocessor that goes through
+blocks of the result.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuProduct
+from hlotune.schedules.spaces.gpu.space import (
+    Columns,
+    GpuKnob,
+    GpuSketch,
+    GpuSpace,
+    Limit,
+    ceil_div,
+    next_power_of_two,
+    powers_of_two,
+)
+from hlotune.schedules.targets.gpu import KIB, GpuTarget
+
+ACCUMULATOR_REGISTERS = 160
+"""Registers of a thread that sums may take: the others hold addresses and what is converted."""
+SMALLEST_BLOCK = 16
+"""Of the matrix unit, along each axis."""
+WARPGROUP_THREADS = 128
+STORED_ROWS, STORED_LINE_BYTES = 64, 128
+"""Rows of what one warpgroup stores at once, and bytes of each."""
+BARRIER_BYTES = 1 * KIB
+
+
+def product_space(product: GpuProduct, target: GpuTarget) -> GpuSpace:
+    """All schedules of a product on a GPU."""
+    sketches = [triton_product(product, target)]
+    if target.warpgroup_products and hopper_takes(product):
+        sketches.insert(0, hopper_product(product, target))
+    return GpuSpace(target, tuple(sketches))
+
+
+def hopper_takes(product: GpuProduct) -> bool:
+    """Whether whole blocks cover the product, as the copy engine of `hopper_product` needs."""
+    multiplied = product.element != "f32" and product.epilogue == "none"
+    extents = (product.m, product.n, product.k)
+    return multiplied and all(e % STORED_ROWS == 0 for e in extents)
+
+
+def stored_columns(element: str) -> int:
+    """Columns of what one warpgroup stores at once: those of a line."""
+    return STORED_LINE_BYTES // ELEMENT_BYTES[element]
+
+
+def triton_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
+    """Blocks of the result, summed up in registers along k."""
+    deepest = 128 if product.element in ("bf16", "f16") else 64
+    splits = (1,) if product.batch > 1 else (1, 2, 4, 8)
+    knobs = (
+        GpuKnob("block_m", _blocks(product.m, 256)),
+        GpuKnob("block_n", _blocks(product.n, 256)),
+        GpuKnob("block_k", tuple(b for b in _blocks(product.k, deepest) if b >= 32) or (16,)),
+        GpuKnob("split_k", splits),
+        GpuKnob("group_m", (1, 4, 8)),
+        GpuKnob("warps", (4, 8)),
+        GpuKnob("stages", (2, 3, 4, 5)),
+    )
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        shared = c["stages"] * _operand_bytes(c, product.element)
+        sums = c["block_m"] * c["block_n"] // (32 * c["warps"])
+        steps = ceil_div(product.k, c["block_k"])
+        return (
+            Limit(
+                f"at most {target.block_shared_bytes} bytes of shared memory a block",
+                shared <= target.block_shared_bytes,
+            ),
+            Limit(
+                f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
+                sums <= ACCUMULATOR_REGISTERS,
+            ),
+            Limit("at least 2 results a thread", sums >= 2),
+            Limit("parts of k that are whole blocks", steps % c["split_k"] == 0),
+            Limit(
+                "groups no taller than the result",
+                (c["group_m"] == 1) | (c["group_m"] * c["block_m"] <= product.m),
+            ),
+        )
+
+    def seconds(c: Columns) -> NDArray[np.float64]:
+        # Operands that the matrix unit does not take as they lie go through registers.
+        direct = 0.8 if product.element in ("bf16", "f16") else 0.5
+        held = c["stages"] * _operand_bytes(c, product.element)
+        parts = np.where(c["split_k"] > 1, 3.0 * product.m * product.n * 4 * c["split_k"], 0.0)
+        summing = parts / target.memory_bytes_per_s + np.where(
+            c["split_k"] > 1, target.launch_s, 0.0
+        )
+        return _block_seconds(product, target, c, c["split_k"], held, direct) + summing
+
+    return GpuSketch("triton_product", knobs, limits, seconds)
+
+
+def hopper_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
+    """Warpgroups with roles of their own, the copy engine and `wgmma`."""
+    line = stored_columns(product.element)
+    knobs = (
+        GpuKnob("block_m", (64, 128, 256)),
+        GpuKnob("block_n", (64, 128, 192, 256)),
+        GpuKnob("block_k", (line, 2 * line)),
+        GpuKnob("stages", (1, 2, 3, 4, 5, 6)),
+        GpuKnob("split_n", (0, 1)),
+        GpuKnob("cluster", (0, 1, 2)),
+        GpuKnob("minor_n", (0, 1)),
+        GpuKnob("panel", (1, 4, 8, 16)),
+        GpuKnob("chained", (0, 1)),
+    )
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        along_m, along_n = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
+        part_m = np.where(c["split_n"] == 0, c["block_m"] // 2, c["block_m"])
+        part_n = np.where(c["split_n"] == 1, c["block_n"] // 2, c["block_n"])
+        minor = np.where(c["minor_n"] == 1, product.n // c["block_n"], product.m // c["block_m"])
+        shared = c["stages"] * _operand_bytes(c, product.element)
+        stored = 2 * 2 * STORED_ROWS * STORED_LINE_BYTES
+        return (
+            Limit(
+                f"at most {target.block_shared_bytes} bytes of shared memory a block",
+                shared + stored + BARRIER_BYTES <= target.block_shared_bytes,
+            ),
+            Limit(
+                f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
+                part_m * part_n // WARPGROUP_THREADS <= ACCUMULATOR_REGISTERS,
+            ),
+            Limit(
+                f"parts of a warpgroup that are multiples of {STORED_ROWS}",
+                (part_m % STORED_ROWS == 0) & (part_n % STORED_ROWS == 0),
+            ),
+            Limit(
+                "blocks of a cluster that divide the result",
+                (product.m % (c["block_m"] * along_m) == 0)
+                & (product.n % (c["block_n"] * along_n) == 0),
+            ),
+            Limit("blocks that divide k", product.k % c["block_k"] == 0),
+            Limit("no more stages than blocks along k", c["stages"] <= product.k // c["block_k"]),
+            Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
+            Limit(
+                "two blocks or more for each cluster whose copies are chained",
+                (c["chained"] == 0) | (c["cluster"] == 0) | _twice(product, target, c),
+            ),
+            Limit(
+                "whole rounds of stages along k where copies of the next block are chained",
+                (c["chained"] == 0) | (product.k // c["block_k"] % c["stages"] == 0),
+            ),
+        )
+
+    def seconds(c: Columns) -> NDArray[np.float64]:
+        one = np.ones_like(c["stages"])
+        # One block of threads a multiprocessor, however little memory it takes.
+        held = np.full_like(one, target.block_shared_bytes)
+        guess = _block_seconds(product, target, c, one, held, 0.9)
+        shallow = 1 + 0.05 * (4 - np.minimum(c["stages"], 4))
+        blocks = product.m * product.n * product.batch / (c["block_m"] * c["block_n"])
+        turns = np.ceil(blocks / target.multiprocessors)
+        started = 1e-6 * np.where(c["chained"] == 1, 1.0, turns)
+        turned = 0.0
+        if product.element == "tf32":  # columns are read as rows, which costs a copy before
+            copied = 2.0 * product.batch * product.k * product.n * ELEMENT_BYTES["tf32"]
+            turned = copied / target.memory_bytes_per_s + target.launch_s
+        return guess * shallow * np.where(c["panel"] == 1, 1.02, 1.0) + started + turned
+
+    return GpuSketch("hopper_product", knobs, limits, seconds)
+
+
+def _twice(product: GpuProduct, target: GpuTarget, c: Columns) -> NDArray[np.bool_]:
+    """Whether each block of threads has two blocks of the result: the last one waits for both."""
+    blocks = product.batch * (product.m // c["block_m"]) * (product.n // c["block_n"])
+    return np.asarray(blocks >= 2 * target.multiprocessors)
+
+
+def _blocks(extent: int, most: int) -> tuple[int, ...]:
+    """Powers of two from the smallest block to the first that holds the extent."""
+    return powers_of_two(SMALLEST_BLOCK, min(most, max(SMALLEST_BLOCK, next_power_of_two(extent))))
+
+
+def _operand_bytes(c: Columns, element: str) -> NDArray[np.int64]:
+    """Bytes of one stage: a block of each operand."""
+    return (c["block_m"] + c["block_n"]) * c["block_k"] * ELEMENT_BYTES[element]
+
+
+def _block_seconds(
+    product: GpuProduct,
+    target: GpuTarget,
+    c: Columns,
+    parts: NDArray[np.int64],
+    held_bytes: NDArray[np.int64],
+    efficiency: float,
+) -> NDArray[np.float64]:
+    """A roofline of whole waves: each block takes what its sums or its operands take."""
+    bm, bn = c["block_m"].astype(np.float64), c["block_n"].astype(np.float64)
+    blocks = ceil_div(product.m, c["block_m"]) * ceil_div(product.n, c["block_n"])
+    blocks = blocks * product.batch * parts
+    resident = np.clip(target.shared_bytes // np.maximum(held_bytes, 1), 1, 4)
+    waves = ceil_div(blocks, target.multiprocessors * resident) * resident
+    k = product.k / parts
+    share = target.flops_per_s[product.element] / target.multiprocessors
+    # Blocks amortise what each of their rows and columns costs; 20 fits published tables roughly.
+    busy = efficiency * bm * bn / (bm * bn + 20 * (bm + bn))
+    summed = 2 * bm * bn * k / (share * busy)
+    read = (bm + bn) * k * ELEMENT_BYTES[product.element]
+    copied = read * target.multiprocessors / target.l2_bytes_per_s
+    memory = product.bytes / target.memory_bytes_per_s
+    latency = 1e-6 * (1 + 1.0 / c["stages"])
+    busiest = np.maximum(np.maximum(summed, copied) * waves, memory)
+    return np.asarray(busiest + latency + target.launch_s)

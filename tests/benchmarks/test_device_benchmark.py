@@ -1,0 +1,151 @@
+"""The benchmark of GPUs, as far as it goes without one."""
+
+import gzip
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.device.__main__ import main
+from benchmarks.device.cases import CASES, TINY, as_json, from_json
+from benchmarks.device.child import Child, ChildFailed
+from benchmarks.device.crew import ranges
+from benchmarks.device.records import Results, Row, read
+from benchmarks.device.table import table
+from hlotune.schedules.patterns.gpu import GpuProduct
+from hlotune.schedules.spaces.gpu.table import gpu_space
+from hlotune.schedules.targets.gpu import gpu_target
+
+KERNEL = as_json(GpuProduct(4096, 4096, 4096, "bf16"))
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Child]:
+    made = Child("tests.support.answering", tmp_path / "log")
+    yield made
+    made.stop()
+
+
+def test_a_child_answers_from_a_process_of_its_own(child: Child) -> None:
+    first, second = (child.ask({"do": "work"}, 20) for _ in range(2))
+    assert first["asked"] == "work"
+    assert first["process"] == second["process"]
+
+
+def test_what_a_child_prints_is_no_answer(child: Child) -> None:
+    assert child.ask({"do": "print"}, 20)["asked"] == "print"
+
+
+def test_an_error_of_a_child_is_told_and_the_child_goes_on(child: Child) -> None:
+    before = child.ask({"do": "work"}, 20)["process"]
+    with pytest.raises(ChildFailed, match="ValueError: no such kernel"):
+        child.ask({"do": "fail"}, 20)
+    assert child.ask({"do": "work"}, 20)["process"] == before
+
+
+def test_a_child_that_dies_leaves_its_last_words_and_is_replaced(child: Child) -> None:
+    with pytest.raises(ChildFailed, match=r"died \(exit status 3\): an illegal address was met"):
+        child.ask({"do": "die"}, 20)
+    assert not child.running
+    assert child.ask({"do": "work"}, 20)["asked"] == "work"
+
+
+def test_a_child_that_hangs_is_killed_in_time(child: Child) -> None:
+    child.ask({"do": "work"}, 20)
+    begun = time.monotonic()
+    with pytest.raises(ChildFailed, match=r"did not answer in 1 s \(killed\)"):
+        child.ask({"do": "hang"}, 1)
+    assert time.monotonic() - begun < 10
+    assert not child.running
+
+
+def test_kernels_of_all_cases_go_through_json() -> None:
+    for case in CASES + TINY:
+        assert from_json(json.loads(json.dumps(as_json(case.kernel)))) == case.kernel
+
+
+def test_cases_have_names_of_their_own_and_schedules_on_every_gpu() -> None:
+    assert len({c.name for c in CASES}) == len(CASES)
+    for case in CASES:
+        for name in ("cuda:a100", "cuda:h100", "cuda:h200"):
+            assert len(gpu_space(case.kernel, gpu_target(name)).propose(4)) >= 1
+
+
+def row(how: str, seconds: float, what: str = "rounds", **more: object) -> Row:
+    known = {"what": what, "device": "NVIDIA H200", "case": "gemm_4096_bf16", "kernel": KERNEL}
+    return {**known, "how": how, "seconds": seconds, "right": True, **more}
+
+
+def test_results_are_appended_at_once_and_known_to_a_later_run(tmp_path: Path) -> None:
+    first = row("hlotune", 2e-4, "time", sketch="triton_product", knobs={"warps": 8})
+    other = row("hlotune", 2e-4, "time", sketch="triton_product", knobs={"warps": 4})
+    elsewhere = {**first, "device": "NVIDIA H100 80GB HBM3"}
+    Results(tmp_path / "a.jsonl").add(first)
+    with (tmp_path / "a.jsonl").open("rb") as plain, gzip.open(tmp_path / "a.gz", "wb") as packed:
+        shutil.copyfileobj(plain, packed)
+    for earlier in ("a.jsonl", "a.gz"):
+        later = Results(tmp_path / "b.jsonl", tmp_path / earlier)
+        assert later.holds(first)
+        assert later.seconds(first) == 2e-4
+        assert not later.holds(other)
+        assert not later.holds(elsewhere)
+    assert not (tmp_path / "b.jsonl").exists()
+
+
+def test_a_line_that_was_cut_off_ends_a_file_of_results(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    Results(file).add(row("hlotune", 2e-4))
+    with file.open("a", encoding="utf-8") as out:
+        out.write('{"what": "rou')
+    assert [r["seconds"] for r in read(file)] == [2e-4]
+
+
+def test_the_table_has_the_fastest_and_what_it_is_of_the_rivals() -> None:
+    knobs = {"block_m": 128, "warps": 8}
+    rows = [
+        row("xla_default", 2.4e-4),
+        row("torch_eager", 2.1e-4),
+        row("hlotune", 2.2e-4, sketch="triton_product", knobs={"block_m": 64, "warps": 4}),
+        row("hlotune", 2.0e-4, sketch="triton_product", knobs=knobs),
+        row("hlotune", 1.0e-4, "time", sketch="triton_product", knobs={"block_m": 1, "warps": 1}),
+    ]
+    lines = table(rows).splitlines()
+    assert lines[2] == (
+        "| gemm_4096_bf16 | 200.0 | 240.0 | 210.0 |  |  | 1.20 | 687 | 0.50 "
+        "| triton_product block_m=128 warps=8 |"
+    )
+    assert lines[-1] == "Geometric mean over XLA's default: 1.200, of 1 cases."
+
+
+def test_clocks_are_kept_as_ranges() -> None:
+    seen = [{"sm_mhz": 1500.0}, {}, {"sm_mhz": 1980.0, "watts": 700.0}]
+    assert ranges(seen) == {"sm_mhz": (1500.0, 1980.0), "watts": (700.0, 700.0)}
+
+
+def test_small_kernels_go_the_whole_way_without_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compiled in one child, verified and timed in another, in rounds beside XLA's default."""
+    monkeypatch.setenv("OUT", str(tmp_path))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert main(["--tiny", "--cases", "softmax*", "--compilers", "1", "--seconds", "25"]) == 0
+    rows = list(read(tmp_path / "device.jsonl"))
+    tried = [r for r in rows if r["what"] == "time" and r["how"] == "hlotune"]
+    assert tried
+    assert all(r["right"] for r in tried)
+    assert {r["how"] for r in rows if r["what"] == "rounds"} == {"xla_default", "hlotune"}
+    assert "Geometric mean over XLA's default" in capsys.readouterr().out
+    assert main(["--table", str(tmp_path / "device.jsonl")]) == 0
+    assert "| softmax_8x100_f32 |" in capsys.readouterr().out
+
+
+def test_a_file_of_results_that_is_missing_is_one_clear_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--table", "missing.jsonl"])
+    assert ended.value.code == 2
+    assert "expected a file of results, and missing.jsonl is none" in capsys.readouterr().err
