@@ -9,9 +9,9 @@ python3 -m benchmarks.device --tiny          # small kernels interpreted, withou
 import argparse
 import fnmatch
 import os
-import sys
 from pathlib import Path
 
+from benchmarks.command import command
 from benchmarks.device.cases import CASES, TINY, Case
 from benchmarks.device.crew import Crew
 from benchmarks.device.records import Results, read
@@ -62,4 +62,4 @@ def _chosen(cases: tuple[Case, ...], patterns: list[str]) -> list[Case]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

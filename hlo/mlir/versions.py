@@ -5,11 +5,14 @@ Importing this module does not import jax: the process that parses files first b
 the time without it.
 """
 
+import os
 from importlib.metadata import version
 from typing import Any, cast
 
 from hlotune.schedules.errors import VersionError
 
+# jaxlib reads the level as it is loaded.  jax sets it first, and may not be there yet.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 try:
     from jaxlib import _hlo, _jax  # type: ignore[attr-defined]
     from jaxlib.mlir import ir
