@@ -227,7 +227,7 @@ def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
     from hlotune.search.learning.training_rows import examples
     from hlotune.tuning_logs.open_database import opened
 
-    folder = cache_directory() / "hlotune" / "features"
+    folder = _feature_cache()
     found: list[Examples] = []
     with ExitStack() as stack:
         for path in dict.fromkeys(map(Path.resolve, _named(databases))):
@@ -237,6 +237,16 @@ def _examples(databases: Sequence[Path] | None, tell: Tell) -> "list[Examples]":
     if not found:
         raise _nothing("recorded trials of kernels that have a space today", "none")
     return found
+
+
+def _feature_cache() -> Path | None:
+    """None for a user without a home folder."""
+    from hlotune.schedules.errors import DatabaseError
+
+    try:
+        return cache_directory() / "hlotune" / "features"
+    except DatabaseError:
+        return None
 
 
 def _named(databases: Sequence[Path] | None) -> Sequence[Path]:

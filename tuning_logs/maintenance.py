@@ -22,6 +22,10 @@ class Check:
     """One line each; none for a sound database."""
 
 
+MOST = 2**63 - 1
+"""SQLite compares with no larger number."""
+
+
 def prune(database: Database, *, keep: int) -> int:
     """Keeps the best `keep` trials of a kernel under each conditions, and drops all failures.
 
@@ -49,7 +53,7 @@ def prune(database: Database, *, keep: int) -> int:
                 and timed.threads = trials.threads and timed.schedule = trials.schedule
                 and timed.time_s is not null
             ))""",
-            [keep],
+            [min(keep, MOST)],
         )
         sql.execute(
             "delete from states where run in (select id from runs where finished is not null)"

@@ -149,6 +149,16 @@ def test_prune_drops_states_of_finished_runs_alone(database: Database) -> None:
     assert database.query("select run from states") == [{"run": unfinished}]
 
 
+@pytest.mark.parametrize("keep", [2**63 - 1, 2**63, 10**20])
+def test_prune_keeps_all_times_of_a_kernel_where_more_are_asked_for(
+    keep: int, database: Database
+) -> None:
+    timed = "select count(*) as n from trials where time_s is not null"
+    before = database.query(timed)
+    prune(database, keep=keep)
+    assert database.query(timed) == before
+
+
 def test_prune_to_nothing_is_refused(database: Database) -> None:
     with pytest.raises(ValueError, match="expected to keep one trial or more, got 0"):
         prune(database, keep=0)
