@@ -7,6 +7,8 @@ refused instead of misread, and on what it was trained, so that nobody judges it
 import hashlib
 import io
 import json
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -109,8 +111,8 @@ class Damaged(ValueError):
 
 
 BROKEN = (
-    OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError,
-    zipfile.BadZipFile, zlib.error,
+    OSError, EOFError, LookupError, TypeError, ValueError, RuntimeError, ArithmeticError,
+    MemoryError, SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """What reading a file that is damaged, or none of a model, can raise."""
 

@@ -45,6 +45,8 @@ def errors_in_words(path: Path) -> Iterator[None]:
         name = getattr(error, "sqlite_errorname", "")
         reason = next((r for code, r in REASONS.items() if name.startswith(code)), None)
         raise DatabaseError(f"database {path}: {reason or 'SQLite refused'} ({error})") from error
+    except UnicodeDecodeError as error:  # SQLite names the damaged part of a schema
+        raise DatabaseError(f"database {path}: {REASONS['SQLITE_CORRUPT']} ({error})") from error
 
 
 def connect(path: Path, *, create: bool) -> sqlite_utils.Database:

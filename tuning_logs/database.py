@@ -21,15 +21,16 @@ import sqlite_utils
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Trial
-from hlotune.schedules.errors import DatabaseError, NoRecord
+from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.target import Properties, Target, Toolchain
-from hlotune.tuning_logs import rows
+from hlotune.tuning_logs import rows, soundness
 from hlotune.tuning_logs.connection import connect, connect_to_read, errors_in_words
 from hlotune.tuning_logs.finals import Final, Summary
 from hlotune.tuning_logs.keeping import KeptRun, Moved, identity, is_ruined
 from hlotune.tuning_logs.rows import Row
+from hlotune.tuning_logs.soundness import UNUSABLE
 
 
 class Conditions(TypedDict):
@@ -121,7 +122,22 @@ class Database:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        """Raises DatabaseError in the place of what a row that cannot be used made the block
+        raise."""
+        try:
+            if isinstance(error, UNUSABLE) and not isinstance(error, HlotuneError):
+                self._blame_rows(error)
+        finally:
+            self.close()
+
+    def _blame_rows(self, error: BaseException) -> None:
+        problems = soundness.check(self.query).problems
+        if problems:
+            more = f" and {len(problems) - 1} more" if problems[1:] else ""
+            raise DatabaseError(
+                f"database {self.path}: expected rows that can be used, got {problems[0]}{more}; "
+                "`tune db check` lists them: restore a copy, or save what `tune db export` can read"
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite_utils.Database]:

@@ -95,8 +95,8 @@ def stats(database: Database) -> Stats:
 def failures(database: Database, run: str | None = None) -> tuple[FailureLine, ...]:
     """How many candidates failed in which way, of one run or of all."""
     found = database.query(
-        """select failure_kind as kind, count(*) as count, kernel, failure_message as message,
-            max(recorded) as latest
+        """select failure_kind as kind, count(*) as count, kernel,
+            coalesce(failure_message, '') as message, max(recorded) as latest
         from trials where failure_kind is not null and (:run is null or run = :run)
         group by failure_kind order by count desc, kind""",
         {"run": run},

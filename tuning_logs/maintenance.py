@@ -1,25 +1,9 @@
 """Keeping a database small and sound: prune and check."""
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-
-from hlotune.hlo.kernel import Kernel
-from hlotune.schedules.errors import DatabaseError
-from hlotune.schedules.targets.target import Target
-from hlotune.tuning_logs import rows
+from hlotune.tuning_logs import soundness
 from hlotune.tuning_logs.connection import errors_in_words
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.migrations import TABLES
-from hlotune.tuning_logs.rows import Row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    rows: int
-    """How many were read."""
-    problems: tuple[str, ...]
-    """One line each; none for a sound database."""
+from hlotune.tuning_logs.soundness import Check
 
 
 MOST = 2**63 - 1
@@ -66,68 +50,4 @@ def prune(database: Database, *, keep: int) -> int:
 
 def check(database: Database) -> Check:
     """Reads everything: the file's own structure, foreign keys, hashes, and what should parse."""
-    problems: list[str] = []
-    count = 0
-    try:
-        problems += [*_structure(database), *_dangling(database)]
-        for table in TABLES:
-            for row in database.query(f"select * from {table}"):
-                count += 1
-                problems += _unusable(table, row)
-    except DatabaseError as error:
-        problems.append(str(error))
-    return Check(rows=count, problems=tuple(problems))
-
-
-def _unusable(table: str, row: Row) -> Iterator[str]:
-    try:
-        READERS[table](row)
-    except (KeyError, TypeError, ValueError) as error:
-        yield f"{table} {_name(row)}: {error}"
-
-
-def _structure(database: Database) -> Iterator[str]:
-    for row in database.query("pragma integrity_check"):
-        if row["integrity_check"] != "ok":
-            yield f"file: {row['integrity_check']}"
-
-
-def _dangling(database: Database) -> Iterator[str]:
-    for row in database.query("pragma foreign_key_check"):
-        yield f"{row['table']} row {row['rowid']}: refers to a row of {row['parent']} that is gone"
-
-
-def _name(row: Row) -> str:
-    key = row.get("id") or row.get("key") or row.get("fingerprint") or row.get("run")
-    return str(key)[:12]
-
-
-def _check_kernel(row: Row) -> None:
-    _same("key of the text", Kernel(row["text"]).key, row["key"])
-    _same("family of the text", Kernel(row["text"]).family, row["family"])
-
-
-def _check_target(row: Row) -> None:
-    identity = Target.of(json.loads(row["identity"]))
-    _same("fingerprint of the identity", identity.fingerprint, row["fingerprint"])
-
-
-def _check_toolchain(row: Row) -> None:
-    _same("key of the versions", rows.toolchain_of(json.loads(row["versions"])).key, row["key"])
-
-
-def _same(what: str, computed: str, recorded: str) -> None:
-    if computed != recorded:
-        raise ValueError(f"{what} is {computed}, recorded is {recorded}")
-
-
-READERS: dict[str, Callable[[Row], object]] = {
-    **dict.fromkeys(TABLES, lambda row: row),
-    "kernels": _check_kernel,
-    "targets": _check_target,
-    "toolchains": _check_toolchain,
-    "runs": lambda row: (json.loads(row["options"]), rows.summary_of(row["summary"])),
-    "trials": lambda row: rows.trial_of(row, Kernel("")),
-    "finals": rows.final_of,
-}
-"""What raises KeyError, TypeError or ValueError for a row that cannot be used."""
+    return soundness.check(database.query)

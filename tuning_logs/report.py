@@ -131,7 +131,7 @@ def report(database: Database, name: str) -> Report:
         source=run["source"] or "",
         target=rows.target_title(run["device"], run["identity"]),
         fingerprint=run["target"],
-        toolchain=json.loads(run["versions"]),
+        toolchain=dict(json.loads(run["versions"])),
         cache=run["cache"],
         threads=run["threads"],
         numerics=run["numerics"],

@@ -142,3 +142,15 @@ def test_a_file_of_more_than_a_model_has_is_refused_unread(
     monkeypatch.setattr(files, "LARGEST_BYTES", 1 << 24)
     with pytest.raises(ModelError, match="got arrays of more than 16 MB; `tune model train`"):
         files.read_file(tmp_path / "m")
+
+
+def test_a_header_of_an_array_that_is_no_python_is_a_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    files.write(path, files.Header("trees", "1-x"), {"zeros": np.zeros(8)})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data.replace(b"'shape'", b"'sha\0e'"))
+    with pytest.raises(ModelError, match="got one that is damaged or of another kind"):
+        files.read_file(path)
