@@ -8,7 +8,7 @@ from math import ceil, inf, prod
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.borders import bordering
-from hlotune.schedules.ir.nest import LoopNest, StageNest, region, stored_bytes
+from hlotune.schedules.ir.nest import LoopNest, StageNest, reads, region, stored_bytes
 from hlotune.schedules.steps.tile_products import tile_counts, tile_registers
 from hlotune.schedules.steps.validate import check_form
 from hlotune.schedules.targets.units import AMX_REGISTERS
@@ -25,12 +25,8 @@ def check(nest: LoopNest) -> None:
     """Raises ScheduleError where a nest passes a limit, or has a form that has no code."""
     check_form(nest)
     for s in nest.stages:
-        name, needed = s.stage.name, registers(nest, s)
-        if needed > nest.target.vector_registers:
-            raise ScheduleError(
-                f"{name}: the register tile needs {needed} vector registers, "
-                f"the target has {nest.target.vector_registers}: use a smaller tile"
-            )
+        name = s.stage.name
+        _check_registers(nest, s)
         if s.tiles and (needed := tile_registers(*tile_counts(nest, s))) > AMX_REGISTERS:
             raise ScheduleError(
                 f"{name}: its tiles need {needed} registers of the matrix unit, which has "
@@ -46,21 +42,71 @@ def check(nest: LoopNest) -> None:
             )
 
 
+def _check_registers(nest: LoopNest, s: StageNest) -> None:
+    own, others = registers(nest, s), held_meanwhile(nest, s)
+    needed = own + sum(held(nest, x) for x in others)
+    beside = f", with {' '.join(x.stage.name for x in others)} held meanwhile" if others else ""
+    if needed > nest.target.vector_registers:
+        raise ScheduleError(
+            f"{s.stage.name}: the register tile needs {needed} vector registers{beside}, "
+            f"the target has {nest.target.vector_registers}: use a smaller tile"
+        )
+
+
 def registers(nest: LoopNest, s: StageNest) -> int:
-    """Vector registers that accumulating in a tile takes.
+    """Vector registers that accumulating in a tile takes, for this stage alone.
 
     They hold its results, one row of operands and one broadcast; none where tiles do.
     """
     if s.accumulate is None or s.tiles:
         return 0
+    root, tile = s.vector_root, _tile(nest, s)
+    return held(nest, s) + (tile[root] if root is not None and root in tile else 1) + 1
+
+
+def held(nest: LoopNest, s: StageNest) -> int:
+    """Vector registers that a stage's results take while they are held; none where tiles do."""
+    if s.accumulate is None or s.tiles:
+        return 0
+    return prod(_tile(nest, s).values()) * len(s.stage.stores)
+
+
+def _tile(nest: LoopNest, s: StageNest) -> dict[str, int]:
+    """Registers along each parallel axis of a stage that holds its results."""
     start = s.index(s.accumulate) + 1 if s.accumulate else 0
     sizes = s.sizes_inside(start - 1, region(nest, s))
     vectors = {a.name: sizes[a.name] for a in s.stage.parallel}
     root = s.vector_root
-    across = 1
     if root is not None and root in vectors:
-        across = vectors[root] = ceil(vectors[root] / s.lanes)
-    return prod(vectors.values()) * len(s.stage.stores) + across + 1
+        vectors[root] = ceil(vectors[root] / s.lanes)
+    return vectors
+
+
+def held_meanwhile(nest: LoopNest, s: StageNest) -> list[StageNest]:
+    """Other stages whose results are in registers while this one is computed.
+
+    Those that are handed over to it, those around it that hold theirs there, and those computed
+    before it inside the same loops that are handed over to what is computed later.
+    """
+    k = next(n for n, x in enumerate(nest.stages) if x.stage.name == s.stage.name)
+    later = nest.stages[k:]
+    read = [x for x in nest.stages[:k] if any(reads(x.stage, y.stage) for y in later)]
+    found, inner = [x for x in read if _is_in_registers_of(x, s)], s
+    while inner.at is not None:
+        outer, axis = nest.stage(inner.at[0]), inner.at[1]
+        around = outer.index(outer.accumulate) if outer.accumulate else -1
+        if outer.accumulate is not None and around <= outer.index(axis):
+            found.append(outer)
+        found += [x for x in read if _is_in_registers_of(x, outer, axis)]
+        inner = outer
+    return found
+
+
+def _is_in_registers_of(x: StageNest, outer: StageNest, axis: str = "") -> bool:
+    """Whether a stage hands its results over inside a loop of another, or in one around that."""
+    if x.scope != "register" or x.at is None or x.at[0] != outer.stage.name:
+        return False
+    return not axis or outer.index(x.at[1]) <= outer.index(axis)
 
 
 def code_statements(nest: LoopNest, s: StageNest) -> int:

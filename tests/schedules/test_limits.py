@@ -1,10 +1,16 @@
 """Limits that hang on several steps at once: each stops a nest that passes it, and no sooner."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import LoopNest, initial
 from hlotune.schedules.steps import limits
 from hlotune.schedules.steps.steps import (
@@ -21,6 +27,8 @@ from hlotune.schedules.steps.steps import (
 )
 from hlotune.schedules.targets.target import Target
 from tests.support.computes import conv, gemm, sized
+from tests.support.interpreter import interpret
+from tests.support.reductions import called
 
 AVX2, AVX512 = TARGETS["x86-64-v3"], TARGETS["znver4"]
 
@@ -113,3 +121,109 @@ def test_nothing_stands_between_two_parallel_loops() -> None:
     wanted = "^contract: i0 is not the innermost parallel loop: compute it further inside$"
     with pytest.raises(ScheduleError, match=wanted):
         checked(gemm(8, 8, 8).compute, [steps[0], ComputeAt("contract", "out", "i0")])
+
+
+def sums(rows: int, columns: int = 8, terms: int = 6) -> Compute:
+    """Two sums over rows of products, `p` and `q`, and a last stage that adds them."""
+    i, j, r = (Affine.axis(a) for a in "ijr")
+    axes, over = (Axis("i", rows), Axis("j", columns)), (Axis("r", terms),)
+    made = [
+        Stage(
+            name, axes, over, (Store(name, (i, j)),),
+            (Apply("multiply", (Load("x", (i, r), "f32"), Load(w, (r, j), "f32")), "f32"),), SUM,
+        )
+        for name, w in (("p", "v"), ("q", "w"))
+    ]  # fmt: skip
+    both = Apply("add", (Load("p", (i, j), "f32"), Load("q", (i, j), "f32")), "f32")
+    return Compute(
+        (
+            Tensor("x", (rows, terms), "f32", "argument"),
+            *(Tensor(w, (terms, columns), "f32", "argument") for w in "vw"),
+            *(Tensor(name, (rows, columns), "f32", "temporary") for name in "pq"),
+            Tensor("y", (rows, columns), "f32", "result"),
+        ),
+        (*made, Stage("out", axes, (), (Store("y", (i, j)),), (both,))),
+    )
+
+
+def handed_over(tile: int) -> list[Step]:
+    """Both sums in registers, for so many rows of one vector that the last stage adds."""
+    steps: list[Step] = [Split("out", "i", (tile,)), Vectorize("out", "j"), Unroll("out", "i.1")]
+    for name in "qp":
+        steps += [ComputeAt(name, "out", "i.0"), Reorder(name, ("r", "i", "j"))]
+        steps += [Vectorize(name, "j"), Unroll(name, "i"), Accumulate(name, "")]
+    return steps
+
+
+def nested(rows: int, terms: int = 3) -> Compute:
+    """Sums `y` over r of squares of sums `m`."""
+    i, j, r, q = (Affine.axis(a) for a in "ijrq")
+    m = Load("m", (i, r), "f32")
+    return Compute(
+        (
+            Tensor("x", (rows, terms, 5), "f32", "argument"),
+            Tensor("m", (rows, terms), "f32", "temporary"),
+            Tensor("y", (rows,), "f32", "result"),
+        ),
+        (
+            Stage(
+                "m", (Axis("i", rows), Axis("j", terms)), (Axis("q", 5),), (Store("m", (i, j)),),
+                (Load("x", (i, j, q), "f32"),), SUM,
+            ),
+            Stage(
+                "out", (Axis("i", rows),), (Axis("r", terms),), (Store("y", (i,)),),
+                (Apply("multiply", (m, m), "f32"),), SUM,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def inside_of_sums(tile: int) -> list[Step]:
+    """Sums of so many rows in registers, inside of the loop over which others are held."""
+    return [
+        Split("out", "i", (tile,)), Reorder("out", ("i.0", "r", "i.1")), Unroll("out", "i.1"),
+        Accumulate("out", "i.0"), ComputeAt("m", "out", "r"), Reorder("m", ("q", "i", "j")),
+        Unroll("m", "j"), Unroll("m", "i"), Accumulate("m", ""),
+    ]  # fmt: skip
+
+
+JOINT: dict[str, tuple[Compute, Callable[[int], list[Step]], str]] = {
+    "handed over together": (sums(56), handed_over, "q: .*, with p held meanwhile"),
+    "inside of others": (nested(56), inside_of_sums, "m: .*, with out held meanwhile"),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_registers_are_those_of_all_stages_that_live_at_one_point(name: str) -> None:
+    """Of rows so many as a stage alone takes half of the registers for, and one more."""
+    compute, steps, message = JOINT[name]
+    nest = checked(compute, steps(7))
+    assert {limits.registers(nest, s) for s in nest.stages} - {0} == {9}
+    assert max(limits.held(nest, s) for s in nest.stages) == 7
+    with pytest.raises(ScheduleError, match=f"^{message}, the target has 16: use a smaller tile$"):
+        checked(compute, steps(8))
+    checked(compute, steps(8), AVX512)
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_stages_that_live_at_one_point_are_computed_right(name: str) -> None:
+    compute, steps, _ = JOINT[name]
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-3, 4, t.shape).astype(np.float32) for t in compute.arguments]
+    (found,) = called(compute, steps(7), values)
+    np.testing.assert_array_equal(found, interpret(compute, values)[0])
+
+
+def test_what_was_read_for_the_last_time_holds_no_registers() -> None:
+    """In a chain p, q, out the first is gone where the last stands, which reads the second."""
+    compute = sums(56)
+    p, q, out = compute.stages
+    squares = replace(q, reduce=(), combine=None, values=(Load("p", q.stores[0].index, "f32"),))
+    last = replace(out, values=(Load("q", out.stores[0].index, "f32"),))
+    nest = initial(replace(compute, stages=(p, squares, last)), AVX2)
+    steps = [x for x in handed_over(7) if x != Reorder("q", ("r", "i", "j"))]
+    for step in steps:
+        nest = step.apply(nest)
+    held = [[x.stage.name for x in limits.held_meanwhile(nest, s)] for s in nest.stages]
+    names = dict(zip((s.stage.name for s in nest.stages), held, strict=True))
+    assert names == {"p": [], "q": ["p"], "out": ["q"]}
