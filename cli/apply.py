@@ -63,13 +63,14 @@ def apply(
     """
     from hlotune.cli.progress import telling
     from hlotune.deploy.apply import applied
-    from hlotune.deploy.artifact import save_artifact
+    from hlotune.deploy.artifact import require_values, save_artifact
     from hlotune.deploy.bench import ORACLE_S, checked_whole
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
     require_place(output, path, *source_files(program))
     loaded = load_program(program, arg)
+    require_values(loaded)
     with telling() as tell:
         tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
     if not tuned.replacements:

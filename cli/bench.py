@@ -18,7 +18,7 @@ from hlotune.cli.options import (
     OracleLimit,
     Program,
 )
-from hlotune.cli.printing import counted, print_json, print_table, size
+from hlotune.cli.printing import counted, print_json, print_notes, print_table, size
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def print_result(result: "BenchResult") -> None:
     ratio = result.speedup
     gain = ratio_text(ratio.median, ratio.low, ratio.high)
     replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
+    print_notes(result.notes)
     print(
         f"{result.program}: default {default}, tuned {tuned} a call, "
         f"{counted(len(replaced), 'site')} replaced by {counted(len(set(replaced)), 'kernel')}\n"

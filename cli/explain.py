@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program
-from hlotune.cli.printing import print_json, print_table
+from hlotune.cli.printing import print_json, print_notes, print_table
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def explain(
     if not found:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     if json:
-        return print_json({"program": loaded.name, "sites": [as_json(e) for e in found]})
+        about = {"program": loaded.name, "notes": list(loaded.notes)}
+        return print_json({**about, "sites": [as_json(e) for e in found]})
+    print_notes(loaded.notes)
     columns = ["site", "kernel", "label", "status", "algorithm", "why"]
     return print_table(columns, map(cells, found))
 

@@ -9,7 +9,7 @@ import typer
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Json, Program
-from hlotune.cli.printing import counted, print_json, print_table, size, times
+from hlotune.cli.printing import counted, print_json, print_notes, print_table, size, times
 
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
@@ -92,7 +92,9 @@ def kernels(
     peaks = measured_peaks()
     lines = [describe(group, peaks, records.get(key)) for key, group in by_key.items()]
     if json:
-        return print_json({"program": loaded.name, "kernels": [asdict(x) for x in lines]})
+        about = {"program": loaded.name, "notes": list(loaded.notes)}
+        return print_json({**about, "kernels": [asdict(x) for x in lines]})
+    print_notes(loaded.notes)
     rows = [
         (
             x.key[:8],

@@ -4,10 +4,16 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 PIPED_WIDTH = 200
 """Columns of a table that no terminal shows: lines are for grep, not for folding."""
+
+
+def print_notes(notes: Sequence[str], *, file: TextIO | None = None) -> None:
+    """What has to be said beside a program's figures, a line each; by default to stdout."""
+    for note in notes:
+        print(f"note: {note}", file=file)
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:

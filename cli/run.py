@@ -17,6 +17,7 @@ from hlotune.cli.options import (
     Program,
     seconds,
 )
+from hlotune.cli.printing import print_notes
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.errors import NoRecord, WrongResult
@@ -89,6 +90,7 @@ def run(
     path = database_path(database)
     with beating() as pulse, workers_ahead():
         loaded = load_program(program, arg)
+        print_notes(loaded.notes, file=sys.stderr)
         # After loading: what is wrong with a program shall not wait for xgboost and torch.
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report

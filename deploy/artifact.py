@@ -30,6 +30,7 @@ from hlotune.deploy.archive import AGAIN, read_stored, write_stored
 from hlotune.deploy.manifest import Manifest, manifest_of
 from hlotune.deploy.replacement import bound, combined
 from hlotune.hlo.calling.callable import JittedProgram, function_of
+from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir import module as mlir
 from hlotune.measure.machine.targets import require_host
 from hlotune.schedules.errors import BuildError, ProgramError
@@ -68,7 +69,8 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
     The file appears whole or not at all.
 
     Raises:
-        ProgramError: it is no tuned function; it takes or gives containers other than tuples,
+        ProgramError: it is no tuned function; values of its program were elided; it takes or
+            gives containers other than tuples,
             lists, and dicts of texts; or the file cannot be written.
     """
     if not isinstance(tuned, TunedFunction):
@@ -76,6 +78,7 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
             f"expected a tuned function, got {type(tuned).__name__}; give what hlotune.apply "
             "makes of the program"
         )
+    require_values(tuned.program)
     path = Path(path)
     members = _members(tuned)
     manifest = _manifest(tuned, {name: _hash(data) for name, data in members.items()})
@@ -87,6 +90,15 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
             "name another path, or free some space"
         ) from error
     return path.stat().st_size
+
+
+def require_values(program: Program) -> None:
+    """Raises ProgramError for a program in which invented values stand for its own."""
+    if program.notes:
+        raise ProgramError(
+            f"expected a program with all its values, got {program.notes[0]}; write the program "
+            "again with its constants"
+        )
 
 
 def load_artifact(path: str | Path) -> Artifact:

@@ -47,6 +47,8 @@ class BenchResult:
     """Positions of arguments that were drawn at random, the example having no values there."""
     kernels: tuple[Explanation, ...]
     packed_bytes: int
+    notes: tuple[str, ...] = ()
+    """What has to be said beside all figures, as that constants of the program are missing."""
     shortfalls: tuple[Shortfall, ...] = ()
     again: Mapping[str, Paired | Failure] = field(default_factory=dict)
     """By kernel: what was put in against its default, as `kernel_times.timed_again` found it."""
@@ -94,6 +96,7 @@ class BenchResult:
             "gained_s": self.gained_s,
             "packed_bytes": self.packed_bytes,
             "drawn_arguments": list(self.drawn_arguments),
+            "notes": list(self.notes),
             "accuracy": [a.to_json() for a in self.accuracy],
             "kernels": [_kernel_json(e, self.measured(e)) for e in self.kernels],
             "shortfalls": [asdict(s) for s in self.shortfalls],
@@ -223,6 +226,7 @@ def compared(
         calls_per_sample=calls,
         accuracy=accuracy,
         drawn_arguments=ready.inputs.drawn,
+        notes=program.notes,
         kernels=tuned.explain(),
         packed_bytes=tuned.packed_bytes,
     )

@@ -215,6 +215,7 @@ def begun_run(
         cache=choices.cache,
         options=choices.options,
         seed=choices.seed,
+        notes=program.notes,
     )
 
 

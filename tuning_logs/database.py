@@ -227,10 +227,11 @@ class Database:
         numerics: Numerics = "standard",
         options: Mapping[str, object] | None = None,
         seed: int = 0,
+        notes: Sequence[str] = (),
     ) -> str:
         """Records what is going to be tuned, where and how; returns the id of the run.
 
-        `options` are free JSON.
+        `options` are free JSON; `notes` are what has to be said beside the run's figures.
         """
         run = {
             "id": rows.new_id(),
@@ -243,6 +244,7 @@ class Database:
             "options": rows.dumps(dict(options or {})),
             "seed": seed,
             "started": rows.now(),
+            "notes": rows.dumps(list(notes)) if notes else None,
         }
         with self.writing():
             self._put_target(target, properties)

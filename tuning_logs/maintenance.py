@@ -5,7 +5,6 @@ from hlotune.tuning_logs.connection import errors_in_words
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.soundness import Check
 
-
 MOST = 2**63 - 1
 """SQLite compares with no larger number."""
 

@@ -154,7 +154,12 @@ def version_4(db: sqlite_utils.Database) -> None:
     db.table("trials").add_column("relative_error", float)
 
 
-MIGRATIONS: tuple[Migration, ...] = (version_1, version_2, version_3, version_4)
+def version_5(db: sqlite_utils.Database) -> None:
+    """Runs keep what has to be said beside their figures, as a JSON array of texts."""
+    db.table("runs").add_column("notes", str)
+
+
+MIGRATIONS: tuple[Migration, ...] = (version_1, version_2, version_3, version_4, version_5)
 
 TABLES = (
     "kernels", "targets", "toolchains", "programs", "sites", "runs", "trials", "states", "finals",

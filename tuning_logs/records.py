@@ -37,7 +37,7 @@ RUN_COLUMNS = ("id", "cache", "threads", "numerics", "options", "seed", "started
 """What a record of a trial or final tells of its run."""
 
 JSON_COLUMNS = frozenset(
-    {"schedule", "samples_s", "default_s", "tuned_s", "options", "summary"}
+    {"schedule", "samples_s", "default_s", "tuned_s", "options", "summary", "notes"}
     | {"identity", "properties", "versions"}
 )
 
@@ -133,7 +133,7 @@ def _record(kind: str, row: Row, parents: dict[str, dict[str, Row]]) -> dict[str
         "kernel": _kernel_json(parents["kernels"][row["kernel"]]),
         "target": _target_json(parents["targets"][row["target"]]),
         "toolchain": json.loads(parents["toolchains"][row["toolchain"]]["versions"]),
-        "run": _decoded({column: run[column] for column in RUN_COLUMNS}),
+        "run": _decoded({column: run[column] for column in (*RUN_COLUMNS, "notes")}),
     }
 
 
@@ -275,6 +275,9 @@ def _run_row(data: dict[str, Any], keys: Row) -> Row:
     row = _columns(data, *RUN_COLUMNS) | {"options": rows.dumps(data["options"]), "program": None}
     row["cache"] = _one_of(data["cache"], CacheMode)
     row["numerics"] = _one_of(data["numerics"], Numerics)
+    notes = data.get("notes")  # lines of older versions have none
+    row["notes"] = rows.dumps(notes) if notes else None
+    rows.notes_of(row["notes"])
     return row | keys
 
 

@@ -95,6 +95,7 @@ def _head(report: Report) -> Text:
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
         f"{report.trials} trials of candidates, {took}\n"
         f"{versions}\n"
+        + "".join(f"{note}\n" for note in report.notes)
         + (f"{report.overrun}\n" if report.overrun else "")
         + (f"{load}\n" if (load := load_text(report.others_share)) else "")
         + _pace(report)

@@ -105,6 +105,8 @@ class Report:
     skipped: tuple[SkippedKernel, ...] = ()
     """Kernels that were left to the default compiler without a search or a comparison, and those
     whose search ended early."""
+    notes: tuple[str, ...] = ()
+    """What has to be said beside all figures, as that constants of the program are missing."""
 
     @property
     def won(self) -> int:
@@ -152,12 +154,13 @@ def report(database: Database, name: str) -> Report:
         relative_error=summary.error if summary else None,
         default_relative_error=summary.default_error if summary else None,
         skipped=tuple(SkippedKernel(*skip) for skip in summary.skipped) if summary else (),
+        notes=rows.notes_of(run["notes"]),
     )
 
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 10, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 11, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:

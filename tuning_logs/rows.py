@@ -201,6 +201,14 @@ def final_of(row: Row) -> finals.Final:
     )
 
 
+def notes_of(text: str | None) -> tuple[str, ...]:
+    """Raises ValueError where the JSON is no array of texts."""
+    notes = json.loads(text or "[]")
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise ValueError(f"expected notes as a JSON array of texts, got {text!r:.80}")
+    return tuple(notes)
+
+
 def summary_of(text: str | None) -> finals.Summary | None:
     """Raises TypeError or ValueError where the JSON is no summary."""
     if text is None:

@@ -95,6 +95,7 @@ def _check_run(row: Row) -> None:
     if not isinstance(json.loads(row["options"]), dict):
         raise ValueError(f"expected options as a JSON object, got {row['options']!r:.80}")
     rows.summary_of(row["summary"])
+    rows.notes_of(row["notes"])
 
 
 def _check_trial(row: Row) -> None:

@@ -1,11 +1,16 @@
 """HLO as XLA writes it, text or protocol buffers, made into StableHLO."""
 
+import re
 from collections.abc import Iterator
 from typing import cast
 
+from hlotune.hlo.mlir.stored_values import ELIDED_TARGET
 from hlotune.hlo.mlir.versions import hlo_module_from_text, hlo_to_stablehlo
 from hlotune.schedules.errors import ProgramError
 
+_ELIDED = re.compile(r"\bconstant\(\{\.\.\.\}\)")
+_ELIDED_CALL = f'custom-call(), custom_call_target="{ELIDED_TARGET}"'
+_DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
 _LENGTHS = {1: 8, 5: 4}
 """Bytes of a protocol buffer's fixed fields, by wire type."""
 _BYTES = 2
@@ -17,14 +22,28 @@ _NESTED = 3
 def stablehlo_of_text(text: str) -> bytes:
     """MLIR bytecode of a module in HLO's text form.
 
+    A constant that was elided becomes a custom call, which `stored_values.py` knows.
+
     Raises:
-        ProgramError: XLA does not parse it.
+        ProgramError: XLA does not parse it, or it is made for several devices.
     """
     try:
-        module = hlo_module_from_text(text)
+        module = hlo_module_from_text(_ELIDED.sub(_ELIDED_CALL, text))
+        if "replica_count" in text or "num_partitions" in text:
+            _check_devices(module.to_string())
         return _converted(module.as_serialized_hlo_module_proto())
     except RuntimeError as error:
         raise _refused("HLO text", error) from error
+
+
+def _check_devices(text: str) -> None:
+    """Converting to StableHLO forgets for how many devices a module is made."""
+    for attribute, count in _DEVICES.findall(text.partition("\n")[0]):
+        if int(count) > 1:
+            raise ProgramError(
+                f"expected a program for one device, got {attribute}={count}; lower it for one "
+                "device, without sharding"
+            )
 
 
 def stablehlo_of_proto(data: bytes) -> bytes:

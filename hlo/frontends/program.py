@@ -22,6 +22,7 @@ from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.rewrite import take_notes
 from hlotune.hlo.mlir.values import TYPES
 from hlotune.schedules.errors import ProgramError
 
@@ -45,6 +46,8 @@ class Program:
     """What the program was loaded with: arrays, or shapes only."""
     names: tuple[str, ...] = ()
     """Of its arguments; "" for one that has none, and none at all of a file."""
+    notes: tuple[str, ...] = ()
+    """What has to be said beside every figure of the program, as that values of it are missing."""
 
     @cached_property
     def key(self) -> str:
@@ -137,6 +140,7 @@ def _from_function(
             "check the function and its example arguments"
         ) from error
     module = normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo")))
+    notes = take_notes(module)
     graph = mlir.graph(module)
     if len(graph.arguments) != lowered.in_tree.num_leaves:
         raise ProgramError(
@@ -145,7 +149,7 @@ def _from_function(
         )
     return Program(
         source.rpartition(":")[2], source, module.bytecode(), graph,
-        lowered.in_tree, lowered.out_tree, arguments, names_of(function, len(arguments)),
+        lowered.in_tree, lowered.out_tree, arguments, names_of(function, len(arguments)), notes,
     )  # fmt: skip
 
 
@@ -157,7 +161,10 @@ def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
             f"{len(arguments)}; leave them out"
         )
     bytecode = normal_form_of(path)
-    return Program(path.stem, str(path), bytecode, mlir.graph(mlir.parse(bytecode)))
+    module = mlir.parse(bytecode)
+    if notes := take_notes(module):
+        bytecode = module.bytecode()
+    return Program(path.stem, str(path), bytecode, mlir.graph(module), notes=notes)
 
 
 @contextmanager

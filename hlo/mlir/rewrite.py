@@ -10,6 +10,7 @@ from typing import Any
 from hlotune.hlo.mlir.admission import check_operations
 from hlotune.hlo.mlir.expansions import expand
 from hlotune.hlo.mlir.module import CONSTANT_MARK, Module
+from hlotune.hlo.mlir.stored_values import put_values
 from hlotune.hlo.mlir.versions import inlined_func_call, ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.schedules.errors import ProgramError
@@ -20,11 +21,14 @@ KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")
 _STAND_IN = "hlotune.kept."
 _DEPRECATED = "stablehlo-legalize-deprecated-ops{fail-on-unused=false}"
 """With that option the pass leaves alone what it has no other form for: map and rng."""
+_NOTES = "hlotune.notes"
 _MODULE_ATTRIBUTES = ("mhlo.num_partitions", "mhlo.num_replicas")
 
 
 def normalise(module: Module, entry: str = "main") -> None:
     """Brings a module to normal form, in place: one function, no calls, no noise, simplified.
+
+    What people have to know of it is left in the module for `take_notes`.
 
     Raises:
         ProgramError: the module has no function `entry`, or calls itself or Python, or is made for
@@ -32,6 +36,7 @@ def normalise(module: Module, entry: str = "main") -> None:
     """
     with module.op.context, ir.Location.unknown():
         main = module.function(entry)
+        notes = put_values(module)
         _strip(module, main)
         inline_calls(module, main)
         for name, function in module.functions().items():
@@ -42,6 +47,20 @@ def normalise(module: Module, entry: str = "main") -> None:
         _decompose(module, main)
         check_operations(main)
         module.run("canonicalize", "cse", "symbol-dce")
+        if notes:
+            strings = [ir.StringAttr.get(note) for note in notes]
+            module.op.operation.attributes[_NOTES] = ir.ArrayAttr.get(strings)
+
+
+def take_notes(module: Module) -> tuple[str, ...]:
+    """What people have to know of a module in normal form, which has no notes from then on."""
+    attributes = module.op.operation.attributes
+    if _NOTES not in attributes:
+        return ()
+    with module.op.context:
+        notes = tuple(ir.StringAttr(x).value for x in ir.ArrayAttr(attributes[_NOTES]))
+        del attributes[_NOTES]
+    return notes
 
 
 def _strip(module: Module, main: Any) -> None:

@@ -14,6 +14,7 @@ from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.connection import connect
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.maintenance import check
+from hlotune.tuning_logs.migrations import MIGRATIONS
 from tests.support.recorded import (
     HERE,
     KERNEL,
@@ -111,10 +112,11 @@ def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -
 def test_a_newer_version_is_refused_with_both_numbers(path: Path) -> None:
     filled(path).close()
     newer = sqlite3.connect(path)
-    newer.execute("pragma user_version = 7")
+    newer.execute("pragma user_version = 99")
     newer.close()
     with pytest.raises(
-        DatabaseError, match=r"expected version 4 or older, got version 7, .*upgrade"
+        DatabaseError,
+        match=rf"expected version {len(MIGRATIONS)} or older, got version 99, .*upgrade",
     ):
         Database(path)
 

@@ -216,7 +216,9 @@ def test_a_version_that_no_hlotune_writes_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as damaged:
         damaged.execute("pragma user_version = -3")
     for read_only in (True, False):
-        with pytest.raises(DatabaseError, match=r"expected version 0 to 4, got -3, which no hlotu"):
+        with pytest.raises(
+            DatabaseError, match=rf"expected version 0 to {len(MIGRATIONS)}, got -3, which"
+        ):
             Database(path, read_only=read_only)
 
 
