@@ -16,7 +16,7 @@ import sqlite_utils
 
 from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.leftovers import set_aside_stale, stale
-from hlotune.tuning_logs.migrations import APPLICATION_ID, MIGRATIONS, migrate, version
+from hlotune.tuning_logs.migrations import APPLICATION_ID, MIGRATIONS, TABLES, migrate, version
 
 BUSY_S = 30.0
 """How long a process waits for another one's transaction."""
@@ -217,6 +217,11 @@ def _check_ours(db: sqlite_utils.Database, path: Path, *, may_be_empty: bool) ->
             f"database {path}: expected a tuning database, got another program's SQLite file; "
             "name another path"
         )
+    if foreign := _foreign(db):
+        raise DatabaseError(
+            f"database {path}: expected tables that are read and written alone, got the {foreign}, "
+            "which hlotune does not make; drop it, or name another path"
+        )
     if version(db) < 0:
         raise DatabaseError(
             f"database {path}: expected version 0 to {len(MIGRATIONS)}, got {version(db)}, which "
@@ -227,6 +232,13 @@ def _check_ours(db: sqlite_utils.Database, path: Path, *, may_be_empty: bool) ->
             f"database {path}: expected version {len(MIGRATIONS)} or older, got version "
             f"{version(db)}, written by a newer hlotune; upgrade hlotune, or name another path"
         )
+
+
+def _foreign(db: sqlite_utils.Database) -> str:
+    """What may change what is written, or never end being read; views of other names do no harm."""
+    made = db.execute("select type, name from sqlite_master where type in ('trigger', 'view')")
+    found = [f"{kind} {name}" for kind, name in made if kind == "trigger" or name in TABLES]
+    return found[0] if found else ""
 
 
 def _set_up(db: sqlite_utils.Database) -> None:

@@ -10,7 +10,7 @@ import io
 import json
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -297,12 +297,21 @@ def _one_of(value: str, choices: Any) -> str:
     return value
 
 
-def _numbered(source: Iterable[str], problems: list[str]) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank; a compressed file that ends too early is one more broken line."""
+LONGEST_LINE = 1 << 24
+"""Characters; of a longer line no more is read into memory at once."""
+
+
+def _numbered(source: TextIO, problems: list[str]) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank; one that is too long, and the end of a compressed file that ends
+    too early, are broken lines."""
     number = 0
     try:
-        for number, line in enumerate(source, 1):
-            if line.strip():
+        while line := source.readline(LONGEST_LINE):
+            number += 1
+            if len(line) == LONGEST_LINE and not line.endswith("\n"):
+                _skip_line(source)
+                problems.append(f"line {number}: it has more than {LONGEST_LINE:,} characters")
+            elif line.strip():
                 yield number, line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         problems.append(f"line {number + 1}: the file cannot be read further ({error})")
@@ -336,3 +345,8 @@ def _file_errors(path: Path) -> Iterator[None]:
         raise DatabaseError(
             f"records {path}: cannot be read or written ({reason}); check path and disk"
         ) from error
+
+
+def _skip_line(source: TextIO) -> None:
+    while (rest := source.readline(LONGEST_LINE)) and not rest.endswith("\n"):
+        pass

@@ -7,11 +7,11 @@ several files and leaves when none comes for a while.  Nothing here imports jax 
 """
 
 import atexit
+import errno
 import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import stat
@@ -29,6 +29,8 @@ from hlotune.schedules.processes import python_module, python_path
 
 COMMAND = python_module("hlotune.hlo.frontends.parse_process")
 MOST_BYTES_OF_A_HEADER = 1 << 16
+MOST_BYTES_OF_A_PIPE = 1 << 30
+"""What a pipe or a device gives is kept in memory, and some devices never end."""
 _START_S = 120.0
 _WAITING = 6.0
 """Seconds to wait for each second of processor time that the process may take."""
@@ -81,7 +83,11 @@ def _opened(path: Path) -> IO[bytes]:
         return opened
     with opened:
         copy = open(os.memfd_create(path.name), "w+b")  # noqa: SIM115 (the caller closes it)
-        shutil.copyfileobj(opened, copy)
+        while part := opened.read(1 << 20):
+            copy.write(part)
+            if copy.tell() > MOST_BYTES_OF_A_PIPE:
+                copy.close()
+                raise OSError(errno.EFBIG, f"more than {MOST_BYTES_OF_A_PIPE >> 20} MB")
         copy.flush()
         return copy
 

@@ -101,11 +101,11 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
     """A number of seven bits a byte, least first, and where the next one begins."""
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 70, 7):
         byte = data[place]
         place += 1
         value |= (byte & 127) << shift
-        shift += 7
         if byte < 128:
             return value, place
+    raise IndexError("a number of more than ten bytes")

@@ -107,43 +107,59 @@ def inline_calls(module: Module, function: Any) -> None:
         ProgramError: a function calls itself, has no body of one block, or calls too much.
     """
     functions = module.functions()
-    _check_callees(functions, function, (), {})
+    _check_callees(functions, str(ir.StringAttr(function.attributes["sym_name"]).value))
     while calls := operations_in(function, lambda name: name in CALLS):
         for call in calls:
             _inline(call, functions)
 
 
-def _check_callees(
-    functions: dict[str, Any], caller: Any, stack: tuple[str, ...], sizes: dict[str, int]
-) -> None:
-    """Inlining takes for granted what this raises about.
+def _check_callees(functions: dict[str, Any], entry: str) -> None:
+    """Inlining takes for granted what this raises about; calls may be as deep as they like."""
+    callees = {entry: _callees(functions, entry)}
+    stack = {entry: iter(callees[entry])}
+    sizes: dict[str, int] = {}
+    """Operations of a function, calls inlined."""
+    while stack:
+        name, waiting = next(reversed(stack.items()))
+        callee = next((c for c in waiting if c not in sizes), None)
+        if callee is None:
+            sizes[name] = _inlined_size(functions, name, [sizes[c] for c in callees[name]])
+            del stack[name]
+        elif callee in stack:
+            raise ProgramError(
+                f"expected calls without recursion, got {_route([*stack, callee])}; write loops "
+                "as stablehlo.while"
+            )
+        else:
+            callees[callee] = _callees(functions, callee)
+            stack[callee] = iter(callees[callee])
 
-    Args:
-        sizes: operations of each function that was checked, calls inlined; gets this one's.
-    """
-    name = str(ir.StringAttr(caller.attributes["sym_name"]).value)
-    if name in stack:
+
+def _route(names: Sequence[str]) -> str:
+    """`main -> f -> g -> f`; the middle of a long one is left out."""
+    shown = [*names[:10], "...", *names[-10:]] if len(names) > 21 else names
+    return " -> ".join(shown)
+
+
+def _callees(functions: dict[str, Any], name: str) -> list[str]:
+    """The function that each call of a function names."""
+    blocks = len(functions[name].regions[0].blocks)
+    if blocks != 1:
         raise ProgramError(
-            f"expected calls without recursion, got {' -> '.join((*stack, name))}; write loops as "
-            "stablehlo.while"
-        )
-    if len(caller.regions[0].blocks) != 1:
-        raise ProgramError(
-            f"expected @{name} to have a body of one block, got {len(caller.regions[0].blocks)} "
-            "blocks; "
+            f"expected @{name} to have a body of one block, got {blocks} blocks; "
             "define it, and lower control flow to stablehlo.while, if or case"
         )
-    callees = [_callee(call) for call in operations_in(caller, lambda n: n in CALLS)]
-    for callee in dict.fromkeys(callees):
-        if callee not in sizes:
-            _check_callees(functions, functions[callee], (*stack, name), sizes)
-    called = sum(sizes[callee] for callee in callees)
-    if called > MOST_CALLED:
+    return [_callee(call) for call in operations_in(functions[name], lambda n: n in CALLS)]
+
+
+def _inlined_size(functions: dict[str, Any], name: str, called: Sequence[int]) -> int:
+    if sum(called) > MOST_CALLED:
         raise ProgramError(
-            f"expected calls of at most {MOST_CALLED:,} operations in @{name}, got {called:,} once "
-            "they are inlined; call fewer functions, or write loops as stablehlo.while"
+            f"expected calls of at most {MOST_CALLED:,} operations in @{name}, got "
+            f"{sum(called):,} once they are inlined; call fewer functions, or write loops as "
+            "stablehlo.while"
         )
-    sizes[name] = len(operations_in(caller, lambda n: n not in UNCOUNTED)) + called
+    return len(operations_in(functions[name], lambda n: n not in UNCOUNTED)) + sum(called)
 
 
 def _callee(call: Any) -> str:

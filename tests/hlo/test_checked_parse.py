@@ -216,6 +216,35 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path, matmul: Path) -> None:
     writer.join()
 
 
+def test_a_device_that_never_ends_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "zero.mlir").symlink_to("/dev/zero")
+    monkeypatch.setattr(checked_parse, "MOST_BYTES_OF_A_PIPE", 1 << 22)
+    with pytest.raises(ProgramError, match=r"expected a StableHLO file, got more than 4 MB for"):
+        normal_form_of(tmp_path / "zero.mlir")
+
+
+def test_calls_may_be_thousands_deep(tmp_path: Path) -> None:
+    levels = 3000
+    body = "".join(
+        f"func.func private @f{n}(%a: {TENSOR}) -> {TENSOR} {{\n"
+        f"%b = func.call @f{n + 1}(%a) : ({TENSOR}) -> {TENSOR}\nreturn %b : {TENSOR} }}\n"
+        for n in range(levels)
+    )
+    text = doubling(0).replace("@f0", f"@f{levels}").replace(f"call @f{levels}", "call @f0")
+    path = tmp_path / "deep.mlir"
+    path.write_text(body + text)
+    assert len(load(path).graph.ops) == 1
+    path.write_text(
+        body + text.replace("stablehlo.tanh %a :", f"func.call @f0(%a) : ({TENSOR}) ->")
+    )
+    with pytest.raises(
+        ProgramError, match=r"without recursion, got main -> .* \.\.\. .* -> f0; write"
+    ):
+        load(path)
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="got Is a directory for"):
         normal_form_of(tmp_path)

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from hlotune.schedules.errors import DatabaseError
+from hlotune.tuning_logs import records
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.listing import failures, ls
 from hlotune.tuning_logs.maintenance import check
+from hlotune.tuning_logs.records import export_records, import_records
 from hlotune.tuning_logs.report import report
 from tests.support.recorded import HERE, KERNEL, PROGRAM, filled
 
@@ -38,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 def damage(path: Path, statement: str) -> None:
     connection = sqlite3.connect(path)
-    connection.execute(statement)
+    connection.executescript(statement)
     connection.commit()
     connection.close()
 
@@ -88,3 +90,39 @@ def test_a_failure_without_a_message_is_listed(path: Path) -> None:
     damage(path, "update trials set failure_message = null")
     with Database(path, read_only=True) as database:
         assert {f.message for f in failures(database)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("create trigger t after insert on trials begin delete from runs; end;", "trigger t"),
+        ("drop table sites; create view sites as select 1 as program;", "view sites"),
+    ],
+)
+def test_what_would_change_or_replace_a_table_is_refused(
+    statement: str, named: str, path: Path
+) -> None:
+    damage(path, statement)
+    with pytest.raises(DatabaseError, match=f"got the {named}, which hlotune does not make"):
+        Database(path)
+
+
+def test_a_view_of_the_user_does_no_harm(path: Path) -> None:
+    damage(path, "create view mine as select * from trials")
+    with Database(path) as database:
+        assert check(database).problems == ()
+
+
+def test_a_line_that_is_too_long_is_skipped_and_counted(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = tmp_path / "records.jsonl"
+    with Database(path) as database:
+        written = export_records(database, lines)
+    text = lines.read_text()
+    monkeypatch.setattr(records, "LONGEST_LINE", 2 * max(map(len, text.splitlines())))
+    lines.write_text("x" * 10 * records.LONGEST_LINE + "\n" + text)
+    with Database(tmp_path / "other.db") as database:
+        taken = import_records(database, lines)
+    assert (taken.records, taken.broken) == (written, 1)
+    assert taken.problems[0].startswith("line 1: it has more than")
