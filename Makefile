@@ -157,6 +157,7 @@ performance: setup
 	$(PYTHON) -m benchmarks.page
 
 # On a machine with a GPU, by its own Python: no set-up, no network, at most 8 minutes.  Results are
-# appended to device.jsonl under $$OUT, or under build/device.
+# appended to device.jsonl under $$OUT, or under build/device; what the file of results EARLIER holds
+# is not measured again.
 device:
-	python3 -m benchmarks.device
+	python3 -m benchmarks.device $(if $(EARLIER),--earlier $(EARLIER))

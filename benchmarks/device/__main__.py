@@ -22,6 +22,9 @@ SECONDS = 470.0
 COMPILERS = 6
 
 
+KEPT = "results until then stay in device.jsonl, and --earlier goes on behind them"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     asked = parser.parse_args(arguments)
@@ -62,4 +65,4 @@ def _chosen(cases: tuple[Case, ...], patterns: list[str]) -> list[Case]:
 
 
 if __name__ == "__main__":
-    command(main)
+    command(main, KEPT)

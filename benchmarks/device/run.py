@@ -55,7 +55,14 @@ class Run:
 
     def _look(self) -> None:
         """Which device it is, and what it can do."""
-        facts = self.crew.start()
+        try:
+            facts = self.crew.start()
+        except ChildFailed as failure:
+            raise TargetError(f"expected a device that JAX can use: {failure}") from None
+        if facts["platform"] != "gpu" and not self.crew.interpret:
+            raise TargetError(
+                f"expected a GPU, and JAX has {facts['device']!r}: --tiny interprets small kernels"
+            )
         self.device = facts["device"]
         self.results.add({"what": "machine", **facts})
         say(short(facts))

@@ -12,9 +12,11 @@ import pytest
 from benchmarks.device.__main__ import main
 from benchmarks.device.cases import CASES, TINY, as_json, from_json
 from benchmarks.device.child import Child, ChildFailed
-from benchmarks.device.crew import ranges
+from benchmarks.device.crew import Crew, ranges
 from benchmarks.device.records import Results, Row, read
+from benchmarks.device.run import Run
 from benchmarks.device.table import table
+from hlotune.schedules.errors import TargetError
 from hlotune.schedules.patterns.gpu import GpuProduct
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import gpu_target
@@ -131,7 +133,7 @@ def test_small_kernels_go_the_whole_way_without_a_gpu(
     """Compiled in one child, verified and timed in another, in rounds beside XLA's default."""
     monkeypatch.setenv("OUT", str(tmp_path))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    assert main(["--tiny", "--cases", "softmax*", "--compilers", "1", "--seconds", "25"]) == 0
+    assert main(["--tiny", "--cases", "softmax*", "--compilers", "1", "--seconds", "12"]) == 0
     rows = list(read(tmp_path / "device.jsonl"))
     tried = [r for r in rows if r["what"] == "time" and r["how"] == "hlotune"]
     assert tried
@@ -149,3 +151,31 @@ def test_a_file_of_results_that_is_missing_is_one_clear_error(
         main(["--table", "missing.jsonl"])
     assert ended.value.code == 2
     assert "expected a file of results, and missing.jsonl is none" in capsys.readouterr().err
+
+
+class NoCrew(Crew):
+    """A crew whose first answer is given."""
+
+    def __init__(self, answer: dict[str, str] | None):
+        self.interpret, self._answer = False, answer
+
+    def start(self) -> dict[str, str]:
+        if self._answer is None:
+            raise ChildFailed("measuring died (exit status 1): no module named jax")
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"platform": "cpu", "device": "cpu"}, "expected a GPU, and JAX has 'cpu': --tiny"),
+        (None, "expected a device that JAX can use: measuring died"),
+    ],
+    ids=["a processor", "nothing"],
+)
+def test_a_machine_without_a_gpu_is_one_clear_error(
+    answer: dict[str, str] | None, message: str, tmp_path: Path
+) -> None:
+    run = Run(Results(tmp_path / "a.jsonl"), NoCrew(answer), seconds=5)
+    with pytest.raises(TargetError, match=message):
+        run.everything(CASES)
