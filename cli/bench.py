@@ -106,9 +106,10 @@ def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
 def print_result(result: "BenchResult") -> None:
     from statistics import median
 
-    from hlotune.tuning_logs.render import ratio_text, time_text
+    from hlotune.measure.timing.modes import fast_time_s
+    from hlotune.tuning_logs.render import modes_text, ratio_text, time_text
 
-    default, tuned = time_text(median(result.default_s)), time_text(median(result.tuned_s))
+    default, tuned = time_text(fast_time_s(result.default_s)), time_text(median(result.tuned_s))
     ratio = result.speedup
     gain = ratio_text(ratio.median, ratio.low, ratio.high)
     replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
@@ -119,6 +120,8 @@ def print_result(result: "BenchResult") -> None:
         f"speedup: {gain if replaced else 'none, the default runs on both sides'}, "
         f"{counted(len(result.default_s), 'pair')} of {counted(result.calls_per_sample, 'call')}"
     )
+    if two := modes_text("the default program", result.default_s):
+        print(two)
     if result.packed_bytes:
         packed = size(result.packed_bytes, "B", 1024)
         print(f"with {packed} of packed constants in memory, beside the program's own")
@@ -137,16 +140,19 @@ def print_result(result: "BenchResult") -> None:
 def print_kernels(result: "BenchResult") -> None:
     """Of each kernel what was measured now, and what the run said that decided."""
     from hlotune.measure.trial import Failure
+    from hlotune.tuning_logs.render import modes_text
 
     columns = [
         "site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", ">recorded", "status",
     ]  # fmt: skip
     recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
     print_table(columns, (kernel_cells(e, result.measured(e)) for e in recorded))
-    for key, failure in result.again.items():
-        if isinstance(failure, Failure):
-            why = " ".join(failure.message.split())
-            print(f"kernel {key[:8]} was not measured: {failure.kind}, {why}")
+    for key, found in result.again.items():
+        if isinstance(found, Failure):
+            why = " ".join(found.message.split())
+            print(f"kernel {key[:8]} was not measured: {found.kind}, {why}")
+        elif two := modes_text(f"the default of {key[:8]}", found.default_s):
+            print(two)
     apart = {e.site.kernel.key for e in recorded if lie_apart(e.paired, result.measured(e))}
     if apart:
         print(
@@ -168,8 +174,6 @@ def lie_apart(recorded: "Paired | None", again: "Paired | Failure | None") -> bo
 
 def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[str, ...]:
     """Times by the clock of the search; none where the kernel was not measured again."""
-    from statistics import median
-
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.render import kernel_time_text
 
@@ -177,7 +181,7 @@ def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[st
     recorded = interval(e.paired) if e.paired else "-"
     if again is None or isinstance(again, Failure):
         return (*name, "-", "-", "not measured" if again else "-", recorded, e.status)
-    times = (kernel_time_text(median(s)) for s in (again.default_s, again.tuned_s))
+    times = map(kernel_time_text, (again.default_time_s, again.tuned_time_s))
     return (*name, *times, interval(again), recorded, e.status)
 
 

@@ -78,8 +78,10 @@ def line(event: Event) -> str:
             known = counted(event.known_trials, "trial")
             return f"{counted(event.kernels, 'kernel')}, {own}{known} known{model}"
         case KernelStarted():
-            default = time_text(event.default_s)
-            return f"[{event.index}/{event.count}] {event.label}: default {default}"
+            default, slow = time_text(event.default_s), ""
+            if event.default_slow_s is not None:
+                slow = f", in its slow mode {time_text(event.default_slow_s)}"
+            return f"[{event.index}/{event.count}] {event.label}: default {default}{slow}"
         case KernelSkipped():
             return f"{event.label}: left to XLA, {event.reason}"
         case KernelStopped():

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
 from jax.stages import Lowered
@@ -178,7 +177,7 @@ def applied(
 
 
 def gain_s(paired: Paired) -> float:
-    return median(paired.default_s) - median(paired.tuned_s)
+    return paired.default_time_s - paired.tuned_time_s
 
 
 def _decisions(

@@ -20,7 +20,8 @@ from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.comparison import Ratio, ratio, shared
+from hlotune.measure.timing.comparison import Ratio, ratio, shared, speedup
+from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_mode
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
 from hlotune.tuning_logs.finals import Paired
@@ -55,8 +56,9 @@ class BenchResult:
 
     @property
     def speedup(self) -> Ratio:
-        """Median of the paired ratios, default over tuned, with its 95 % interval."""
-        return ratio(self.default_s, self.tuned_s)
+        """Median of the paired ratios, default over tuned, with its 95 % interval; of a default in
+        two modes the slow one does not count."""
+        return speedup(self.default_s, self.tuned_s)
 
     @property
     def promised_s(self) -> float:
@@ -71,7 +73,7 @@ class BenchResult:
 
     @property
     def gained_s(self) -> float:
-        return median(a - b for a, b in zip(self.default_s, self.tuned_s, strict=True))
+        return _gained_s(self.default_s, self.tuned_s)
 
     def measured(self, e: Explanation) -> Paired | Failure | None:
         """Of the kernel at a site; None where it was not put in, or not timed again."""
@@ -79,16 +81,17 @@ class BenchResult:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON values; units are in the names."""
-        speedup = self.speedup
-        finite = math.isfinite(speedup.high)
+        found = self.speedup
+        finite = math.isfinite(found.high)
         return {
             "program": self.program,
-            "default_s": median(self.default_s),
+            "default_s": fast_time_s(self.default_s),
+            "default_slow_s": slow_time_s(self.default_s),
             "tuned_s": median(self.tuned_s),
-            "speedup": speedup.median,
-            "speedup_low": speedup.low,
-            "speedup_high": speedup.high if finite else None,
-            "won": speedup.is_faster and any(e.status == "tuned" for e in self.kernels),
+            "speedup": found.median,
+            "speedup_low": found.low,
+            "speedup_high": found.high if finite else None,
+            "won": found.is_faster and any(e.status == "tuned" for e in self.kernels),
             "default_samples_s": list(self.default_s),
             "tuned_samples_s": list(self.tuned_s),
             "calls_per_sample": self.calls_per_sample,
@@ -101,6 +104,11 @@ class BenchResult:
             "kernels": [_kernel_json(e, self.measured(e)) for e in self.kernels],
             "shortfalls": [asdict(s) for s in self.shortfalls],
         }
+
+
+def _gained_s(default_s: Sequence[float], tuned_s: Sequence[float]) -> float:
+    pairs = zip(without_slow_mode(default_s), tuned_s, strict=True)
+    return median(default - tuned for default, tuned in pairs)
 
 
 def _kernel_json(e: Explanation, again: Paired | Failure | None) -> dict[str, Any]:
@@ -121,8 +129,9 @@ def _kernel_json(e: Explanation, again: Paired | Failure | None) -> dict[str, An
 
 def _paired_json(paired: Paired | None) -> dict[str, float | None]:
     return {
-        "default_s": median(paired.default_s) if paired else None,
-        "tuned_s": median(paired.tuned_s) if paired else None,
+        "default_s": paired.default_time_s if paired else None,
+        "default_slow_s": slow_time_s(paired.default_s) if paired else None,
+        "tuned_s": paired.tuned_time_s if paired else None,
         "speedup": paired.speedup if paired else None,
         "speedup_low": paired.low if paired else None,
         "speedup_high": paired.high if paired and math.isfinite(paired.high) else None,
@@ -312,7 +321,7 @@ def _shortfalls(
             return None
         function = assembled(tuned.program, part)
         _, default_s, tuned_s = timer.paired(ready.default, function, BISECTION_PAIRS)
-        return median(a - b for a, b in zip(default_s, tuned_s, strict=True))
+        return _gained_s(default_s, tuned_s)
 
     return shortfalls(tuned.replacements, lambda r: promised.get(r.site, 0.0), gained)
 

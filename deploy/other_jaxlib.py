@@ -6,7 +6,6 @@ does.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 
 from hlotune.deploy.pairs import Referee, compared
 from hlotune.deploy.replacement import built_here
@@ -57,7 +56,7 @@ def decided_here(
 def won_times(decisions: Mapping[str, Decision]) -> dict[str, tuple[float, float]]:
     """Seconds of the default and of the schedule, of kernels whose schedule is faster."""
     return {
-        key: (median(d.final.paired.default_s), median(d.final.paired.tuned_s))
+        key: (d.final.paired.default_time_s, d.final.paired.tuned_time_s)
         for key, d in decisions.items()
         if d.final and d.final.won
     }

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.timing.comparison import Comparison, ratio
+from hlotune.measure.timing.comparison import Comparison, speedup
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import ProgramError
 from hlotune.tuning_logs.finals import Paired
@@ -43,4 +43,4 @@ def compared(
     if isinstance(outcome, Failure):
         return outcome
     default_s, tuned_s = comparison.default.samples_s, outcome.samples_s
-    return Paired.of(default_s, tuned_s, ratio(default_s, tuned_s))
+    return Paired.of(default_s, tuned_s, speedup(default_s, tuned_s))

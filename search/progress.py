@@ -29,6 +29,8 @@ class KernelStarted:
     count: int
     default_s: float
     known_trials: int
+    default_slow_s: float | None = None
+    """Where the default ran in two modes, the slow one, which does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget.spending import Contest
@@ -116,8 +115,8 @@ def kernel_result(
         return result
     return replace(
         result,
-        default_s=median(found.paired.default_s),
-        best_s=median(found.paired.tuned_s),
+        default_s=found.paired.default_time_s,
+        best_s=found.paired.tuned_time_s,
         ratio=found.paired.speedup,
         ratio_low=found.paired.low,
         ratio_high=found.paired.high,

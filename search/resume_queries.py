@@ -1,5 +1,8 @@
 """What the database has of a run itself, for when it is taken up again."""
 
+import json
+
+from hlotune.measure.timing.modes import fast_time_s
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.search.budget import account
 from hlotune.tuning_logs.database import Database
@@ -34,11 +37,11 @@ def is_finished(database: Database, run: str) -> bool:
 def default_s(database: Database, run: str, kernel_key: str) -> float | None:
     """The default's time by which the run shared its budget; None where it had not timed it."""
     found = database.query(
-        """select time_s from trials where run = :run and kernel = :kernel
+        """select samples_s from trials where run = :run and kernel = :kernel
         and schedule = :default and time_s is not null order by number limit 1""",
         {"run": run, "kernel": kernel_key, "default": DEFAULT.to_json()},
     )
-    return float(found[0]["time_s"]) if found else None
+    return fast_time_s(json.loads(found[0]["samples_s"])) if found else None
 
 
 def passed_s(database: Database, run: str) -> float:

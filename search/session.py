@@ -10,6 +10,7 @@ import numpy as np
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
@@ -271,20 +272,21 @@ class Session:
 
         Raises ProgramError where the default compiler does not take the kernel.
         """
-        default_time_s, timing_s = before_s, None
+        default_time_s, slow_s, timing_s = before_s, None, None
         if default_time_s is None:
             start_s = self.passed_s
             default = self.runner.default(task.kernel)
             trial = Trial(Candidate(task.kernel, DEFAULT), default)
             self.database.add(self.run, task.kernel, [trial], batch=0)
-            default_time_s, timing_s = default.time_s, self.passed_s - start_s
+            default_time_s, slow_s = fast_time_s(default.samples_s), slow_time_s(default.samples_s)
+            timing_s = self.passed_s - start_s
         checkpoint = self.database.checkpoint(self.run, task.kernel.key)
         begun = self.resumed and has_begun(self.database, self.run, task.kernel.key)
         tuner = self._tuner(group, task, begun=begun)
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
         known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
-        return Contest(task, tuner, default_time_s, known, timing_s)
+        return Contest(task, tuner, default_time_s, known, timing_s, slow_s)
 
     def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
         """`begun`: the kernel had its first batch in this run, and what others lend was in it."""

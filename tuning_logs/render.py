@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite, log10
 
 from rich import box
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hlotune.measure.timing.modes import modes
 from hlotune.measure.timing.timing import RESOLUTION_S
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 
@@ -46,6 +47,8 @@ def render(report: Report, *, color: bool | None = None) -> str:
     console.print(_kernel_table(report))
     if any((kernel.share_of_peak or 0) > 1 for kernel in report.kernels):
         console.print(BEYOND)
+    for found in _two_modes(report):
+        console.print(Text(found))
     if report.failures:
         console.print(_failure_table(report))
     for reason, labels in _labels_by_reason(report).items():
@@ -63,6 +66,25 @@ def time_text(seconds: float | None) -> str:
         if seconds * scale >= 0.9995:
             return f"{_three_digits(seconds * scale)} {unit}"
     return f"{_three_digits(seconds * 1e9)} ns"
+
+
+def modes_text(what: str, samples_s: Sequence[float]) -> str:
+    """That a default runs at two speeds; nothing of one that has one."""
+    found = modes(samples_s)
+    if found is None:
+        return ""
+    return (
+        f"{what} ran in two modes, {time_text(found.fast_s)} and, in {found.slow_share:.0%} of its "
+        f"samples, {time_text(found.slow_s)}, as its threads shared a processor; speedups are over "
+        "the fast one"
+    )
+
+
+def _two_modes(report: Report) -> Iterator[str]:
+    named = [(f"the default of {k.key[:8]}", k.champion) for k in report.kernels]
+    for what, found in (*named, ("the default program", report.whole)):
+        if found and (text := modes_text(what, found.default_samples_s)):
+            yield text
 
 
 def kernel_time_text(seconds: float | None) -> str:

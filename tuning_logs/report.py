@@ -6,8 +6,8 @@ A kernel that kept XLA's own code counts as 1.00 and as not won.
 import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from statistics import median
 
+from hlotune.measure.timing.modes import slow_time_s
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
@@ -21,6 +21,9 @@ class Speedup:
     """Default against tuned, timed in turns: medians, the ratio with its 95 % interval, samples."""
 
     default_s: float
+    """Of the fast mode, where the default has two."""
+    default_slow_s: float | None
+    """Of the slow mode; None where the default has one."""
     tuned_s: float
     speedup: float
     speedup_low: float
@@ -216,8 +219,9 @@ def _readable(database: Database, row: Row | None) -> Final | None:
 
 def _speedup(paired: Paired) -> Speedup:
     return Speedup(
-        default_s=median(paired.default_s),
-        tuned_s=median(paired.tuned_s),
+        default_s=paired.default_time_s,
+        default_slow_s=slow_time_s(paired.default_s),
+        tuned_s=paired.tuned_time_s,
         speedup=paired.speedup,
         speedup_low=paired.low,
         speedup_high=paired.high,

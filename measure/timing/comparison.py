@@ -13,6 +13,7 @@ from math import comb, inf
 from statistics import median
 from typing import TYPE_CHECKING
 
+from hlotune.measure.timing.modes import without_slow_mode
 from hlotune.measure.trial import Failure, Measurement, Outcome
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ def ratio(
     if rank == 0:
         return Ratio(median(ratios), 0.0, inf)
     return Ratio(median(ratios), ratios[rank - 1], ratios[-rank])
+
+
+def speedup(
+    default_s: Sequence[float], candidate_s: Sequence[float], confidence: float = CONFIDENCE
+) -> Ratio:
+    """As `ratio`; of a default in two modes (`modes.py`) the slow one does not count.
+
+    A sample in the slow mode counts as the time of the fast one, so that each pair has its say.
+    """
+    return ratio(without_slow_mode(default_s), candidate_s, confidence)
 
 
 def shared(contenders: int) -> float:

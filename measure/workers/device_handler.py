@@ -14,6 +14,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.comparison import fewest_pairs
 from hlotune.measure.timing.core_sharing_probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
+from hlotune.measure.timing.modes import fast_time_s
 from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
 from hlotune.measure.timing.timing import Apart, Effort, Subject, interleaved, sampled, settled
@@ -129,7 +130,7 @@ def _default(request: Message) -> Message:
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     clock, apart = header["clock"], _apart(target)
     forms = [sampled(form, clock=clock, apart=apart) for form in bench.default()]
-    samples = min(forms, key=lambda s: sorted(s)[len(s) // 2])
+    samples = min(forms, key=fast_time_s)
     found = Measurement(
         samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
     )
@@ -178,7 +179,7 @@ def _better(forms: tuple[Subject, ...], apart: Apart) -> Subject:
     if len(forms) == 1:
         return forms[0]
     samples = interleaved(forms, pairs=7, limit_s=0.3, apart=apart)
-    return forms[min(range(len(forms)), key=lambda i: sorted(samples[i])[len(samples[i]) // 2])]
+    return forms[min(range(len(forms)), key=lambda i: fast_time_s(samples[i]))]
 
 
 def _candidates(bench: Bench, sizes: list[int], blob: bytes) -> list[Subject]:

@@ -36,6 +36,8 @@ class Contest:
     known_trials: int
     timing_s: float | None = None
     """What timing the default took on the wall; None where the run had done that before."""
+    default_slow_s: float | None = None
+    """Of the default's slow mode; None where it has one mode, or was timed before."""
 
     @property
     def item(self) -> Item:
@@ -138,6 +140,7 @@ class Spending:
                     index=len(begun) + 1,
                     count=len(self.contests),
                     default_s=contest.default_s,
+                    default_slow_s=contest.default_slow_s,
                     known_trials=contest.known_trials,
                 )
             )

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
-from hlotune.measure.timing.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared
+from hlotune.measure.timing.comparison import CONFIDENCE, Comparison, Ratio, ratio, shared, speedup
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget.spending import Contest
@@ -47,7 +47,7 @@ class Contender:
     measured: Measurement
 
     def ratio(self, confidence: float) -> Ratio:
-        return ratio(self.default.samples_s, self.measured.samples_s, confidence)
+        return speedup(self.default.samples_s, self.measured.samples_s, confidence)
 
 
 def final(

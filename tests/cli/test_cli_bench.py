@@ -65,6 +65,38 @@ def test_a_proven_gain_is_told_with_its_interval(capsys: pytest.CaptureFixture[s
     assert text == "speedup: 2.00x (95 % interval 2.00 to 2.00), 8 pairs of 1 call"
 
 
+TWO_MODES = (1.3e-3, 2.5e-3, 2.4e-3, 1.3e-3, 2.5e-3, 2.6e-3, 2.5e-3, 2.5e-3)
+
+
+def test_a_default_program_in_two_modes_is_said_to_be_and_counts_by_its_fast_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = result(TWO_MODES, (1e-3,) * 8)
+    print_result(found)
+    first, gain, modes, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("model: default 1.30 ms, tuned 1.00 ms")
+    assert gain.startswith("speedup: 1.30x (95 % interval 1.30 to 1.30)")
+    assert modes == (
+        "the default program ran in two modes, 1.30 ms and, in 75% of its samples, 2.50 ms, as its "
+        "threads shared a processor; speedups are over the fast one"
+    )
+    told = found.to_json()
+    assert (told["default_s"], told["default_slow_s"]) == (1.3e-3, 2.5e-3)
+    assert found.gained_s == pytest.approx(0.3e-3)
+
+
+def test_a_kernel_whose_default_is_in_two_modes_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = with_kernel(replace(paired(1.3), default_s=TWO_MODES))
+    print_result(found)
+    said = capsys.readouterr().out
+    (key,) = found.again
+    assert "1.30 ms" in row(said)
+    assert f"the default of {key[:8]} ran in two modes, 1.30 ms and" in said
+    assert "the default program ran in two modes" not in said
+
+
 def test_one_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_result(result((2e-3,) * 8, (1e-3,) * 8))
     said = capsys.readouterr().out

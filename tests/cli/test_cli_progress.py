@@ -58,6 +58,10 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
             "3 kernels, 64 trials done, 7 trials known",
         ),
         (KERNEL, "[1/3] dot 64x784x512: default 200 us"),
+        (
+            replace(KERNEL, default_slow_s=3.9e-4),
+            "[1/3] dot 64x784x512: default 200 us, in its slow mode 390 us",
+        ),
         (KernelSkipped(label="fft", reason="no compute"), "fft: left to XLA, no compute"),
         (
             KernelStopped(label="fft", reason="a fault of hlotune: ValueError"),

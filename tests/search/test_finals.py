@@ -126,6 +126,15 @@ def test_of_those_timed_alone_the_larger_lower_bound_wins() -> None:
     assert winner([b, a]) is b
 
 
+def test_the_slow_mode_of_a_default_makes_no_winner() -> None:
+    """It runs in 1.3 seconds or in 2.5; a candidate of 1.5 beats the slow mode alone."""
+    default = measured(*[1.3] * 8, *[2.5] * (PAIRS - 8))
+    assert winner(contenders(default, measured(*[1.5] * PAIRS))) is None
+    faster = contenders(default, measured(*[1.0] * PAIRS))
+    assert winner(faster) is faster[0]
+    assert faster[0].ratio(0.95).median == 1.3
+
+
 def known(times_s: Sequence[float], first_s: float | None = None) -> KernelTuner:
     """A tuner with such trials of other schedules, and of its first candidate."""
     toy = ToySpace((10,) * 6, seed=11)

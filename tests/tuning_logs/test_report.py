@@ -51,6 +51,25 @@ def test_a_kernel_kept_at_xla_counts_as_one_and_not_won(full: Report) -> None:
     assert kept.champion.speedup == 0.98
 
 
+def test_a_default_in_two_modes_is_said_to_be_and_counts_by_its_fast_one(
+    database: Database,
+) -> None:
+    run = start(database)
+    timed = replace(final(2.0).paired, default_s=(2e-3, 4e-3) * 5, tuned_s=(1e-3,) * 10)
+    database.record_final(run, KERNEL, replace(final(2.0), paired=timed))
+    found = report(database, run)
+    (one,) = found.kernels
+    assert one.champion is not None
+    assert (one.champion.default_s, one.champion.default_slow_s) == (2e-3, 4e-3)
+    said = f"the default of {KERNEL.key[:8]} ran in two modes, 2.00 ms and, in 50% of its samples"
+    assert said in render(found, color=False)
+    assert list(violations(json.loads(to_json(found)), SCHEMA)) == []
+
+
+def test_a_default_in_one_mode_is_not_said_to_have_two(full: Report) -> None:
+    assert "two modes" not in render(full, color=False)
+
+
 def test_the_default_as_its_own_champion_is_no_win(database: Database) -> None:
     from hlotune.schedules.steps.schedule import DEFAULT
 
