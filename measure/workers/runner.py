@@ -1,6 +1,6 @@
 """Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from statistics import median
 from typing import Any, Self, cast
@@ -90,7 +90,7 @@ class ProcessRunner:
         Raises ProgramError where XLA does not compile or run the kernel.
         """
         mode = cache or self.cache
-        reply = self._ask("default", kernel, mode, timeout_s=_LIMIT_S)
+        reply = _again_where_lost(lambda: self._ask("default", kernel, mode, timeout_s=_LIMIT_S))
         outcome = reply if isinstance(reply, Failure) else to_outcome(dict(reply.header))
         if isinstance(outcome, Failure):
             raise ProgramError(
@@ -334,13 +334,19 @@ class ProcessRunner:
         asked = {"do": "properties", "target": from_target(self.target), "anew": anew}
         request = Message(asked)
         with self._turns.alone():
-            reply = self._channel.request(request, _LIMIT_S)
+            reply = _again_where_lost(lambda: self._channel.request(request, _LIMIT_S))
         if isinstance(reply, Failure):
             return reply
         header = dict(reply.header)
         if header.pop(NEVER_APART, False):
             say_never_apart()
         return Properties(**header)
+
+
+def _again_where_lost(ask: Callable[[], Message | Failure]) -> Message | Failure:
+    """Asks a second time where the machine took the worker away, which no candidate did."""
+    reply = ask()
+    return ask() if isinstance(reply, Failure) and reply.kind == "device" else reply
 
 
 def _failure(reply: Message) -> Failure | None:

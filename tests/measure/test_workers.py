@@ -359,6 +359,37 @@ def test_what_a_sound_kernel_reached_is_a_peak_from_then_on() -> None:
     assert runner.properties().flops_per_s["f32"] == pytest.approx(1.15e10)
 
 
+class LostWorker:
+    """The system takes it away at the first request of each kind."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def request(self, message: Message, timeout_s: float) -> Message | Failure:
+        do = message.header["do"]
+        self.asked.append(do)
+        if self.asked.count(do) == 1:
+            return Failure("device", "the worker died (SIGKILL)")
+        if do == "properties":
+            return Message(asdict(PROPERTIES))
+        return Message(from_outcome(Measurement(samples_s=(1.0,) * 5, cache="warm")))
+
+    def close(self) -> None: ...
+
+
+def test_a_worker_that_the_machine_took_away_is_asked_again_where_no_candidate_is_to_blame() -> (
+    None
+):
+    runner = ProcessRunner(host_target(), cache="warm")
+    runner._channel = worker = cast(Channel, LostWorker())
+    assert runner.properties() == PROPERTIES
+    assert runner.default(kernel()).time_s == 1.0
+    (trial,) = runner.measure(kernel(), [(DIRECT, tiny_dot(flops=1))])
+    assert failure(trial.outcome).kind == "device"
+    asked = cast(LostWorker, worker).asked
+    assert asked == ["properties", "properties", "default", "default", "measure"]
+
+
 def test_peaks_that_were_never_measured_are_an_error() -> None:
     runner = ProcessRunner(host_target(), cache="warm")
     worker = DyingWorker()
