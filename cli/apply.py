@@ -19,7 +19,7 @@ from hlotune.cli.options import (
     Program,
 )
 from hlotune.cli.outputs import require_place
-from hlotune.cli.printing import counted, print_json, size
+from hlotune.cli.printing import counted, print_json, say, size
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def described(tuned: "TunedFunction", output: Path, count_bytes: int) -> Written
 
 def print_written(written: Written, accuracy: "Sequence[Accuracy]") -> None:
     print_accuracy(accuracy)
-    print(
+    say(
         f"{written.file}: {size(written.bytes, 'B', 1024)}, {written.program} with "
         f"{counted(written.sites, 'site')} replaced by "
         f"{counted(len(written.kernels), 'kernel')} and "

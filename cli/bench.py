@@ -18,7 +18,7 @@ from hlotune.cli.options import (
     OracleLimit,
     Program,
 )
-from hlotune.cli.printing import counted, print_json, print_notes, print_table, size
+from hlotune.cli.printing import counted, print_json, print_notes, print_table, say, size
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
@@ -114,17 +114,17 @@ def print_result(result: "BenchResult") -> None:
     gain = ratio_text(ratio.median, ratio.low, ratio.high)
     replaced = [e.site.kernel.key for e in result.kernels if e.status == "tuned"]
     print_notes(result.notes)
-    print(
+    say(
         f"{result.program}: default {default}, tuned {tuned} a call, "
         f"{counted(len(replaced), 'site')} replaced by {counted(len(set(replaced)), 'kernel')}\n"
         f"speedup: {gain if replaced else 'none, the default runs on both sides'}, "
         f"{counted(len(result.default_s), 'pair')} of {counted(result.calls_per_sample, 'call')}"
     )
     if two := modes_text("the default program", result.default_s):
-        print(two)
+        say(two)
     if result.packed_bytes:
         packed = size(result.packed_bytes, "B", 1024)
-        print(f"with {packed} of packed constants in memory, beside the program's own")
+        say(f"with {packed} of packed constants in memory, beside the program's own")
     print()
     print_kernels(result)
     print_accuracy(result.accuracy)
@@ -134,7 +134,7 @@ def print_result(result: "BenchResult") -> None:
         promised, gained = time_text(part.promised_s), f"{part.gained_s * 1e6:.1f} us"
         slower = ", and the program is proven faster without" if part.is_slower else ""
         names = ", ".join(part.sites)
-        print(f"{names}: records promise {promised} less, measured {gained}{slower}")
+        say(f"{names}: records promise {promised} less, measured {gained}{slower}")
 
 
 def print_kernels(result: "BenchResult") -> None:
@@ -150,18 +150,18 @@ def print_kernels(result: "BenchResult") -> None:
     for key, found in result.again.items():
         if isinstance(found, Failure):
             why = " ".join(found.message.split())
-            print(f"kernel {key[:8]} was not measured: {found.kind}, {why}")
+            say(f"kernel {key[:8]} was not measured: {found.kind}, {why}")
         elif two := modes_text(f"the default of {key[:8]}", found.default_s):
-            print(two)
+            say(two)
     apart = {e.site.kernel.key for e in recorded if lie_apart(e.paired, result.measured(e))}
     if apart:
-        print(
+        say(
             f"of {counted(len(apart), 'kernel')} today's interval and the recorded one lie apart: "
             + APART
         )
     others = counted(len(result.kernels) - len(recorded), "more site")
-    print(f"{others}: alternatives, or without a record")
-    print(f"{CLOCKS}\n")
+    say(f"{others}: alternatives, or without a record")
+    say(f"{CLOCKS}\n")
 
 
 def lie_apart(recorded: "Paired | None", again: "Paired | Failure | None") -> bool:
@@ -194,7 +194,7 @@ def print_accuracy(accuracy: "Sequence[Accuracy]") -> None:
     columns = ["inputs", ">result", ">error of tuned", ">of default", ">compared"]
     print_table(columns, map(accuracy_cells, accuracy))
     for reason in dict.fromkeys(a.unchecked for a in accuracy if a.unchecked):
-        print(f"where the default's error is not known, results are held against it: {reason}")
+        say(f"where the default's error is not known, results are held against it: {reason}")
 
 
 def accuracy_cells(accuracy: "Accuracy") -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import typer
 
 from hlotune.cli.options import Database, Json
 from hlotune.cli.outputs import require_place
-from hlotune.cli.printing import counted, print_json, print_table, times
+from hlotune.cli.printing import counted, print_json, print_table, say, times
 from hlotune.tuning_logs.default_path import database_path
 
 EXAMPLE = "Example: tune db ls --database tuning.db"
@@ -122,7 +122,7 @@ def import_(
         f"{counted(taken.broken, 'broken line')} skipped"
     )
     for problem in taken.problems:
-        print(f"  {problem}")
+        say(f"  {problem}")
     return None
 
 
@@ -181,6 +181,6 @@ def check(database: Database = None, json: Json = False) -> None:
         print_json(asdict(found))
     else:
         counts = f"{counted(found.rows, 'row')}, {counted(len(found.problems), 'problem')}"
-        print("\n".join([*found.problems, counts]))
+        say("\n".join([*found.problems, counts]))
     if found.problems:
         raise typer.Exit(UNSOUND)

@@ -30,6 +30,7 @@ from hlotune.cli import (
     targets,
 )
 from hlotune.cli.loading import begin_loading
+from hlotune.cli.printing import say
 from hlotune.cli.streams import finish_output, prepare_streams
 from hlotune.cli.version import Version
 from hlotune.schedules.errors import DatabaseError, HlotuneError, NoRecord, WrongResult
@@ -135,13 +136,13 @@ def run_command(arguments: Sequence[str], interrupts: Sequence[int] = ()) -> int
         begin_loading(arguments)
         code = app(list(arguments), prog_name="tune", standalone_mode=False)
     except TyperException as error:
-        print(usage_line(error), file=sys.stderr)
+        say(usage_line(error), file=sys.stderr)
         return MISUSE
     except Exception as error:
         if interrupts and not isinstance(error, TOLD_ANYWAY):
             code = INTERRUPTED
         elif isinstance(error, HlotuneError) and not os.environ.get("HLOTUNE_DEBUG"):
-            print(f"tune: {' '.join(str(error).split())}", file=sys.stderr)
+            say(f"tune: {' '.join(str(error).split())}", file=sys.stderr)
             return NOTHING_FOUND if isinstance(error, NoRecord) else MISUSE
         else:
             raise

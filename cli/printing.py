@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from hlotune.tuning_logs.text import escaped
+
 PIPED_WIDTH = 200
 """Columns of a table that no terminal shows: lines are for grep, not for folding."""
 
@@ -13,7 +15,7 @@ PIPED_WIDTH = 200
 def print_notes(notes: Sequence[str], *, file: TextIO | None = None) -> None:
     """What has to be said beside a program's figures, a line each; by default to stdout."""
     for note in notes:
-        print(f"note: {note}", file=file)
+        say(f"note: {note}", file=file)
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -37,16 +39,23 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = Table(
+        title=escaped(title) or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
+    )
     for column in columns:
         right = column.startswith(">")
         table.add_column(column.lstrip(">"), justify="right" if right else "left", no_wrap=right)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(escaped(cell)) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
     with console.capture() as captured:
         console.print(table)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Prints words of records, programs and files, which do nothing to a terminal."""
+    print(escaped(text, keep="\n\t"), file=file, flush=file is not None)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

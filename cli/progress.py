@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hlotune.cli.printing import counted
+from hlotune.cli.printing import counted, say
 from hlotune.search.progress import (
     Batch,
     Event,
@@ -28,6 +28,7 @@ from hlotune.search.progress import (
 )
 from hlotune.tuning_logs.keeping import Moved
 from hlotune.tuning_logs.render import kernel_time_text, ratio_text, time_text, took_text
+from hlotune.tuning_logs.text import escaped
 
 VISIBLE_KERNELS = 20
 """Rows of the live table: those tuned last, so that it fits a screen."""
@@ -49,13 +50,13 @@ def watching(*, quiet: bool = False) -> Iterator[Progress]:
         def show(event: Event) -> None:
             view.update(event)
             if not isinstance(event, KernelStarted | Batch):
-                live.console.print(line(event), markup=False)
+                live.console.print(escaped(line(event)), markup=False)
 
         yield show
 
 
 def tell(event: Event) -> None:
-    print(line(event), file=sys.stderr, flush=True)
+    say(line(event), file=sys.stderr)
 
 
 @contextmanager
@@ -63,10 +64,10 @@ def telling() -> Iterator[Callable[[str], None]]:
     """What to tell what is done next, in words."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield lambda words: print(words, file=sys.stderr, flush=True)
+        yield lambda words: say(words, file=sys.stderr)
         return
     with console.status("") as status:
-        yield lambda words: status.update(Text(words))
+        yield lambda words: status.update(Text(escaped(words)))
 
 
 def line(event: Event) -> str:
@@ -157,7 +158,7 @@ class View:
                 pass
 
     def __rich__(self) -> Group:
-        return Group(self.table(), Text(self.status()))
+        return Group(self.table(), Text(escaped(self.status())))
 
     def status(self) -> str:
         if self.note or self.latest is None:
@@ -174,7 +175,7 @@ class View:
         for name in ("default", "best", "speedup", "GFLOP/s", "of peak"):
             table.add_column(name, justify="right", no_wrap=True)
         for event in list(self.kernels.values())[-VISIBLE_KERNELS:]:
-            table.add_row(*map(Text, cells(event)))
+            table.add_row(*(Text(escaped(cell)) for cell in cells(event)))
         return table
 
 

@@ -17,7 +17,7 @@ from hlotune.cli.options import (
     Program,
     seconds,
 )
-from hlotune.cli.printing import print_notes
+from hlotune.cli.printing import print_notes, say
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.errors import NoRecord, WrongResult
@@ -143,7 +143,7 @@ def end(
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:
-        print(f"tune: to go on: {going_on(result, model_file, types)}", file=sys.stderr)
+        say(f"tune: to go on: {going_on(result, model_file, types)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.needed_s is not None:
         raise NoRecord(

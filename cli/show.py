@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.options import Database, Json
-from hlotune.cli.printing import print_json, print_table
+from hlotune.cli.printing import print_json, print_table, say
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ def show(
 
 def print_shown(shown: "Shown") -> None:
     size = "none" if shown.space_size is None else f"{shown.space_size:.2g} schedules"
-    print(f"kernel {shown.key}, family {shown.family[:8]}\n\n{shown.text.strip()}\n")
-    print(f"space: {size}\ndecision: {shown.decision}")
-    print(f"fastest: {timed_text(shown.fastest)}")
+    say(f"kernel {shown.key}, family {shown.family[:8]}\n\n{shown.text.strip()}\n")
+    say(f"space: {size}\ndecision: {shown.decision}")
+    say(f"fastest: {timed_text(shown.fastest)}")
     if shown.fastest_of_ours != shown.fastest:
-        print(f"fastest of ours: {timed_text(shown.fastest_of_ours)}")
+        say(f"fastest of ours: {timed_text(shown.fastest_of_ours)}")
     for step, nest in shown.steps or ():
-        print(f"\n{step}\n{nest}")
+        say(f"\n{step}\n{nest}")
     for text in (shown.llvm, shown.assembly):
         if text is not None:
-            print(f"\n{text.strip()}")
+            say(f"\n{text.strip()}")
     if shown.features is not None:
         print()
         print_table(["feature", ">value"], [(k, f"{v:.4g}") for k, v in shown.features.items()])

@@ -13,6 +13,7 @@ from rich.text import Text
 from hlotune.measure.timing.modes import modes
 from hlotune.measure.timing.timing import RESOLUTION_S
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
+from hlotune.tuning_logs.text import escaped
 
 WIDTH = 172
 """Columns of the widest table: no figure is ever cut, not even in a narrow terminal."""
@@ -52,10 +53,14 @@ def render(report: Report, *, color: bool | None = None) -> str:
     if report.failures:
         console.print(_failure_table(report))
     for reason, labels in _labels_by_reason(report).items():
-        console.print(Text(f"{_listed(labels)}: {reason}"))
+        console.print(_plain(f"{_listed(labels)}: {reason}"))
     console.print(_whole(report), end="")
     lines = out.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _plain(text: str) -> Text:
+    return Text(escaped(text))
 
 
 def time_text(seconds: float | None) -> str:
@@ -111,7 +116,7 @@ def _head(report: Report) -> Text:
     if report.wall_s is not None:
         took = took_text(report.wall_s, report.waited_s, report.away_s)
     versions = ", ".join(f"{k} {v}" for k, v in report.toolchain.items() if v)
-    return Text(
+    return _plain(
         f"{report.program or 'kernels alone'} on {report.target}, {report.threads} threads, "
         f"cache {report.cache}, numerics {report.numerics}\n"
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
@@ -157,7 +162,7 @@ def _kernel_table(report: Report) -> Table:
         words = name in ("kernel", "key", "decision", "won")
         table.add_column(name, footer, justify="left" if words else "right", no_wrap=True)
     for kernel in report.kernels:
-        table.add_row(*map(Text, _kernel_cells(kernel)), style="green" if kernel.won else None)
+        table.add_row(*map(_plain, _kernel_cells(kernel)), style="green" if kernel.won else None)
     return table
 
 
@@ -209,7 +214,7 @@ def _failure_table(report: Report) -> Table:
     table.add_column("the latest message", max_width=80, overflow="fold")
     for line in report.failures:
         cells = (line.kind, str(line.count), line.kernel[:8], line.message.strip())
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(_plain, cells))
     return table
 
 
