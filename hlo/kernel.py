@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 CANONICAL_VERSION = "1"
+_EXTENTS = re.compile(r"tensor<(?:\d+x)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class Kernel:
 
     @property
     def family(self) -> str:
-        """Hash of the text with extents erased: kernels that differ in shape alone share it."""
-        erased = re.sub(r"\d+", "_", self.text)
+        """Hash of the text with extents erased: kernels that differ in shape alone share it.
+
+        Ranks, element types and attributes stay: a strided convolution is of another family than a
+        dense one, and a product in f64 of another than one in f32.
+        """
+        erased = _EXTENTS.sub(lambda found: re.sub(r"\d+", "_", found[0]), self.text)
         return hashlib.sha256(f"{CANONICAL_VERSION}\n{erased}".encode()).hexdigest()[:32]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 import sqlite_utils
 
+from hlotune.hlo.kernel import Kernel
+
 APPLICATION_ID = 0x484C4F54
 """`HLOT`, in the header of each of our files: tells them from other programs' SQLite files."""
 
@@ -159,7 +161,16 @@ def version_5(db: sqlite_utils.Database) -> None:
     db.table("runs").add_column("notes", str)
 
 
-MIGRATIONS: tuple[Migration, ...] = (version_1, version_2, version_3, version_4, version_5)
+def version_6(db: sqlite_utils.Database) -> None:
+    """Families tell element types and attributes apart; before they erased all digits."""
+    for row in list(db.query("select key, text from kernels")):
+        family = Kernel(row["text"]).family
+        db.execute("update kernels set family = ? where key = ?", [family, row["key"]])
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    version_1, version_2, version_3, version_4, version_5, version_6,
+)  # fmt: skip
 
 TABLES = (
     "kernels", "targets", "toolchains", "programs", "sites", "runs", "trials", "states", "finals",

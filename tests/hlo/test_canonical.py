@@ -318,6 +318,46 @@ def test_shapes_alone_keep_the_family_and_change_the_key() -> None:
     assert kernel(4).key != kernel(40).key
 
 
+def window_kernel(features: int, shape: tuple[int, ...] = (1, 16, 16, 8), **options: Any) -> Kernel:
+    groups = options.get("feature_group_count", 1)
+    weights = jnp.zeros((3, 3, shape[-1] // groups, features), jnp.float32)
+
+    def model(x: Any, w: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        given = {"window_strides": (1, 1), "padding": [(1, 1), (1, 1)], **options}
+        return lax.conv_general_dilated(x, w, dimension_numbers=layout, **given)
+
+    return Kernel(canonical(load(model, jnp.zeros(shape, jnp.float32), weights).graph))
+
+
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "strided": {"window_strides": (2, 2)},
+    "dilated": {"rhs_dilation": (2, 2)},
+    "transposed": {"lhs_dilation": (2, 2)},
+    "depthwise": {"feature_group_count": 8},
+}
+
+
+def test_kinds_of_convolutions_are_families_and_their_sizes_are_not() -> None:
+    families = {name: window_kernel(8, **options).family for name, options in CONVOLUTIONS.items()}
+    assert len(set(families.values())) == len(CONVOLUTIONS)
+    for name, options in CONVOLUTIONS.items():
+        larger = window_kernel(24, (2, 20, 24, 8), **options)
+        assert larger.family == families[name], name
+
+
+@pytest.mark.parametrize("other", ["f16", "f64", "bf16", "i8"])
+def test_element_types_are_families(other: str) -> None:
+    text = "func.func @kernel(%arg0: tensor<4x4xf32>) -> (tensor<4x4xf32>) { }"
+    assert Kernel(text).family != Kernel(text.replace("f32", other)).family
+
+
+def test_ranks_are_families() -> None:
+    text = "func.func @kernel(%arg0: tensor<4x4xf32>) -> (tensor<4x4xf32>) { }"
+    assert Kernel(text).family != Kernel(text.replace("4x4x", "4x4x4x")).family
+
+
 def test_a_fingerprint_tells_large_constants_apart_without_spelling_them() -> None:
     def graph(seed: int) -> Graph:
         values = np.random.default_rng(seed).normal(size=1000)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sqlite_utils
 
+from hlotune.hlo.kernel import Kernel
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.maintenance import check
@@ -48,6 +49,22 @@ def test_failures_of_an_old_file_were_judged_as_their_run_was(number: int, tmp_p
     with Database(old_file(number, tmp_path / "old.db")) as database:
         judged = database.query("select numerics from trials where failure_kind is not null")
         assert [row["numerics"] for row in judged] == ["standard"] * 2
+
+
+@pytest.mark.parametrize("number", VERSIONS)
+def test_kernels_of_an_old_file_have_the_families_of_today(number: int, tmp_path: Path) -> None:
+    with Database(old_file(number, tmp_path / "old.db")) as database:
+        rows = database.query("select text, family from kernels")
+    assert rows
+    assert [row["family"] for row in rows] == [Kernel(row["text"]).family for row in rows]
+
+
+def test_files_before_the_sixth_version_had_other_families(tmp_path: Path) -> None:
+    before, after = (
+        (FIXTURES / f"database_v{number}.sql").read_text() for number in (5, len(MIGRATIONS))
+    )
+    assert KERNEL.family in after
+    assert KERNEL.family not in before
 
 
 @pytest.mark.parametrize("number", VERSIONS)
