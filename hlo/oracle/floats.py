@@ -10,12 +10,12 @@ from hlotune.hlo.oracle.bounded import (
     UNKNOWN,
     Bounded,
     Float,
-    Values,
     exact,
     rounded,
     scaled,
     settle,
 )
+from hlotune.schedules.ir.operations import OPERATIONS, Error, Operation
 
 Function = Callable[..., Any]
 Rule = Callable[..., Bounded]
@@ -196,11 +196,7 @@ def reduce_precision(x: Bounded, exponent_bits: int, mantissa_bits: int) -> Boun
     return Bounded(held, error, x.dtype)
 
 
-def _square(x: Values) -> Values:
-    return x * x
-
-
-FLOATS: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     "add": add,
     "subtract": subtract,
     "multiply": multiply,
@@ -208,42 +204,21 @@ FLOATS: dict[str, Rule] = {
     "remainder": remainder,
     "power": power,
     "atan2": atan2,
-    "maximum": extreme(np.maximum),
-    "minimum": extreme(np.minimum),
     "clamp": clamp,
-    "negate": moved(np.negative),
-    "abs": moved(np.abs),
     "is_finite": is_finite,
-    "sign": step(np.sign),
-    "floor": step(np.floor),
-    "ceil": step(np.ceil),
-    "round_nearest_even": step(np.rint),
-    "round_nearest_afz": step(special.round_half_away),
-    "square": smooth(_square, 1.0, faithful=True),
-    "sqrt": smooth(np.sqrt, 1.0, faithful=True),
-    "rsqrt": smooth(special.rsqrt, 2.0),
-    "cbrt": smooth(np.cbrt, 4.0),
-    "exponential": smooth(np.exp, 2.0),
-    "exponential_minus_one": smooth(np.expm1, 4.0),
-    "log": smooth(np.log, 2.0),
-    "log_plus_one": smooth(np.log1p, 4.0),
-    "logistic": smooth(special.logistic, 4.0),
-    "tanh": smooth(np.tanh, 4.0),
-    "sine": wave(np.sin),
-    "cosine": wave(np.cos),
-    "tan": smooth(np.tan, 8.0),
-    "erf": smooth(special.erf, 4.0),
     "erfc": erfc,
-    "erf_inv": smooth(special.erf_inv, 8.0),
-    "lgamma": smooth(special.lgamma, 8.0, absolute=8.0),
-    "digamma": smooth(special.digamma, 8.0, absolute=8.0),
-    "bessel_i1e": smooth(special.bessel_i1e, 8.0),
-    "asin": smooth(np.arcsin, 4.0),
-    "acos": smooth(np.arccos, 4.0),
-    "atan": smooth(np.arctan, 4.0),
-    "sinh": smooth(np.sinh, 8.0),
-    "cosh": smooth(np.cosh, 8.0),
-    "asinh": smooth(np.arcsinh, 8.0),
-    "acosh": smooth(np.arccosh, 8.0),
-    "atanh": smooth(np.arctanh, 8.0),
+}
+"""Of operations through which errors go in a way of their own."""
+
+
+def _rule(row: Operation, error: Error) -> Rule:
+    function: Function = row.numpy or getattr(special, row.name)
+    if error.kind == "smooth":
+        return smooth(function, error.ulps, absolute=error.absolute, faithful=error.faithful)
+    ways = {"exact": moved, "step": step, "extreme": extreme, "wave": wave}
+    return ways[error.kind](function)
+
+
+FLOATS: dict[str, Rule] = RULES | {
+    row.name: _rule(row, row.error) for row in OPERATIONS.values() if row.error
 }

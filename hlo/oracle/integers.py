@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hlotune.hlo.oracle.bounded import Bounded, Values
+from hlotune.schedules.ir.operations import OPERATIONS
 
 Function = Callable[..., Values]
 
@@ -100,36 +101,24 @@ def is_finite(a: Values) -> Values:
     return np.ones(a.shape, np.bool_)
 
 
-INTEGERS: dict[str, Function] = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
+RULES: dict[str, Function] = {
     "divide": divide,
     "remainder": remainder,
     "power": power,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
     "clamp": clamp,
     "negate": negate,
-    "abs": np.abs,
-    "sign": np.sign,
-    "square": np.square,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "not": np.invert,
     "popcnt": popcnt,
     "count_leading_zeros": count_leading_zeros,
     "shift_left": _shift(np.left_shift, _zero),
     "shift_right_logical": _shift(_right_logical, _zero),
     "shift_right_arithmetic": _shift(_right_arithmetic, _signs),
 }
-
+"""Of operations that NumPy does not have as StableHLO has them."""
+INTEGERS: dict[str, Function] = RULES | {
+    row.name: row.whole for row in OPERATIONS.values() if row.whole
+}
 LOGIC: dict[str, Function] = INTEGERS | {
-    "add": np.logical_or,
-    "multiply": np.logical_and,
-    "maximum": np.logical_or,
-    "minimum": np.logical_and,
+    row.name: row.truths for row in OPERATIONS.values() if row.truths
 }
 """i1: XLA adds and multiplies predicates as or and and."""
 

@@ -50,5 +50,5 @@ def rsqrt(x: Values) -> Float:
     return 1.0 / np.sqrt(np.asarray(x, np.float64))
 
 
-def round_half_away(x: Values) -> Float:
+def round_nearest_afz(x: Values) -> Float:
     return np.trunc(np.asarray(x + np.copysign(0.5, x), np.float64))

@@ -17,21 +17,12 @@ from hlotune.hlo.to_compute.index_maps import Index, reshape_index
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.operations import OPERATIONS, named
 
 Shape = tuple[int, ...]
 Extents = Mapping[str, int]
 
-# fmt: off
-SAME_NAME = frozenset({
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder",
-    "and", "or", "xor", "not", "negate", "abs", "sign", "floor", "ceil",
-    "round_nearest_even", "exponential", "exponential_minus_one", "log", "log_plus_one",
-    "tanh", "logistic", "rsqrt", "sqrt", "cbrt", "sine", "cosine", "erf", "erfc", "select",
-    "clamp", "is_finite",
-})
-# fmt: on
-"""Operations of StableHLO and CHLO that an `Apply` names alike."""
-ELEMENTWISE = SAME_NAME | {"compare", "convert", "square"}
+ELEMENTWISE = named(lambda row: row.kernels)
 VIEWS = frozenset({"reshape", "transpose", "broadcast_in_dim", "reverse", "slice"})
 OPERATIONS_LIMIT = 4096
 """Expressions are trees: values used twice double them, and kernels of this size are not fast."""
@@ -171,8 +162,9 @@ class Reader:
             return self._convert(args[0], self.graph.types[op.operands[0]].dtype, result), count
         if name == "compare":
             return Apply(f"compare_{_direction(op)}", args, "i1"), count
-        if name == "square":
-            return Apply("multiply", args * 2, accumulator(result)), count
+        definition = OPERATIONS[name].definition
+        if definition is not None:
+            return definition(*args), count
         return Apply(name, args, accumulator(result)), count
 
     def _convert(self, arg: Expr, source: str, target: str) -> Expr:

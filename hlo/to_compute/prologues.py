@@ -15,26 +15,7 @@ from hlotune.schedules.ir.expr import (
     loads,
     map_loads,
 )
-
-# fmt: off
-ZERO_AT_ZERO = frozenset({
-    "negate", "abs", "sign", "floor", "ceil", "round_nearest_even", "exponential_minus_one",
-    "log_plus_one", "tanh", "sqrt", "cbrt", "sine", "erf", "convert",
-})
-# fmt: on
-"""Functions of one argument that are 0 at 0."""
-BOUNDED = frozenset({"logistic", "tanh", "sine", "cosine", "erf", "erfc"})
-"""Functions that are finite wherever their argument is."""
-FOLDED: dict[str, Callable[..., float]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a / b if b else math.nan,
-    "maximum": max,
-    "minimum": min,
-    "clamp": lambda low, x, high: min(max(x, low), high),
-}
-"""Functions whose value at zeros and constants is worth knowing."""
+from hlotune.schedules.ir.operations import row_of
 
 
 def varying(expr: Expr) -> frozenset[str]:
@@ -80,7 +61,7 @@ def is_zero_of_zeros(expr: Expr) -> bool:
     def defined(e: Expr) -> bool:
         value, args = certain(e), e.args if isinstance(e, Apply) else ()
         finite = value is not None and math.isfinite(value)
-        bounded = isinstance(e, Apply) and e.op in BOUNDED
+        bounded = isinstance(e, Apply) and row_of(e.op).bounded
         return (finite or bounded) and all(defined(a) for a in args if a.dtype != "i1")
 
     return certain(expr) == 0 and defined(expr)
@@ -102,9 +83,10 @@ def _known(expr: Expr, known: Callable[[Load], float | None]) -> float | None:
     certain = [a for a in args if a is not None]
     if len(certain) < len(args):
         return None
-    if expr.op in ZERO_AT_ZERO:
+    row = row_of(expr.op)
+    if row.zero_at_zero:
         return 0.0 if certain[0] == 0 else None
-    return FOLDED[expr.op](*certain) if expr.op in FOLDED else None
+    return row.fold(*certain) if row.fold else None
 
 
 def walks_alone(expr: Expr, axis: str) -> bool:

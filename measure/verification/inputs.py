@@ -10,29 +10,33 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
 from hlotune.schedules.dtypes import BYTES, has_kernels, is_float, is_unsigned
+from hlotune.schedules.ir.operations import OPERATIONS
 
 Array = NDArray[np.generic]
 InputKind = Literal["integers", "normal", "special", "few"]
 """`few` has signs in place of numbers, and most of an image's elements are zeros."""
 
 _POSITIVE_OPERAND = {
-    "stablehlo.log": 0, "stablehlo.rsqrt": 0, "stablehlo.sqrt": 0, "stablehlo.power": 0,
-    "stablehlo.divide": 1, "stablehlo.remainder": 1,
-}  # fmt: skip
+    name: row.positive
+    for row in OPERATIONS.values()
+    if row.positive is not None
+    for name in row.full_names
+}
 """Operations with an operand that had better be above zero, and which it is."""
 
-_KEEPS_SIGN = {
-    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.broadcast_in_dim",
-    "stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert", "stablehlo.slice",
-    "stablehlo.sqrt", "stablehlo.rsqrt", "stablehlo.concatenate", "stablehlo.reduce",
-    "stablehlo.reverse",
+_MOVES = {
+    "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert",
+    "stablehlo.slice", "stablehlo.concatenate", "stablehlo.reverse",
 }  # fmt: skip
+"""Operations that give the values of their operands."""
+
+_KEEPS_SIGN = {
+    *_MOVES,
+    "stablehlo.reduce",
+    *(name for row in OPERATIONS.values() if row.keeps_positive for name in row.full_names),
+}
 """Operations that give positive values for positive operands."""
 
-_MOVES = _KEEPS_SIGN - {
-    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.sqrt", "stablehlo.rsqrt",
-    "stablehlo.reduce",
-}  # fmt: skip
 _CONTRACTIONS = {"stablehlo.convolution", "stablehlo.dot_general"}
 _PRODUCTS = {"stablehlo.multiply", "stablehlo.divide"}
 _NOT_WHOLE = {"stablehlo.broadcast_in_dim", "stablehlo.constant"}

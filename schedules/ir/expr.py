@@ -176,12 +176,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Apply:
-    """An elementwise operation, named as in StableHLO without the dialect.
-
-    `add subtract multiply divide maximum minimum power remainder and or xor negate abs sign floor
-    ceil round_nearest_even exponential exponential_minus_one log log_plus_one tanh logistic rsqrt
-    sqrt cbrt sine cosine erf erfc not select convert compare_EQ compare_NE compare_LT compare_LE
-    compare_GT compare_GE clamp is_finite`
+    """An elementwise operation of the table in `operations.py`, by its name there.
 
     `select(p, a, b)`, `clamp(low, x, high)`; `convert` to `dtype`; `compare_*` have dtype i1.
     `dot(a, b)` is the sum of the products of two groups,

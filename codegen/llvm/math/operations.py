@@ -16,27 +16,7 @@ from hlotune.codegen.llvm.math.values import (
 )
 from hlotune.schedules.dtypes import is_float, is_unsigned
 from hlotune.schedules.errors import UnsupportedKernel
-
-FLOAT_BINARY = {
-    "add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv", "remainder": "frem",
-}  # fmt: skip
-INTEGER_BINARY = {
-    "add": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
-LOGIC = {
-    "add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "and": "and", "or": "or",
-    "xor": "xor",
-}  # fmt: skip
-"""On i1."""
-FLOAT_INTRINSIC = {
-    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil",
-    "round_nearest_even": "roundeven", "maximum": "maximum", "minimum": "minimum",
-}  # fmt: skip
+from hlotune.schedules.ir.operations import row_of
 
 
 def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
@@ -62,14 +42,14 @@ def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
 
 
 def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
-    a, lanes = args[0], args[0].lanes
-    if op in FLOAT_BINARY:
-        name = f.op(f"{FLOAT_BINARY[op]} contract {a.type} {a.name}, {args[1].name}")
+    a, lanes, row = args[0], args[0].lanes, row_of(op)
+    if row.instruction:
+        name = f.op(f"{row.instruction} contract {a.type} {a.name}, {args[1].name}")
         return Value(name, dtype, lanes)
     if op == "negate":
         return Value(f.op(f"fneg {a.type} {a.name}"), dtype, lanes)
-    if op in FLOAT_INTRINSIC:
-        kind = f"llvm.{FLOAT_INTRINSIC[op]}.{suffix(HELD[a.dtype], lanes)}"
+    if row.intrinsic:
+        kind = f"llvm.{row.intrinsic}.{suffix(HELD[a.dtype], lanes)}"
         return Value(f.intrinsic(kind, a.type, *((x.type, x.name) for x in args)), dtype, lanes)
     if op == "is_finite":
         size = apply(f, "abs", (a,), a.dtype)
@@ -89,9 +69,9 @@ def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
 
 def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
     a, lanes = args[0], args[0].lanes
-    table = LOGIC if a.dtype == "i1" else INTEGER_BINARY
-    if op in table:
-        return Value(f.op(f"{table[op]} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
+    instruction = row_of(op).on_truths if a.dtype == "i1" else row_of(op).on_integers
+    if instruction:
+        return Value(f.op(f"{instruction} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
     if op in ("divide", "remainder", "power"):
         rule = {"divide": integers.divide, "remainder": integers.remainder, "power": integers.power}
         return rule[op](f, a, args[1])
