@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlotune.tuning_logs.database import Database
-from tests.cli.test_cli import refused
+from tests.cli.test_cli import refused, tune
 
 PROGRAM = "examples/mlp.py:model"
 READING = ("ls", "stats", "prune", "check")
@@ -95,18 +95,29 @@ def test_the_database_of_a_newer_version_is_refused(
     ("tensor", "message"),
     [
         ("tensor<?x4xf32>", "expected static shapes"),
-        ("tensor<4xf8E4M3FN>", "f8E4M3FN is not supported"),
-        ("tensor<4xcomplex<f32>>", "complex<f32>"),
     ],
 )
-def test_a_program_of_other_shapes_or_types_is_refused(
+def test_a_program_of_dynamic_shapes_is_refused(
     command: tuple[str, ...], tensor: str, message: str, tmp_path: Path
 ) -> None:
     name, *options = command
-    program, database = tmp_path / "program.mlir", tmp_path / "tuning.db"
-    text = f"func.func @main(%x: {tensor}) -> {tensor} {{ return %x : {tensor} }}"
-    program.write_text(f"module {{ {text} }}", encoding="utf-8")
+    database = tmp_path / "tuning.db"
     if name == "run":
         options += ["--database", str(database)]
-    assert message in refused(name, str(program), *options)
+    assert message in refused(name, str(identity(tensor, tmp_path)), *options)
     assert not database.exists()
+
+
+@pytest.mark.parametrize("tensor", ["tensor<4xf8E4M3FN>", "tensor<4xcomplex<f32>>"])
+def test_a_program_of_types_that_stay_with_xla_has_no_kernels(tensor: str, tmp_path: Path) -> None:
+    done = tune("kernels", str(identity(tensor, tmp_path)))
+    assert done.returncode == 1
+    assert "expected kernels, found none; XLA keeps all of it" in done.stderr
+
+
+def identity(tensor: str, folder: Path) -> Path:
+    """A program file whose result is its argument."""
+    text = f"func.func @main(%x: {tensor}) -> {tensor} {{ return %x : {tensor} }}"
+    program = folder / "program.mlir"
+    program.write_text(f"module {{ {text} }}", encoding="utf-8")
+    return program

@@ -57,7 +57,7 @@ REFUSED = {
             f"""%c = stablehlo.constant dense_resource<r> : {TENSOR}
                 stablehlo.custom_call @f(%c) {{has_side_effect = true}} : ({TENSOR}) -> ()""",
         ),
-        "expected constants to be dense elements",
+        "expected the values of resource r in the module, got none",
     ),
     "a dialect": (
         module(f"%x: {TENSOR}", TENSOR, f"%y = arith.addf %x, %x : {TENSOR}"),
