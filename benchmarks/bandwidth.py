@@ -42,7 +42,7 @@ from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 CALLS = 2
 """Of a turn; the last one counts, so that all begin behind themselves."""
@@ -99,14 +99,14 @@ def main() -> None:
     publish(table(lines), before, [asdict(line) for line in lines])
 
 
-def settled_conditions(target: Target, apart: Apart) -> dict[str, Any]:
+def settled_conditions(target: CpuTarget, apart: Apart) -> dict[str, Any]:
     """Of a machine that nobody else tunes on, and whose threads have a core each."""
     with alone():
         settled(apart)
         return conditions(target, host_properties(target))
 
 
-def measured(name: str, target: Target, seconds: float, apart: Apart) -> list[Line]:
+def measured(name: str, target: CpuTarget, seconds: float, apart: Apart) -> list[Line]:
     function, shapes = CASES[name]
     arguments = [np.ones(shape, np.float32) for shape in shapes]
     references = References(sites(load_program(function, *arguments))[0].kernel)
@@ -126,7 +126,7 @@ def measured(name: str, target: Target, seconds: float, apart: Apart) -> list[Li
     ]
 
 
-def firsts(compute: Compute, target: Target) -> list[Schedule]:
+def firsts(compute: Compute, target: CpuTarget) -> list[Schedule]:
     """The first candidate of each algorithm, the most promising foremost."""
     space = space_of(compute, target)
     configs = space.firsts() if isinstance(space, AlgorithmsSpace) else space.heuristic()[None]
@@ -168,7 +168,7 @@ def runs(
     return call
 
 
-def reading(size: int, target: Target, host: Host) -> Callable[[], object]:
+def reading(size: int, target: CpuTarget, host: Host) -> Callable[[], object]:
     """A call that reads about as many bytes, an equal part on each thread."""
     part = max(4096, size // target.threads // 4096 * 4096)
     text = read_text(part, target.threads, target.vector_bytes)

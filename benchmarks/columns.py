@@ -33,7 +33,7 @@ from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions
@@ -78,7 +78,7 @@ def main() -> None:
         publish(table(lines, options.trials), before, [asdict(line) for line in lines])
 
 
-def measured(name: str, target: Target, trials: int, database: Path) -> Line:
+def measured(name: str, target: CpuTarget, trials: int, database: Path) -> Line:
     case = CASES[name]
     if not isinstance(case, Convolution) or not is_plain(case):
         raise SystemExit(
@@ -117,7 +117,7 @@ def program(operation: Operation) -> Program:
     return load(function, *inputs_of(operation))
 
 
-def share(loaded: Program, target: Target, trials: int, database: Path, flops: int) -> Ratio:
+def share(loaded: Program, target: CpuTarget, trials: int, database: Path, flops: int) -> Ratio:
     with watching() as progress:
         result = tune(
             loaded, trials=trials, database=database, cache=CACHE, numerics=NUMERICS,
@@ -127,7 +127,7 @@ def share(loaded: Program, target: Target, trials: int, database: Path, flops: i
     return beside(found.key, target, database).share(flops)
 
 
-def beside(key: str, target: Target, database: Path) -> Beside:
+def beside(key: str, target: CpuTarget, database: Path) -> Beside:
     """What was chosen, in turns with the peak."""
     with Database(database, create=False) as opened:
         under = under_conditions(target, toolchain(), CACHE)

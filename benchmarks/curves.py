@@ -36,7 +36,8 @@ from hlotune.measure.trial import Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import grown
 from hlotune.search.tuner import Builder, KernelTuner, Runner
 from hlotune.tuning_logs import rows
@@ -115,7 +116,7 @@ class Arena:
     database: Database
     builder: Builder
     runner: Runner
-    target: Target
+    target: CpuTarget
     properties: Properties
     lengths: Lengths
     numerics: Numerics = "standard"

@@ -37,7 +37,8 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import DatabaseError, ProgramError
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import DEFAULT, XLA
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties
 from hlotune.search.learning.transfer import config_of
 from hlotune.search.searchers.history import History
 from hlotune.search.searchers.searcher import SEARCHERS
@@ -158,7 +159,7 @@ class Recorder:
     database: Database
     builder: Builder
     runner: Device
-    target: Target
+    target: CpuTarget
     properties: Properties
     plan: tuple[Part, ...] = PLAN
     extended: Part = EXTENDED

@@ -32,7 +32,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.flops import real_flops
 from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.tuning_logs.database import Database
 
 SHOWN = 48
@@ -71,7 +71,7 @@ class InnerLoop:
         return self.passes * self.least_cycles / clock_hz
 
 
-def inner_loop(kernel: Kernel, schedule: Schedule, target: Target) -> InnerLoop | None:
+def inner_loop(kernel: Kernel, schedule: Schedule, target: CpuTarget) -> InnerLoop | None:
     """None where no loop of the kernel multiplies and adds.
 
     Raises:
@@ -149,7 +149,7 @@ def compact(body: Sequence[Instruction]) -> list[str]:
     return lines
 
 
-def of_case(name: str, database: Path, target: Target, cache: CacheMode) -> Record:
+def of_case(name: str, database: Path, target: CpuTarget, cache: CacheMode) -> Record:
     weights: Weights = "constants" if name.endswith(FROZEN) else "arguments"
     return record(name.removesuffix(FROZEN), weights, database, target, cache)
 

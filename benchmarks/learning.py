@@ -48,7 +48,8 @@ from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import Limits, Spent, finishing, full_batch, grown
 from hlotune.search.learning.transfer import kin, lent, recorded, teach
 from hlotune.search.tasks import Task
@@ -127,7 +128,7 @@ class Track:
     database: Database
     builder: Builder
     runner: Runner
-    target: Target
+    target: CpuTarget
     properties: Properties
     _operators: dict[str, Operator] = field(default_factory=dict)
 

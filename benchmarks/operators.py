@@ -38,7 +38,7 @@ from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.ir.flops import flops_of
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.result import KernelResult, TuneResult
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database
@@ -154,7 +154,7 @@ def spelled(case: str, weights: str) -> list[str]:
     return [name for name in wanted if name in forms(case)]
 
 
-def measured(name: str, options: argparse.Namespace, target: Target) -> list[Line]:
+def measured(name: str, options: argparse.Namespace, target: CpuTarget) -> list[Line]:
     """One line a kernel; most cases have one.  None where no kernel of the case has a space."""
     program = load(source(name))
     with watching() as progress:
@@ -182,7 +182,7 @@ def measured(name: str, options: argparse.Namespace, target: Target) -> list[Lin
 
 def line(
     name: str, found: KernelResult, result: TuneResult, kernel: Kernel, decided: Decision,
-    target: Target, numerics: Numerics,
+    target: CpuTarget, numerics: Numerics,
 ) -> Line:  # fmt: skip
     element = PEAK_NAMES[CASES[name.removesuffix(FROZEN)].element]
     timed, peak = timings(kernel, decided.schedule, target, element, numerics)
@@ -204,7 +204,7 @@ def line(
 
 
 def timings(
-    kernel: Kernel, schedule: Schedule, target: Target, element: str, numerics: Numerics
+    kernel: Kernel, schedule: Schedule, target: CpuTarget, element: str, numerics: Numerics
 ) -> tuple[tuple[Timing, ...], float]:
     """The default against the schedule in turns, in each cache mode; and the peak of this minute.
 
@@ -240,7 +240,7 @@ def timed_alone(
     return Alone(right(trial.outcome, kernel).time_s, None)
 
 
-def first_schedule(kernel: Kernel, target: Target) -> Schedule:
+def first_schedule(kernel: Kernel, target: CpuTarget) -> Schedule:
     space = space_of(compute_of(graph_of(kernel)), target, "strict")
     return space.schedule(space.heuristic())
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.assembly import Instruction
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 SHUFFLES = ("vperm", "vshuf", "vunpck", "vinsert", "vextract", "vblend", "vpblend", "vpunpck",
             "vpack", "vpshuf", "valign", "vpalign", "vexpand", "vcompress", "vpmov", "vmovddup",
@@ -60,7 +60,7 @@ class Count:
     """Most multiply-adds that wait for each other from pass to pass: those into one register."""
 
 
-def core_of(target: Target) -> Core:
+def core_of(target: CpuTarget) -> Core:
     """Raises ValueError for a processor that no count is known of."""
     if not has_core(target):
         raise ValueError(
@@ -70,7 +70,7 @@ def core_of(target: Target) -> Core:
     return CORES[target.isa]
 
 
-def has_core(target: Target) -> bool:
+def has_core(target: CpuTarget) -> bool:
     return target.isa in CORES and target.vector_bytes == 64
 
 

@@ -15,7 +15,8 @@ from scipy import stats
 
 from hlotune.cli.printing import finite, print_table
 from hlotune.measure.machine.targets import toolchain
-from hlotune.schedules.targets.target import Properties, Target, titled
+from hlotune.schedules.targets.cpu import CpuTarget, titled
+from hlotune.schedules.targets.target import Properties
 
 FOLDER = Path("build")
 
@@ -31,7 +32,7 @@ class Table:
     """Lines under the table: what the figures mean, and what they leave out."""
 
 
-def conditions(target: Target, properties: Properties) -> dict[str, Any]:
+def conditions(target: CpuTarget, properties: Properties) -> dict[str, Any]:
     """Under which something is going to be measured; ask before measuring, for the load."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -37,7 +37,7 @@ from hlotune.measure.trial import Candidate
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database
@@ -108,7 +108,7 @@ def tuned(case: str, model: str, seed: int, trials: int) -> Run:
     return once(place(Path("build/rivals"), case, trials, seed, model=model), run)
 
 
-def winners(of: Operator, runs: dict[str, Run], target: Target) -> list[Schedule]:
+def winners(of: Operator, runs: dict[str, Run], target: CpuTarget) -> list[Schedule]:
     """What each run decided for, in the order of the models."""
     under, found = under_conditions(target, toolchain()), []
     for run in runs.values():
@@ -117,7 +117,7 @@ def winners(of: Operator, runs: dict[str, Run], target: Target) -> list[Schedule
     return found
 
 
-def timed(kernel: Kernel, schedules: Sequence[Schedule], target: Target) -> list[Samples]:
+def timed(kernel: Kernel, schedules: Sequence[Schedule], target: CpuTarget) -> list[Samples]:
     """Paired samples of each, the default among them where it was kept."""
     candidates = [Candidate(kernel, s) for s in dict.fromkeys(schedules) if s != DEFAULT]
     with ProcessBuilder(target) as builder, ProcessRunner(target) as runner:

@@ -12,7 +12,7 @@ from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.trial import Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import SEARCHERS, Searcher
 from hlotune.search.tasks import Task, tasks
@@ -31,7 +31,7 @@ class Operator:
 
 def operator(
     name: str,
-    target: Target,
+    target: CpuTarget,
     source: Callable[[str], str] = source,
     numerics: Numerics = "standard",
 ) -> Operator:

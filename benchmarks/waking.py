@@ -39,7 +39,7 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.cpu_contraction.sketch import steps_of
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace, space_of
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 SIZES = (32, 48, 64, 96, 128, 192, 256)
 """Of square products in f32."""
@@ -74,7 +74,7 @@ def main() -> None:
     publish(table(lines), before, [asdict(line) for line in lines])
 
 
-def pair(size: int, target: Target) -> dict[str, Call]:
+def pair(size: int, target: CpuTarget) -> dict[str, Call]:
     square = np.ones((size, size), np.float32)
     references = References(sites(load(lambda x, w: x @ w, square, square))[0].kernel)
     compute = compute_of(references.graph)
@@ -85,7 +85,7 @@ def pair(size: int, target: Target) -> dict[str, Call]:
     }
 
 
-def empty(target: Target) -> Call:
+def empty(target: CpuTarget) -> Call:
     """A kernel that returns at once, with as many operands."""
     text = "define i32 @kernel(ptr %call) {\n  ret i32 0\n}\n"
     loaded = load_built(Built(compile_object(text, target, "empty"), 0, (), 0, 1))
@@ -93,7 +93,7 @@ def empty(target: Target) -> Call:
     return lambda: loaded.call(KERNEL, [held.address] * 2, [held.address], 0, host)
 
 
-def schedules(compute: Compute, target: Target) -> tuple[Schedule, Schedule]:
+def schedules(compute: Compute, target: CpuTarget) -> tuple[Schedule, Schedule]:
     """The first candidate's register tile with a task a thread, run by one thread and by all."""
     space: CpuSpace = space_of(compute, target)
     config = space.heuristic()

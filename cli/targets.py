@@ -20,10 +20,11 @@ def targets(
 ) -> None:
     """Shows this machine: identity, fingerprint, toolchain."""
     from hlotune.measure.machine.targets import host_target, toolchain
+    from hlotune.schedules.targets.kinds import stored
 
     target, tools = host_target(threads), toolchain()
     if json:
-        identity = {"fingerprint": target.fingerprint, **asdict(target)}
+        identity = {"fingerprint": target.fingerprint, **stored(target)}
         return print_json({"target": identity, "toolchain": {"key": tools.key, **asdict(tools)}})
     rows: list[tuple[str, Any]] = [
         ("fingerprint", target.fingerprint),

@@ -13,7 +13,7 @@ from hlotune.hlo.calling.callable import cpu
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.core_sharing_probe import Probe
+from hlotune.measure.timing.core_sharing_probe import apart_of
 from hlotune.measure.timing.timing import steady
 from hlotune.schedules.targets.target import Target
 
@@ -32,9 +32,9 @@ class Timer:
     def __init__(
         self, program: Program, inputs: Inputs, target: Target, limit_s: float, turns: Turns
     ) -> None:
-        self.program, self.threads = program, target.threads
+        self.program, self.threads = program, target.host_threads
         self.turns, self.end_s = turns, turns.clock_s() + limit_s
-        self.apart = Probe(target).apart
+        self.apart = apart_of(target)
         with jax.enable_x64(True), jax.default_device(cpu()):
             self.values = [jax.device_put(v) for v in inputs.values]
 

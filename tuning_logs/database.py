@@ -50,7 +50,7 @@ def conditions(target: Target, toolchain: Toolchain, cache: CacheMode = "model")
         fingerprint=target.fingerprint,
         toolchain_key=toolchain.key,
         cache=cache,
-        threads=target.threads,
+        threads=target.host_threads,
     )
 
 
@@ -239,7 +239,7 @@ class Database:
             "target": target.fingerprint,
             "toolchain": toolchain.key,
             "cache": cache,
-            "threads": target.threads,
+            "threads": target.host_threads,
             "numerics": numerics,
             "options": rows.dumps(dict(options or {})),
             "seed": seed,

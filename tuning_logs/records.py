@@ -23,7 +23,8 @@ from hlotune.measure.trial import CacheMode, Clock, FailureKind
 from hlotune.schedules.atomic_files import whole
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.kinds import target_of
+from hlotune.schedules.targets.target import Properties
 from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.merge import CHUNK, absorb
@@ -261,7 +262,7 @@ def _parent_rows(record: dict[str, Any]) -> tuple[RowsOf, Row]:
 def _place_rows(record: dict[str, Any]) -> tuple[RowsOf, Row]:
     measured = record["target"]["properties"]
     properties = None if measured is None else Properties(**measured)
-    target = rows.target_row(Target.of(record["target"]["identity"]), properties)
+    target = rows.target_row(target_of(record["target"]["identity"]), properties)
     toolchain = rows.toolchain_row(rows.toolchain_of(record["toolchain"]))
     keys = {"target": target["fingerprint"], "toolchain": toolchain["key"]}
     return [("targets", target), ("toolchains", toolchain)], keys

@@ -24,6 +24,7 @@ from hlotune.measure.trial import (
 )
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets import kinds
 from hlotune.schedules.targets import target as targets
 from hlotune.tuning_logs import finals
 
@@ -55,7 +56,7 @@ def target_row(target: targets.Target, properties: targets.Properties | None = N
     return {
         "fingerprint": target.fingerprint,
         "name": target.name,
-        "identity": dumps(asdict(target)),
+        "identity": dumps(kinds.stored(target)),
         "properties": None if properties is None else dumps(asdict(properties)),
     }
 
@@ -63,7 +64,7 @@ def target_row(target: targets.Target, properties: targets.Properties | None = N
 def target_title(name: str, identity: str) -> str:
     """For people, from a row of `targets`; the name alone where its identity cannot be read."""
     try:
-        return targets.Target.of(json.loads(identity)).title
+        return kinds.target_of(json.loads(identity)).title
     except (KeyError, TypeError, ValueError):
         return name
 

@@ -9,7 +9,8 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Clock, FailureKind
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.numerics import NUMERICS
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.kinds import target_of
+from hlotune.schedules.targets.target import Properties
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.finals import Outcome
 from hlotune.tuning_logs.migrations import TABLES
@@ -72,7 +73,7 @@ def _check_kernel(row: Row) -> None:
 
 
 def _check_target(row: Row) -> None:
-    identity = Target.of(json.loads(row["identity"]))
+    identity = target_of(json.loads(row["identity"]))
     _same("fingerprint of the identity", identity.fingerprint, row["fingerprint"])
     if row["properties"] is not None:
         peaks = Properties(**json.loads(row["properties"])).flops_per_s

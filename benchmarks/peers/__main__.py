@@ -29,7 +29,7 @@ from benchmarks.peers.tuning import tune_missing
 from benchmarks.results import publish
 from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
 def main() -> None:
@@ -108,7 +108,7 @@ def report(case: str, refused: Mapping[str, Refusal]) -> None:
         print(f"  {label}: {refusal.kind}: {refusal.message}")
 
 
-def shown(cases: Sequence[str], database: Path, target: Target) -> None:
+def shown(cases: Sequence[str], database: Path, target: CpuTarget) -> None:
     """The table of what has been measured of these cases, in this run or before."""
     passes = {case: found for case in cases if (found := kept(case))}
     if not passes:

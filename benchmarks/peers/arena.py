@@ -21,14 +21,14 @@ from hlotune.measure.timing.timing import Apart
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    target: Target
+    target: CpuTarget
     workers: Sequence[Worker]
     builder: ProcessBuilder
     runner: ProcessRunner
@@ -104,7 +104,7 @@ def timed_before(
 
 @contextmanager
 def arena(
-    target: Target,
+    target: CpuTarget,
     found: Iterable[Contestant],
     effort: Effort,
     database: Path,

@@ -17,7 +17,7 @@ from hlotune.measure.trial import CacheMode, Candidate
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.decisions import decision
 
@@ -34,7 +34,7 @@ class Record:
 
 
 def record(
-    case: str, weights: Weights, database: Path, target: Target, cache: CacheMode = "model"
+    case: str, weights: Weights, database: Path, target: CpuTarget, cache: CacheMode = "model"
 ) -> Record:
     """Of the one kernel that a case is, as it was tuned in a cache mode."""
     kernel = kernel_of(case, weights)

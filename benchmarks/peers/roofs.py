@@ -9,7 +9,7 @@ from benchmarks.cases import CASES
 from benchmarks.jax_operations import least_bytes
 from benchmarks.operations import PEAK_NAMES
 from benchmarks.peers.records import OwnTime
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 FMA = "FMA"
 READ = "read"
@@ -33,7 +33,7 @@ class Peaks:
         flops = {n: max(c["peak_flop_per_s"].get(n, 0.0) for c in found) for n in names}
         return cls(flops, max(c["read_bytes_per_s"] for c in found))
 
-    def limiting_bytes(self, case: str, target: Target) -> int:
+    def limiting_bytes(self, case: str, target: CpuTarget) -> int:
         """What a case moves at least, where that takes longer than its arithmetic; else 0.
 
         Memory limits what does not fit into the last cache; that of others is not drawn.
@@ -44,7 +44,9 @@ class Peaks:
         is_read = moved > target.l3_bytes and moved / self.read_bytes_per_s > arithmetic_s
         return moved if is_read else 0
 
-    def share(self, case: str, target: Target, own: Sequence[OwnTime]) -> tuple[str, float | None]:
+    def share(
+        self, case: str, target: CpuTarget, own: Sequence[OwnTime]
+    ) -> tuple[str, float | None]:
         """What limits a case, and how much of that its own times reach; None where nothing tells.
 
         Rates are those beside each time, else the largest of all; what was timed beside a read is

@@ -26,7 +26,7 @@ from benchmarks.results import Table, milliseconds, publish
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.tuning_logs.database import UNDER, Database, conditions
 
 SEARCHES = FOLDER / "tvm-records"
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def race(
-    case: str, passes: Sequence[Pass], database: Path, target: Target, cache: CacheMode = "model"
+    case: str, passes: Sequence[Pass], database: Path, target: CpuTarget, cache: CacheMode = "model"
 ) -> Race:
     """Raises ValueError where TVM has no turns in these passes."""
     search = json.loads((SEARCHES / case / "search.json").read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ def race(
 
 
 def reached(
-    case: str, goal_s: float, database: Path, target: Target, cache: CacheMode = "model"
+    case: str, goal_s: float, database: Path, target: CpuTarget, cache: CacheMode = "model"
 ) -> Reached | None:
     """In the first run that tuned the kernel: later ones begin with what it found.
 

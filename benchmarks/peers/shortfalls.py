@@ -26,7 +26,7 @@ from benchmarks.results import Table, described, milliseconds, publish
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.steps.schedule import DEFAULT
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 DIRECT_SHARES = ((200e6, 0.94), (60e6, 0.90), (20e6, 0.80))
 """Of the peak, from so many operations up."""
@@ -97,7 +97,7 @@ def short_of(rows: Sequence[Row]) -> dict[int, list[str]]:
     return {place: why for place, why in found.items() if why}
 
 
-def loop_of(row: Row, database: Path, target: Target, cache: CacheMode) -> InnerLoop | str:
+def loop_of(row: Row, database: Path, target: CpuTarget, cache: CacheMode) -> InnerLoop | str:
     """Of what is recorded now, or why there is none."""
     found = record(row.case, row.weights, database, target, cache)
     if found.schedule == DEFAULT:
@@ -132,7 +132,7 @@ def main() -> None:
     print(f"loops are in {options.loops}")
 
 
-def clock(peak_flop_per_s: float, target: Target) -> float | None:
+def clock(peak_flop_per_s: float, target: CpuTarget) -> float | None:
     """Of the cores, by which they reach the peak of f32 in vectors of full width.
 
     None where nothing is known of the processor's core.

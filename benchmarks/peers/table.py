@@ -14,7 +14,7 @@ from benchmarks.peers.roofs import FASTEST_READ, READ, Peaks
 from benchmarks.peers.rounds import Turns
 from benchmarks.results import Table, geometric_mean, milliseconds
 from hlotune.measure.timing.comparison import Ratio, ratio
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 DECISIONS = {"tuned": "won", "kept xla": "kept xla, not won"}
 READS = {
@@ -60,7 +60,7 @@ class Row:
 
 
 def rows_of(
-    passes: Sequence[Pass], contestants: Sequence[Contestant], target: Target, peaks: Peaks
+    passes: Sequence[Pass], contestants: Sequence[Contestant], target: CpuTarget, peaks: Peaks
 ) -> list[Row]:
     """Of one case; a row whose default was not timed is left out."""
     found = []
@@ -72,7 +72,7 @@ def rows_of(
 
 
 def all_rows(
-    passes: Mapping[str, Sequence[Pass]], contestants: Sequence[Contestant], target: Target
+    passes: Mapping[str, Sequence[Pass]], contestants: Sequence[Contestant], target: CpuTarget
 ) -> list[Row]:
     """Of several cases, shares by the largest peaks of all."""
     peaks = Peaks.of(p.conditions for p in chain(*passes.values()))
@@ -108,7 +108,7 @@ def row(
     passes: Sequence[Pass],
     times: Mapping[str, tuple[float, ...]],
     weights: Weights,
-    target: Target,
+    target: CpuTarget,
     peaks: Peaks,
 ) -> Row:
     case, last = passes[0].case, passes[-1]

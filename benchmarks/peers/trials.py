@@ -14,7 +14,7 @@ from benchmarks.peers.table import Row, counts
 from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.tuning_logs import rows as columns
 from hlotune.tuning_logs.database import UNDER, Database, conditions
 
@@ -51,7 +51,7 @@ class Past:
     """None where no run had a trial of both."""
 
 
-def past(found: Record, database: Path, target: Target, cache: CacheMode) -> Past:
+def past(found: Record, database: Path, target: CpuTarget, cache: CacheMode) -> Past:
     with Database(database, create=False) as opened:
         trials = opened.query(
             f"""select run, schedule, time_s, relative_error from trials
@@ -84,7 +84,7 @@ def begun(trials: Sequence[columns.Row], first: Schedule) -> Begun | None:
 
 
 def notes(
-    rows: Sequence[Row], database: Path, target: Target, cache: CacheMode = "model"
+    rows: Sequence[Row], database: Path, target: CpuTarget, cache: CacheMode = "model"
 ) -> list[str]:
     """Lines for below the table; none without the database."""
     if not database.exists():

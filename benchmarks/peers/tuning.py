@@ -18,7 +18,7 @@ from hlotune.cli.progress import watching
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.tune import tune
 
 TOGETHER = 6
@@ -28,7 +28,7 @@ def tune_missing(
     cases: Sequence[str],
     trials: int,
     database: Path,
-    target: Target,
+    target: CpuTarget,
     cache: CacheMode,
     end: float = float("inf"),
 ) -> None:
@@ -68,7 +68,7 @@ def groups(cases: Sequence[str], size: int = TOGETHER) -> Iterator[list[str]]:
         yield [case + FROZEN for case in chosen if case + FROZEN in forms(case)]
 
 
-def is_tuned(name: str, database: Path, target: Target, cache: CacheMode) -> bool:
+def is_tuned(name: str, database: Path, target: CpuTarget, cache: CacheMode) -> bool:
     """Whether a run came to a decision about it."""
     case = name.removesuffix(FROZEN)
     weights = "arguments" if name == case else "constants"

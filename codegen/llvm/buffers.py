@@ -22,7 +22,7 @@ from hlotune.schedules.ir.nest import (
     stored_shape,
     strides,
 )
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

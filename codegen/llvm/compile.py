@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import llvmlite.binding as llvm
 
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 Level = Literal[0, 1, 2, 3]
 EXTENSIONS = {
@@ -52,7 +52,9 @@ of 64 kernels in turns with their former selves nothing in the mean, and 2 to 3 
 _COMPILING = Lock()
 
 
-def compile_object(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> bytes:
+def compile_object(
+    llvm_text: str, target: CpuTarget, name: str = "kernel", level: Level = 2
+) -> bytes:
     """Position-independent object file of a module of LLVM text.
 
     Args:
@@ -68,7 +70,7 @@ def compile_object(llvm_text: str, target: Target, name: str = "kernel", level: 
     return _object(llvm_text, machine, name)
 
 
-def assembly(llvm_text: str, target: Target, name: str = "kernel", level: Level = 2) -> str:
+def assembly(llvm_text: str, target: CpuTarget, name: str = "kernel", level: Level = 2) -> str:
     """What `compile_object` makes, as assembly text."""
     machine = _machine(target.triple, target.isa, _flags(target), level)
     module = _module(llvm_text, machine, name)
@@ -109,7 +111,7 @@ def _set(options: dict[str, str]) -> None:
         llvm.set_option("hlotune", f"-{name}={value}")
 
 
-def _flags(target: Target) -> str:
+def _flags(target: CpuTarget) -> str:
     """What the target has is on, and extensions that it lacks are off.
 
     A processor's name brings its extensions with it, also those that a hypervisor hides.  What is

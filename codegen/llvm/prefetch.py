@@ -11,7 +11,7 @@ from hlotune.codegen.llvm.points import Point
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.nest import Loop, StageNest
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 MOST_ROW_LINES = 32
 """Requests in one iteration for the rows of its own steps."""

@@ -12,7 +12,8 @@ import llvmlite.binding as llvm
 from hlotune.codegen.runtime.amx_permission import refusal
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.schedules.errors import TargetError
-from hlotune.schedules.targets.target import Target, Toolchain
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Toolchain
 
 _SYSTEM = Path("/sys/devices/system/cpu")
 _UNKNOWN_CACHES = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}
@@ -25,8 +26,8 @@ _AVX512 = (*_AVX2, "avx512bf16", "avx512bw", "avx512cd", "avx512dq", "avx512f", 
 _AMX = (*_AVX512, "amx-bf16", "amx-int8", "amx-tile", "avx512vnni")
 
 
-def _named(name: str, triple: str, isa: str, features: tuple[str, ...]) -> Target:
-    return Target(
+def _named(name: str, triple: str, isa: str, features: tuple[str, ...]) -> CpuTarget:
+    return CpuTarget(
         kind="cpu",
         name=name,
         triple=triple,
@@ -40,7 +41,7 @@ def _named(name: str, triple: str, isa: str, features: tuple[str, ...]) -> Targe
     )
 
 
-TARGETS: dict[str, Target] = {
+TARGETS: dict[str, CpuTarget] = {
     t.name: t
     for t in (
         _named("x86-64", "x86_64-unknown-linux-gnu", "x86-64", ("sse", "sse2")),
@@ -53,7 +54,7 @@ TARGETS: dict[str, Target] = {
 """Fixed targets of two cores: what is built for them does not depend on the machine that builds."""
 
 
-def host_target(threads: int | None = None) -> Target:
+def host_target(threads: int | None = None) -> CpuTarget:
     """This machine.  `threads` defaults to the number of processors the process may use.
 
     Raises TargetError where more threads are asked for than there are processors, or where the
@@ -74,10 +75,10 @@ def host_target(threads: int | None = None) -> Target:
 
 
 @cache
-def _host(threads: int, usable: tuple[int, ...]) -> Target:
+def _host(threads: int, usable: tuple[int, ...]) -> CpuTarget:
     caches = _caches(usable[0])
     isa = str(llvm.get_host_cpu_name())
-    return Target(
+    return CpuTarget(
         kind="cpu",
         name=_model() or isa,
         triple=str(llvm.get_process_triple()),
@@ -99,7 +100,7 @@ def _features() -> tuple[str, ...]:
     return tuple(found)
 
 
-def require_host(fingerprint: str) -> Target:
+def require_host(fingerprint: str) -> CpuTarget:
     """The target of this machine with that fingerprint, whatever its number of threads.
 
     Raises TargetError where the fingerprint is that of another machine.

@@ -23,7 +23,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import flops_of
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 BUILD_S = 0.02
 CALLS = 30
@@ -46,7 +46,7 @@ class SimulatedDevice:
         build_s: what building takes on the device's clock.
     """
 
-    target: Target
+    target: CpuTarget
     seed: int = 0
     luck: float = 0.05
     noise: float = 0.01

@@ -14,7 +14,7 @@ from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.nest import LoopNest, StageNest, region
 from hlotune.schedules.steps.limits import code_statements
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 CLOCK_HZ = 4e9
 PORTS = 2

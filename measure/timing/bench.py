@@ -46,7 +46,7 @@ from hlotune.measure.timing.xla import Program, baked_text, compiled, default_te
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.verification.inputs import Array, draw
 from hlotune.measure.verification.prepacking import prepack
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_BAKED_BYTES = 64 << 20
 """The default is tried with constants in its text up to this size: compiling takes long beyond."""
@@ -67,7 +67,7 @@ class Bench:
     """What belongs to one kernel on the device: made once, used for all of its candidates."""
 
     kernel: Kernel
-    target: Target
+    target: CpuTarget
     cache: CacheMode
     graph: Graph = field(init=False)
     values: tuple[Array, ...] = field(init=False)
@@ -255,7 +255,7 @@ class Bench:
         return clock
 
 
-def _reader(operands: Sequence[tuple[TensorType, int]], target: Target) -> Program:
+def _reader(operands: Sequence[tuple[TensorType, int]], target: CpuTarget) -> Program:
     """A program that reads its operands in every thread, each up to a number of bytes."""
     types = [t for t, _ in operands]
     sizes = [max(1, min(t.bytes, most_bytes)) for t, most_bytes in operands]
@@ -267,7 +267,7 @@ def _reader(operands: Sequence[tuple[TensorType, int]], target: Target) -> Progr
 
 
 def _support(
-    text: str, arguments: Sequence[TensorType], results: Sequence[TensorType], target: Target
+    text: str, arguments: Sequence[TensorType], results: Sequence[TensorType], target: CpuTarget
 ) -> Program:
     """A kernel of our own, written by hand, as a program."""
     key = f"measure.{next(_keys)}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hlotune.measure.timing.xla import on_device
 from hlotune.measure.verification.buffers import rounded
 from hlotune.measure.verification.inputs import Array
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_BYTES = 256 << 20
 WITHIN_BYTES = 64 << 20
@@ -26,7 +26,7 @@ MOST_COPIES = 256
 _HUGE_PAGE = 2 << 20
 
 
-def ring_bytes(target: Target) -> int:
+def ring_bytes(target: CpuTarget) -> int:
     """Of a ring from which constants come as far as those of a large model do.
 
     A cache that holds the largest ring, as that of a big server does, holds all but the largest

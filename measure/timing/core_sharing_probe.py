@@ -24,7 +24,9 @@ from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
 from hlotune.measure.timing.peaks import SMALL, compute_text, multiply_add_loop
+from hlotune.measure.timing.timing import Apart, always_apart
 from hlotune.measure.verification.buffers import guarded
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Target
 
 _TRIPS = 10_000
@@ -46,10 +48,15 @@ ALONE_S = "alone_s"
 """Key of its answer to a trial: what the probe took beside it, on one thread."""
 
 
+def apart_of(target: Target) -> Apart:
+    """Whether the threads of a target have cores of their own; of a device that is no CPU, yes."""
+    return Probe(target).apart if isinstance(target, CpuTarget) else always_apart
+
+
 class Probe:
     """Compares all threads at once with one alone, in the same fraction of a millisecond."""
 
-    def __init__(self, target: Target, tell: Callable[[], None] | None = None) -> None:
+    def __init__(self, target: CpuTarget, tell: Callable[[], None] | None = None) -> None:
         """`tell` is called once, when the probe gives up; without it a line goes to stderr."""
         self._tell = tell or say_never_apart
         self._threads = target.threads

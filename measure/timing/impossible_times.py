@@ -20,8 +20,7 @@ def peak_type(kernel: Kernel, target: Target, properties: Properties) -> str | N
     """
     known = properties.flops_per_s
     stand_ins = {} if "bf16" in known else {"bf16": "f32"}
-    if not {"avx512fp16", "fullfp16"} & set(target.features):
-        stand_ins["f16"] = "f32"
+    stand_ins |= target.stand_ins
     found = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
     used = {stand_ins.get(t, t) for t in found}
     return max(used, key=known.__getitem__) if used and used <= known.keys() else None

@@ -24,7 +24,8 @@ from hlotune.codegen.runtime.loader import KERNEL, Host, load
 from hlotune.measure.machine.targets import require_host
 from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.dtypes import GROUPS
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties
 from hlotune.schedules.targets.units import has_matrix_unit
 
 CHAINS = 12
@@ -94,7 +95,7 @@ _UNITS = {
 
 
 @cache
-def host_properties(target: Target) -> Properties:
+def host_properties(target: CpuTarget) -> Properties:
     """Measures once in a process, in under two seconds.
 
     Raises TargetError where the target is not this machine.
@@ -106,7 +107,7 @@ def host_properties(target: Target) -> Properties:
     return Properties(flops_per_s=flops, read_bytes_per_s=_read_rate(target, hosts), clock_hz=one)
 
 
-def peak_loops(target: Target) -> dict[str, Loop]:
+def peak_loops(target: CpuTarget) -> dict[str, Loop]:
     """The most that a target can multiply and add, by type of the operands."""
     loops = {dtype: multiply_add_loop(dtype, target) for dtype in _LLVM_TYPES}
     if "avx512bf16" in target.features:
@@ -185,7 +186,7 @@ def _module(**values: str | int) -> str:
     return Template(text).substitute(values)
 
 
-def multiply_add_loop(dtype: str, target: Target) -> Loop:
+def multiply_add_loop(dtype: str, target: CpuTarget) -> Loop:
     """Chains of multiply-adds on full vectors, fused where the processor can."""
     lanes = 8 * target.vector_bytes // _BITS[dtype]
     vector = f"<{lanes} x {_LLVM_TYPES[dtype]}>"
@@ -255,7 +256,7 @@ def _dependent_adds() -> Loop:
     return Loop("i64", 3, 1, step, 64)
 
 
-def _rate(loop: Loop, target: Target, host: Host, tasks: int = 0) -> float:
+def _rate(loop: Loop, target: CpuTarget, host: Host, tasks: int = 0) -> float:
     """Work a second, over all tasks: one a thread unless said otherwise."""
     tasks = tasks or target.threads
     trips = 1 << 10
@@ -267,7 +268,7 @@ def _rate(loop: Loop, target: Target, host: Host, tasks: int = 0) -> float:
         trips *= max(2, int(_RUN_S / max(seconds, 1e-7)))
 
 
-def _read_rate(target: Target, host: Host) -> float:
+def _read_rate(target: CpuTarget, host: Host) -> float:
     """Bytes a second from memory: twice the last-level cache, between 64 and 256 MB."""
     total = min(max(64 << 20, 2 * target.l3_bytes), 256 << 20)
     task_bytes = total // target.threads // 4096 * 4096
@@ -278,7 +279,7 @@ def _read_rate(target: Target, host: Host) -> float:
 
 
 def _best_s(
-    text: str, target: Target, host: Host, input_bytes: int, output_bytes: int, runs: int, *,
+    text: str, target: CpuTarget, host: Host, input_bytes: int, output_bytes: int, runs: int, *,
     tiles: bool = False,
 ) -> float:  # fmt: skip
     """Least time of some calls, on small positive numbers."""

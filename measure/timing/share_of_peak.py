@@ -28,7 +28,7 @@ from hlotune.measure.timing.peaks import SMALL, Loop, compute_text, peak_loops, 
 from hlotune.measure.timing.timing import Clock, Effort, Subject
 from hlotune.measure.timing.wake_threads import meeting
 from hlotune.measure.timing.xla import compiled, on_device
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 TURNS = Effort(sample_s=0.01, most_calls=256)
 """A turn of either; the median of its calls is the sample."""
@@ -44,7 +44,7 @@ _PAGE_BYTES = 4096
 
 
 @cache
-def peak(dtype: str, target: Target) -> tuple[Subject, int]:
+def peak(dtype: str, target: CpuTarget) -> tuple[Subject, int]:
     """Multiply-adds of the operands' type on all threads, and how many operations a call does.
 
     The empty call of the subject makes one trip through the same loop, so that what remains is the
@@ -72,7 +72,7 @@ def trips_of_a_call(empty: Clock, some: Clock, least_s: float) -> int:
 
 
 @lru_cache(maxsize=1)
-def reading(size: int, target: Target) -> tuple[Subject, int]:
+def reading(size: int, target: CpuTarget) -> tuple[Subject, int]:
     """A read of about `size` bytes, an equal part on each thread, and how many bytes that is.
 
     Again and again the same ones, as a kernel reads its operands; the empty call of the subject
@@ -93,7 +93,7 @@ def reading(size: int, target: Target) -> tuple[Subject, int]:
     return Subject(call, empty), part * target.threads
 
 
-def _calls(loop: Loop, trips: int, target: Target) -> Clock:
+def _calls(loop: Loop, trips: int, target: CpuTarget) -> Clock:
     tasks = target.threads
     return _clock(
         f"peak.{loop.vector}.{loop.work}.{trips}",
@@ -104,11 +104,13 @@ def _calls(loop: Loop, trips: int, target: Target) -> Clock:
     )
 
 
-def _built(text: str, target: Target, *, tiles: bool = False) -> Built:
+def _built(text: str, target: CpuTarget, *, tiles: bool = False) -> Built:
     return Built(compile_object(text, target, "peak"), 0, (), 0, target.threads, tiles=tiles)
 
 
-def _clock(key: str, built: Built, operand: jax.Array, *, sunk_bytes: int, target: Target) -> Clock:
+def _clock(
+    key: str, built: Built, operand: jax.Array, *, sunk_bytes: int, target: CpuTarget
+) -> Clock:
     """Blocking calls, made as kernels are: through the custom call."""
     source = TensorType(operand.shape, "ui8")
     sink = TensorType((sunk_bytes,), "ui8")

@@ -15,14 +15,14 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.loader import KERNEL, load
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 _LOOKS = 1 << 18
 """Longer than a thread takes to wake: one that never comes is not waited for much longer."""
 
 
 @cache
-def meeting(target: Target) -> Callable[[], int]:
+def meeting(target: CpuTarget) -> Callable[[], int]:
     """Brings all threads of kernels together; it tells how many tasks had begun by then."""
     text = Template(Path(__file__).with_name("wake_threads.ll").read_text(encoding="utf-8"))
     source = text.substitute(threads=target.threads, looks=_LOOKS)

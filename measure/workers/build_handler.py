@@ -13,7 +13,7 @@ from hlotune.measure.workers.channel import Handler, Message
 from hlotune.measure.workers.wire import from_outcome, to_candidate
 from hlotune.schedules.errors import BuildError, ScheduleError, UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.kinds import target_of
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -26,7 +26,7 @@ def _compute(kernel: Kernel) -> Compute:
 
 
 def _build(request: Message) -> Message:
-    target = Target.of(request.header["target"])
+    target = target_of(request.header["target"])
     try:
         candidate = to_candidate(request.header["candidate"])
         start = time.perf_counter()

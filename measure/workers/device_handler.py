@@ -24,8 +24,9 @@ from hlotune.measure.verification.references import Shelf
 from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.measure.workers.channel import Handler, Message
 from hlotune.measure.workers.wire import from_outcome
-from hlotune.schedules.errors import BuildError
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.errors import BuildError, TargetError
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.kinds import target_of
 
 Json = Mapping[str, Any]
 
@@ -167,7 +168,7 @@ def _beside(request: Message) -> Message:
     return Message({"is": "beside", "samples_s": samples, "work_per_s": rates})
 
 
-def _no_faster(header: Json, target: Target) -> tuple[Subject, int]:
+def _no_faster(header: Json, target: CpuTarget) -> tuple[Subject, int]:
     """Multiply-adds of a type, or a read of so many bytes, and how much of that a call does."""
     if "bytes" in header:
         return reading(header["bytes"], target)
@@ -191,9 +192,11 @@ def _candidates(bench: Bench, sizes: list[int], blob: bytes) -> list[Subject]:
     return subjects
 
 
-def _settled(header: Json) -> Target:
+def _settled(header: Json) -> CpuTarget:
     """The request's target.  Binds the process to its processors before threads start."""
-    target = Target.of(header["target"])
+    target = target_of(header["target"])
+    if not isinstance(target, CpuTarget):
+        raise TargetError(f"expected a CPU to measure on, got {target.title}")
     _bind_to_processors(target.threads)
     return target
 
@@ -205,17 +208,17 @@ def _bind_to_processors(threads: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def _apart(target: Target) -> Apart:
+def _apart(target: CpuTarget) -> Apart:
     return _probe(target).apart
 
 
 @cache
-def _probe(target: Target) -> Probe:
+def _probe(target: CpuTarget) -> Probe:
     return Probe(target, tell=lambda: None)  # the runner does: nobody reads what is printed here
 
 
 @lru_cache(maxsize=2)
-def _bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench:
+def _bench(kernel: Kernel, target: CpuTarget, cache: CacheMode) -> Bench:
     return Bench(kernel, target, cache)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.kinds import stored
 from hlotune.schedules.targets.target import Target
 
 Json = dict[str, Any]
@@ -20,7 +21,7 @@ def to_candidate(data: Json) -> Candidate:
 
 
 def from_target(target: Target) -> Json:
-    return asdict(target)
+    return stored(target)
 
 
 def from_outcome(outcome: Outcome) -> Json:

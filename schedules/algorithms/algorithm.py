@@ -11,7 +11,7 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.spaces.space import Configs, Space
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 Order = Literal["first", "estimated", "last"]
 Rewriting = Callable[[Compute], Compute]
@@ -49,7 +49,7 @@ class Algorithm:
     rewriting: Callable[[str], Rewriting | None]
     """From the full name to the rewriting, or None where the arguments are none of this algorithm.
     A rewriting raises ScheduleError for a compute that it does not apply to."""
-    spaces: Callable[[Compute, Target], Sequence[AlgorithmSpace]]
+    spaces: Callable[[Compute, CpuTarget], Sequence[AlgorithmSpace]]
     """The spaces that have a legal schedule; none where the algorithm does not apply.
     May raise UnsupportedKernel where no algorithm at all can take the compute."""
     numerics: Numerics = "strict"
@@ -59,7 +59,7 @@ class Algorithm:
     bound is that of a sum in any order."""
     order: Order = "estimated"
     """When its first candidate is measured: `estimated` ones by their estimated time."""
-    check_target: Callable[[Compute, Target], None] = lambda compute, target: None
+    check_target: Callable[[Compute, CpuTarget], None] = lambda compute, target: None
     """Raises ScheduleError for a target without the instructions that it needs."""
     check_nest: Callable[[LoopNest], None] = lambda nest: None
     """Raises ScheduleError for a finished nest that lacks a step it needs."""

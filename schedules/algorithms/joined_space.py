@@ -19,7 +19,7 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs, within
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 JUMPS = 0.03
 """The share of moves that go to another algorithm."""
@@ -27,7 +27,7 @@ COSTS = ("core", "checks", "l1", "l2", "l3", "packing", "waking")
 
 
 def space_of(
-    compute: Compute, target: Target, numerics: Numerics = "standard"
+    compute: Compute, target: CpuTarget, numerics: Numerics = "standard"
 ) -> "AlgorithmSpace | AlgorithmsSpace":
     """All schedules of a kernel by the algorithms that a setting of numerics allows.
 

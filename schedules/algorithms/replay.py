@@ -5,10 +5,10 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.nest import LoopNest, initial
 from hlotune.schedules.steps.limits import check
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
-def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
+def replay(compute: Compute, schedule: Schedule, target: CpuTarget) -> LoopNest:
     """The nest of a schedule.
 
     Raises ScheduleError where a step does not apply or a limit is passed.
@@ -21,7 +21,7 @@ def replay(compute: Compute, schedule: Schedule, target: Target) -> LoopNest:
     return nest
 
 
-def unscheduled(compute: Compute, name: str, target: Target) -> LoopNest:
+def unscheduled(compute: Compute, name: str, target: CpuTarget) -> LoopNest:
     """The nest before any step.
 
     Raises ScheduleError where there is no algorithm of that name, or it does not apply.

@@ -15,8 +15,8 @@ from hlotune.schedules.features.footprint import Floats
 from hlotune.schedules.features.loop_levels import OPERANDS, Levels, outermost
 from hlotune.schedules.features.loop_paths import CALL_LEVEL
 from hlotune.schedules.patterns.contraction import Contraction
+from hlotune.schedules.targets.cpu import LATENCY, CpuTarget
 from hlotune.schedules.targets.machine import SHARED_ELEMENTS
-from hlotune.schedules.targets.target import LATENCY, Target
 
 UNITS = 2
 """Multiply-adds, and as many loads, that a core begins in a cycle."""
@@ -227,7 +227,7 @@ class Costs:
 
 
 @lru_cache(maxsize=64)
-def copying_cores(c: Contraction, target: Target) -> Floats:
+def copying_cores(c: Contraction, target: CpuTarget) -> Floats:
     """`(operands, 1)`: cores that copy an operand ahead of a nest."""
     sizes = [c.compute.tensor(x.tensor).elements for x in c.operands[:OPERANDS]]
     cores = [target.threads if size >= SHARED_ELEMENTS else 1 for size in sizes]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.contraction import Contraction
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 Floats = NDArray[np.floating[Any]]
 GAP_BYTES = LINE_BYTES - 0.5

@@ -20,7 +20,7 @@ from hlotune.schedules.features.footprint import Floats, Touched, touch
 from hlotune.schedules.features.loop_paths import KINDS, NOT_PACKED, Ints, Path
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.contraction import Contraction
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 OPERANDS = 3
 """Operands that features tell apart; contractions with more are described by their first."""
@@ -34,7 +34,7 @@ class Levels:
     """`n` nests of one contraction; A axes, parallel first, and at most L loops that iterate."""
 
     c: Contraction
-    target: Target
+    target: CpuTarget
     lanes: int
     axis: Ints
     """`(L, n)`: outermost first; NONE behind a nest's last loop."""
@@ -292,7 +292,7 @@ class Levels:
         return {}
 
 
-def levels_of(c: Contraction, target: Target, lanes: int, path: Path, depth: int = 0) -> Levels:
+def levels_of(c: Contraction, target: CpuTarget, lanes: int, path: Path, depth: int = 0) -> Levels:
     """The levels of `n` paths, with room for at least `depth` loops."""
     live = np.ascontiguousarray(path.trips.T) > 1
     slots, n = live.shape

@@ -23,8 +23,8 @@ from hlotune.schedules.features.loop_paths import CALL_LEVEL, LOAD_LEVEL, Path
 from hlotune.schedules.features.tails import evenness, open_borders, padding
 from hlotune.schedules.ir.flops import flops_of
 from hlotune.schedules.patterns.contraction import Contraction
+from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 from hlotune.schedules.targets.machine import PAGE_BYTES
-from hlotune.schedules.targets.target import LINE_BYTES, Target
 
 FEATURES_VERSION = 4
 """Of the columns here and of those of `loop_trees.py`: a model fits the version it learned from."""
@@ -67,7 +67,7 @@ Columns = dict[str, NDArray[Any] | Logged | float]
 
 
 def features_of(
-    c: Contraction, target: Target, lanes: int, path: Path, work: Work | None = None
+    c: Contraction, target: CpuTarget, lanes: int, path: Path, work: Work | None = None
 ) -> NDArray[np.float32]:
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path)
@@ -105,7 +105,7 @@ def _log(x: Floats | np.floating[Any] | float) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _kernel(c: Contraction, t: Target, lanes: int) -> Floats:
+def _kernel(c: Contraction, t: CpuTarget, lanes: int) -> Floats:
     """`(len(KERNEL_NAMES), 1)`: what all configs of a kernel on a target have in common."""
     extents = np.array([a.extent for a in (*c.parallel, *c.reduce)], dtype=np.float32)
     flops, parallel = np.float32(2 * np.prod(extents.astype(np.float64))), len(c.parallel)
@@ -226,7 +226,7 @@ def _crowding(v: Levels) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _shares(c: Contraction, target: Target) -> Floats:
+def _shares(c: Contraction, target: CpuTarget) -> Floats:
     """`(operands, parallel axes, 1)`: share of a set's ways that one step along an axis takes."""
     shares = [
         [

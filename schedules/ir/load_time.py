@@ -3,7 +3,7 @@
 from math import ceil
 
 from hlotune.schedules.ir.nest import LoopNest, StageNest, stored_bytes
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 
 def preloaded(nest: LoopNest) -> dict[str, tuple[StageNest, ...]]:

@@ -22,7 +22,7 @@ from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.hulls import Interval, hull, joined, read_by
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 LoopKind = Literal["serial", "parallel", "unroll", "vectorize"]
 Border = Literal["", "peel", "clip"]
@@ -129,7 +129,7 @@ class StageNest:
 @dataclass(frozen=True, slots=True)
 class LoopNest:
     compute: Compute
-    target: Target
+    target: CpuTarget
     stages: tuple[StageNest, ...]
     """In order of execution at each place; a producer stands before its consumer."""
 
@@ -158,7 +158,7 @@ class LoopNest:
         return "\n".join(_lines(self))
 
 
-def initial(compute: Compute, target: Target) -> LoopNest:
+def initial(compute: Compute, target: CpuTarget) -> LoopNest:
     """The nest before any step: each stage at the root, one serial loop an axis, in order."""
     stages = tuple(
         StageNest(s, tuple(Loop(a.name, a.name, 1) for a in s.axes))

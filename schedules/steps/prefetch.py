@@ -6,7 +6,7 @@ from hlotune.schedules.errors import require
 from hlotune.schedules.ir.distances import nearest_bytes
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.nest import LoopNest, StageNest
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

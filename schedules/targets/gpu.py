@@ -1,23 +1,26 @@
 """GPUs by name, present or not: what a schedule for one may use, and how fast it can be at best."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from hlotune.schedules.errors import TargetError
+from hlotune.schedules.targets.target import Kind, Target
 
 KIB = 1024
+MEASURED = ("memory_bytes_per_s", "l2_bytes_per_s", "flops_per_s", "clock_hz", "launch_s")
+"""Fields of a target that measuring may replace: they are no part of its identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuTarget:
-    """A GPU's limits and peaks.
+class GpuTarget(Target):
+    """A GPU's limits and peaks; `name` is ours, `cuda:h100`.
 
     Rates are the maker's figures until `measured` replaces them by what a device was seen to do.
     """
 
-    name: str
-    """`cuda:h100`."""
-    title: str
+    kind: Kind = "gpu"
+    device: str
     """The maker's name, as the driver reports it."""
     capability: tuple[int, int]
     """CUDA's compute capability, major and minor."""
@@ -36,11 +39,28 @@ class GpuTarget:
     memory_bytes: int
     memory_bytes_per_s: float
     l2_bytes_per_s: float
-    flops_per_s: Mapping[str, float]
+    flops_per_s: Mapping[str, float] = field(hash=False)
     """Dense peak by the operands' type; `tf32` is f32 operands rounded by the matrix unit."""
     clock_hz: float
     launch_s: float
     """From the end of one kernel to the start of the next in a stream."""
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> "GpuTarget":
+        """With the maker's rates.  Raises TypeError where no GPU of this name is known."""
+        known = GPU_TARGETS.get(identity["name"])
+        if known is None:
+            raise TypeError(f"no GPU of this version is called {identity['name']!r}")
+        return replace(known, **{**identity, "capability": tuple(identity["capability"])})
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        values = {k: v for k, v in asdict(self).items() if k not in MEASURED}
+        return {**values, "capability": list(self.capability)}
+
+    @property
+    def title(self) -> str:
+        return self.device
 
     @property
     def architecture(self) -> str:
@@ -67,7 +87,7 @@ _HOPPER_PEAKS = {
     "tf32": 494e12,
     "f16": 989e12,
     "bf16": 989e12,
-    "s8": 1979e12,
+    "i8": 1979e12,
 }
 _AMPERE_PEAKS = {
     "f64": 19.5e12,
@@ -75,12 +95,12 @@ _AMPERE_PEAKS = {
     "tf32": 156e12,
     "f16": 312e12,
     "bf16": 312e12,
-    "s8": 624e12,
+    "i8": 624e12,
 }
 
 _H100 = GpuTarget(
     name="cuda:h100",
-    title="NVIDIA H100 80GB HBM3",
+    device="NVIDIA H100 80GB HBM3",
     capability=(9, 0),
     multiprocessors=132,
     shared_bytes=228 * KIB,
@@ -99,14 +119,14 @@ _H100 = GpuTarget(
 _H200 = replace(
     _H100,
     name="cuda:h200",
-    title="NVIDIA H200",
+    device="NVIDIA H200",
     memory_bytes=141 * 10**9,
     memory_bytes_per_s=4.8e12,
     l2_bytes=60 * KIB**2,
 )
 _A100 = GpuTarget(
     name="cuda:a100",
-    title="NVIDIA A100-SXM4-80GB",
+    device="NVIDIA A100-SXM4-80GB",
     capability=(8, 0),
     multiprocessors=108,
     shared_bytes=164 * KIB,
@@ -146,6 +166,6 @@ def gpu_target_of(title: str) -> GpuTarget:
     """
     for target in GPU_TARGETS.values():
         if target.name.removeprefix("cuda:") in title.lower():
-            return replace(target, title=title)
+            return replace(target, device=title)
     known = ", ".join(t.title for t in GPU_TARGETS.values())
     raise TargetError(f"the device is {title!r}: expected one of {known}")

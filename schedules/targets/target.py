@@ -1,22 +1,17 @@
-"""A device as a tuner sees it: identity (hashed), properties (measured), toolchain (versions)."""
+"""A device as a tuner sees it: identity (hashed), properties (measured), toolchain (versions).
+
+This file has what targets of all kinds share.  `cpu.py`, `gpu.py` and `tpu.py` add what a kind has,
+and `kinds.py` has the table of kinds.
+"""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-Kind = Literal["cpu", "gpu", "tpu"]
-WAY_BYTES = 4096
-"""Addresses this far apart share a set of the first cache, on all processors of today."""
-LINE_BYTES = 64
-"""Of a cache line, on every processor that we know."""
-MULTIPLY_ADDS = 2
-"""Of full vectors, that a core begins in a cycle."""
-HALVES = ("znver4",)
-"""Cores that take a vector of 64 bytes in two halves, by their makers' optimization guides."""
-LATENCY = 4
-"""Cycles until a sum can be added to."""
+Kind = str
+"""The name of a kind of target, as in the table of `kinds.py`: `cpu`, `gpu`, `tpu`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,65 +20,44 @@ class Target:
 
     kind: Kind
     name: str
-    """Vendor's name of the device."""
-    triple: str
-    """LLVM triple, `x86_64-unknown-linux-gnu`."""
-    isa: str
-    """LLVM's name of the processor, `znver5`."""
-    features: tuple[str, ...]
-    """LLVM features that are on, sorted, without the plus sign."""
-    cores: int
-    threads: int
-    l1_bytes: int
-    l2_bytes: int
-    l3_bytes: int
+    """Vendor's name of the device, or ours."""
 
     @classmethod
     def of(cls, identity: Mapping[str, Any]) -> Self:
-        """From its fields as JSON has them.  Raises KeyError or TypeError where they are others."""
-        return cls(**{**identity, "features": tuple(identity["features"])})
+        """The target with this `identity`, as JSON has it.
+
+        Raises KeyError or TypeError where its fields are others.
+        """
+        return cls(**identity)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The fields that tell devices apart, as JSON values; none of them is measured."""
+        return asdict(self)
 
     @property
     def title(self) -> str:
-        """For people."""
-        return titled(self.name, self.isa)
+        """The name for people."""
+        return self.name
+
+    @property
+    def host_threads(self) -> int:
+        """Threads of the host that compute; 1 where another device does.
+
+        Times of different numbers of threads are never compared.
+        """
+        return 1
+
+    @property
+    def stand_ins(self) -> dict[str, str]:
+        """Element types without arithmetic of their own, and those that they are computed in."""
+        return {}
 
     @property
     def fingerprint(self) -> str:
-        text = json.dumps(asdict(self), sort_keys=True)
+        """Sixteen hex digits: a hash of the identity, whatever schema it is stored in."""
+        text = json.dumps(self.identity, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    @property
-    def vector_bytes(self) -> int:
-        """Bytes of a vector register: 64 with AVX-512, 32 with AVX, else 16."""
-        if "avx512f" in self.features:
-            return 64
-        return 32 if "avx" in self.features else 16
-
-    @property
-    def caches_bytes(self) -> tuple[int, int, int]:
-        """The data caches that serve one core, the nearest first."""
-        return self.l1_bytes, self.l2_bytes, self.l3_bytes
-
-    @property
-    def vector_registers(self) -> int:
-        return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
-
-    @property
-    def multiply_adds(self) -> int:
-        """Of full vectors, that a core begins in a cycle; documented, not measured."""
-        halves = self.isa in HALVES and self.vector_bytes == 64
-        return MULTIPLY_ADDS // 2 if halves else MULTIPLY_ADDS
-
-    @property
-    def chains(self) -> int:
-        """Independent multiply-adds that keep the units busy."""
-        return LATENCY * self.multiply_adds
-
-
-def titled(name: str, isa: str | None) -> str:
-    """The vendor's name with LLVM's: one name of a vendor may mean several kinds of core."""
-    return f"{name} ({isa})" if isa and isa != name else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

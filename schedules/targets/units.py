@@ -6,7 +6,7 @@ These are facts of instruction sets.  The algorithms that use them are in
 
 from dataclasses import dataclass
 
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,6 @@ AMX_FEATURES = {"bf16x2": "amx-bf16", "i8x4": "amx-int8"}
 """The LLVM feature that a target must have, by the type of the groups."""
 
 
-def has_matrix_unit(target: Target, group: str) -> bool:
+def has_matrix_unit(target: CpuTarget, group: str) -> bool:
     """Whether a target multiplies AMX tiles of such groups."""
     return AMX_FEATURES.get(group) in target.features and target.vector_bytes == 4 * AMX_LANES

@@ -30,6 +30,7 @@ from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.pack import packed_name
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.schedules.steps.steps import Pack, Parallel, Spread, Step
+from hlotune.schedules.targets.kinds import target_of
 from hlotune.schedules.targets.target import Target
 from hlotune.search.searchers.history import Times, scores
 from hlotune.search.tasks import SPACES
@@ -107,7 +108,7 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
     )
     for group in groups:
         trials = _trials(database, group)
-        target = Target.of(json.loads(group["identity"]))
+        target = target_of(json.loads(group["identity"]))
         found = _cached(Kernel(group["text"]), group["label"] or "", target, trials, folder)
         if found is not None and len(found.times_s) >= FEWEST:
             yield found

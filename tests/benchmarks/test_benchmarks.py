@@ -24,7 +24,7 @@ from hlotune.measure.timing.comparison import Comparison, Ratio
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.budget.budget import YOUNG
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
@@ -252,7 +252,7 @@ def test_winners_are_timed_under_the_numerics_of_their_search(
     class Asked(Exception):
         pass
 
-    def runner(target: Target, given: Numerics) -> None:
+    def runner(target: CpuTarget, given: Numerics) -> None:
         raise Asked(given)
 
     monkeypatch.setattr(operators, "ProcessRunner", runner)

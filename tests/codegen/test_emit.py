@@ -24,7 +24,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import ComputeAt, Pack, Reorder, Split, Step, Vectorize
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import NHWC, SMALL, Case, batched, call, conv, gemm, named, tiled, whole
 from tests.support.contraction_cases import DTYPES
 
@@ -55,7 +55,7 @@ def needed(machine_code: bytes) -> set[str]:
     return names
 
 
-def emitted(case: Case, target: Target, schedule: Schedule | None = None) -> Emitted:
+def emitted(case: Case, target: CpuTarget, schedule: Schedule | None = None) -> Emitted:
     space = case.space(target)
     return emit(replay(case.compute, schedule or space.schedule(space.heuristic()), target))
 
@@ -79,7 +79,7 @@ def test_the_same_nest_has_the_same_text() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_objects_are_made_for_every_processor(name: str, target: Target) -> None:
+def test_objects_are_made_for_every_processor(name: str, target: CpuTarget) -> None:
     _, built = named(name).heuristic(target)
     assert built.object[:4] == b"\x7fELF"
     (machine,) = struct.unpack_from("<H", built.object, 18)
@@ -109,7 +109,7 @@ def typed(form: str, kind: str) -> Case:
 @pytest.mark.parametrize("kind", ["f64", "bf16", "f16", "i8->i32"])
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
 def test_objects_of_every_type_need_nothing_but_the_c_library(
-    form: str, kind: str, target: Target
+    form: str, kind: str, target: CpuTarget
 ) -> None:
     """The first candidate of each algorithm."""
     compute = typed(form, kind).compute

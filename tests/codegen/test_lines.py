@@ -15,7 +15,7 @@ from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.nest import LoopNest, StageNest
-from hlotune.schedules.targets.target import LINE_BYTES, Target
+from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 from tests.support.computes import Case, batched, conv, depthwise, gemm, named, planes, tiled
 
 Positions = NDArray[np.int64]
@@ -58,7 +58,7 @@ def shared_lines(nest: LoopNest) -> tuple[int, int]:
     return int((lines.min(axis=1) != lines.max(axis=1)).sum()), int(owner.max()) + 1
 
 
-def first(case: Case, target: Target) -> LoopNest:
+def first(case: Case, target: CpuTarget) -> LoopNest:
     space = case.space(target)
     return replay(case.compute, space.schedule(space.heuristic()), target)
 

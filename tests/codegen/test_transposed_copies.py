@@ -13,13 +13,13 @@ from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import Case, conv, planes, whole
 
 AVX512 = TARGETS["znver4"]
 
 
-def packed(case: Case, level: str, target: Target = AVX512) -> Schedule:
+def packed(case: Case, level: str, target: CpuTarget = AVX512) -> Schedule:
     """Vectors along the features, weights packed in panels of two vectors."""
     space = case.space(target)
     config = space.heuristic().copy()
@@ -105,7 +105,7 @@ def strided(stride: int, width: int) -> Case:
     return Case(f"strided {stride} {width}", function, (x, w))
 
 
-def along_width(case: Case, target: Target = AVX512) -> Schedule:
+def along_width(case: Case, target: CpuTarget = AVX512) -> Schedule:
     space = case.space(target)
     config = space.heuristic().copy()
     config[0] = next(

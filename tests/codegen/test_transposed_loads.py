@@ -12,7 +12,7 @@ from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.algorithms.winograd.algorithms import winograd_spaces
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import Case
 from tests.support.winograd_cases import windowed
 
@@ -26,12 +26,12 @@ def channels_first(*, size: tuple[int, ...] = (9, 11), channels: int = 16, **how
     )  # fmt: skip
 
 
-def first(case: Case, m: int, target: Target) -> Schedule:
+def first(case: Case, m: int, target: CpuTarget) -> Schedule:
     space = next(s for s in winograd_spaces(case.compute, target, fast=True) if s.outputs == m)
     return space.schedule(space.heuristic())
 
 
-def written(case: Case, m: int, target: Target = AVX512) -> str:
+def written(case: Case, m: int, target: CpuTarget = AVX512) -> str:
     return emit(replay(case.compute, first(case, m, target), target)).text
 
 

@@ -15,7 +15,7 @@ from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import Case, planes, whole
 
 AVX512 = TARGETS["znver4"]
@@ -23,7 +23,7 @@ MOST_ROWS = host_target().vector_registers - 4
 """Of one vector that a register tile can have on this processor."""
 
 
-def across(case: Case, target: Target = AVX512, **rows: int) -> Schedule:
+def across(case: Case, target: CpuTarget = AVX512, **rows: int) -> Schedule:
     """Vectors along the features, `i0`, with so many rows of the image in a register tile."""
     space = case.space(target)
     config = space.heuristic().copy()
@@ -42,7 +42,7 @@ def across(case: Case, target: Target = AVX512, **rows: int) -> Schedule:
     return space.schedule(config)
 
 
-def text(case: Case, schedule: Schedule, target: Target = AVX512) -> str:
+def text(case: Case, schedule: Schedule, target: CpuTarget = AVX512) -> str:
     return emit(replay(case.compute, schedule, target)).text
 
 

@@ -28,7 +28,7 @@ from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tens
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.ir.flops import flops_of, real_flops
 from hlotune.schedules.ir.monoids import SUM
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import Array, Case, call, whole
 from tests.support.interpreter import interpret
 
@@ -351,7 +351,7 @@ def test_vectors_of_wide_results_of_narrow_sums_fit_where_nobody_reads(
 
 
 def check_schedules(
-    case: Case, algorithm: str, target: Target | None = None, placement: Placement = "behind"
+    case: Case, algorithm: str, target: CpuTarget | None = None, placement: Placement = "behind"
 ) -> None:
     """Packed and not, clipped and not, along whichever axis the vectors go."""
     target = target or host_target()

@@ -17,7 +17,7 @@ from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
 from hlotune.measure.verification.buffers import rounded
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.tiny_dot import kernel, tiny_dot
 
 MEGABYTE = 1 << 20
@@ -141,7 +141,7 @@ def test_as_much_is_read_before_baked_constants_as_a_ring_has_in_other_copies(
 ) -> None:
     sizes: list[int] = []
 
-    def reader(operands: Sequence[tuple[TensorType, int]], target: Target) -> Callable[..., Any]:
+    def reader(operands: Sequence[tuple[TensorType, int]], target: CpuTarget) -> Callable[..., Any]:
         sizes.extend(t.bytes for t, _ in operands)
         return lambda arguments: []
 

@@ -28,7 +28,8 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.measure.workers.wire import from_outcome, from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.kinds import target_of
+from hlotune.schedules.targets.target import Properties
 from tests.support.recorded import PROPERTIES
 from tests.support.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
 
@@ -191,7 +192,7 @@ def test_outcomes_survive_the_wire(outcome: Outcome) -> None:
 
 def test_targets_survive_the_wire() -> None:
     target = host_target()
-    assert Target.of(json.loads(json.dumps(from_target(target)))) == target
+    assert target_of(json.loads(json.dumps(from_target(target)))) == target
 
 
 def test_a_right_kernel_is_timed(runner: ProcessRunner) -> None:

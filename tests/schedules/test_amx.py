@@ -26,7 +26,7 @@ from hlotune.schedules.errors import BuildError
 from hlotune.schedules.spaces.cpu_contraction import batch
 from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.units import has_matrix_unit
 from tests.codegen.test_contractions import agrees_with_the_oracle, is_right
 from tests.schedules.test_dot_instructions import product, transposed, window
@@ -43,18 +43,18 @@ on_unit = pytest.mark.skipif(
 )
 
 
-def space(case: Case, target: Target = AMX) -> MatrixSpace:
+def space(case: Case, target: CpuTarget = AMX) -> MatrixSpace:
     found = matrix_space(case.compute, target)
     assert found is not None, f"{case} has no products of tiles"
     return found
 
 
-def first(case: Case, target: Target = AMX) -> Schedule:
+def first(case: Case, target: CpuTarget = AMX) -> Schedule:
     found = space(case, target)
     return found.schedule(found.heuristic())
 
 
-def in_tiles(target: Target) -> st.SearchStrategy[Drawn]:
+def in_tiles(target: CpuTarget) -> st.SearchStrategy[Drawn]:
     """Contractions that have products of tiles: a filter, for it draws anew before it gives up.
 
     Two thirds of all have none, and with assumptions alone a run now and then met too many of them.

@@ -31,7 +31,7 @@ from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.moves import with_random_tiles
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import REAL, SMALL, Case, named, whole
 from tests.support.contraction_cases import Drawn, contractions
 from tests.support.row_facts import row_of
@@ -150,7 +150,9 @@ def test_features_of_a_contraction_without_operands_are_those_of_its_nests(case:
 
 
 @given(contractions(), targets, seeds)
-def test_arrays_and_nests_agree_for_any_contraction(case: Drawn, target: Target, seed: int) -> None:
+def test_arrays_and_nests_agree_for_any_contraction(
+    case: Drawn, target: CpuTarget, seed: int
+) -> None:
     space = case.case.space(target)
     binds_legality(space, drawn(space, 10, seed))
     binds_features(space, space.sample(4, np.random.default_rng(seed)))
@@ -161,7 +163,7 @@ def test_arrays_and_nests_agree_for_any_contraction(case: Drawn, target: Target,
 @pytest.mark.parametrize(
     "target", [AVX2, AVX512, TARGETS["x86-64"], TARGETS["aarch64"]], ids=lambda t: t.name
 )
-def test_arrays_and_nests_agree_on_many_configs(name: str, target: Target) -> None:
+def test_arrays_and_nests_agree_on_many_configs(name: str, target: CpuTarget) -> None:
     space = named(name).space(target)
     binds_legality(space, drawn(space, 1000, 1))
     binds_features(space, space.sample(300, np.random.default_rng(1)))
@@ -251,7 +253,7 @@ def test_the_same_generator_gives_the_same_configs(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("algorithms", [cpu.space_of, joined_space.space_of], ids=["direct", "all"])
 def test_a_thousand_samples_are_legal_and_nearly_all_different(
-    name: str, algorithms: Callable[[Compute, Target], CpuSpace | AlgorithmsSpace]
+    name: str, algorithms: Callable[[Compute, CpuTarget], CpuSpace | AlgorithmsSpace]
 ) -> None:
     space = algorithms(named(name).compute, AVX512)
     configs = space.sample(1000, np.random.default_rng(11))
@@ -291,7 +293,7 @@ def test_register_tiles_are_drawn_among_those_that_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_the_lanes_are_those_of_the_target(target: Target) -> None:
+def test_the_lanes_are_those_of_the_target(target: CpuTarget) -> None:
     space = named("small gemm").space(target)
     assert space.lanes == target.vector_bytes // 4
 

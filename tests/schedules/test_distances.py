@@ -10,7 +10,7 @@ from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.distances import nearest_bytes
 from hlotune.schedules.patterns.contraction import contraction
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import Case, conv, whole
 
 
@@ -31,14 +31,14 @@ def column_scaled() -> Case:
     return Case("column-scaled", lambda x, w, s: x @ (w * s), arguments)
 
 
-def with_tiny_caches(target: Target) -> Target:
+def with_tiny_caches(target: CpuTarget) -> CpuTarget:
     """Even small operands come from memory, so every rule for large ones is asked."""
     return replace(target, l1_bytes=2048, l2_bytes=8192, l3_bytes=16384)
 
 
 @pytest.mark.parametrize("case", [row_scaled(), scaled_query(), column_scaled()], ids=repr)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_an_operand_that_no_step_moves_has_first_candidates(case: Case, target: Target) -> None:
+def test_an_operand_that_no_step_moves_has_first_candidates(case: Case, target: CpuTarget) -> None:
     for there in (target, with_tiny_caches(target)):
         space = space_of(case.compute, there)
         firsts = space.firsts()

@@ -24,7 +24,7 @@ from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.layout import Preload
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.codegen.test_contractions import is_right
 from tests.schedules.test_dot_instructions import BOTH, CASES, HOST, KINDS, product
 from tests.support.computes import Case
@@ -38,7 +38,7 @@ on_dots = pytest.mark.skipif(
 )
 
 
-def space(case: Case, target: Target = BOTH) -> CpuSpace:
+def space(case: Case, target: CpuTarget = BOTH) -> CpuSpace:
     found = dots_space(case.compute, target)
     assert found is not None, f"{case} has no dots"
     return found
@@ -157,7 +157,7 @@ def test_the_first_candidate_agrees_with_the_oracle(name: str) -> None:
     assert isinstance(verdict, Verdict), verdict
 
 
-def in_groups(target: Target) -> st.SearchStrategy[Drawn]:
+def in_groups(target: CpuTarget) -> st.SearchStrategy[Drawn]:
     """Contractions that have sums in groups."""
     return contractions(narrow).filter(
         lambda drawn: dots_space(drawn.case.compute, target) is not None

@@ -15,7 +15,7 @@ from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import Verdict, verify
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.sketch import Tiling
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import (
     REAL,
     Case,
@@ -59,7 +59,7 @@ def random_case(seed: int, largest: int) -> Case:
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_the_first_candidate_of_any_shape_is_legal(target: Target) -> None:
+def test_the_first_candidate_of_any_shape_is_legal(target: CpuTarget) -> None:
     for seed in range(SHAPES):
         case = random_case(seed, 256)
         space = case.space(target)
@@ -108,7 +108,9 @@ def test_every_first_candidate_is_right(seed: int) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_the_first_candidate_of_a_real_kernel_uses_the_machine(name: str, target: Target) -> None:
+def test_the_first_candidate_of_a_real_kernel_uses_the_machine(
+    name: str, target: CpuTarget
+) -> None:
     """Most registers hold results, vectors are full, and each thread has work."""
     case = named(name)
     space = case.space(target)
@@ -133,7 +135,7 @@ def test_the_first_candidate_depends_on_nothing_but_compute_and_target() -> None
 @pytest.mark.parametrize("steps", [3_000, 70_000, 150_000, 1 << 20])
 @pytest.mark.parametrize("columns", [512, 4096])
 def test_a_long_reduction_leaves_the_register_tile_whole(
-    target: Target, steps: int, columns: int
+    target: CpuTarget, steps: int, columns: int
 ) -> None:
     """What is too long to be packed is read where it lies."""
     space = sized(f"f32[768,{steps}]", f"f32[{steps},{columns}]").space(target)
@@ -147,7 +149,7 @@ def test_a_large_shape_costs_no_time() -> None:
     assert space.legal(space.heuristic()[None])[0]
 
 
-def tasks_of(case: Case, target: Target) -> int:
+def tasks_of(case: Case, target: CpuTarget) -> int:
     space = case.space(target)
     nest = replay(case.compute, space.schedule(space.heuristic()), target)
     out = nest.stage("out")
@@ -184,7 +186,7 @@ def test_what_comes_from_memory_is_read_by_rows_that_lie_together(
     assert tasks_of(case, target) >= target.threads
 
 
-def tiling_of(case: Case, target: Target) -> Tiling:
+def tiling_of(case: Case, target: CpuTarget) -> Tiling:
     space = case.space(target)
     return space.tiling(space.heuristic())
 

@@ -33,7 +33,7 @@ def test_a_name_that_is_unknown_is_one_clear_error() -> None:
 )
 def test_a_device_is_known_by_the_drivers_name(title: str, name: str) -> None:
     target = gpu_target_of(title)
-    assert (target.name, target.title) == (name, title)
+    assert (target.name, target.device) == (name, title)
 
 
 def test_a_device_that_is_unknown_is_one_clear_error() -> None:

@@ -25,7 +25,7 @@ from hlotune.schedules.steps.steps import (
     Unroll,
     Vectorize,
 )
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import conv, gemm, sized
 from tests.support.interpreter import interpret
 from tests.support.reductions import called
@@ -33,7 +33,7 @@ from tests.support.reductions import called
 AVX2, AVX512 = TARGETS["x86-64-v3"], TARGETS["znver4"]
 
 
-def checked(compute: Compute, steps: list[Step], target: Target = AVX2) -> LoopNest:
+def checked(compute: Compute, steps: list[Step], target: CpuTarget = AVX2) -> LoopNest:
     nest = initial(compute, target)
     for step in steps:
         nest = step.apply(nest)

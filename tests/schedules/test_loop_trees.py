@@ -11,7 +11,7 @@ from hlotune.schedules.features.loop_levels import OPERANDS
 from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, ROOT_PARENT, Nodes
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.space import Configs
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import REAL, SMALL, named
 from tests.support.contraction_cases import Drawn, contractions
 from tests.support.node_facts import Node, tree_of
@@ -60,7 +60,9 @@ def test_trees_of_arrays_are_those_of_nests_taken_one_by_one(name: str) -> None:
 
 
 @given(contractions(), st.sampled_from(tuple(TARGETS.values())), st.integers(0, 2**32))
-def test_trees_and_nests_agree_for_any_contraction(case: Drawn, target: Target, seed: int) -> None:
+def test_trees_and_nests_agree_for_any_contraction(
+    case: Drawn, target: CpuTarget, seed: int
+) -> None:
     space = case.case.space(target)
     binds_nodes(space, space.sample(4, np.random.default_rng(seed)))
 

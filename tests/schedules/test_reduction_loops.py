@@ -18,7 +18,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.steps.steps import Stream
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import NHWC, Case, conv, gemm, planes, whole
 
 TARGET = TARGETS["znver4"]
@@ -44,12 +44,12 @@ def over_rows(rows: int, m: int, n: int) -> Case:
     return Case("over rows", lambda x, g: x.T @ g, (x, g))
 
 
-def first(case: Case, target: Target = TARGET) -> tuple[CpuSpace, LoopNest]:
+def first(case: Case, target: CpuTarget = TARGET) -> tuple[CpuSpace, LoopNest]:
     space = case.space(target)
     return space, replay(case.compute, space.schedule(space.heuristic()), target)
 
 
-def is_right(case: Case, target: Target) -> None:
+def is_right(case: Case, target: CpuTarget) -> None:
     space = case.space(target)
     built = build(case.compute, space.schedule(space.heuristic()), target)
     verdict = verify(case.kernel, built, thorough=True, references=References(case.kernel))

@@ -22,7 +22,7 @@ from hlotune.schedules.ir.expr import Affine, Apply, Load, map_loads
 from hlotune.schedules.ir.monoids import MAX, SUM
 from hlotune.schedules.spaces.cpu_contraction import space as cpu
 from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS, layout
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.schedules.test_cpu_contraction_space import (
     AVX2,
     AVX512,
@@ -190,7 +190,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_whatever_is_proposed_for_a_large_shape_is_legal(name: str, target: Target) -> None:
+def test_whatever_is_proposed_for_a_large_shape_is_legal(name: str, target: CpuTarget) -> None:
     (left, right), *types = LARGE[name]
     numbers = ((left, right), ((), ()))
     case = Case(

@@ -22,7 +22,7 @@ from hlotune.schedules.steps.steps import (
     Tensorize,
     Unroll,
 )
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.schedules.test_amx import AMX, first, space
 from tests.schedules.test_dot_instructions import product
 from tests.support.computes import Case, whole
@@ -46,7 +46,7 @@ def test_machine_code_has_products_of_tiles() -> None:
     assert code.count("ldtilecfg") == 1
 
 
-def refused(case: Case, *steps: Step, target: Target = AMX) -> str:
+def refused(case: Case, *steps: Step, target: CpuTarget = AMX) -> str:
     kept = [s for s in first(case).steps if not isinstance(s, Tensorize)]
     with pytest.raises(ScheduleError) as error:
         replay(case.compute, Schedule("matrix", (*kept, *steps)), target)

@@ -27,7 +27,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.single_thread impo
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.computes import Case, conv, gemm, named
 from tests.support.winograd_cases import windowed, windows
 
@@ -118,7 +118,7 @@ def test_arrays_say_what_nests_built_one_by_one_say(name: str) -> None:
 
 @settings(max_examples=5)
 @given(windows(), targets, seeds)
-def test_arrays_and_nests_agree_for_any_window(case: Case, target: Target, seed: int) -> None:
+def test_arrays_and_nests_agree_for_any_window(case: Case, target: CpuTarget, seed: int) -> None:
     for space in winograd_spaces(case.compute, target):
         binds(space, drawn(space, 4, seed))
 

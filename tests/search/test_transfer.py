@@ -16,7 +16,8 @@ from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.target import Target, Toolchain
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Toolchain
 from hlotune.search.learning.transfer import OTHERS, fastest, kin, lent, octaves, recorded, teach
 from hlotune.search.tasks import SPACES
 from hlotune.search.tuner import Experience
@@ -149,7 +150,7 @@ def test_kin_without_a_space_today_does_not_teach(
     record(database, lost, kept, n=40)
     of = kin(recorded(database, UNDER), NEW.kernel, NEW.compute)
 
-    def space(compute: Compute, target: Target, numerics: str) -> Space:
+    def space(compute: Compute, target: CpuTarget, numerics: str) -> Space:
         if compute == lost.compute:
             raise UnsupportedKernel("expected a kernel with a rule, got one of old")
         return kept.space(target)

@@ -16,7 +16,7 @@ from hlotune.measure.machine.targets import TARGETS, toolchain
 from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search import tasks as tasks_module
 from hlotune.search.budget.budget import Limits
 from hlotune.search.tasks import tasks
@@ -134,7 +134,7 @@ def test_equal_kernels_are_one_task_with_their_weights_together() -> None:
 def test_a_smaller_kernel_is_taken_where_the_largest_has_no_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def bare_only(compute: Compute, target: Target, numerics: str) -> Space:
+    def bare_only(compute: Compute, target: CpuTarget, numerics: str) -> Space:
         if "maximum" in str(compute):
             raise UnsupportedKernel("no rule for relu")
         return ToySpace((2, 2))
@@ -148,7 +148,7 @@ def test_a_smaller_kernel_is_taken_where_the_largest_has_no_space(
 def test_a_kernel_without_any_space_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def nothing(compute: Compute, target: Target, numerics: str) -> Space:
+    def nothing(compute: Compute, target: CpuTarget, numerics: str) -> Space:
         raise UnsupportedKernel("no rule for it")
 
     monkeypatch.setitem(tasks_module.SPACES, "cpu", nothing)

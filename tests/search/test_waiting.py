@@ -15,7 +15,8 @@ from hlotune.cli.main import run_command
 from hlotune.measure.machine import machine_lock
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing import peaks
-from hlotune.schedules.targets.target import Properties, Target
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Event, Finished
 from hlotune.tuning_logs.database import Database
@@ -138,7 +139,7 @@ def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_throug
 ) -> None:
     ended, measured = threading.Event(), list[bool]()
 
-    def measure(target: Target) -> Properties:
+    def measure(target: CpuTarget) -> Properties:
         with pytest.raises(RuntimeError, match="no turn inside of another"):
             Turns().alone().__enter__()
         measured.append(ended.is_set())

@@ -34,7 +34,7 @@ from hlotune.schedules.patterns.contraction import contraction
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, Tiling, steps_of
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace, space_of
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
@@ -72,7 +72,7 @@ class Case:
     def compute(self) -> Compute:
         return compute_of(graph_of(self.kernel))
 
-    def space(self, target: Target) -> CpuSpace:
+    def space(self, target: CpuTarget) -> CpuSpace:
         return space_of(self.compute, target)
 
     @property
@@ -86,7 +86,7 @@ class Case:
             return np.asarray(content.array())
         return np.asarray(self.arguments[self.program.graph.arguments.index(content)])
 
-    def heuristic(self, target: Target) -> tuple[Schedule, Built]:
+    def heuristic(self, target: CpuTarget) -> tuple[Schedule, Built]:
         space = self.space(target)
         schedule = space.schedule(space.heuristic())
         return schedule, build(self.compute, schedule, target)
@@ -125,7 +125,7 @@ def backwards(compute: Compute) -> Compute:
 
 
 def tiled(
-    case: Case, target: Target, *, chunked: bool = False,
+    case: Case, target: CpuTarget, *, chunked: bool = False,
     packs: Mapping[str, str] | None = None, clip: Iterable[str] = (), peel: Iterable[str] = (),
     **numbers: Mapping[str, int],
 ) -> Schedule:  # fmt: skip

@@ -16,7 +16,7 @@ from hlotune.codegen.runtime.loader import Library
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.expr import Affine
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.ir_kernels import target
 
 _FEATURES = {
@@ -26,7 +26,7 @@ _FEATURES = {
 }
 
 
-def level(isa: str) -> Target:
+def level(isa: str) -> CpuTarget:
     """A level of x86-64 with the extensions it stands for: what is not named is off."""
     return target(isa, _FEATURES[isa])
 

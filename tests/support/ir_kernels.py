@@ -3,7 +3,7 @@
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.loader import Loaded, load
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 DECLARATIONS = """
 %Call = type { ptr, ptr, ptr, ptr }
@@ -13,8 +13,8 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 def target(
     isa: str = "x86-64", features: tuple[str, ...] = (), triple: str = "x86_64-unknown-linux-gnu"
-) -> Target:
-    return Target(
+) -> CpuTarget:
+    return CpuTarget(
         kind="cpu", name="test", triple=triple, isa=isa, features=features,
         cores=2, threads=2, l1_bytes=32768, l2_bytes=1 << 20, l3_bytes=1 << 24,
     )  # fmt: skip

@@ -16,7 +16,8 @@ from hlotune.measure.trial import (
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split, Unroll
-from hlotune.schedules.targets.target import Properties, Target, Toolchain
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties, Toolchain
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.finals import Final, Paired, Summary
 
@@ -32,7 +33,7 @@ def kernel(extent: int = 8, op: str = "add") -> Kernel:
 
 KERNEL = kernel()
 
-TARGET = Target(
+TARGET = CpuTarget(
     kind="cpu",
     name="Test CPU",
     triple="x86_64-unknown-linux-gnu",
@@ -131,7 +132,7 @@ def final(speedup: float = 2.0, number: int = 1, *, numerics: Numerics = "standa
 def start(
     database: Database,
     *,
-    target: Target = TARGET,
+    target: CpuTarget = TARGET,
     toolchain: Toolchain = TOOLCHAIN,
     cache: CacheMode = "model",
     numerics: Numerics = "standard",

@@ -139,7 +139,7 @@ def broken(record: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]
         ({"id": None}, "IntegrityError"),
         ({"kernel": None}, "TypeError"),
         ({"kernel.text": 5}, "TypeError"),
-        ({"target.identity": {}}, "KeyError: 'features'"),
+        ({"target.identity": {}}, "KeyError: 'kind'"),
         ({"target.identity.colour": "red"}, "unexpected keyword argument 'colour'"),
         ({"toolchain": {"jaxlib": "1"}}, "TypeError"),
         ({"run.cache": "cold"}, "expected one of model, warm"),

@@ -32,7 +32,7 @@ from hlotune.schedules.spaces.knobs import Knob, Knobs, knobs_of
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Tensorize
 from hlotune.schedules.steps.tile_products import Product, product_of, tile_registers
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.units import (
     AMX_GROUPS,
     AMX_LANES,
@@ -49,7 +49,7 @@ RATE = AMX_ROWS * AMX_GROUPS / PRODUCT_CYCLES / UNITS
 """Sums that are added to in the time of one by vectors, as features count them."""
 
 
-def matrix_space(compute: Compute, target: Target) -> "MatrixSpace | None":
+def matrix_space(compute: Compute, target: CpuTarget) -> "MatrixSpace | None":
     """The space of a matrix unit, where kernel and target allow it."""
     group = grouping(compute, signed=True)
     if group is None or not has_matrix_unit(target, group.instruction.group):
@@ -271,7 +271,7 @@ class MatrixSpace(CpuSpace):
         return count * (busy + LOAD_CYCLES * (high + wide))
 
 
-def _spaces(compute: Compute, target: Target) -> tuple[MatrixSpace, ...]:
+def _spaces(compute: Compute, target: CpuTarget) -> tuple[MatrixSpace, ...]:
     space = matrix_space(compute, target)
     return () if space is None else (space,)
 

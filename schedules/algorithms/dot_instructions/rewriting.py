@@ -20,7 +20,7 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, map_all_loads
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.patterns.contraction import Contraction, contraction
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.units import DOT_INSTRUCTIONS, DotInstruction
 
 DOTS, OFFSET = "dots", "offset"
@@ -53,7 +53,7 @@ def dots(compute: Compute) -> Compute:
     return in_groups(compute, found)
 
 
-def has_instruction(target: Target, group: Grouping) -> bool:
+def has_instruction(target: CpuTarget, group: Grouping) -> bool:
     return group.instruction.features.get(target.vector_bytes) in target.features
 
 

@@ -12,10 +12,10 @@ from hlotune.schedules.features.cost_terms import plain_work
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.contraction import contraction
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
-def dots_space(compute: Compute, target: Target) -> CpuSpace | None:
+def dots_space(compute: Compute, target: CpuTarget) -> CpuSpace | None:
     """The space of dot instructions, where kernel and target allow them."""
     group = grouping(compute)
     if group is None or not has_instruction(target, group):
@@ -24,7 +24,7 @@ def dots_space(compute: Compute, target: Target) -> CpuSpace | None:
     return space if space.legal(space.heuristic()[None])[0] else None
 
 
-def _check_instruction(compute: Compute, target: Target) -> None:
+def _check_instruction(compute: Compute, target: CpuTarget) -> None:
     found = grouping(compute)
     if found is not None and not has_instruction(target, found):
         raise ScheduleError(
@@ -33,7 +33,7 @@ def _check_instruction(compute: Compute, target: Target) -> None:
         )
 
 
-def _spaces(compute: Compute, target: Target) -> tuple[CpuSpace, ...]:
+def _spaces(compute: Compute, target: CpuTarget) -> tuple[CpuSpace, ...]:
     space = dots_space(compute, target)
     return () if space is None else (space,)
 

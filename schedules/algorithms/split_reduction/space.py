@@ -43,8 +43,8 @@ from hlotune.schedules.steps.steps import (
     Unroll,
     Vectorize,
 )
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.machine import SHARED_ELEMENTS
-from hlotune.schedules.targets.target import Target
 
 FEW_RESULTS = 1 << 13
 """Results up to which tasks may want parts of the reduction."""
@@ -60,7 +60,7 @@ class SplitSpace:
 
     original: Compute
     split: SplitReduction
-    target: Target
+    target: CpuTarget
 
     @cached_property
     def compute(self) -> Compute:
@@ -151,7 +151,7 @@ class SplitSpace:
         return self.parts.locate(Schedule("direct", steps))
 
 
-def split_spaces(compute: Compute, target: Target) -> tuple[SplitSpace, ...]:
+def split_spaces(compute: Compute, target: CpuTarget) -> tuple[SplitSpace, ...]:
     """The spaces of the splits that may pay, and have a legal schedule."""
     c = contraction(compute)
     ways = [(p, n) for p in _parts(c, target) for n in _lanes(c, target) if p[1] * n[1] > 1]
@@ -164,7 +164,7 @@ def split_spaces(compute: Compute, target: Target) -> tuple[SplitSpace, ...]:
     return tuple(s for s in found if s.legal(s.heuristic()[None])[0])
 
 
-def _parts(c: Contraction, target: Target) -> list[tuple[str, int]]:
+def _parts(c: Contraction, target: CpuTarget) -> list[tuple[str, int]]:
     """One part; and one a thread along the longest axis, where there are few results."""
     longest = max(c.reduce, key=lambda r: r.extent)
     steps = c.core.points // max(1, c.out.points)
@@ -173,7 +173,7 @@ def _parts(c: Contraction, target: Target) -> list[tuple[str, int]]:
     return [(longest.name, 1), *([(longest.name, target.threads)] if pays else [])]
 
 
-def _lanes(c: Contraction, target: Target) -> list[tuple[str, int]]:
+def _lanes(c: Contraction, target: CpuTarget) -> list[tuple[str, int]]:
     """One lane; and vectors along what the largest operand has together, where it is used little.
 
     Few results get several vectors each, so that their sums do not wait for one another.

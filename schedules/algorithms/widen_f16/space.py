@@ -5,10 +5,10 @@ from hlotune.schedules.algorithms.widen_f16.rewriting import WIDENED, can_widen,
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.contraction import contraction
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
-def widened_space(compute: Compute, target: Target) -> CpuSpace | None:
+def widened_space(compute: Compute, target: CpuTarget) -> CpuSpace | None:
     """The space of operands widened as they are packed, where the kernel has any."""
     if not can_widen(compute):
         return None
@@ -16,7 +16,7 @@ def widened_space(compute: Compute, target: Target) -> CpuSpace | None:
     return space if space.legal(space.heuristic()[None])[0] else None
 
 
-def _spaces(compute: Compute, target: Target) -> tuple[CpuSpace, ...]:
+def _spaces(compute: Compute, target: CpuTarget) -> tuple[CpuSpace, ...]:
     space = widened_space(compute, target)
     return () if space is None else (space,)
 

@@ -6,10 +6,10 @@ from hlotune.schedules.algorithms.winograd.space import WinogradSpace
 from hlotune.schedules.algorithms.winograd.transforms import LOOSE, PAIRS
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.expr import loads
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
-def winograd_space(compute: Compute, m: int, target: Target) -> WinogradSpace | None:
+def winograd_space(compute: Compute, m: int, target: CpuTarget) -> WinogradSpace | None:
     """The space of F(m, 3); None where it does not apply or has no legal schedule."""
     w = window(compute)
     if w is None:
@@ -23,7 +23,7 @@ def winograd_space(compute: Compute, m: int, target: Target) -> WinogradSpace | 
 
 
 def winograd_spaces(
-    compute: Compute, target: Target, *, fast: bool = False
+    compute: Compute, target: CpuTarget, *, fast: bool = False
 ) -> tuple[WinogradSpace, ...]:
     """The spaces of all Winograd algorithms that apply; with `fast` of the inexact ones, too."""
     found = (winograd_space(compute, m, target) for m in PAIRS if fast or m not in LOOSE)
@@ -31,7 +31,7 @@ def winograd_spaces(
 
 
 def _algorithm(m: int) -> Algorithm:
-    def spaces(compute: Compute, target: Target) -> tuple[WinogradSpace, ...]:
+    def spaces(compute: Compute, target: CpuTarget) -> tuple[WinogradSpace, ...]:
         space = winograd_space(compute, m, target)
         return () if space is None else (space,)
 

@@ -13,7 +13,7 @@ from hlotune.schedules.algorithms.winograd.view import WinogradView
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.features.loop_paths import Ints
 from hlotune.schedules.steps.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 IN_TASK = WHEN.index("task")
 

@@ -46,7 +46,7 @@ from hlotune.schedules.steps.steps import (
     Unroll,
     Vectorize,
 )
-from hlotune.schedules.targets.target import LINE_BYTES
+from hlotune.schedules.targets.cpu import LINE_BYTES
 
 WHEN = ("load", "call", "task")
 LONGEST_SUM = 128

@@ -38,7 +38,7 @@ from hlotune.schedules.spaces.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, t
 from hlotune.schedules.spaces.moves import retried
 from hlotune.schedules.spaces.space import Configs, within
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
 WEIGHTS_LEVEL = {"load": LOAD_LEVEL, "call": CALL_LEVEL, "task": 3}
@@ -57,7 +57,7 @@ class WinogradSpace:
 
     original: Compute
     outputs: int
-    target: Target
+    target: CpuTarget
     can_preload: bool
     """Whether the weights are a constant that nothing else reads."""
 

@@ -10,7 +10,7 @@ from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.knobs import Knob
 from hlotune.schedules.spaces.space import Configs
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
 class WinogradView(Protocol):
@@ -28,7 +28,7 @@ class WinogradView(Protocol):
     def contraction(self) -> Contraction: ...
 
     @property
-    def target(self) -> Target: ...
+    def target(self) -> CpuTarget: ...
 
     @property
     def lanes(self) -> int: ...

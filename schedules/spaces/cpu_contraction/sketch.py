@@ -38,8 +38,8 @@ from hlotune.schedules.steps.steps import (
     Unroll,
     Vectorize,
 )
+from hlotune.schedules.targets.cpu import LINE_BYTES
 from hlotune.schedules.targets.machine import SHARED_ELEMENTS
-from hlotune.schedules.targets.target import LINE_BYTES
 
 PACK_LEVELS = ("none", "load", "call", "task", "block", "chunk")
 

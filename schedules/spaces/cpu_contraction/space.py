@@ -43,12 +43,12 @@ from hlotune.schedules.spaces.space import Configs, within
 from hlotune.schedules.steps.limits import CALL_BYTES
 from hlotune.schedules.steps.pack import has_one_load
 from hlotune.schedules.steps.schedule import Schedule
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 SAMPLING_ROUNDS = 20
 
 
-def space_of(compute: Compute, target: Target) -> "CpuSpace":
+def space_of(compute: Compute, target: CpuTarget) -> "CpuSpace":
     """Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule."""
     c, nest = contraction(compute), initial(compute, target)
     for stage in c.before:
@@ -63,7 +63,7 @@ def space_of(compute: Compute, target: Target) -> "CpuSpace":
 @dataclass(frozen=True)
 class CpuSpace:
     contraction: Contraction
-    target: Target
+    target: CpuTarget
     algorithm: str = "direct"
     work: Work | None = None
     """What the kernel asks for, where the algorithm does other sums."""

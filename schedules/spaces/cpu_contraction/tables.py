@@ -17,7 +17,7 @@ from hlotune.schedules.spaces.cpu_contraction.sketch import (
     prefetched,
     streamed,
 )
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Tables:
     of the other operands is read outside its tensor."""
 
 
-def tables_of(c: Contraction, target: Target, sketches: tuple[Sketch, ...]) -> Tables:
+def tables_of(c: Contraction, target: CpuTarget, sketches: tuple[Sketch, ...]) -> Tables:
     names, tensors = [a.name for a in c.parallel], [x.tensor for x in c.operands]
     packs = [[PACK_LEVELS.index(dict(s.packs)[t]) for t in tensors] for s in sketches]
     blocked = [[panelled_dimension(c, t, v) for v in names] for t in tensors]
@@ -90,6 +90,6 @@ def _subsets(tensors: list[str]) -> list[frozenset[str]]:
     ]
 
 
-def _free(c: Contraction, target: Target, axis: str, packed: frozenset[str]) -> tuple[int, int]:
+def _free(c: Contraction, target: CpuTarget, axis: str, packed: frozenset[str]) -> tuple[int, int]:
     visible = replace(c.core, values=tuple(x for x in c.core.loads if x.tensor not in packed))
     return interior(c.compute, visible, axis, 1)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.cpu_contraction.sketch import is_panelled
+from hlotune.schedules.targets.cpu import WAY_BYTES, CpuTarget
 from hlotune.schedules.targets.machine import MOST_STRIDE
-from hlotune.schedules.targets.target import WAY_BYTES, Target
 
 SCATTER_CYCLES = 24.0
 """Of one vector whose lanes go to places apart; a gather takes about as long."""
@@ -54,7 +54,7 @@ def _can_be_brought_together(c: Contraction, axis: str) -> bool:
     )
 
 
-def cycles(c: Contraction, lanes: int, axis: str, target: Target) -> float:
+def cycles(c: Contraction, lanes: int, axis: str, target: CpuTarget) -> float:
     """Estimated cycles of a thread for the whole contraction with vectors along an axis."""
     extent = c.core.extents[axis]
     multiply_adds = c.core.points / extent * ceil(extent / lanes)

@@ -11,7 +11,7 @@ from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, Tiling
 from hlotune.schedules.spaces.cpu_contraction.tables import Tables
 from hlotune.schedules.spaces.knobs import Knobs
 from hlotune.schedules.spaces.space import Configs
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.cpu import CpuTarget
 
 
 class ContractionSpace(Protocol):
@@ -21,7 +21,7 @@ class ContractionSpace(Protocol):
     def contraction(self) -> Contraction: ...
 
     @property
-    def target(self) -> Target: ...
+    def target(self) -> CpuTarget: ...
 
     @property
     def algorithm(self) -> str: ...

@@ -48,7 +48,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.streamed_operands 
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import brings_together, cycles
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
-from hlotune.schedules.targets.target import LINE_BYTES, Target
+from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
 UNEVEN_WORTH = 1.03
 """How much longer the busiest thread may work before tasks are cut along one more axis."""
@@ -168,7 +168,7 @@ def _sketch(space: ContractionSpace) -> Sketch:
     return Sketch(vector, False, tuple(packs))
 
 
-def _repays_packing(c: Contraction, x: Load, target: Target) -> bool:
+def _repays_packing(c: Contraction, x: Load, target: CpuTarget) -> bool:
     """Whether an operand is used so often, and lies so scattered, that it is copied first."""
     often = c.core.flops / c.compute.tensor(x.tensor).bytes
     column_bytes = prod(r.extent for r in c.reduce) * max(target.vector_bytes, LINE_BYTES)

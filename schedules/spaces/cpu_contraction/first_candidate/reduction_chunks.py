@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, has_rows, is_panelled
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
-from hlotune.schedules.targets.target import LINE_BYTES, Target
+from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
 THIRD_CACHE_BYTES = 10
 """What the third cache gives a thread in a cycle."""
@@ -53,7 +53,7 @@ def is_far(space: ContractionSpace, config: NDArray[np.int32]) -> bool:
     )
 
 
-def waits_for_far(c: Contraction, target: Target, vector: str, tile: NDArray[np.int64]) -> bool:
+def waits_for_far(c: Contraction, target: CpuTarget, vector: str, tile: NDArray[np.int64]) -> bool:
     """Whether a step of a tile reads vectors from behind the second cache for longer than it
     multiplies; `tile` has rows and vectors by axis."""
     across = int(tile[[a.name for a in c.parallel].index(vector)])

@@ -20,8 +20,8 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse impor
 )
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
+from hlotune.schedules.targets.cpu import LINE_BYTES, WAY_BYTES
 from hlotune.schedules.targets.machine import BUSY_PORTS, MOST_STRIDE
-from hlotune.schedules.targets.target import LINE_BYTES, WAY_BYTES
 
 SECOND_CACHE_BYTES = 20
 """What the second cache gives in a cycle, on and on beside multiply-adds; bursts have 32."""
