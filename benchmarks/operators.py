@@ -219,10 +219,10 @@ def timings(
                 default = tuned = runner.default(kernel, cache=cache)
                 alone = Alone(default.time_s, None)
             else:
-                compared = runner.compare(kernel, objects, pairs=PAIRS, cache=cache)
+                compared = runner.compare(kernel, objects, pairs=PAIRS, cache=cache, clock="kernel")
                 default, tuned = compared.default, right(compared.candidates[0], kernel)
                 alone = timed_alone(runner, kernel, objects[0], element, cache)
-            begun = runner.compare(kernel, [first], pairs=FIRST_PAIRS, cache=cache)
+            begun = runner.compare(kernel, [first], pairs=FIRST_PAIRS, cache=cache, clock="kernel")
             found.append(timing(cache, default, tuned, alone, begun))
         return tuple(found), runner.properties().flops_per_s.get(element, 0.0)
 

@@ -122,7 +122,7 @@ def timed(kernel: Kernel, schedules: Sequence[Schedule], target: CpuTarget) -> l
     candidates = [Candidate(kernel, s) for s in dict.fromkeys(schedules) if s != DEFAULT]
     with ProcessBuilder(target) as builder, ProcessRunner(target) as runner:
         objects = list(zip(candidates, builder.build(candidates), strict=True))
-        met = runner.compare(kernel, objects, pairs=PAIRS)
+        met = runner.compare(kernel, objects, pairs=PAIRS, clock="kernel")
     times = {DEFAULT: met.default.samples_s}
     for candidate, outcome in zip(candidates, met.candidates, strict=True):
         times[candidate.schedule] = right(outcome, kernel).samples_s

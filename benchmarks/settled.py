@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure, Trial
+from hlotune.measure.trial import Candidate, Clock, Failure, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.finals.finals import Object
 from hlotune.search.finals.heats import CHAMPIONS, MOST, heat_size
@@ -35,7 +35,7 @@ FINAL_S = 90.0
 
 class Referee(Runner, Protocol):
     def compare(
-        self, kernel: Kernel, objects: Sequence[Object], *, pairs: int, limit_s: float
+        self, kernel: Kernel, objects: Sequence[Object], *, pairs: int, limit_s: float, clock: Clock
     ) -> Comparison:
         """As `Runner.compare`: verifies thoroughly, then times in turns."""
         ...
@@ -87,7 +87,7 @@ def settled(
     candidates = [Candidate(kernel, s) for s in schedules]
     objects: list[Object] = list(zip(candidates, builder.build(candidates), strict=True))
     heats_s = heat_times(kernel, objects, referee)
-    met = referee.compare(kernel, objects, pairs=ROUNDS, limit_s=LIMIT_S)
+    met = referee.compare(kernel, objects, pairs=ROUNDS, limit_s=LIMIT_S, clock="kernel")
     times = {
         candidate.schedule: WRONG
         if isinstance(outcome, Failure)
@@ -114,7 +114,7 @@ def final(
     """
     if not objects:
         return {}
-    met = referee.compare(kernel, objects, pairs=FINAL_ROUNDS, limit_s=FINAL_S)
+    met = referee.compare(kernel, objects, pairs=FINAL_ROUNDS, limit_s=FINAL_S, clock="kernel")
     halves = {
         candidate.schedule: None if isinstance(outcome, Failure) else _halves(outcome.samples_s)
         for (candidate, _), outcome in zip(objects, met.candidates, strict=True)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from hlotune.tuning_logs.finals import Paired
 
 CLOCKS = (
-    "times of kernels are of each alone, a call less an empty one, its constants cold; those of "
-    "the program are calls as a user makes them"
+    "times of kernels are calls of each alone, its constants cold, so that a kernel of some "
+    "microseconds gains less than inside a program; those of the program are calls as a user makes "
+    "them"
 )
 APART = "intervals are of one process each, and the default's own time differs between processes"
 
@@ -173,7 +174,7 @@ def lie_apart(recorded: "Paired | None", again: "Paired | Failure | None") -> bo
 
 
 def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[str, ...]:
-    """Times by the clock of the search; none where the kernel was not measured again."""
+    """Times of calls; none where the kernel was not measured again."""
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.render import kernel_time_text
 

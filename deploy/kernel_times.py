@@ -27,7 +27,7 @@ Found = tuple[str, Paired | Failure]
 def timed_again(tuned: TunedFunction, tell: Callable[[str], object]) -> Iterator[Found]:
     """One kernel that was put in after the other.
 
-    In a worker process, thoroughly verified first, by the clock `kernel` and in the cache mode
+    In a worker process, thoroughly verified first, by the clock `call` and in the cache mode
     `model`, for `TIMING_S` at most.  `tell` is told what comes next, in words.
 
     Raises WrongResult where a kernel proves wrong now.

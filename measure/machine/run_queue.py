@@ -46,8 +46,20 @@ class RunQueue:
         """By thread: its account, an open file.  To open one takes ten times as long as to read."""
         self._before: Look | None = None
 
+    def follow(self) -> None:
+        """Opens the accounts of threads that are new, and closes those of threads that ended."""
+        try:
+            threads = set(os.listdir(self._tasks))
+        except OSError:
+            return
+        for ended in self._accounts.keys() - threads:
+            os.close(self._accounts.pop(ended))
+        for new in threads - self._accounts.keys():
+            with suppress(OSError):
+                self._accounts[new] = os.open(self._tasks / new / "schedstat", os.O_RDONLY)
+
     def begin(self) -> None:
-        self._follow_threads()
+        """Takes some tens of microseconds for the threads that `follow` found last."""
         self._before = self._look()
 
     def lost_s(self) -> float:
@@ -63,18 +75,6 @@ class RunQueue:
         if not self._accounts:
             return None
         return Look(time.perf_counter(), time.process_time(), waited_ns * 1e-9)
-
-    def _follow_threads(self) -> None:
-        """Opens the accounts of threads that are new, and closes those of threads that ended."""
-        try:
-            threads = set(os.listdir(self._tasks))
-        except OSError:
-            return
-        for ended in self._accounts.keys() - threads:
-            os.close(self._accounts.pop(ended))
-        for new in threads - self._accounts.keys():
-            with suppress(OSError):
-                self._accounts[new] = os.open(self._tasks / new / "schedstat", os.O_RDONLY)
 
 
 @cache

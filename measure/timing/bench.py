@@ -39,11 +39,12 @@ from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.run_queue import RunQueue, run_queue
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
-from hlotune.measure.timing.retaken import Retaken
+from hlotune.measure.timing.retaken import Retaken, nothing, run_up
 from hlotune.measure.timing.timing import Clock, Subject
 from hlotune.measure.timing.wake_threads import meeting
 from hlotune.measure.timing.xla import Program, baked_text, compiled, default_text, on_device
 from hlotune.measure.trial import CacheMode
+from hlotune.measure.trial import Clock as ClockName
 from hlotune.measure.verification.inputs import Array, draw
 from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -112,7 +113,11 @@ class Bench:
         return [t for i, t in enumerate(types) if i not in self.constants]
 
     def candidate(
-        self, built: Built, place: str = "candidate", loaded: Loaded | None = None
+        self,
+        built: Built,
+        place: str = "candidate",
+        loaded: Loaded | None = None,
+        clock: ClockName = "kernel",
     ) -> Subject:
         """A built kernel, `loaded` where it is linked already.
 
@@ -124,39 +129,57 @@ class Bench:
         key, program = self._program(form)
         operands = self._operands(loaded, place)
         empty = self._empty(key, program, operands)
-        return Subject(self._clock(program, operands, self._ready(key, loaded)), empty)
-
-    def _ready(self, key: str, loaded: Loaded) -> Callable[[], None]:
-        """Bound, and its threads awake, as XLA's are before the default."""
-        awake = meeting(self.target) if loaded.built.threads > 1 else lambda: 0
+        awake = meeting(self.target) if built.threads > 1 else nothing
 
         def ready() -> None:
+            """Bound, and its threads awake."""
             bind(key, loaded)
             awake()
 
-        return ready
+        if clock == "kernel":
+            return Subject(self._clock(program, operands, ready), empty)
 
-    def default(self) -> tuple[Subject, ...]:
+        def run() -> None:
+            _wait(program(next(operands)))
+
+        def before() -> None:
+            bind(key, loaded)
+            run_up(run)
+
+        retaken = Retaken(self._queue, before, before)
+        return Subject(self._retaken(retaken, program, operands, then=awake), empty)
+
+    def default(self, clock: ClockName = "kernel") -> tuple[Subject, ...]:
         """XLA's own kernel in its forms: constants as operands, constants in its text."""
         key, program = self._program((0, ()))
         operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
         empty = self._empty(key, program, operands)
         own = compiled(default_text(self.kernel))
-        retaken = Retaken(self._queue, lambda: _wait(own(next(operands))))
-        subjects = [Subject(self._of_default(own, operands, retaken), empty)]
+
+        def before() -> None:
+            _let_crew_rest()
+            if clock == "call":
+                run_up(run)
+
+        def run() -> None:
+            _wait(own(next(operands)))
+
+        retaken = Retaken(self._queue, before, lambda: run_up(run))
+        subjects = [Subject(self._retaken(retaken, own, operands), empty)]
         baked = self._baked(retaken)
         return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
 
-    def _of_default(
+    def _retaken(
         self,
+        retaken: Retaken,
         program: Program,
         operands: Iterator[list[jax.Array]],
-        retaken: Retaken,
-        flood: Callable[[], None] = lambda: None,
+        flood: Callable[[], None] = nothing,
+        then: Callable[[], object] = nothing,
     ) -> Clock:
         def ready() -> None:
-            _let_crew_rest()
             retaken.ready()
+            then()
 
         return retaken.clock(self._clock(program, operands, ready, flood))
 
@@ -172,13 +195,13 @@ class Bench:
         if not size or size > MOST_BAKED_BYTES or any(t.dtype == "i1" for t in types):
             return None
         program = compiled(baked_text(self.kernel, self.graph, self.values))
-        return self._of_default(program, repeat(self._warm), retaken, self._flood(size))
+        return self._retaken(retaken, program, repeat(self._warm), self._flood(size))
 
     def _flood(self, constant_bytes: int) -> Callable[[], None]:
         """Reads as many bytes as a ring of such constants has in its other copies."""
         other_bytes = (self._copies(constant_bytes) - 1) * constant_bytes
         if not other_bytes:
-            return lambda: None
+            return nothing
         (flood,) = next(Arena().ring([np.ones(other_bytes, np.uint8)], 1))
         read = _reader([(TensorType(flood.shape, "ui8"), other_bytes)], self.target)
         return lambda: _wait(read([flood]))
@@ -232,7 +255,7 @@ class Bench:
         program: Program,
         operands: Iterator[list[jax.Array]],
         ready: Callable[[], None],
-        flood: Callable[[], None] = lambda: None,
+        flood: Callable[[], None] = nothing,
     ) -> Clock:
         """`flood` empties caches before they are put into their state, `ready` comes last."""
         warm = self._warm

@@ -1,4 +1,4 @@
-"""Samples of the default during which XLA's threads shared a processor, and taken again.
+"""What comes right before a call that is timed, and calls that are made again.
 
 A call of XLA's wakes threads of its pool.  Linux may wake one on the processor of the caller and
 leave it there while a second processor is idle (`run_queue.py`); then the default takes twice as
@@ -6,6 +6,7 @@ long.  A process that calls nothing but the default meets both states as well, f
 seconds, and what a kernel can win is to be measured against the faster one.
 """
 
+import time
 from collections.abc import Callable
 
 from hlotune.measure.machine.affinity import parted, threads_named
@@ -20,34 +21,62 @@ LEAST_LOST_S = 50e-6
 POOL = "tf_XLAEigen"
 """Name of the threads of XLA's pool, which a call shares its work with."""
 
+RUN_UP_S = 5e-4
+MOST_RUN_UP = 4
+
+
+def nothing() -> None:
+    """For those who need nothing before a call."""
+
+
+def run_up(call: Callable[[], object]) -> None:
+    """Calls that nobody times: the next one finds threads, code and freed memory as in a loop of
+    calls.  Some four of short kernels, one of half a millisecond and more.
+    """
+    end = time.perf_counter() + RUN_UP_S
+    for _ in range(MOST_RUN_UP):
+        call()
+        if time.perf_counter() > end:
+            return
+
 
 class Retaken:
-    """The calls of one program, each taken again while its threads lose too much time.
+    """The calls of one program, each made again while its threads lose too much time.
 
     Args:
         queue: tells what the threads of the process lost.
-        call: calls the program and waits for it; nobody times that.
+        before: comes before the first try of each call.
+        part: comes before another try, with XLA's threads apart: it wakes them, so that this is
+            where they ran last.
     """
 
-    def __init__(self, queue: RunQueue, call: Callable[[], object]) -> None:
-        self._queue, self._call = queue, call
+    def __init__(
+        self,
+        queue: RunQueue,
+        before: Callable[[], object] = nothing,
+        part: Callable[[], object] = nothing,
+    ) -> None:
+        self._queue, self._before, self._part = queue, before, part
         self._is_again = False
 
     def ready(self) -> None:
         """To be called right before the call that is timed."""
+        self._queue.follow()
         if self._is_again:
             with parted(threads_named(POOL)):
-                self._call()
+                self._part()
+        else:
+            self._before()
         self._queue.begin()
 
-    def clock(self, once: Clock) -> Clock:
-        """`once` has called `ready` and gives the seconds of the call."""
+    def clock(self, once: Clock, calls: int = 1) -> Clock:
+        """`once` has called `ready`, and gives the seconds of a call; of so many, the mean."""
 
         def clock() -> float:
             for attempt in range(TRIES):
                 self._is_again = attempt > 0
                 seconds = once()
-                if self._queue.lost_s() <= max(MOST_LOST * seconds, LEAST_LOST_S):
+                if self._queue.lost_s() <= max(MOST_LOST * seconds * calls, LEAST_LOST_S):
                     break
             return seconds
 

@@ -18,7 +18,7 @@ from hlotune.measure.timing.modes import fast_time_s
 from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
 from hlotune.measure.timing.timing import Apart, Effort, Subject, interleaved, sampled, settled
-from hlotune.measure.trial import CacheMode, Failure, Measurement
+from hlotune.measure.trial import CacheMode, Clock, Failure, Measurement
 from hlotune.measure.verification.buffers import Pages
 from hlotune.measure.verification.references import Shelf
 from hlotune.measure.verification.verify import Verdict, verify
@@ -130,7 +130,7 @@ def _default(request: Message) -> Message:
     target = _settled(header)
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     clock, apart = header["clock"], _apart(target)
-    forms = [sampled(form, clock=clock, apart=apart) for form in bench.default()]
+    forms = [sampled(form, clock=clock, apart=apart) for form in bench.default(clock)]
     samples = min(forms, key=fast_time_s)
     found = Measurement(
         samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
@@ -143,12 +143,12 @@ def _compare(request: Message) -> Message:
     header = request.header
     target = _settled(header)
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
-    apart = _apart(target)
-    default = _better(bench.default(), apart)
-    subjects = [default, *_candidates(bench, header["sizes"], request.blob)]
+    clock, apart = header["clock"], _apart(target)
+    default = _better(bench.default(clock), clock, apart)
+    subjects = [default, *_candidates(bench, clock, header["sizes"], request.blob)]
     samples = interleaved(
         subjects, pairs=header["pairs"], limit_s=header["limit_s"],
-        least=fewest_pairs(max(1, len(subjects) - 1)), clock=header["clock"], apart=apart,
+        least=fewest_pairs(max(1, len(subjects) - 1)), clock=clock, apart=apart,
     )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
 
@@ -175,19 +175,19 @@ def _no_faster(header: Json, target: CpuTarget) -> tuple[Subject, int]:
     return peak(header["dtype"], target)
 
 
-def _better(forms: tuple[Subject, ...], apart: Apart) -> Subject:
+def _better(forms: tuple[Subject, ...], clock: Clock, apart: Apart) -> Subject:
     """The default's form with the least median, by a few calls in turns."""
     if len(forms) == 1:
         return forms[0]
-    samples = interleaved(forms, pairs=7, limit_s=0.3, apart=apart)
+    samples = interleaved(forms, pairs=7, limit_s=0.3, clock=clock, apart=apart)
     return forms[min(range(len(forms)), key=lambda i: fast_time_s(samples[i]))]
 
 
-def _candidates(bench: Bench, sizes: list[int], blob: bytes) -> list[Subject]:
+def _candidates(bench: Bench, clock: Clock, sizes: list[int], blob: bytes) -> list[Subject]:
     subjects, start = [], 0
     for number, size in enumerate(sizes):
         built = Built.from_bytes(blob[start : start + size])
-        subjects.append(bench.candidate(built, place=f"candidate.{number}"))
+        subjects.append(bench.candidate(built, f"candidate.{number}", clock=clock))
         start += size
     return subjects
 

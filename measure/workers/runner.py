@@ -108,8 +108,11 @@ class ProcessRunner:
         pairs: int = 21,
         limit_s: float = COMPARING_S,
         cache: CacheMode | None = None,
+        clock: Clock = "call",
     ) -> Comparison:
         """The default against candidates that may win: verified thoroughly, then timed in turns.
+
+        Times are of calls, as a user sees them: what a call costs is in those of both sides.
 
         Args:
             objects: the simplest first: a later one must be proven faster to take its place.
@@ -129,20 +132,27 @@ class ProcessRunner:
             for (_, built), verdict in zip(objects, verdicts, strict=True)
             if isinstance(built, Built) and isinstance(verdict, Verdict)
         ]
-        reply = self._rounds(kernel, mode, [built for built, _ in right], pairs, limit_s)
+        reply = self._rounds(kernel, mode, clock, [built for built, _ in right], pairs, limit_s)
         if isinstance(reply, Failure):
             failed = tuple(v if isinstance(v, Failure) else reply for v in verdicts)
             return Comparison(self.default(kernel, cache=mode), failed)
         default_s, *candidates_s = map(tuple, reply)
-        default = Measurement(samples_s=default_s, clock=self.clock, cache=mode, numerics="strict")
+        default = Measurement(samples_s=default_s, clock=clock, cache=mode, numerics="strict")
         return Comparison(default, tuple(outcomes(verdicts, default, candidates_s)))
 
     def _rounds(
-        self, kernel: Kernel, cache: CacheMode, builts: Sequence[Built], pairs: int, limit_s: float
+        self,
+        kernel: Kernel,
+        cache: CacheMode,
+        clock: Clock,
+        builts: Sequence[Built],
+        pairs: int,
+        limit_s: float,
     ) -> list[list[float]] | Failure:
         """Samples of the default and of each built kernel."""
         blobs = [built.to_bytes() for built in builts]
-        extra = {"sizes": [len(b) for b in blobs], "pairs": pairs, "limit_s": limit_s}
+        sizes = [len(b) for b in blobs]
+        extra = {"clock": clock, "sizes": sizes, "pairs": pairs, "limit_s": limit_s}
         timeout_s = _LIMIT_S + 4 * limit_s
         reply = self._ask("compare", kernel, cache, extra, b"".join(blobs), timeout_s=timeout_s)
         if isinstance(reply, Failure):

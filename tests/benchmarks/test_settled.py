@@ -22,7 +22,7 @@ from benchmarks.settled import (
 from hlotune.codegen.built import Built
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Unroll
 from tests.support.recorded import KERNEL
@@ -71,7 +71,9 @@ class Device:
         *,
         pairs: int,
         limit_s: float,
+        clock: Clock,
     ) -> Comparison:
+        assert clock == "kernel"
         samples_s = self.finals_s if pairs == FINAL_ROUNDS else self.samples_s
         found = (Measurement(samples_s=s) if s else WRONG_RESULT for s in samples_s)
         return Comparison(Measurement(samples_s=(1.0,)), tuple(found))

@@ -160,6 +160,7 @@ def test_as_much_is_read_before_baked_constants_as_a_ring_has_in_other_copies(
 def test_operands_that_are_no_constants_are_warm_for_everybody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(retaken, "TRIES", 1)  # other processes may be at work
     found = Bench(kernel(), host_target(), "model")
     read: list[list[int]] = []
     between = found._between
@@ -189,7 +190,30 @@ def test_the_default_starts_while_our_threads_sleep(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(RunQueue, "begin", spy)
     monkeypatch.setattr(bench, "_LONGEST_REST_S", 1.0)  # whoever else is at work
     monkeypatch.setattr(retaken, "MOST_LOST", float("inf"))
-    subject = found.default()[0]
-    for _ in range(3):
+    for subject in (found.default("kernel")[0], found.default("call")[0]):
+        for _ in range(3):
+            subject.call()
+    assert asleep == [True] * 6
+
+
+def test_by_the_clock_of_calls_both_sides_are_called_before_the_call_that_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ups = list[str]()
+
+    def spy(call: Callable[[], object]) -> None:
+        ups.append("up")
+        call()
+
+    monkeypatch.setattr(bench, "run_up", spy)
+    monkeypatch.setattr(retaken, "MOST_LOST", float("inf"))
+    found = Bench(kernel(), host_target(), "model")
+    for subject in (*found.default("kernel"), found.candidate(tiny_dot())):
         subject.call()
-    assert asleep == [True] * 3
+    assert ups == []
+    for subject in (*found.default("call"), found.candidate(tiny_dot(packed=True), clock="call")):
+        subject.call()
+    assert ups == ["up"] * 3
+    (result,) = found.last
+    x, w = (np.asarray(v, dtype=np.float64) for v in found.values)
+    np.testing.assert_allclose(result, x @ w, rtol=1e-4, atol=1e-5)

@@ -2,12 +2,13 @@
 
 import os
 import threading
+from time import sleep
 
 import pytest
 
 from hlotune.measure.machine.affinity import parted, threads_named
 from hlotune.measure.machine.run_queue import RunQueue
-from hlotune.measure.timing.retaken import TRIES, Retaken
+from hlotune.measure.timing.retaken import MOST_RUN_UP, RUN_UP_S, TRIES, Retaken, run_up
 
 CALL_S = 1e-3
 
@@ -18,6 +19,9 @@ class Losing(RunQueue):
     def __init__(self, losses_s: list[float]) -> None:
         super().__init__(2)
         self.losses_s, self.begun = losses_s, 0
+
+    def follow(self) -> None:
+        pass
 
     def begin(self) -> None:
         self.begun += 1
@@ -30,7 +34,7 @@ def timed(losses_s: list[float]) -> tuple[float, int, int]:
     """Seconds of the sample that counts, calls that were timed, and calls that were not."""
     untimed, times_s = list[None](), list[float]()
     queue = Losing(losses_s)
-    retaken = Retaken(queue, lambda: untimed.append(None))
+    retaken = Retaken(queue, part=lambda: untimed.append(None))
 
     def once() -> float:
         retaken.ready()
@@ -46,6 +50,30 @@ def test_a_call_that_lost_nothing_is_the_sample() -> None:
 
 def test_a_call_that_lost_time_is_made_again_behind_one_that_parts_the_threads() -> None:
     assert timed([CALL_S, CALL_S, 0.0]) == (4 * CALL_S, 3, 2)
+
+
+def test_the_loss_of_several_calls_is_held_against_the_time_of_all() -> None:
+    queue = Losing([0.2 * CALL_S * 5, 0.3 * CALL_S * 5, 0.0])
+    retaken = Retaken(queue)
+    clock = retaken.clock(lambda: CALL_S, calls=5)
+    assert clock() == CALL_S
+    assert len(queue.losses_s) == 2
+    clock()
+    assert queue.losses_s == []
+
+
+def test_a_run_up_is_one_long_call_or_a_few_short_ones() -> None:
+    calls = list[float]()
+    run_up(lambda: calls.append(1.0))
+    assert len(calls) == MOST_RUN_UP
+
+    def long() -> None:
+        calls.append(1.0)
+        sleep(2 * RUN_UP_S)
+
+    calls.clear()
+    run_up(long)
+    assert len(calls) == 1
 
 
 def test_what_threads_need_to_wake_is_no_loss() -> None:

@@ -31,6 +31,7 @@ def test_what_is_lost_is_waited_for_and_free(
 def test_a_system_without_accounts_tells_of_no_loss(tmp_path: Path) -> None:
     for tasks in (tmp_path, tmp_path / "none"):
         queue = RunQueue(2, tasks)
+        queue.follow()
         queue.begin()
         assert queue.lost_s() == 0.0
 
@@ -38,15 +39,18 @@ def test_a_system_without_accounts_tells_of_no_loss(tmp_path: Path) -> None:
 def test_threads_that_come_and_go_are_followed(tmp_path: Path) -> None:
     queue = RunQueue(1000, tmp_path)
     account(tmp_path, "1", 5_000_000)
+    queue.follow()
     queue.begin()
     account(tmp_path, "1", 7_000_000)
     assert queue.lost_s() == pytest.approx(2e-3)
     account(tmp_path, "2", 1_000_000_000)
+    queue.follow()
     queue.begin()
     account(tmp_path, "2", 1_004_000_000)
     assert queue.lost_s() == pytest.approx(4e-3)
     (tmp_path / "1" / "schedstat").unlink()
     (tmp_path / "1").rmdir()
+    queue.follow()
     queue.begin()
     assert queue.lost_s() == 0.0
 
@@ -62,6 +66,7 @@ def test_two_threads_bound_to_one_processor_lose_what_they_wait() -> None:
     for thread in threads:
         thread.start()
     queue = RunQueue(2)
+    queue.follow()
     queue.begin()
     begun.wait()
     time.sleep(0.3)
