@@ -27,6 +27,7 @@ BUILDERS = {
     "triton_merged_taps": "convolutions",
     "hopper_product": "hopper_products",
     "hopper_attention": "hopper_attention",
+    "hopper_convolution": "hopper_convolutions",
 }
 """Sketches, and the modules here that have functions of their names."""
 HOPPER_JAX = (0, 11)

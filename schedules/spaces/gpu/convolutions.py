@@ -1,16 +1,21 @@
 """Schedules of convolutions on GPUs: products of windows and weights that are never written out.
 
 `triton_convolution` reads the windows of a block of positions tap by tap; `triton_merged_taps`
-reads a whole row of a window at once, for images with few channels. A window of one element
-without a stride is a product of its own.
+reads a whole row of a window at once, for images with few channels. `hopper_convolution` keeps a
+block of images in shared memory, where all taps read it. A window of one element without a stride
+is a product of its own.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.patterns.gpu import GpuConvolution, GpuProduct
+from hlotune.schedules.patterns.gpu_windows import GROUP, LINE, SLAB_BYTES, UNIT_ROWS, WindowBlocks
 from hlotune.schedules.spaces.gpu.products import (
+    ACCUMULATOR_REGISTERS,
+    BARRIER_BYTES,
     SMALLEST_BLOCK,
+    WARPGROUP_THREADS,
     hopper_product,
     hopper_takes,
     triton_product,
@@ -21,23 +26,37 @@ from hlotune.schedules.spaces.gpu.space import (
     GpuSketch,
     GpuSpace,
     Limit,
+    ceil_div,
     next_power_of_two,
     powers_of_two,
 )
 from hlotune.schedules.targets.gpu import GpuTarget
 
+WARPGROUPS = 2
+"""That multiply in `hopper_convolution`."""
+STORED_BYTES = WARPGROUPS * 2 * UNIT_ROWS * LINE * 2
+"""Of units of results on their way to memory, two of each warpgroup."""
+BUSY = {64: 0.65, 128: 0.85, 256: 0.9}
+"""What part of the peak the matrix unit reaches by the columns of a block of weights."""
+STORED_PER_S = 60e9
+"""Bytes of results that one multiprocessor converts and stores, roughly."""
+
 
 def convolution_space(convolution: GpuConvolution, target: GpuTarget) -> GpuSpace:
     """All schedules of a convolution on a GPU."""
+    sketches = list[GpuSketch]()
+    if target.warpgroup_products and windows_in_place(convolution):
+        sketches.append(hopper_convolution(convolution, target))
     if is_product(convolution):
         product = as_product(convolution)
-        sketches = [triton_product(product, target)]
         if target.warpgroup_products and hopper_takes(product):
-            sketches.insert(0, hopper_product(product, target))
-        return GpuSpace(target, tuple(sketches))
-    if convolution.channels < SMALLEST_BLOCK:
-        return GpuSpace(target, (triton_merged_taps(convolution, target),))
-    return GpuSpace(target, (triton_convolution(convolution, target),))
+            sketches.append(hopper_product(product, target))
+        sketches.append(triton_product(product, target))
+    elif convolution.channels < SMALLEST_BLOCK:
+        sketches.append(triton_merged_taps(convolution, target))
+    else:
+        sketches.append(triton_convolution(convolution, target))
+    return GpuSpace(target, tuple(sketches))
 
 
 def is_product(convolution: GpuConvolution) -> bool:
@@ -50,6 +69,84 @@ def as_product(convolution: GpuConvolution) -> GpuProduct:
     """The product over positions, terms and features."""
     c = convolution
     return GpuProduct(m=c.positions, k=c.terms, n=c.features, element=c.element)
+
+
+def windows_in_place(convolution: GpuConvolution) -> bool:
+    """Whether `hopper_convolution` takes it: whole lines, slabs and planes."""
+    c = convolution
+    lines = c.channels % LINE == 0 and c.features % LINE == 0
+    whole = c.batch % GROUP == 0 and c.size % c.stride == 0
+    return c.element in ("bf16", "f16") and lines and whole
+
+
+def hopper_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSketch:
+    """Blocks of results of eight images and more; two warpgroups multiply and one copies."""
+    c = convolution
+    columns = tuple(n for n in (8, 16, 24, 32) if n < c.out + GROUP)
+    knobs = (
+        GpuKnob("groups", tuple(n for n in (1, 2, 4) if GROUP * n <= c.batch)),
+        GpuKnob("rows", tuple(n for n in (1, 2, 4, 7, 8) if n <= c.out)),
+        GpuKnob("columns", columns),
+        GpuKnob("block_n", tuple(n for n in (64, 128, 256) if c.features % n == 0)),
+        GpuKnob("stages", (1, 2, 3, 4)),
+        GpuKnob("weight_stages", (2, 3, 4, 6, 9)),
+    )
+
+    def limits(chosen: Columns) -> tuple[Limit, ...]:
+        units = chosen["groups"] * chosen["rows"] * chosen["columns"] // GROUP
+        sums = units // WARPGROUPS * UNIT_ROWS * chosen["block_n"] // WARPGROUP_THREADS
+        return (
+            Limit(
+                f"at most {target.block_shared_bytes} bytes of shared memory a block",
+                _window_bytes(c, chosen) <= target.block_shared_bytes,
+            ),
+            Limit(f"a multiple of {WARPGROUPS} units", units % WARPGROUPS == 0),
+            Limit(
+                f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
+                sums <= ACCUMULATOR_REGISTERS,
+            ),
+        )
+
+    def seconds(chosen: Columns) -> NDArray[np.float64]:
+        return _window_seconds(c, target, chosen)
+
+    return GpuSketch("hopper_convolution", knobs, limits, seconds)
+
+
+def _slabs(c: GpuConvolution, chosen: Columns) -> NDArray[np.int64]:
+    """Slabs of a plane that one block of threads holds, for arrays of configs."""
+    reach = WindowBlocks(c, 1, 1, GROUP).reach
+    rows, columns = chosen["rows"] + reach, np.minimum(chosen["columns"], c.out) + reach
+    return np.asarray(chosen["groups"] * rows * columns)
+
+
+def _window_bytes(c: GpuConvolution, chosen: Columns) -> NDArray[np.int64]:
+    """Shared memory of a block of threads."""
+    overhang = np.maximum(chosen["columns"] - c.out, 0)
+    images = SLAB_BYTES * (chosen["stages"] * _slabs(c, chosen) + overhang)
+    weights = chosen["weight_stages"] * LINE * chosen["block_n"] * 2
+    return np.asarray(images + weights + STORED_BYTES + BARRIER_BYTES)
+
+
+def _window_seconds(c: GpuConvolution, target: GpuTarget, chosen: Columns) -> NDArray[np.float64]:
+    """A roofline of a block: its products, or what is copied for them, then its store."""
+    block_n, pieces = chosen["block_n"], c.channels // LINE
+    planes = len(WindowBlocks(c, 1, 1, GROUP).planes)
+    units = chosen["groups"] * chosen["rows"] * chosen["columns"] // GROUP
+    images = ceil_div(c.batch, GROUP * chosen["groups"])
+    across = ceil_div(c.out, chosen["columns"])
+    blocks = images * ceil_div(c.out, chosen["rows"]) * across * (c.features // block_n)
+    busy = np.select([block_n == n for n in BUSY], list(BUSY.values()), 0.9)
+    share = target.flops_per_s[c.element] / target.multiprocessors
+    summed = 2.0 * units * UNIT_ROWS * block_n * c.terms / (share * busy)
+    read = planes * SLAB_BYTES * _slabs(c, chosen) + c.window**2 * LINE * block_n * 2
+    copied = pieces * read * target.multiprocessors / (1.5 * target.l2_bytes_per_s)
+    stored = units * UNIT_ROWS * block_n * 2 / STORED_PER_S
+    shallow = 1 + 0.05 * (4 - np.minimum(chosen["weight_stages"], 4))
+    shallow = shallow * np.where(chosen["stages"] == 1, 1.2, 1.0)
+    turns = ceil_div(blocks, target.multiprocessors)
+    each = np.maximum(summed, copied) * shallow + stored
+    return np.maximum(turns * each, c.bytes / target.memory_bytes_per_s) + 2 * target.launch_s
 
 
 def triton_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSketch:

@@ -1,0 +1,41 @@
+"""Rooms in shared memory between a warpgroup that copies and those that multiply."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+
+from hlotune.codegen.pallas.mosaic import mosaic
+
+COMPUTING_REGISTERS, COPYING_REGISTERS = 232, 40
+"""Of each thread of a warpgroup that multiplies, and of the one that copies."""
+WARPGROUPS = 2
+"""That multiply."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Rooms in shared memory that one warpgroup fills and the others empty, in turns."""
+
+    filled: Any
+    emptied: Any
+    stages: int
+
+    def slot(self, count: Any) -> Any:
+        return lax.rem(count, jnp.int32(self.stages))
+
+    def wait_empty(self, count: Any) -> Any:
+        """The room for what is number `count`, once the others are done with it."""
+        slot = self.slot(count)
+        pl.when(count >= self.stages)(lambda: mosaic.barrier_wait(self.emptied.at[slot]))
+        return slot
+
+    def wait_full(self, count: Any) -> Any:
+        slot = self.slot(count)
+        mosaic.barrier_wait(self.filled.at[slot])
+        return slot
+
+    def release(self, count: Any) -> None:
+        mosaic.barrier_arrive(self.emptied.at[self.slot(count)])
