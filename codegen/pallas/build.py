@@ -26,6 +26,7 @@ BUILDERS = {
     "triton_convolution": "convolutions",
     "triton_merged_taps": "convolutions",
     "hopper_product": "hopper_products",
+    "hopper_ring_product": "hopper_ring_products",
     "hopper_attention": "hopper_attention",
     "hopper_convolution": "hopper_convolutions",
 }

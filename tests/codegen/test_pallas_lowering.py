@@ -21,6 +21,7 @@ KERNELS: tuple[GpuKernel, ...] = (
     GpuProduct(1024, 1024, 512, "bf16"),
     GpuProduct(1000, 1000, 500, "tf32", epilogue="bias_gelu"),
     GpuProduct(512, 64, 512, "bf16", batch=6),
+    GpuProduct(200, 64, 128, "f16", batch=3),
     GpuRows("softmax", 512, 1000, "f32"),
     GpuRows("layer_norm", 512, 20000, "bf16"),
     GpuAttention(4, 512, 512, 128, True, "bf16"),
@@ -57,7 +58,7 @@ def test_warps_and_stages_reach_the_call() -> None:
 def test_kernels_for_hopper_need_a_jax_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     product = GpuProduct(256, 256, 256, "bf16")
     sketch, knobs = gpu_space(product, H100).named(gpu_space(product, H100).propose(1)[0])
-    assert sketch == "hopper_product"
+    assert sketch.startswith("hopper_")
     monkeypatch.setattr(jax, "__version_info__", (0, 10, 2))
-    with pytest.raises(BuildError, match=r"hopper_product needs jax 0\.11 or newer"):
+    with pytest.raises(BuildError, match=rf"{sketch} needs jax 0\.11 or newer"):
         build(product, sketch, knobs)

@@ -235,7 +235,19 @@ def test_proposals_are_legal_distinct_and_of_all_sketches_in_turns() -> None:
     proposed = space.propose(24)
     assert space.legal(proposed).all()
     assert len({c.tobytes() for c in proposed}) == 24
-    assert list(proposed[:4, 0]) == [0, 1, 0, 1]
+    assert list(proposed[:6, 0]) == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_ring_of_rooms_takes_rows_that_are_no_whole_blocks() -> None:
+    names = [s.name for s in gpu_space(GpuProduct(1568, 512, 2048, "bf16"), H100).sketches]
+    assert names == ["hopper_ring_product", "triton_product"]
+    for product in (
+        GpuProduct(1568, 500, 2048, "bf16"),
+        GpuProduct(1568, 512, 2000, "bf16"),
+        GpuProduct(1568, 512, 2048, "tf32"),
+        GpuProduct(32, 512, 2048, "bf16"),
+    ):
+        assert [s.name for s in gpu_space(product, H100).sketches] == ["triton_product"]
 
 
 def test_guesses_that_tie_do_not_all_have_the_same_blocks() -> None:

@@ -16,8 +16,7 @@ from hlotune.schedules.spaces.gpu.products import (
     BARRIER_BYTES,
     SMALLEST_BLOCK,
     WARPGROUP_THREADS,
-    hopper_product,
-    hopper_takes,
+    product_sketches,
     triton_product,
 )
 from hlotune.schedules.spaces.gpu.space import (
@@ -48,10 +47,7 @@ def convolution_space(convolution: GpuConvolution, target: GpuTarget) -> GpuSpac
     if target.warpgroup_products and windows_in_place(convolution):
         sketches.append(hopper_convolution(convolution, target))
     if is_product(convolution):
-        product = as_product(convolution)
-        if target.warpgroup_products and hopper_takes(product):
-            sketches.append(hopper_product(product, target))
-        sketches.append(triton_product(product, target))
+        sketches.extend(product_sketches(as_product(convolution), target))
     elif convolution.channels < SMALLEST_BLOCK:
         sketches.append(triton_merged_taps(convolution, target))
     else:

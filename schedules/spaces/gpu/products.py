@@ -2,7 +2,7 @@
 
 `triton_product` computes one block of the result a program; `hopper_product` has two warpgroups
 that multiply and one that copies, and a block of threads for each multiprocessor that goes through
-blocks of the result.
+blocks of the result. `hopper_ring_product` does so too, and copies ahead over their ends.
 """
 
 import numpy as np
@@ -33,10 +33,17 @@ BARRIER_BYTES = 1 * KIB
 
 def product_space(product: GpuProduct, target: GpuTarget) -> GpuSpace:
     """All schedules of a product on a GPU."""
+    return GpuSpace(target, product_sketches(product, target))
+
+
+def product_sketches(product: GpuProduct, target: GpuTarget) -> tuple[GpuSketch, ...]:
+    """What can compute a product, the kernels for Hopper first."""
     sketches = [triton_product(product, target)]
     if target.warpgroup_products and hopper_takes(product):
         sketches.insert(0, hopper_product(product, target))
-    return GpuSpace(target, tuple(sketches))
+    if target.warpgroup_products and ring_takes(product):
+        sketches.insert(0, hopper_ring_product(product, target))
+    return tuple(sketches)
 
 
 def hopper_takes(product: GpuProduct) -> bool:
@@ -44,6 +51,13 @@ def hopper_takes(product: GpuProduct) -> bool:
     multiplied = product.element != "f32" and product.epilogue == "none"
     extents = (product.m, product.n, product.k)
     return multiplied and all(e % STORED_ROWS == 0 for e in extents)
+
+
+def ring_takes(product: GpuProduct) -> bool:
+    """Whether lines of 128 bytes cover k and the columns; rows need not be whole blocks."""
+    narrow = product.element in ("bf16", "f16") and product.epilogue == "none"
+    whole = all(e % STORED_ROWS == 0 for e in (product.n, product.k))
+    return narrow and whole and product.m >= STORED_ROWS
 
 
 def stored_columns(element: str) -> int:
@@ -168,6 +182,49 @@ def hopper_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         return guess * shallow * np.where(c["panel"] == 1, 1.02, 1.0) + started + turned
 
     return GpuSketch("hopper_product", knobs, limits, seconds)
+
+
+def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
+    """The same warpgroups, and a ring of rooms that copies fill across blocks of the result."""
+    knobs = (
+        GpuKnob("block_m", (128, 256)),
+        GpuKnob("block_n", tuple(n for n in (64, 128, 192, 256) if product.n % n == 0)),
+        GpuKnob("stages", (2, 3, 4, 5, 6)),
+        GpuKnob("stores", (2, 4)),
+        GpuKnob("minor_n", (0, 1)),
+        GpuKnob("panel", (1, 4, 8)),
+    )
+    stored = 2 * STORED_ROWS * STORED_LINE_BYTES
+
+    def deep(c: Columns) -> Columns:
+        return {**c, "block_k": np.full_like(c["stages"], stored_columns(product.element))}
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        shared = c["stages"] * _operand_bytes(deep(c), product.element) + c["stores"] * stored
+        minor = np.where(
+            c["minor_n"] == 1, product.n // c["block_n"], ceil_div(product.m, c["block_m"])
+        )
+        return (
+            Limit(
+                f"at most {target.block_shared_bytes} bytes of shared memory a block",
+                shared + BARRIER_BYTES <= target.block_shared_bytes,
+            ),
+            Limit(
+                f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
+                c["block_m"] * c["block_n"] // (2 * WARPGROUP_THREADS) <= ACCUMULATOR_REGISTERS,
+            ),
+            Limit("blocks no taller than the result", c["block_m"] < product.m + 2 * STORED_ROWS),
+            Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
+        )
+
+    def seconds(c: Columns) -> NDArray[np.float64]:
+        one = np.ones_like(c["stages"])
+        held = np.full_like(one, target.block_shared_bytes)
+        guess = _block_seconds(product, target, deep(c), one, held, 0.9)
+        shallow = 1 + 0.05 * (4 - np.minimum(c["stages"], 4))
+        return guess * shallow * np.where(c["panel"] == 1, 1.02, 1.0) + 1e-6
+
+    return GpuSketch("hopper_ring_product", knobs, limits, seconds)
 
 
 def _twice(product: GpuProduct, target: GpuTarget, c: Columns) -> NDArray[np.bool_]:

@@ -1,0 +1,220 @@
+"""`hopper_ring_product`: copies of operands run ahead over the blocks of the result without a stop.
+
+`hopper_product` begins each block of the result with empty rooms, or needs a whole round of them
+along k.  Here a ring of rooms knows nothing of where a block begins, so that a short k leaves as
+much on its way as a long one, and rows need not be whole blocks: the copy engine reads zeros behind
+the last row and writes nothing there.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+
+from hlotune.codegen.pallas.elements import DTYPES, struct
+from hlotune.codegen.pallas.hopper_rings import (
+    COMPUTING_REGISTERS,
+    COPYING_REGISTERS,
+    WARPGROUPS,
+    Ring,
+)
+from hlotune.codegen.pallas.mosaic import mosaic
+from hlotune.schedules.errors import require
+from hlotune.schedules.patterns.gpu import GpuProduct
+from hlotune.schedules.patterns.gpu_windows import LINE, UNIT_ROWS
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """One config's numbers."""
+
+    block_m: int
+    block_n: int
+    stages: int
+    stores: int
+    minor_n: int
+    panel: int
+
+    def grid(self, p: GpuProduct) -> tuple[int, int]:
+        """Blocks of one product's result along its rows and columns."""
+        return -(-p.m // self.block_m), p.n // self.block_n
+
+    @property
+    def units(self) -> int:
+        """Of 64 rows, of each warpgroup."""
+        return self.block_m // (WARPGROUPS * UNIT_ROWS)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What the warpgroups of one block of threads share."""
+
+    copied: Any
+    """Rows of the first operand as they are copied: `(stages, block_m, 64)`."""
+    left: Any
+    """The same memory as the matrix unit reads it."""
+    right: Any
+    """`(stages, 64, block_n)`."""
+    staged: Any
+    """Parts of a result: `(warpgroups, stores, 64, 64)`."""
+    stored: Any
+    """The same memory as it is copied out."""
+    ring: Ring
+
+
+def hopper_ring_product(
+    product: GpuProduct,
+    knobs: dict[str, int],
+    interpret: bool,
+    *operands: jax.Array,
+    multiprocessors: int = 132,
+) -> jax.Array:
+    """Of `(batch, m, k)` and `(batch, k, n)`; the batch axis is missing where the batch is 1."""
+    require(not interpret, "hopper_ring_product", "has no interpreter: lower it for a GPU")
+    p, c = product, _Blocks(**knobs)
+    a, b = operands
+    rows, columns = c.grid(p)
+    programs = min(multiprocessors, p.batch * rows * columns)
+    made: jax.Array = mosaic.kernel(
+        functools.partial(_kernel, p, c, programs),
+        out_type=struct((p.batch, p.m, p.n), p.element),
+        grid=(programs,),
+        grid_names=("threads",),
+        num_threads=WARPGROUPS + 1,
+        thread_name="warpgroup",
+    )(a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n))
+    return made.reshape((p.batch, p.m, p.n) if p.batch > 1 else (p.m, p.n))
+
+
+def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, out: Any) -> None:
+    dtype = DTYPES[p.element]
+    swizzle = mosaic.SwizzleTransform(128)
+    tiled = mosaic.TilingTransform((8, LINE)), swizzle
+
+    def two_views(shape: tuple[int, ...]) -> Any:
+        """Memory that the matrix unit and the copy engine see, rows of 64 elements both."""
+        views = (mosaic.SMEM(shape, dtype, transforms=t) for t in (tiled, (swizzle,)))
+        return mosaic.RefUnion(*views)
+
+    def scope(left: Any, right: Any, results: Any, filled: Any, emptied: Any) -> None:
+        ring = Ring(filled, emptied, c.stages)
+        shared = _Shared(left[1], left[0], right, results[0], results[1], ring)
+        _roles(p, c, programs, (a, b, out), shared)
+
+    pl.run_scoped(
+        scope,
+        two_views((c.stages, c.block_m, LINE)),
+        mosaic.SMEM((c.stages, LINE, c.block_n), dtype, transforms=tiled),
+        two_views((WARPGROUPS, c.stores, UNIT_ROWS, LINE)),
+        mosaic.Barrier(num_arrivals=2, num_barriers=c.stages),
+        mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=c.stages),
+        collective_axes="warpgroup",
+    )
+
+
+def _roles(
+    p: GpuProduct, c: _Blocks, programs: int, memory: tuple[Any, Any, Any], s: _Shared
+) -> None:
+    """Each warpgroup goes through the blocks of results of this block of threads."""
+    a, b, out = memory
+    rows, columns = c.grid(p)
+    warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("threads")
+    mine = pl.cdiv(p.batch * rows * columns - first, jnp.int32(programs))
+
+    def place(n: Any) -> tuple[Any, Any, Any]:
+        number, each = first + n * programs, jnp.int32(rows * columns)
+        batch, within = lax.div(number, each), lax.rem(number, each)
+        i, j = mosaic.planar_snake(within, (rows, columns), c.minor_n, c.panel)
+        return batch, i * c.block_m, j * c.block_n
+
+    @pl.when(warpgroup < WARPGROUPS)
+    def _() -> None:
+        mosaic.set_max_registers(COMPUTING_REGISTERS, action="increase")
+
+        @pl.loop(jnp.int32(0), mine)
+        def _(n: Any) -> None:
+            _multiply(p, c, place(n), n, out, s)
+
+        mosaic.wait_smem_to_gmem(0)
+
+    @pl.when(warpgroup == WARPGROUPS)
+    def _() -> None:
+        mosaic.set_max_registers(COPYING_REGISTERS, action="decrease")
+
+        @pl.loop(jnp.int32(0), mine)
+        def _(n: Any) -> None:
+            _copy(p, c, place(n), n, (a, b), s)
+
+
+def _copy(
+    p: GpuProduct,
+    c: _Blocks,
+    at: tuple[Any, Any, Any],
+    n: Any,
+    memory: tuple[Any, Any],
+    s: _Shared,
+) -> None:
+    """The operands of block `n` of this block of threads, piece by piece along k."""
+    (a, b), (batch, row, column) = memory, at
+    steps = p.k // LINE
+
+    @pl.loop(jnp.int32(0), jnp.int32(steps))
+    def _(step: Any) -> None:
+        slot, along = s.ring.wait_empty(n * steps + step), pl.ds(step * LINE, LINE)
+        filled = s.ring.filled.at[slot]
+        rows, columns = pl.ds(row, c.block_m), pl.ds(column, c.block_n)
+        mosaic.copy_gmem_to_smem(a.at[batch, rows, along], s.copied.at[slot], filled)
+        mosaic.copy_gmem_to_smem(b.at[batch, along, columns], s.right.at[slot], filled)
+
+
+def _multiply(
+    p: GpuProduct, c: _Blocks, at: tuple[Any, Any, Any], n: Any, out: Any, s: _Shared
+) -> None:
+    """This warpgroup's rows of block `n`, and their way to memory."""
+    steps, (batch, row, column) = p.k // LINE, at
+    mine = lax.axis_index("warpgroup") * (c.units * UNIT_ROWS)
+
+    def multiply(step: Any, sums: Any) -> None:
+        slot = s.ring.wait_full(n * steps + step)
+        for number, total in enumerate(sums):
+            rows = pl.ds(mine + number * UNIT_ROWS, UNIT_ROWS)
+            mosaic.wgmma(total, s.left.at[slot, rows], s.right.at[slot])
+
+    def summed(*sums: Any) -> tuple[jax.Array, ...]:
+        multiply(jnp.int32(0), sums)
+
+        @pl.loop(jnp.int32(1), jnp.int32(steps))
+        def _(step: Any) -> None:
+            multiply(step, sums)
+            mosaic.wgmma_wait(c.units)
+            s.ring.release(n * steps + step - 1)
+
+        mosaic.wgmma_wait(0)
+        s.ring.release(n * steps + steps - 1)
+        return tuple(total[...] for total in sums)
+
+    made = pl.run_scoped(summed, *[mosaic.ACC((UNIT_ROWS, c.block_n), jnp.float32)] * c.units)
+    for number, values in enumerate(made):
+        place = batch, row + mine + number * UNIT_ROWS, column
+        _store(c, values.astype(DTYPES[p.element]), place, number, out, s)
+
+
+def _store(
+    c: _Blocks, values: jax.Array, at: tuple[Any, Any, Any], number: int, out: Any, s: _Shared
+) -> None:
+    """64 rows of a result, 64 columns after 64 columns."""
+    batch, row, column = at
+    warpgroup, pieces = lax.axis_index("warpgroup"), c.block_n // LINE
+    for piece in range(pieces):
+        count = number * pieces + piece
+        slot = count % c.stores
+        # The last block's parts have left by now; of this block's, so many may be on their way.
+        mosaic.wait_smem_to_gmem(c.stores - 1 if count else 0, wait_read_only=True)
+        s.staged[warpgroup, slot] = values[:, piece * LINE : (piece + 1) * LINE]
+        mosaic.commit_smem()
+        place = batch, pl.ds(row, UNIT_ROWS), pl.ds(column + piece * LINE, LINE)
+        mosaic.copy_smem_to_gmem(s.stored.at[warpgroup, slot], out.at[place])
