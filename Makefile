@@ -16,12 +16,17 @@ TRIALS := 200
 MODEL_BUDGET := 5m
 SEEDS := 5
 
+# Files and kills of `make hostile`; another seed makes other files.
+MUTATIONS := 2000
+KILLS := 50
+SEED := 0
+
 # What TVM searches for `make bench-peers`, and by how many trials, as hlotune does then.
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
 .PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-peers bench-search \
-  bench-columns bench-busy bench-tuner device bench-models bench-eval dataset curves model performance
+  bench-columns bench-busy bench-tuner hostile device bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
 	@.venv/bin/tune --version
@@ -155,6 +160,11 @@ curves: setup-oldest
 
 performance: setup
 	$(PYTHON) -m benchmarks.page
+
+# Reads damaged and forged files of every format, and kills runs and their workers: some minutes.
+# It fails where a file crashes or hangs its reader, or a record is lost.
+hostile: setup
+	$(PYTHON) -m benchmarks.hostile --mutations $(MUTATIONS) --kills $(KILLS) --seed $(SEED)
 
 # On a machine with a GPU, by its own Python: no set-up, no network, at most 8 minutes.  Results are
 # appended to device.jsonl under $$OUT, or under build/device; what the file of results EARLIER holds

@@ -32,15 +32,19 @@ class Table:
     """Lines under the table: what the figures mean, and what they leave out."""
 
 
-def conditions(target: CpuTarget, properties: Properties) -> dict[str, Any]:
-    """Under which something is going to be measured; ask before measuring, for the load."""
+def conditions(target: CpuTarget, properties: Properties | None) -> dict[str, Any]:
+    """Under which something is going to be measured; ask before measuring, for the load.
+
+    A table without figures of speed has no properties.
+    """
+    peaks = {} if properties is None else dict(properties.flops_per_s)
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": target.name,
         "processor": target.isa,
         "fingerprint": target.fingerprint,
         "threads": target.threads,
-        "peak_flop_per_s": dict(properties.flops_per_s),
+        "peak_flop_per_s": peaks,
         "toolchain": asdict(toolchain()),
         "load_average": os.getloadavg()[0],
     }
@@ -77,12 +81,13 @@ def set_aside(path: Path, under: Mapping[str, Any]) -> None:
 
 def described(under: Mapping[str, Any]) -> str:
     """Conditions in one line; those of an older file do not tell LLVM's name of the processor."""
-    tools, peak = under["toolchain"], under["peak_flop_per_s"]["f32"]
+    tools, peak = under["toolchain"], under["peak_flop_per_s"].get("f32")
     machine = titled(under["machine"], under.get("processor"))
+    measured = "" if peak is None else f", measured f32 peak {peak / 1e9:.1f} GFLOP/s"
     return (
-        f"{machine}, {under['threads']} threads, measured f32 peak {peak / 1e9:.1f} "
-        f"GFLOP/s; jaxlib {tools['jaxlib']}, LLVM {tools['llvm']}, codegen {tools['codegen']}; "
-        f"{under['started']}, load before {under['load_average']:.2f}"
+        f"{machine}, {under['threads']} threads{measured}; jaxlib {tools['jaxlib']}, "
+        f"LLVM {tools['llvm']}, codegen {tools['codegen']}; {under['started']}, "
+        f"load before {under['load_average']:.2f}"
     )
 
 

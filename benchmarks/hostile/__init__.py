@@ -1,0 +1,1 @@
+"""Damaged and forged files, and processes that are killed: `python -m benchmarks.hostile`."""
