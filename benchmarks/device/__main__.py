@@ -1,7 +1,8 @@
 """Measures on the GPU of this machine, or prints what was measured.
 
 python3 -m benchmarks.device                 # at most 8 minutes; results under $OUT
-python3 -m benchmarks.device --earlier FILE  # goes on behind those of a file
+python3 -m benchmarks.device --earlier FILE  # goes on behind those of a file, worst cases first
+python3 -m benchmarks.device --cases '*3x3*' # only those whose names match
 python3 -m benchmarks.device --table FILE    # a table, on any machine
 python3 -m benchmarks.device --tiny          # small kernels interpreted, without a GPU
 """
@@ -19,7 +20,7 @@ from benchmarks.device.run import Run
 from benchmarks.device.table import table
 
 SECONDS = 470.0
-COMPILERS = 6
+COMPILERS = 10
 
 
 KEPT = "results until then stay in device.jsonl, and --earlier goes on behind them"

@@ -1,7 +1,6 @@
 """The parent: goes through cases in order of worth until its time is over."""
 
 import contextlib
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from benchmarks.device.cases import Case
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, short
 from benchmarks.device.records import Results, Row
+from benchmarks.device.table import lead
 from benchmarks.device.trials import Trials, about, median
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.spaces.gpu.table import gpu_space
@@ -41,15 +41,13 @@ class Run:
         return self.seconds - (time.monotonic() - self.start)
 
     def everything(self, cases: Sequence[Case]) -> None:
-        """Cases without results first, in order; then all again, while time is left."""
+        """Cases without results first, then those furthest behind; again while time is left."""
         self._look()
-        known = {r["case"] for r in self.results.rows if r["what"] == "rounds" and self._here(r)}
-        once = sorted(cases, key=lambda c: c.name in known)
-        passes = itertools.chain([once], itertools.repeat(cases))
         before = -1
         while self.left_s > 0 and self.results.trials > before:
             before = self.results.trials
-            for case in next(passes):
+            rows = [r for r in self.results.rows if r.get("device") == self.device]
+            for case in sorted(cases, key=lambda c: lead(c.name, rows)):
                 if self.left_s > 0:
                     self._case(case)
 
@@ -71,9 +69,6 @@ class Run:
             known = gpu_target_of(self.device)
             copied = facts.get("copy_bytes_per_s", known.memory_bytes_per_s)
             self.target = known.measured(copied, peaks)
-
-    def _here(self, row: Row) -> bool:
-        return bool(row["device"] == self.device)
 
     def _case(self, case: Case) -> None:
         held: list[tuple[Child, str, Row]] = []

@@ -28,6 +28,14 @@ def best(case: str, how: str, rows: Sequence[Row]) -> Row | None:
     return min(found, key=lambda r: float(r["seconds"]), default=None)
 
 
+def lead(case: str, rows: Sequence[Row]) -> float:
+    """The fastest rival's time over ours, by rounds; 0 where either is missing."""
+    timed = [r for r in rows if r["what"] == "rounds"]
+    ours = best(case, "hlotune", timed)
+    rivals = [r["seconds"] for how in RIVALS if (r := best(case, how, timed)) is not None]
+    return 0.0 if ours is None or not rivals else float(min(rivals) / ours["seconds"])
+
+
 def _ratio(case: str, rows: Sequence[Row]) -> float | None:
     ours, default = best(case, "hlotune", rows), best(case, "xla_default", rows)
     return None if ours is None or default is None else default["seconds"] / ours["seconds"]

@@ -15,7 +15,7 @@ from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, ranges
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
-from benchmarks.device.table import table
+from benchmarks.device.table import lead, table
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.patterns.gpu import GpuProduct
 from hlotune.schedules.spaces.gpu.table import gpu_space
@@ -120,6 +120,17 @@ def test_the_table_has_the_fastest_and_what_it_is_of_the_rivals() -> None:
         "| triton_product block_m=128 warps=8 |"
     )
     assert lines[-1] == "Geometric mean over XLA's default: 1.200, of 1 cases."
+
+
+def test_a_case_leads_by_its_fastest_rival_and_one_without_results_comes_first() -> None:
+    rows = [
+        row("xla_default", 2.4e-4),
+        row("torch_eager", 1.8e-4),
+        row("xla_default", 1e-9, "time"),
+    ]
+    assert lead("gemm_4096_bf16", rows) == 0
+    ours = row("hlotune", 2.0e-4, sketch="triton_product", knobs={})
+    assert lead("gemm_4096_bf16", [*rows, ours]) == pytest.approx(0.9)
 
 
 def test_clocks_are_kept_as_ranges() -> None:
