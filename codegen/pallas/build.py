@@ -21,6 +21,7 @@ Function = Callable[..., jax.Array]
 BUILDERS = {
     "triton_product": "products",
     "triton_rows": "rows",
+    "triton_streamed_rows": "rows",
     "triton_long_rows": "rows",
     "triton_attention": "attention",
     "triton_convolution": "convolutions",

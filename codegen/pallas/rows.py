@@ -1,4 +1,4 @@
-"""`triton_rows` and `triton_long_rows`: softmax and layer norm."""
+"""`triton_rows`, `triton_streamed_rows` and `triton_long_rows`: softmax and layer norm."""
 
 import functools
 from typing import Any
@@ -18,17 +18,30 @@ EPSILON = 1e-5
 
 
 def triton_rows(
-    rows: GpuRows, knobs: dict[str, int], interpret: bool, *operands: jax.Array
+    rows: GpuRows,
+    knobs: dict[str, int],
+    interpret: bool,
+    *operands: jax.Array,
+    ahead: bool = False,
 ) -> jax.Array:
     """Of `(rows, columns)`; of a layer norm, with a scale and an offset `(columns,)`."""
     result = struct((rows.rows, rows.columns), rows.element)
     blocks = pl.cdiv(rows.rows, knobs["rows"])
     programs = pl.cdiv(blocks, knobs["turns"])
-    body = functools.partial(_whole_rows, rows, knobs["rows"], knobs["turns"], programs)
+    body = functools.partial(_whole_rows, rows, knobs["rows"], knobs["turns"], programs, ahead)
     return call(body, (programs,), operands, result, knobs, interpret)
 
 
-def _whole_rows(r: GpuRows, together: int, turns: int, programs: int, x: Any, *rest: Any) -> None:
+def triton_streamed_rows(
+    rows: GpuRows, knobs: dict[str, int], interpret: bool, *operands: jax.Array
+) -> jax.Array:
+    """The same; a program loads the rows of its next turn before it computes those of this one."""
+    return triton_rows(rows, knobs, interpret, *operands, ahead=True)
+
+
+def _whole_rows(
+    r: GpuRows, together: int, turns: int, programs: int, ahead: bool, x: Any, *rest: Any
+) -> None:
     """The blocks of one program; it reads what belongs to columns once."""
     *parameters, out = rest
     width = next_power_of_two(r.columns)
@@ -36,19 +49,37 @@ def _whole_rows(r: GpuRows, together: int, turns: int, programs: int, x: Any, *r
     columns = padded(r.columns, width)
     read = [load(p.at[columns], in_columns).astype(jnp.float32) for p in parameters]
     first, covered = pl.program_id(0), programs * turns * together == r.rows
+    outside = -jnp.inf if r.operation == "softmax" else 0.0
 
-    def turn(n: Any, nothing: Any) -> Any:
+    def place(n: Any) -> tuple[Any, Any]:
+        """Where the rows of a turn lie, and which of them there are."""
         start = (first + n * programs) * together
         in_rows = None if covered else start + jnp.arange(together) < r.rows
         at = (pl.ds(start, together), columns)
-        mask = both(in_rows, in_columns, (together, width))
-        outside = -jnp.inf if r.operation == "softmax" else 0.0
-        values = load(x.at[at], mask, outside).astype(jnp.float32)
-        made = _of_rows(r, values, in_columns, read)
+        return at, both(in_rows, in_columns, (together, width))
+
+    def read_rows(n: Any) -> jax.Array:
+        at, mask = place(n)
+        return load(x.at[at], mask, outside)
+
+    def compute(n: Any, values: jax.Array) -> None:
+        at, mask = place(n)
+        made = _of_rows(r, values.astype(jnp.float32), in_columns, read)
         store(out.at[at], made.astype(out.dtype), mask)
+
+    def turn(n: Any, nothing: Any) -> Any:
+        compute(n, read_rows(n))
         return nothing
 
-    if turns == 1:
+    def turn_ahead(n: Any, values: jax.Array) -> jax.Array:
+        following = read_rows(n + 1)
+        compute(n, values)
+        return following
+
+    if ahead:
+        last = lax.fori_loop(0, turns - 1, turn_ahead, read_rows(0))
+        compute(turns - 1, last)
+    elif turns == 1:
         turn(0, None)
     else:
         lax.fori_loop(0, turns, turn, None)

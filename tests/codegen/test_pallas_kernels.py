@@ -74,6 +74,16 @@ CASES: dict[str, tuple[GpuKernel, str, dict[str, int]]] = {
         "triton_rows",
         {"rows": 2, "turns": 4, "warps": 1},
     ),
+    "softmax of rows that are loaded a turn ahead": (
+        GpuRows("softmax", 300, 20, "f32"),
+        "triton_streamed_rows",
+        {"rows": 2, "turns": 4, "warps": 1},
+    ),
+    "layer norm of rows that are loaded ahead, the last ones missing": (
+        GpuRows("layer_norm", 301, 20, "bf16"),
+        "triton_streamed_rows",
+        {"rows": 2, "turns": 4, "warps": 1},
+    ),
     "layer norm of rows in turns, the last ones missing": (
         GpuRows("layer_norm", 301, 20, "f32"),
         "triton_rows",

@@ -1,7 +1,8 @@
 """Schedules of row kernels on GPUs: softmax and layer norm.
 
-`triton_rows` holds whole rows in registers, so that each element is read once; `triton_long_rows`
-reads a row block by block twice, for rows that no thread block can hold.
+`triton_rows` holds whole rows in registers, so that each element is read once, and
+`triton_streamed_rows` those of the next turn beside them; `triton_long_rows` reads a row block by
+block twice, for rows that no thread block can hold.
 """
 
 import numpy as np
@@ -28,7 +29,8 @@ IDEAL_ELEMENTS = 16
 
 def rows_space(rows: GpuRows, target: GpuTarget) -> GpuSpace:
     """All schedules of a row kernel on a GPU."""
-    return GpuSpace(target, (triton_rows(rows, target), triton_long_rows(rows, target)))
+    sketches = (triton_rows(rows, target), triton_long_rows(rows, target))
+    return GpuSpace(target, (*sketches, triton_streamed_rows(rows, target)))
 
 
 def triton_rows(rows: GpuRows, target: GpuTarget) -> GpuSketch:
@@ -61,6 +63,26 @@ def triton_rows(rows: GpuRows, target: GpuTarget) -> GpuSketch:
         return guess * (1 + 0.01 * np.log2(c["turns"])) + read / target.l2_bytes_per_s
 
     return GpuSketch("triton_rows", knobs, limits, seconds)
+
+
+def triton_streamed_rows(rows: GpuRows, target: GpuTarget) -> GpuSketch:
+    """A program takes whole rows in turns, and loads the next ones before it computes."""
+    whole = triton_rows(rows, target)
+    turns = GpuKnob("turns", (2, 4, 8, 16, 32))
+    knobs = tuple(turns if k.name == "turns" else k for k in whole.knobs)
+    width = next_power_of_two(rows.columns)
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        twice = 2 * c["rows"] * width // (32 * c["warps"])
+        held = Limit(
+            f"at most {HELD_REGISTERS} elements a thread of two turns", twice <= HELD_REGISTERS
+        )
+        return (*whole.limits(c), held)
+
+    def seconds(c: Columns) -> NDArray[np.float64]:
+        return whole.seconds(c) * 0.97
+
+    return GpuSketch("triton_streamed_rows", knobs, limits, seconds)
 
 
 def triton_long_rows(rows: GpuRows, target: GpuTarget) -> GpuSketch:
