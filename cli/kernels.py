@@ -77,7 +77,10 @@ class Line:
 def kernels(
     program: Program, database: Records = None, arg: ArgumentTypes = None, json: Json = False
 ) -> None:
-    """Lists the kernels of a program, with their work and data."""
+    """Lists the kernels of a program, with their work and data.
+
+    What a call takes at best is by the machine's peaks, which are measured once a day.
+    """
     from hlotune.hlo.sites.sites import sites
     from hlotune.schedules.errors import NoRecord
     from hlotune.tuning_logs.render import time_text
@@ -89,7 +92,7 @@ def kernels(
     if not by_key:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     records = known_of(database, by_key) if database else {}  # before the peaks: these take seconds
-    peaks = measured_peaks()
+    peaks = peaks_of_today()
     lines = [describe(group, peaks, records.get(key)) for key, group in by_key.items()]
     if json:
         about = {"program": loaded.name, "notes": list(loaded.notes)}
@@ -189,14 +192,25 @@ def schedules_of(kernel: "Kernel") -> Ours:
     )
 
 
-def measured_peaks() -> "Properties":
-    """Of this machine, with no tuner at work on it."""
+def peaks_of_today() -> "Properties":
+    """Of this machine, measured once a day."""
+    from hlotune.measure.machine.targets import host_target, toolchain
+    from hlotune.tuning_logs.kept_peaks import kept_or, peaks_file
+
+    return kept_or(measured_peaks, peaks_file(host_target()), toolchain())
+
+
+def measured_peaks() -> "tuple[Properties, bool]":
+    """With no tuner at work on the machine, and whether other processes were not, either."""
     from hlotune.measure.machine.machine_lock import alone
+    from hlotune.measure.machine.other_processes import Others
     from hlotune.measure.machine.targets import host_target
     from hlotune.measure.timing.peaks import host_properties
+    from hlotune.tuning_logs.render import QUIET
 
     with alone():
-        return host_properties(host_target())
+        others = Others()
+        return host_properties(host_target()), (others.share() or 0.0) <= QUIET
 
 
 def roofline_s(flops: int, moved_bytes: int, dtype: str, peaks: "Properties") -> float | None:

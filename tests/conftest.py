@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -61,6 +62,14 @@ class Recording(str):
         return True
 
     __hash__ = str.__hash__
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or leaves a file in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

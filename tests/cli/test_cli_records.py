@@ -12,15 +12,20 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.machine import other_processes
 from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing import peaks
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.schedules.algorithms.joined_space import space_of as every_space_of
 from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.features.summary import NAMES
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
+from hlotune.schedules.targets.target import Properties, Target
+from hlotune.tuning_logs import kept_peaks
 from hlotune.tuning_logs.database import Database
 from tests.support.mlp_records import PROGRAM, parsed, recorded, said
+from tests.support.recorded import PROPERTIES
 from tests.support.winograd_cases import windowed
 
 
@@ -149,6 +154,29 @@ def test_kernels_lists_work_and_data(capsys: pytest.CaptureFixture[str]) -> None
     assert bare["flops"] == 2 * 64 * 784 * 512
     assert bare["bytes"] == 4 * (64 * 784 + 784 * 512 + 64 * 512)
     assert "51.38 MFLOP" in said(capsys, "kernels", PROGRAM)
+
+
+@pytest.mark.parametrize(("others_share", "measured"), [(0.0, 1), (0.5, 2), (None, 1)])
+def test_kernels_measures_peaks_once_a_day_unless_the_machine_was_busy(
+    others_share: float | None,
+    measured: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(kept_peaks, "cache_directory", lambda: tmp_path)
+    monkeypatch.setattr(other_processes.Others, "share", lambda _: others_share)
+    times: list[Target] = []
+
+    def measure(target: Target) -> Properties:
+        times.append(target)
+        return PROPERTIES
+
+    monkeypatch.setattr(peaks, "host_properties", measure)
+    first, again = (parsed(capsys, "kernels", PROGRAM)["kernels"] for _ in range(2))
+    assert len(times) == measured
+    assert first == again
+    assert any(line["roofline_s"] == line["flops"] / 2e11 for line in again)
 
 
 def test_kernels_says_what_a_database_knows_of_each(

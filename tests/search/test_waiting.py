@@ -19,6 +19,7 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Event, Finished
+from hlotune.tuning_logs import kept_peaks
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
@@ -150,6 +151,8 @@ def test_peaks_are_measured_for_a_list_of_kernels_when_the_other_tuner_is_throug
         other_tuner.kill()
 
     monkeypatch.setattr(peaks, "host_properties", measure)
+    monkeypatch.setattr(kept_peaks, "kept", lambda *_: None)
+    monkeypatch.setattr(kept_peaks, "keep", lambda *_: None)
     monkeypatch.setattr(machine_lock, "_say_once", lambda words: threading.Timer(0.2, end).start())
     assert run_command(["kernels", PROGRAM, "--json"]) == 0
     listed = json.loads(capfd.readouterr().out)["kernels"]
