@@ -21,6 +21,7 @@ from hlotune.codegen.pallas.hopper_rings import (
     COPYING_REGISTERS,
     WARPGROUPS,
     Ring,
+    shared_by_cluster,
 )
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
@@ -71,13 +72,15 @@ def hopper_convolution(
     c = convolution
     w = WindowBlocks(c, knobs["groups"], knobs["rows"], knobs["columns"])
     images, weights = operands
-    columns = c.features // knobs["block_n"]
-    blocks = w.blocks * columns
+    columns, together = c.features // knobs["block_n"], knobs["cluster"]
+    programs = min(multiprocessors // together, pl.cdiv(w.blocks, together) * columns)
     made: jax.Array = mosaic.kernel(
-        functools.partial(_kernel, c, w, knobs, columns, min(multiprocessors, blocks)),
+        functools.partial(_kernel, c, w, knobs, columns, programs),
         out_type=struct((c.batch, c.out, c.out, c.features), c.element),
-        grid=(min(multiprocessors, blocks),),
-        grid_names=("threads",),
+        grid=(programs,),
+        grid_names=("clusters",),
+        cluster=(together,),
+        cluster_names=("cluster",),
         num_threads=WARPGROUPS + 1,
         thread_name="warpgroup",
     )(images.reshape(w.image_shape), weights.reshape(c.terms, c.features))
@@ -126,7 +129,7 @@ def _kernel(
         mosaic.Barrier(num_arrivals=w.groups, num_barriers=depth),
         mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=depth),
         mosaic.Barrier(num_barriers=weight_depth),
-        mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=weight_depth),
+        shared_by_cluster(knobs["cluster"], weight_depth),
         collective_axes="warpgroup",
     )
 
@@ -142,12 +145,15 @@ def _roles(
     """Each warpgroup goes through the blocks of results of this block of threads."""
     columns, programs = grid
     images, weights, out = memory
-    warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("threads")
-    mine = pl.cdiv(w.blocks * columns - first, jnp.int32(programs))
+    together = knobs["cluster"]
+    warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("clusters")
+    mine = pl.cdiv(pl.cdiv(w.blocks, together) * columns - first, jnp.int32(programs))
 
     def place(n: Any) -> tuple[Any, Any]:
+        """Block and columns; blocks of a cluster follow one another, the last may not exist."""
         number = first + n * programs
-        return lax.div(number, jnp.int32(columns)), lax.rem(number, jnp.int32(columns))
+        block = lax.div(number, jnp.int32(columns)) * together + lax.axis_index("cluster")
+        return block, lax.rem(number, jnp.int32(columns))
 
     @pl.when(warpgroup < WARPGROUPS)
     def _() -> None:
@@ -168,6 +174,9 @@ def _roles(
         def _(n: Any) -> None:
             block, column = place(n)
             _copy(c, w, knobs, (block, column), n, (images, weights), s)
+
+        if together > 1:
+            s.weights_ring.wait_drained(mine * (c.channels // LINE * w.taps))
 
 
 def corner(w: WindowBlocks, block: Any) -> tuple[Any, Any, Any]:
@@ -230,6 +239,7 @@ def _copy(
                     weights.at[terms, features],
                     s.weights.at[room],
                     s.weights_ring.filled.at[room],
+                    collective_axes="cluster" if knobs["cluster"] > 1 else None,
                 )
                 done += 1
 

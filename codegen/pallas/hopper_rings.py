@@ -39,3 +39,20 @@ class Ring:
 
     def release(self, count: Any) -> None:
         mosaic.barrier_arrive(self.emptied.at[self.slot(count)])
+
+    def wait_drained(self, count: Any) -> None:
+        """Until all of `count` rooms that were filled are empty.
+
+        A block of threads must not end while another one of its cluster still says so.
+        """
+        for number in range(self.stages):
+            self.wait_empty(count + number)
+
+
+def shared_by_cluster(together: int, stages: int) -> Any:
+    """Barriers for rooms that are empty when the warpgroups of all blocks of a cluster say so."""
+    if together == 1:
+        return mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=stages)
+    return mosaic.ClusterBarrier(
+        collective_axes=("cluster",), num_arrivals=WARPGROUPS, num_barriers=stages
+    )

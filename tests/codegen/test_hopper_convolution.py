@@ -124,7 +124,7 @@ def test_batches_of_eight_and_lines_of_channels_have_windows_in_place() -> None:
 def test_shared_memory_of_a_block_is_what_the_kernel_takes() -> None:
     c = GpuConvolution(32, 14, 256, 256, 3, 1, 1, "bf16")
     space = gpu_space(c, gpu_target("cuda:h100"))
-    knobs = {"groups": 1, "rows": 1, "columns": 16, "block_n": 128}
+    knobs = {"groups": 1, "rows": 1, "columns": 16, "block_n": 128, "cluster": 1}
     space.check(space.config("hopper_convolution", {**knobs, "stages": 2, "weight_stages": 3}))
     w = WindowBlocks(c, 1, 1, 16)
     assert (w.slabs, w.overhang, w.units) == (3 * 16, 2, 2)

@@ -86,6 +86,7 @@ def hopper_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSke
         GpuKnob("block_n", tuple(n for n in (64, 128, 256) if c.features % n == 0)),
         GpuKnob("stages", (1, 2, 3, 4)),
         GpuKnob("weight_stages", (2, 3, 4, 6, 9)),
+        GpuKnob("cluster", (1, 2)),
     )
 
     def limits(chosen: Columns) -> tuple[Limit, ...]:
@@ -131,16 +132,19 @@ def _window_seconds(c: GpuConvolution, target: GpuTarget, chosen: Columns) -> ND
     units = chosen["groups"] * chosen["rows"] * chosen["columns"] // GROUP
     images = ceil_div(c.batch, GROUP * chosen["groups"])
     across = ceil_div(c.out, chosen["columns"])
-    blocks = images * ceil_div(c.out, chosen["rows"]) * across * (c.features // block_n)
+    blocks = images * ceil_div(c.out, chosen["rows"]) * across
+    clusters = ceil_div(blocks, chosen["cluster"]) * (c.features // block_n)
     busy = np.select([block_n == n for n in BUSY], list(BUSY.values()), 0.9)
     share = target.flops_per_s[c.element] / target.multiprocessors
     summed = 2.0 * units * UNIT_ROWS * block_n * c.terms / (share * busy)
-    read = planes * SLAB_BYTES * _slabs(c, chosen) + c.window**2 * LINE * block_n * 2
+    weights = c.window**2 * LINE * block_n * 2 / chosen["cluster"]
+    read = planes * SLAB_BYTES * _slabs(c, chosen) + weights
     copied = pieces * read * target.multiprocessors / (1.5 * target.l2_bytes_per_s)
     stored = units * UNIT_ROWS * block_n * 2 / STORED_PER_S
     shallow = 1 + 0.05 * (4 - np.minimum(chosen["weight_stages"], 4))
     shallow = shallow * np.where(chosen["stages"] == 1, 1.2, 1.0)
-    turns = ceil_div(blocks, target.multiprocessors)
+    shallow = shallow * np.where(chosen["cluster"] == 1, 1.0, 1.02)
+    turns = ceil_div(clusters, target.multiprocessors // chosen["cluster"])
     each = np.maximum(summed, copied) * shallow + stored
     return np.maximum(turns * each, c.bytes / target.memory_bytes_per_s) + 2 * target.launch_s
 
