@@ -26,6 +26,7 @@ BUILDERS = {
     "triton_attention": "attention",
     "triton_convolution": "convolutions",
     "triton_merged_taps": "convolutions",
+    "triton_padded_windows": "padded_windows",
     "hopper_product": "hopper_products",
     "hopper_ring_product": "hopper_ring_products",
     "hopper_attention": "hopper_attention",

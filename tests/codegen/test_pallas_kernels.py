@@ -149,6 +149,21 @@ CASES: dict[str, tuple[GpuKernel, str, dict[str, int]]] = {
         "triton_merged_taps",
         {**WINDOWS, "block_k": 32},
     ),
+    "a convolution of three channels out of padded images": (
+        GpuConvolution(1, 17, 3, 16, 7, 2, 3, "f32"),
+        "triton_padded_windows",
+        {**WINDOWS, "block_k": 32},
+    ),
+    "a convolution of padded images, two rows of the window a step": (
+        GpuConvolution(2, 11, 5, 20, 5, 1, 1, "f32"),
+        "triton_padded_windows",
+        {**WINDOWS, "block_k": 128},
+    ),
+    "a convolution of padded images whose windows have one element": (
+        GpuConvolution(3, 9, 2, 16, 1, 3, 0, "f32"),
+        "triton_padded_windows",
+        {**WINDOWS, "block_k": 16},
+    ),
     "a convolution that is a product": (
         GpuConvolution(2, 8, 32, 24, 1, 1, 0, "f32"),
         "triton_product",

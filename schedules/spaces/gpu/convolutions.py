@@ -1,7 +1,8 @@
 """Schedules of convolutions on GPUs: products of windows and weights that are never written out.
 
 `triton_convolution` reads the windows of a block of positions tap by tap; `triton_merged_taps`
-reads a whole row of a window at once, for images with few channels. `hopper_convolution` keeps a
+reads a whole row of a window at once, for images with few channels, and `triton_padded_windows`
+does so out of a copy of the images in which it is aligned. `hopper_convolution` keeps a
 block of images in shared memory, where all taps read it. A window of one element without a stride
 is a product of its own.
 """
@@ -9,7 +10,7 @@ is a product of its own.
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.patterns.gpu import GpuConvolution, GpuProduct
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuConvolution, GpuProduct
 from hlotune.schedules.patterns.gpu_windows import GROUP, LINE, SLAB_BYTES, UNIT_ROWS, WindowBlocks
 from hlotune.schedules.spaces.gpu.products import (
     ACCUMULATOR_REGISTERS,
@@ -49,6 +50,7 @@ def convolution_space(convolution: GpuConvolution, target: GpuTarget) -> GpuSpac
     if is_product(convolution):
         sketches.extend(product_sketches(as_product(convolution), target))
     elif convolution.channels < SMALLEST_BLOCK:
+        sketches.append(triton_padded_windows(convolution, target))
         sketches.append(triton_merged_taps(convolution, target))
     else:
         sketches.append(triton_convolution(convolution, target))
@@ -160,6 +162,28 @@ def triton_merged_taps(convolution: GpuConvolution, target: GpuTarget) -> GpuSke
     """A row of the window a step: its taps and channels lie together in the image."""
     depth = max(SMALLEST_BLOCK, next_power_of_two(convolution.window * convolution.channels))
     return _windowed("triton_merged_taps", convolution, target, (depth,))
+
+
+def padded_run(convolution: GpuConvolution) -> int:
+    """Elements of a row of a window where taps and channels are powers of two each."""
+    c = convolution
+    run = next_power_of_two(c.window) * next_power_of_two(c.channels)
+    return max(SMALLEST_BLOCK, run)
+
+
+def triton_padded_windows(convolution: GpuConvolution, target: GpuTarget) -> GpuSketch:
+    """Rows of the window a step, out of images copied with zeros around and between them."""
+    run = padded_run(convolution)
+    depths = tuple(run * n for n in (1, 2, 4, 8) if n == 1 or n < 2 * convolution.window)
+    base = _windowed("triton_padded_windows", convolution, target, depths)
+    c = convolution
+    copied = c.batch * c.size**2 * (c.channels + next_power_of_two(c.channels))
+    each = ELEMENT_BYTES[c.element] * copied / target.memory_bytes_per_s + target.launch_s
+
+    def seconds(chosen: Columns) -> NDArray[np.float64]:
+        return base.seconds(chosen) * 0.5 + each
+
+    return GpuSketch(base.name, base.knobs, base.limits, seconds)
 
 
 def _windowed(
