@@ -21,6 +21,7 @@ from hlotune.codegen.pallas.hopper_rings import (
     COPYING_REGISTERS,
     WARPGROUPS,
     Ring,
+    shared_by_cluster,
 )
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
@@ -36,12 +37,20 @@ class _Blocks:
     block_n: int
     stages: int
     stores: int
+    cluster: int
+    """Two blocks below each other (1) or side by side (2) share what they copy; 0: alone."""
     minor_n: int
     panel: int
 
+    @property
+    def together(self) -> tuple[int, int]:
+        """Blocks of a cluster along rows and columns."""
+        return 2 if self.cluster == 1 else 1, 2 if self.cluster == 2 else 1
+
     def grid(self, p: GpuProduct) -> tuple[int, int]:
-        """Blocks of one product's result along its rows and columns."""
-        return -(-p.m // self.block_m), p.n // self.block_n
+        """Clusters of one product's result along its rows and columns."""
+        rows, columns = self.together
+        return -(-p.m // (self.block_m * rows)), p.n // (self.block_n * columns)
 
     @property
     def units(self) -> int:
@@ -78,12 +87,15 @@ def hopper_ring_product(
     p, c = product, _Blocks(**knobs)
     a, b = operands
     rows, columns = c.grid(p)
-    programs = min(multiprocessors, p.batch * rows * columns)
+    together = 2 if c.cluster else 1
+    programs = min(multiprocessors // together, p.batch * rows * columns)
     made: jax.Array = mosaic.kernel(
         functools.partial(_kernel, p, c, programs),
         out_type=struct((p.batch, p.m, p.n), p.element),
         grid=(programs,),
-        grid_names=("threads",),
+        grid_names=("clusters",),
+        cluster=(together,),
+        cluster_names=("cluster",),
         num_threads=WARPGROUPS + 1,
         thread_name="warpgroup",
     )(a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n))
@@ -111,7 +123,7 @@ def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, out: Any) 
         mosaic.SMEM((c.stages, LINE, c.block_n), dtype, transforms=tiled),
         two_views((WARPGROUPS, c.stores, UNIT_ROWS, LINE)),
         mosaic.Barrier(num_arrivals=2, num_barriers=c.stages),
-        mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=c.stages),
+        shared_by_cluster(2 if c.cluster else 1, c.stages),
         collective_axes="warpgroup",
     )
 
@@ -122,14 +134,16 @@ def _roles(
     """Each warpgroup goes through the blocks of results of this block of threads."""
     a, b, out = memory
     rows, columns = c.grid(p)
-    warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("threads")
+    warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("clusters")
     mine = pl.cdiv(p.batch * rows * columns - first, jnp.int32(programs))
 
     def place(n: Any) -> tuple[Any, Any, Any]:
         number, each = first + n * programs, jnp.int32(rows * columns)
         batch, within = lax.div(number, each), lax.rem(number, each)
         i, j = mosaic.planar_snake(within, (rows, columns), c.minor_n, c.panel)
-        return batch, i * c.block_m, j * c.block_n
+        mine_m, mine_n = (lax.axis_index("cluster") if c.cluster == axis else 0 for axis in (1, 2))
+        down, right = c.together
+        return batch, (i * down + mine_m) * c.block_m, (j * right + mine_n) * c.block_n
 
     @pl.when(warpgroup < WARPGROUPS)
     def _() -> None:
@@ -149,6 +163,9 @@ def _roles(
         def _(n: Any) -> None:
             _copy(p, c, place(n), n, (a, b), s)
 
+        if c.cluster:
+            s.ring.wait_drained(mine * (p.k // LINE))
+
 
 def _copy(
     p: GpuProduct,
@@ -167,8 +184,12 @@ def _copy(
         slot, along = s.ring.wait_empty(n * steps + step), pl.ds(step * LINE, LINE)
         filled = s.ring.filled.at[slot]
         rows, columns = pl.ds(row, c.block_m), pl.ds(column, c.block_n)
-        mosaic.copy_gmem_to_smem(a.at[batch, rows, along], s.copied.at[slot], filled)
-        mosaic.copy_gmem_to_smem(b.at[batch, along, columns], s.right.at[slot], filled)
+        for source, room, direction in (
+            (a.at[batch, rows, along], s.copied.at[slot], 2),
+            (b.at[batch, along, columns], s.right.at[slot], 1),
+        ):
+            shared = "cluster" if c.cluster == direction else None
+            mosaic.copy_gmem_to_smem(source, room, filled, collective_axes=shared)
 
 
 def _multiply(

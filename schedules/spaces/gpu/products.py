@@ -191,6 +191,7 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         GpuKnob("block_n", tuple(n for n in (64, 128, 192, 256) if product.n % n == 0)),
         GpuKnob("stages", (2, 3, 4, 5, 6)),
         GpuKnob("stores", (2, 4)),
+        GpuKnob("cluster", (0, 1, 2)),
         GpuKnob("minor_n", (0, 1)),
         GpuKnob("panel", (1, 4, 8)),
     )
@@ -201,9 +202,9 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
 
     def limits(c: Columns) -> tuple[Limit, ...]:
         shared = c["stages"] * _operand_bytes(deep(c), product.element) + c["stores"] * stored
-        minor = np.where(
-            c["minor_n"] == 1, product.n // c["block_n"], ceil_div(product.m, c["block_m"])
-        )
+        down, right = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
+        across, along = product.n // (c["block_n"] * right), c["block_m"] * down
+        minor = np.where(c["minor_n"] == 1, across, ceil_div(product.m, along))
         return (
             Limit(
                 f"at most {target.block_shared_bytes} bytes of shared memory a block",
@@ -214,6 +215,11 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
                 c["block_m"] * c["block_n"] // (2 * WARPGROUP_THREADS) <= ACCUMULATOR_REGISTERS,
             ),
             Limit("blocks no taller than the result", c["block_m"] < product.m + 2 * STORED_ROWS),
+            Limit(
+                "clusters that divide the columns, and two blocks of rows or more in one",
+                np.where(c["cluster"] == 2, product.n % (2 * c["block_n"]) == 0, True)
+                & ((c["cluster"] != 1) | (product.m > c["block_m"])),
+            ),
             Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
         )
 
@@ -222,7 +228,8 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         held = np.full_like(one, target.block_shared_bytes)
         guess = _block_seconds(product, target, deep(c), one, held, 0.9)
         shallow = 1 + 0.05 * (4 - np.minimum(c["stages"], 4))
-        return guess * shallow * np.where(c["panel"] == 1, 1.02, 1.0) + 1e-6
+        alone = np.where(c["cluster"] == 0, 1.01, 1.0)
+        return guess * shallow * alone * np.where(c["panel"] == 1, 1.02, 1.0) + 1e-6
 
     return GpuSketch("hopper_ring_product", knobs, limits, seconds)
 
