@@ -31,6 +31,8 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self.asked_s = 0.0
         """When the last question was asked."""
+        self.starts = 0
+        """How many processes it was so far."""
 
     @property
     def running(self) -> bool:
@@ -94,6 +96,7 @@ class Child:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
+            self.starts += 1
             path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(

@@ -18,6 +18,8 @@ ALLOCATOR = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 START_S, PREPARE_S, TRIAL_S, ROUND_S = 60.0, 60.0, 8.0, 8.0
 """Longest times of one answer."""
 ERROR_CHARACTERS = 800
+BROKEN = "CUDA_ERROR", "INTERNAL:"
+"""Errors after which a process cannot use its device any more."""
 
 
 class Crew:
@@ -83,6 +85,9 @@ class Crew:
             self._prepare(case, child)
             return self._watched(child, question, timeout_s)
         except ChildFailed as failure:
+            if any(sign in str(failure) for sign in BROKEN):
+                child.stop()
+                self._prepared.pop(child, None)
             return {"right": False, "error": str(failure)[-ERROR_CHARACTERS:]}
 
     def _prepare(self, case: Case, child: Child) -> None:

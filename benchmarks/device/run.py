@@ -10,7 +10,7 @@ from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, short
 from benchmarks.device.records import Results, Row
 from benchmarks.device.table import lead
-from benchmarks.device.trials import Trials, about, median
+from benchmarks.device.trials import Outcomes, Trials, about, median
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import GpuTarget, gpu_target, gpu_target_of
@@ -35,6 +35,7 @@ class Run:
     target: GpuTarget = WITHOUT_DEVICE
     """Until the device is known; it stays where none is, and kernels are interpreted."""
     device: str = ""
+    outcomes: Outcomes = field(default_factory=Outcomes)
 
     @property
     def left_s(self) -> float:
@@ -79,8 +80,13 @@ class Run:
                 held.append((child, how, row))
         until = min(time.monotonic() + self.pace * case.seconds, self.start + self.seconds)
         space = gpu_space(case.kernel, self.target)
-        trials = Trials(self.crew, self.results, self.device, case, space, until)
+        trials = Trials(self.crew, self.results, self.device, case, space, until, self.outcomes)
+        starts = self.crew.measuring.starts
         trials.run()
+        if self.crew.measuring.starts > starts:  # what it held is lost
+            for child, how, row in held:
+                if child is self.crew.measuring:
+                    self._rival(child, case, how, row)
         for (name, question), (_, config) in zip(trials.champions(), trials.found, strict=False):
             if self.crew.hold(case, question, name):
                 held.append((self.crew.measuring, name, trials.row(config)))

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,27 @@ FIRST_GUESSES = 12
 MOST_GUESSES = 200
 COMPILE_S = 60.0
 CHAMPIONS = 3
+MOST_LOST, MOST_WRONG = 2, 8
+"""Candidates of a sketch that cost a child, or were wrong and none right, until it is left out."""
+
+
+@dataclass
+class Outcomes:
+    """What became of each sketch's candidates in a run, so that broken ones do not use it up."""
+
+    right: Counter[str] = field(default_factory=Counter)
+    wrong: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    """With the child that measured them: it died or did not answer."""
+
+    def add(self, sketch: str, outcome: Row, lost: bool) -> None:
+        kind = self.right if outcome["right"] else self.lost if lost else self.wrong
+        kind[sketch] += 1
+
+    def given_up(self, sketch: str) -> bool:
+        """Whether no more of it are tried: each that is lost costs as much as a whole case."""
+        never_right = self.right[sketch] == 0 and self.wrong[sketch] >= MOST_WRONG
+        return never_right or self.lost[sketch] >= MOST_LOST
 
 
 @dataclass
@@ -33,6 +55,7 @@ class Trials:
     space: GpuSpace
     until: float
     """By the monotonic clock."""
+    outcomes: Outcomes
     found: list[tuple[float, Configs]] = field(default_factory=list)
 
     def run(self) -> None:
@@ -70,10 +93,14 @@ class Trials:
             if known is not None:
                 yield configs[n], known
         for n, compiled in self._compiled(rows, waiting):
+            if self.outcomes.given_up(rows[n]["sketch"]):
+                continue
             outcome = compiled
             if "error" not in compiled:
                 asked = self._question(rows[n])
                 outcome = {**compiled, **self.crew.trial(self.case, asked)}
+            lost = "error" not in compiled and not self.crew.measuring.running
+            self.outcomes.add(rows[n]["sketch"], outcome, lost)
             self.results.add({**rows[n], **outcome})
             if outcome["right"]:
                 yield configs[n], outcome["seconds"]
@@ -84,6 +111,9 @@ class Trials:
         idle = list(self.crew.compiling)
         while (waiting or busy) and time.monotonic() < self.until:
             while waiting and idle:
+                if self.outcomes.given_up(rows[waiting[0]]["sketch"]):
+                    waiting.pop(0)
+                    continue
                 busy[waiting[0]] = idle.pop()
                 busy[waiting[0]].send(self._question(rows[waiting[0]]))
                 waiting.pop(0)

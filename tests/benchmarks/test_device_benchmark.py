@@ -16,6 +16,7 @@ from benchmarks.device.crew import Crew, ranges
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import lead, table
+from benchmarks.device.trials import MOST_LOST, MOST_WRONG, Outcomes
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.patterns.gpu import GpuProduct
 from hlotune.schedules.spaces.gpu.table import gpu_space
@@ -53,6 +54,13 @@ def test_a_child_that_dies_leaves_its_last_words_and_is_replaced(child: Child) -
         child.ask({"do": "die"}, 20)
     assert not child.running
     assert child.ask({"do": "work"}, 20)["asked"] == "work"
+
+
+def test_a_child_whose_device_is_broken_is_replaced(child: Child, tmp_path: Path) -> None:
+    crew = Crew(tmp_path, 0, interpret=True)
+    outcomes = [crew.program(child, TINY[0], "xla_default", 20) for _ in range(2)]
+    assert all("CUDA_ERROR_ILLEGAL_ADDRESS" in o["error"] for o in outcomes)
+    assert (child.running, child.starts) == (False, 2)
 
 
 def test_a_child_that_hangs_is_killed_in_time(child: Child) -> None:
@@ -190,3 +198,16 @@ def test_a_machine_without_a_gpu_is_one_clear_error(
     run = Run(Results(tmp_path / "a.jsonl"), NoCrew(answer), seconds=5)
     with pytest.raises(TargetError, match=message):
         run.everything(CASES)
+
+
+def test_a_sketch_that_costs_children_or_is_never_right_is_left_out() -> None:
+    outcomes, wrong = Outcomes(), {"right": False}
+    for _ in range(MOST_LOST):
+        assert not outcomes.given_up("hangs")
+        outcomes.add("hangs", wrong, lost=True)
+    for _ in range(MOST_WRONG):
+        assert not outcomes.given_up("wrong")
+        outcomes.add("wrong", wrong, lost=False)
+        outcomes.add("mixed", wrong, lost=False)
+    outcomes.add("mixed", {"right": True}, lost=False)
+    assert [outcomes.given_up(s) for s in ("hangs", "wrong", "mixed", "new")] == [1, 1, 0, 0]

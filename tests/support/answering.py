@@ -12,6 +12,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     match question["do"]:
         case "fail":
             raise ValueError("no such kernel")
+        case "program":
+            raise RuntimeError("INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal address was met")
         case "die":
             print("an illegal address was met", file=sys.stderr, flush=True)
             os._exit(3)
