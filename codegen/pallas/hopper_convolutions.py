@@ -16,18 +16,15 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import DTYPES, struct
-from hlotune.codegen.pallas.hopper_rings import (
-    COMPUTING_REGISTERS,
-    COPYING_REGISTERS,
-    WARPGROUPS,
-    Ring,
-    shared_by_cluster,
-)
+from hlotune.codegen.pallas.hopper_rings import REGISTERS, Ring, emptied_by
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
 from hlotune.schedules.patterns.gpu import GpuConvolution
 from hlotune.schedules.patterns.gpu_windows import GROUP, LINE, UNIT_ROWS, Plane, WindowBlocks
 
+WARPGROUPS = 2
+"""That multiply."""
+COMPUTING_REGISTERS, COPYING_REGISTERS = REGISTERS[WARPGROUPS]
 STORES = 2
 """Parts of a result on their way to memory at once, of each warpgroup."""
 
@@ -127,9 +124,9 @@ def _kernel(
             mosaic.SMEM((*stored, GROUP, GROUP, LINE), dtype, transforms=(swizzle,)),
         ),
         mosaic.Barrier(num_arrivals=w.groups, num_barriers=depth),
-        mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=depth),
+        emptied_by(WARPGROUPS, 1, depth),
         mosaic.Barrier(num_barriers=weight_depth),
-        shared_by_cluster(knobs["cluster"], weight_depth),
+        emptied_by(WARPGROUPS, knobs["cluster"], weight_depth),
         collective_axes="warpgroup",
     )
 

@@ -16,17 +16,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import DTYPES, struct
-from hlotune.codegen.pallas.hopper_rings import (
-    COMPUTING_REGISTERS,
-    COPYING_REGISTERS,
-    WARPGROUPS,
-    Ring,
-    shared_by_cluster,
-)
+from hlotune.codegen.pallas.hopper_rings import REGISTERS, Ring, emptied_by
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
 from hlotune.schedules.patterns.gpu import GpuProduct
 from hlotune.schedules.patterns.gpu_windows import LINE, UNIT_ROWS
+from hlotune.schedules.spaces.gpu.products import warpgroups
 
 
 @dataclass(frozen=True)
@@ -53,9 +48,14 @@ class _Blocks:
         return -(-p.m // (self.block_m * rows)), p.n // (self.block_n * columns)
 
     @property
+    def warpgroups(self) -> int:
+        """That multiply."""
+        return warpgroups(self.block_m)
+
+    @property
     def units(self) -> int:
         """Of 64 rows, of each warpgroup."""
-        return self.block_m // (WARPGROUPS * UNIT_ROWS)
+        return self.block_m // (self.warpgroups * UNIT_ROWS)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def hopper_ring_product(
         grid_names=("clusters",),
         cluster=(together,),
         cluster_names=("cluster",),
-        num_threads=WARPGROUPS + 1,
+        num_threads=c.warpgroups + 1,
         thread_name="warpgroup",
     )(a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n))
     return made.reshape((p.batch, p.m, p.n) if p.batch > 1 else (p.m, p.n))
@@ -121,9 +121,9 @@ def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, out: Any) 
         scope,
         two_views((c.stages, c.block_m, LINE)),
         mosaic.SMEM((c.stages, LINE, c.block_n), dtype, transforms=tiled),
-        two_views((WARPGROUPS, c.stores, UNIT_ROWS, LINE)),
+        two_views((c.warpgroups, c.stores, UNIT_ROWS, LINE)),
         mosaic.Barrier(num_arrivals=2, num_barriers=c.stages),
-        shared_by_cluster(2 if c.cluster else 1, c.stages),
+        emptied_by(c.warpgroups, 2 if c.cluster else 1, c.stages),
         collective_axes="warpgroup",
     )
 
@@ -145,9 +145,11 @@ def _roles(
         down, right = c.together
         return batch, (i * down + mine_m) * c.block_m, (j * right + mine_n) * c.block_n
 
-    @pl.when(warpgroup < WARPGROUPS)
+    computing, copying = REGISTERS[c.warpgroups]
+
+    @pl.when(warpgroup < c.warpgroups)
     def _() -> None:
-        mosaic.set_max_registers(COMPUTING_REGISTERS, action="increase")
+        mosaic.set_max_registers(computing, action="increase")
 
         @pl.loop(jnp.int32(0), mine)
         def _(n: Any) -> None:
@@ -155,9 +157,9 @@ def _roles(
 
         mosaic.wait_smem_to_gmem(0)
 
-    @pl.when(warpgroup == WARPGROUPS)
+    @pl.when(warpgroup == c.warpgroups)
     def _() -> None:
-        mosaic.set_max_registers(COPYING_REGISTERS, action="decrease")
+        mosaic.set_max_registers(copying, action="decrease")
 
         @pl.loop(jnp.int32(0), mine)
         def _(n: Any) -> None:

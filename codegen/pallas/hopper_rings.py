@@ -9,10 +9,8 @@ from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.mosaic import mosaic
 
-COMPUTING_REGISTERS, COPYING_REGISTERS = 232, 40
-"""Of each thread of a warpgroup that multiplies, and of the one that copies."""
-WARPGROUPS = 2
-"""That multiply."""
+REGISTERS = {2: (232, 40), 3: (160, 32)}
+"""Of a thread of a warpgroup that multiplies, and of the one that copies, by how many multiply."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,10 @@ class Ring:
             self.wait_empty(count + number)
 
 
-def shared_by_cluster(together: int, stages: int) -> Any:
-    """Barriers for rooms that are empty when the warpgroups of all blocks of a cluster say so."""
+def emptied_by(warpgroups: int, together: int, stages: int) -> Any:
+    """Barriers for rooms that so many warpgroups of each block of a cluster empty together."""
     if together == 1:
-        return mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=stages)
+        return mosaic.Barrier(num_arrivals=warpgroups, num_barriers=stages)
     return mosaic.ClusterBarrier(
-        collective_axes=("cluster",), num_arrivals=WARPGROUPS, num_barriers=stages
+        collective_axes=("cluster",), num_arrivals=warpgroups, num_barriers=stages
     )

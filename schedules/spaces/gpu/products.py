@@ -23,6 +23,8 @@ from hlotune.schedules.targets.gpu import KIB, GpuTarget
 
 ACCUMULATOR_REGISTERS = 160
 """Registers of a thread that sums may take: the others hold addresses and what is converted."""
+THREE_WARPGROUPS_REGISTERS = 96
+"""The same where three warpgroups multiply, which have 160 registers a thread."""
 SMALLEST_BLOCK = 16
 """Of the matrix unit, along each axis."""
 WARPGROUP_THREADS = 128
@@ -184,10 +186,15 @@ def hopper_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
     return GpuSketch("hopper_product", knobs, limits, seconds)
 
 
+def warpgroups(block_m: int) -> int:
+    """How many multiply in `hopper_ring_product`: three where they have 64 rows each."""
+    return 3 if block_m == 3 * STORED_ROWS else 2
+
+
 def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
     """The same warpgroups, and a ring of rooms that copies fill across blocks of the result."""
     knobs = (
-        GpuKnob("block_m", (128, 256)),
+        GpuKnob("block_m", (128, 192, 256)),
         GpuKnob("block_n", tuple(n for n in (64, 128, 192, 256) if product.n % n == 0)),
         GpuKnob("stages", (2, 3, 4, 5, 6)),
         GpuKnob("stores", (2, 4)),
@@ -195,13 +202,16 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         GpuKnob("minor_n", (0, 1)),
         GpuKnob("panel", (1, 4, 8)),
     )
-    stored = 2 * STORED_ROWS * STORED_LINE_BYTES
+    stored = STORED_ROWS * STORED_LINE_BYTES
 
     def deep(c: Columns) -> Columns:
         return {**c, "block_k": np.full_like(c["stages"], stored_columns(product.element))}
 
     def limits(c: Columns) -> tuple[Limit, ...]:
-        shared = c["stages"] * _operand_bytes(deep(c), product.element) + c["stores"] * stored
+        three = c["block_m"] == 3 * STORED_ROWS
+        staged = c["stores"] * np.where(three, 3, 2) * stored
+        shared = c["stages"] * _operand_bytes(deep(c), product.element) + staged
+        sums = c["block_m"] * c["block_n"] // np.where(three, 3, 2) // WARPGROUP_THREADS
         down, right = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
         across, along = product.n // (c["block_n"] * right), c["block_m"] * down
         minor = np.where(c["minor_n"] == 1, across, ceil_div(product.m, along))
@@ -211,8 +221,8 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
                 shared + BARRIER_BYTES <= target.block_shared_bytes,
             ),
             Limit(
-                f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
-                c["block_m"] * c["block_n"] // (2 * WARPGROUP_THREADS) <= ACCUMULATOR_REGISTERS,
+                "no more registers a thread for sums than its warpgroup has left",
+                sums <= np.where(three, THREE_WARPGROUPS_REGISTERS, ACCUMULATOR_REGISTERS),
             ),
             Limit("blocks no taller than the result", c["block_m"] < product.m + 2 * STORED_ROWS),
             Limit(
