@@ -83,12 +83,24 @@ def _convolution(row: tuple[int, int, int, int, int, int]) -> Case:
 
 
 CONVOLUTIONS = tuple(_convolution(row) for row in _RESNET)
-CASES: tuple[Case, ...] = (*FIRST, *PRODUCTS, *CONVOLUTIONS)
 
+_RECTIFIED = GpuConvolution(32, 14, 256, 256, 3, 1, 1, "bf16", "bias_relu")
+_FORWARD = GpuProduct(4096, 768, 3072, "bf16", epilogue="bias_gelu")
+_BACK = GpuProduct(4096, 3072, 768, "bf16", epilogue="bias")
+FUSED = (
+    Case("conv_32x14x256_256_3x3_s1_relu_bf16", _RECTIFIED, 5, QUICK),
+    Case("gemm_4096x768x3072_gelu_bf16", _FORWARD, 5, QUICK),
+    Case("gemm_4096x3072x768_bias_bf16", _BACK, 5, QUICK),
+)
+"""With what follows them in ResNet-50 and in BERT-base."""
+CASES: tuple[Case, ...] = (*FIRST, *PRODUCTS, *CONVOLUTIONS, *FUSED)
+
+_TINY_FUSED = GpuProduct(64, 48, 32, "f32", epilogue="bias_gelu")
 TINY = (
     Case("gemm_96x64x48_f32", GpuProduct(96, 64, 48, "f32"), 4, ("xla_default",)),
     Case("attention_2x64x16_causal", GpuAttention(2, 64, 64, 16, True, "f32"), 4, ("xla_default",)),
     Case("softmax_8x100_f32", GpuRows("softmax", 8, 100, "f32"), 4, ("xla_default",)),
+    Case("gemm_64x48x32_gelu_f32", _TINY_FUSED, 4, ("xla_default",)),
     Case("conv_1x8x16_16_3x3", GpuConvolution(1, 8, 16, 16, 3, 1, 1, "f32"), 4, ("xla_default",)),
 )
 """For a run without a GPU, where kernels are interpreted."""

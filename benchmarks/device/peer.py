@@ -105,7 +105,8 @@ def _operands(torch: Any, kernel: GpuKernel) -> tuple[Any, ...]:
     match kernel:
         case GpuProduct():
             batch = (kernel.batch,) if kernel.batch > 1 else ()
-            return random(*batch, kernel.m, kernel.k), random(*batch, kernel.k, kernel.n)
+            bias = () if kernel.epilogue == "none" else (random(kernel.n),)
+            return random(*batch, kernel.m, kernel.k), random(*batch, kernel.k, kernel.n), *bias
         case GpuRows():
             parameters = 2 if kernel.operation == "layer_norm" else 0
             return random(kernel.rows, kernel.columns), *(
@@ -120,14 +121,20 @@ def _operands(torch: Any, kernel: GpuKernel) -> tuple[Any, ...]:
             last = torch.channels_last
             images = random(c.batch, c.channels, c.size, c.size).to(memory_format=last)
             weights = random(c.features, c.channels, c.window, c.window).to(memory_format=last)
-            return images, weights
+            bias = () if c.epilogue == "none" else (random(c.features),)
+            return images, weights, *bias
 
 
 def _function(torch: Any, kernel: GpuKernel) -> Callable[..., Any]:
     functional = torch.nn.functional
     match kernel:
         case GpuProduct():
-            return lambda a, b: torch.matmul(a, b)
+            activate = _activation(functional, kernel.epilogue)
+            if kernel.epilogue == "none":
+                return lambda a, b: torch.matmul(a, b)
+            if kernel.batch > 1:
+                return lambda a, b, bias: activate(torch.matmul(a, b) + bias)
+            return lambda a, b, bias: activate(torch.addmm(bias, a, b))
         case GpuRows(operation="softmax"):
             return lambda x: torch.softmax(x, dim=-1)
         case GpuRows():
@@ -137,9 +144,18 @@ def _function(torch: Any, kernel: GpuKernel) -> Callable[..., Any]:
                 q, k, v, is_causal=kernel.causal
             )
         case GpuConvolution():
-            return lambda x, w: functional.conv2d(
-                x, w, stride=kernel.stride, padding=kernel.padding
+            activate = _activation(functional, kernel.epilogue)
+            return lambda x, w, bias=None: activate(
+                functional.conv2d(x, w, bias, stride=kernel.stride, padding=kernel.padding)
             )
+
+
+def _activation(functional: Any, epilogue: str) -> Callable[[Any], Any]:
+    named: dict[str, Callable[[Any], Any]] = {
+        "bias_relu": functional.relu,
+        "bias_gelu": functional.gelu,
+    }
+    return named.get(epilogue, lambda values: values)
 
 
 def _eager_s(

@@ -45,7 +45,9 @@ def reference(kernel: GpuKernel) -> Program:
 def _program(kernel: GpuKernel, precision: Any, dtype: Any) -> Program:
     match kernel:
         case GpuProduct():
-            return lambda a, b: jnp.matmul(a, b, precision=precision)
+            return lambda a, b, *bias: _finished(
+                kernel, jnp.matmul(a, b, precision=precision), *bias
+            )
         case GpuRows(operation="softmax"):
             return lambda x: jax.nn.softmax(x, axis=-1)
         case GpuRows():
@@ -53,7 +55,18 @@ def _program(kernel: GpuKernel, precision: Any, dtype: Any) -> Program:
         case GpuAttention():
             return lambda q, k, v: _attention(kernel, q, k, v, precision, dtype)
         case GpuConvolution():
-            return lambda x, w: _convolution(kernel, x, w, precision)
+            return lambda x, w, *bias: _finished(
+                kernel, _convolution(kernel, x, w, precision), *bias
+            )
+
+
+def _finished(kernel: GpuProduct | GpuConvolution, made: jax.Array, *bias: jax.Array) -> jax.Array:
+    """What the kernel's epilogue makes of it."""
+    for values in bias:
+        made = made + values
+    if kernel.epilogue == "bias_relu":
+        return jax.nn.relu(made)
+    return jax.nn.gelu(made, approximate=False) if kernel.epilogue == "bias_gelu" else made
 
 
 def _layer_norm(x: jax.Array, scale: jax.Array, offset: jax.Array) -> jax.Array:

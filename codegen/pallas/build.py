@@ -61,11 +61,12 @@ def _convolved(
     interpret: bool,
     images: jax.Array,
     weights: jax.Array,
+    *bias: jax.Array,
 ) -> jax.Array:
     """A convolution that is a product, by a product's builder."""
     p = as_product(c)
     rows = images.reshape(p.m, p.k), weights.reshape(p.k, p.n)
-    made = builder(p, knobs, interpret, *rows)
+    made = builder(p, knobs, interpret, *rows, *bias)
     return made.reshape(c.batch, c.out, c.out, c.features)
 
 
@@ -90,4 +91,5 @@ def _shapes(kernel: GpuKernel) -> tuple[tuple[int, ...], ...]:
         case GpuConvolution():
             c = kernel
             window = (c.window, c.window, c.channels, c.features)
-            return (c.batch, c.size, c.size, c.channels), window
+            bias = () if c.epilogue == "none" else ((c.features,),)
+            return (c.batch, c.size, c.size, c.channels), window, *bias

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from hlotune.codegen.pallas.elements import dot, struct
+from hlotune.codegen.pallas.elements import dot, finished, struct
 from hlotune.codegen.pallas.triton import both, call, grouped, inside, load, store
 from hlotune.schedules.patterns.gpu import GpuConvolution
 
@@ -16,7 +16,8 @@ from hlotune.schedules.patterns.gpu import GpuConvolution
 def triton_convolution(
     convolution: GpuConvolution, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of images `(batch, size, size, channels)` and weights `(window, window, channels, features)`.
+    """Of images `(batch, size, size, channels)`, weights `(window, window, channels, features)`
+    and, with an epilogue, a bias `(features,)`.
 
     A step of the sum is one tap and `block_k` channels.
     """
@@ -37,19 +38,20 @@ def _convolved(
     merged: bool,
     operands: tuple[jax.Array, ...],
 ) -> jax.Array:
-    images, weights = operands
+    images, weights, *bias = operands
     rows = pl.cdiv(c.positions, knobs["block_m"])
     columns = pl.cdiv(c.features, knobs["block_n"])
     result = struct((c.positions, c.features), c.element)
     body = functools.partial(_block, c, knobs, merged)
-    flat = (images.reshape(-1), weights.reshape(c.terms, c.features))
+    flat = (images.reshape(-1), weights.reshape(c.terms, c.features), *bias)
     made = call(body, (rows * columns,), flat, result, knobs, interpret)
     return made.reshape(c.batch, c.out, c.out, c.features)
 
 
 def _block(
-    c: GpuConvolution, knobs: dict[str, int], merged: bool, images: Any, weights: Any, out: Any
+    c: GpuConvolution, knobs: dict[str, int], merged: bool, images: Any, weights: Any, *rest: Any
 ) -> None:
+    *bias, out = rest
     bm, bn, bk = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     rows, columns = pl.cdiv(c.positions, bm), pl.cdiv(c.features, bn)
     i, j = grouped(pl.program_id(0), rows, columns, knobs["group_m"])
@@ -76,6 +78,8 @@ def _block(
         return sums + dot(left, right, c.element)
 
     sums = lax.fori_loop(0, taps * blocks, step, jnp.zeros((bm, bn), jnp.float32))
+    if bias:
+        sums = finished(sums, load(bias[0].at[at_n], in_n), c.epilogue)
     store(out.at[pl.ds(i * bm, bm), at_n], sums.astype(out.dtype), both(in_m, in_n, (bm, bn)))
 
 

@@ -42,6 +42,11 @@ def finished(sums: jax.Array, bias: jax.Array | None, epilogue: str) -> jax.Arra
     """What an epilogue makes of sums `(m, n)` and a bias of each column."""
     if bias is not None:
         sums = sums + bias.astype(jnp.float32)[None, :]
+    return activated(sums, epilogue)
+
+
+def activated(sums: jax.Array, epilogue: str) -> jax.Array:
+    """The rectifier or the Gaussian unit of an epilogue, or the sums themselves."""
     if epilogue == "bias_relu":
         return jnp.maximum(sums, 0.0)
     if epilogue == "bias_gelu":

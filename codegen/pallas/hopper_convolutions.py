@@ -16,7 +16,13 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import DTYPES, struct
-from hlotune.codegen.pallas.hopper_rings import REGISTERS, Ring, emptied_by
+from hlotune.codegen.pallas.hopper_rings import (
+    REGISTERS,
+    Ring,
+    column_values,
+    emptied_by,
+    finished_sums,
+)
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
 from hlotune.schedules.patterns.gpu import GpuConvolution
@@ -68,7 +74,7 @@ def hopper_convolution(
     require(not interpret, "hopper_convolution", "has no interpreter: lower it for a GPU")
     c = convolution
     w = WindowBlocks(c, knobs["groups"], knobs["rows"], knobs["columns"])
-    images, weights = operands
+    images, weights, *bias = operands
     columns, together = c.features // knobs["block_n"], knobs["cluster"]
     programs = min(multiprocessors // together, pl.cdiv(w.blocks, together) * columns)
     made: jax.Array = mosaic.kernel(
@@ -80,7 +86,7 @@ def hopper_convolution(
         cluster_names=("cluster",),
         num_threads=WARPGROUPS + 1,
         thread_name="warpgroup",
-    )(images.reshape(w.image_shape), weights.reshape(c.terms, c.features))
+    )(images.reshape(w.image_shape), weights.reshape(c.terms, c.features), *bias)
     return made
 
 
@@ -92,7 +98,7 @@ def _kernel(
     programs: int,
     images: Any,
     weights: Any,
-    out: Any,
+    *rest: Any,
 ) -> None:
     dtype, block_n = DTYPES[c.element], knobs["block_n"]
     swizzle = mosaic.SwizzleTransform(128)
@@ -110,7 +116,7 @@ def _kernel(
             Ring(weights_filled, weights_emptied, weight_depth),
         )
         shared = _Shared(copied, read, weight_rooms, staged, out_views, *rings)
-        _roles(c, w, knobs, (columns, programs), (images, weights, out), shared)
+        _roles(c, w, knobs, (columns, programs), (images, weights, rest), shared)
 
     pl.run_scoped(
         scope,
@@ -141,7 +147,7 @@ def _roles(
 ) -> None:
     """Each warpgroup goes through the blocks of results of this block of threads."""
     columns, programs = grid
-    images, weights, out = memory
+    images, weights, rest = memory
     together = knobs["cluster"]
     warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("clusters")
     mine = pl.cdiv(pl.cdiv(w.blocks, together) * columns - first, jnp.int32(programs))
@@ -159,7 +165,7 @@ def _roles(
         @pl.loop(jnp.int32(0), mine)
         def _(n: Any) -> None:
             block, column = place(n)
-            _multiply(c, w, knobs, (block, column), n, out, s)
+            _multiply(c, w, knobs, (block, column), n, rest, s)
 
         mosaic.wait_smem_to_gmem(0)
 
@@ -247,10 +253,13 @@ def _multiply(
     knobs: dict[str, int],
     at: tuple[Any, Any],
     n: Any,
-    out: Any,
+    rest: Any,
     s: _Shared,
 ) -> None:
-    """Sums of this warpgroup's units of block `n`, and their way to memory."""
+    """Sums of this warpgroup's units of block `n`, and their way to memory: `rest` is the bias, or
+    none, and the result.
+    """
+    *bias, out = rest
     block_n, pieces = knobs["block_n"], c.channels // LINE
     each = w.units // WARPGROUPS
     warpgroup = lax.axis_index("warpgroup")
@@ -266,9 +275,10 @@ def _multiply(
     sums = [mosaic.ACC((UNIT_ROWS, block_n), jnp.float32)] * each
     made = pl.run_scoped(summed, *sums)
     image, row, column = corner(w, at[0])
+    added = column_values(bias[0], at[1] * block_n, block_n) if bias else None
     count = 0
     for place_of, values in zip(units, made, strict=True):
-        narrow = values.astype(DTYPES[c.element])
+        narrow = finished_sums(values, added, c.epilogue).astype(DTYPES[c.element])
         place = (pl.ds(image + place_of.group * GROUP, GROUP), row + place_of.row)
         across = pl.ds(column + place_of.column, GROUP)
         for start in range(0, block_n, LINE):

@@ -16,7 +16,13 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import DTYPES, struct
-from hlotune.codegen.pallas.hopper_rings import REGISTERS, Ring, emptied_by
+from hlotune.codegen.pallas.hopper_rings import (
+    REGISTERS,
+    Ring,
+    column_values,
+    emptied_by,
+    finished_sums,
+)
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
 from hlotune.schedules.patterns.gpu import GpuProduct
@@ -85,7 +91,7 @@ def hopper_ring_product(
     """Of `(batch, m, k)` and `(batch, k, n)`; the batch axis is missing where the batch is 1."""
     require(not interpret, "hopper_ring_product", "has no interpreter: lower it for a GPU")
     p, c = product, _Blocks(**knobs)
-    a, b = operands
+    a, b, *bias = operands
     rows, columns = c.grid(p)
     together = 2 if c.cluster else 1
     programs = min(multiprocessors // together, p.batch * rows * columns)
@@ -98,11 +104,11 @@ def hopper_ring_product(
         cluster_names=("cluster",),
         num_threads=c.warpgroups + 1,
         thread_name="warpgroup",
-    )(a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n))
+    )(a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n), *bias)
     return made.reshape((p.batch, p.m, p.n) if p.batch > 1 else (p.m, p.n))
 
 
-def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, out: Any) -> None:
+def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, *rest: Any) -> None:
     dtype = DTYPES[p.element]
     swizzle = mosaic.SwizzleTransform(128)
     tiled = mosaic.TilingTransform((8, LINE)), swizzle
@@ -115,7 +121,7 @@ def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, out: Any) 
     def scope(left: Any, right: Any, results: Any, filled: Any, emptied: Any) -> None:
         ring = Ring(filled, emptied, c.stages)
         shared = _Shared(left[1], left[0], right, results[0], results[1], ring)
-        _roles(p, c, programs, (a, b, out), shared)
+        _roles(p, c, programs, (a, b, rest), shared)
 
     pl.run_scoped(
         scope,
@@ -132,7 +138,7 @@ def _roles(
     p: GpuProduct, c: _Blocks, programs: int, memory: tuple[Any, Any, Any], s: _Shared
 ) -> None:
     """Each warpgroup goes through the blocks of results of this block of threads."""
-    a, b, out = memory
+    a, b, rest = memory
     rows, columns = c.grid(p)
     warpgroup, first = lax.axis_index("warpgroup"), lax.axis_index("clusters")
     mine = pl.cdiv(p.batch * rows * columns - first, jnp.int32(programs))
@@ -153,7 +159,7 @@ def _roles(
 
         @pl.loop(jnp.int32(0), mine)
         def _(n: Any) -> None:
-            _multiply(p, c, place(n), n, out, s)
+            _multiply(p, c, place(n), n, rest, s)
 
         mosaic.wait_smem_to_gmem(0)
 
@@ -195,9 +201,12 @@ def _copy(
 
 
 def _multiply(
-    p: GpuProduct, c: _Blocks, at: tuple[Any, Any, Any], n: Any, out: Any, s: _Shared
+    p: GpuProduct, c: _Blocks, at: tuple[Any, Any, Any], n: Any, rest: Any, s: _Shared
 ) -> None:
-    """This warpgroup's rows of block `n`, and their way to memory."""
+    """This warpgroup's rows of block `n`, and their way to memory: `rest` is the bias, or none,
+    and the result.
+    """
+    *bias, out = rest
     steps, (batch, row, column) = p.k // LINE, at
     mine = lax.axis_index("warpgroup") * (c.units * UNIT_ROWS)
 
@@ -221,7 +230,9 @@ def _multiply(
         return tuple(total[...] for total in sums)
 
     made = pl.run_scoped(summed, *[mosaic.ACC((UNIT_ROWS, c.block_n), jnp.float32)] * c.units)
-    for number, values in enumerate(made):
+    added = column_values(bias[0], column, c.block_n) if bias else None
+    for number, sums in enumerate(made):
+        values = finished_sums(sums, added, p.epilogue)
         place = batch, row + mine + number * UNIT_ROWS, column
         _store(c, values.astype(DTYPES[p.element]), place, number, out, s)
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
+from hlotune.codegen.pallas.elements import activated
 from hlotune.codegen.pallas.mosaic import mosaic
 
 REGISTERS = {2: (232, 40), 3: (160, 32)}
@@ -54,3 +56,18 @@ def emptied_by(warpgroups: int, together: int, stages: int) -> Any:
     return mosaic.ClusterBarrier(
         collective_axes=("cluster",), num_arrivals=warpgroups, num_barriers=stages
     )
+
+
+def column_values(source: Any, column: Any, count: int) -> jax.Array:
+    """One value a column in f32, `(count,)`, each thread holding those of its sums."""
+    layout = mosaic.Layout.WGMMA.reduce(0)
+    at = source.at[pl.ds(column, count)]
+    loaded: jax.Array = mosaic.load(at, layout=layout, optimized=False)
+    return loaded.astype(jnp.float32)
+
+
+def finished_sums(sums: jax.Array, bias: jax.Array | None, epilogue: str) -> jax.Array:
+    """What an epilogue makes of sums `(rows, columns)` and a bias of each column."""
+    if bias is None:
+        return sums
+    return activated(sums + lax.broadcast_in_dim(bias, sums.shape, [1]), epilogue)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from hlotune.codegen.pallas.elements import dot, struct
+from hlotune.codegen.pallas.elements import dot, finished, struct
 from hlotune.codegen.pallas.triton import both, call, grouped, inside, load, store
 from hlotune.schedules.patterns.gpu import GpuConvolution
 from hlotune.schedules.spaces.gpu.convolutions import padded_run
@@ -79,7 +79,8 @@ def triton_padded_windows(
     """Of images `(batch, size, size, channels)`, weights `(window, window, channels, features)`."""
     c = convolution
     p = _Padded(c, knobs["block_k"] // padded_run(c))
-    copied = p.images(operands[0]).reshape(-1), p.weights(operands[1])
+    images, weights, *bias = operands
+    copied = p.images(images).reshape(-1), p.weights(weights), *bias
     rows, columns = pl.cdiv(c.positions, knobs["block_m"]), pl.cdiv(c.features, knobs["block_n"])
     result = struct((c.positions, c.features), c.element)
     body = functools.partial(_block, p, knobs)
@@ -87,7 +88,8 @@ def triton_padded_windows(
     return made.reshape(c.batch, c.out, c.out, c.features)
 
 
-def _block(p: _Padded, knobs: dict[str, int], images: Any, weights: Any, out: Any) -> None:
+def _block(p: _Padded, knobs: dict[str, int], images: Any, weights: Any, *rest: Any) -> None:
+    *bias, out = rest
     c, bm, bn, bk = p.convolution, knobs["block_m"], knobs["block_n"], knobs["block_k"]
     rows, columns = pl.cdiv(c.positions, bm), pl.cdiv(c.features, bn)
     i, j = grouped(pl.program_id(0), rows, columns, knobs["group_m"])
@@ -103,6 +105,8 @@ def _block(p: _Padded, knobs: dict[str, int], images: Any, weights: Any, out: An
         return sums + dot(left, right, c.element)
 
     sums = lax.fori_loop(0, p.steps, step, jnp.zeros((bm, bn), jnp.float32))
+    if bias:
+        sums = finished(sums, load(bias[0].at[at_n], in_n), c.epilogue)
     store(out.at[pl.ds(i * bm, bm), at_n], sums.astype(out.dtype), both(in_m, in_n, (bm, bn)))
 
 

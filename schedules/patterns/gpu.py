@@ -94,6 +94,8 @@ class GpuConvolution:
     stride: int
     padding: int
     element: str
+    epilogue: Epilogue = "none"
+    """As that of a product, with one bias a feature."""
 
     @property
     def out(self) -> int:

@@ -164,6 +164,21 @@ CASES: dict[str, tuple[GpuKernel, str, dict[str, int]]] = {
         "triton_padded_windows",
         {**WINDOWS, "block_k": 16},
     ),
+    "a convolution with a bias and a rectifier": (
+        GpuConvolution(2, 9, 32, 20, 3, 1, 1, "f32", "bias_relu"),
+        "triton_convolution",
+        {**WINDOWS, "block_k": 32},
+    ),
+    "a convolution of padded images with a bias": (
+        GpuConvolution(2, 9, 3, 20, 3, 2, 1, "f32", "bias"),
+        "triton_padded_windows",
+        {**WINDOWS, "block_k": 16},
+    ),
+    "a convolution that is a product with a Gaussian unit": (
+        GpuConvolution(2, 8, 32, 24, 1, 1, 0, "f32", "bias_gelu"),
+        "triton_product",
+        {**PRODUCT, "split_k": 1, "group_m": 1},
+    ),
     "a convolution that is a product": (
         GpuConvolution(2, 8, 32, 24, 1, 1, 0, "f32"),
         "triton_product",
@@ -221,7 +236,7 @@ def test_warpgroups_with_roles_are_refused_by_the_interpreter() -> None:
     product = GpuProduct(128, 128, 128, "bf16")
     space = gpu_space(product, gpu_target("cuda:h100"))
     sketch, knobs = space.named(space.propose(1)[0])
-    assert sketch == "hopper_product"
+    assert sketch == "hopper_ring_product"
     old = jax.__version_info__[:2] < HOPPER_JAX
     refused = (BuildError, "needs jax") if old else (ScheduleError, "has no interpreter")
     with pytest.raises(refused[0], match=refused[1]):

@@ -28,6 +28,8 @@ KERNELS: tuple[GpuKernel, ...] = (
     GpuAttention(4, 500, 700, 80, False, "f16"),
     GpuConvolution(4, 28, 128, 128, 3, 1, 1, "bf16"),
     GpuConvolution(8, 28, 128, 128, 3, 2, 1, "bf16"),
+    GpuConvolution(8, 28, 64, 64, 3, 1, 1, "f16", "bias_relu"),
+    GpuProduct(256, 64, 128, "bf16", epilogue="bias_gelu"),
     GpuConvolution(2, 56, 3, 64, 7, 2, 3, "bf16"),
     GpuConvolution(4, 28, 128, 512, 1, 1, 0, "bf16"),
 )

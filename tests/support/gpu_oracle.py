@@ -48,10 +48,10 @@ def expected(kernel: GpuKernel, values: Sequence[Array]) -> Array:
         case GpuAttention():
             return _attention(kernel, *values)
         case GpuConvolution():
-            return _convolution(kernel, *values)
+            return _epilogue(kernel, _convolution(kernel, *values[:2]), values[2:])
 
 
-def _epilogue(product: GpuProduct, sums: Array, bias: Sequence[Array]) -> Array:
+def _epilogue(product: GpuProduct | GpuConvolution, sums: Array, bias: Sequence[Array]) -> Array:
     if product.epilogue == "none":
         return sums
     biased = sums + bias[0]

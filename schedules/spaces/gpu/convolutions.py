@@ -66,7 +66,7 @@ def is_product(convolution: GpuConvolution) -> bool:
 def as_product(convolution: GpuConvolution) -> GpuProduct:
     """The product over positions, terms and features."""
     c = convolution
-    return GpuProduct(m=c.positions, k=c.terms, n=c.features, element=c.element)
+    return GpuProduct(c.positions, c.terms, c.features, c.element, epilogue=c.epilogue)
 
 
 def windows_in_place(convolution: GpuConvolution) -> bool:

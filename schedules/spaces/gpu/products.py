@@ -57,7 +57,7 @@ def hopper_takes(product: GpuProduct) -> bool:
 
 def ring_takes(product: GpuProduct) -> bool:
     """Whether lines of 128 bytes cover k and the columns; rows need not be whole blocks."""
-    narrow = product.element in ("bf16", "f16") and product.epilogue == "none"
+    narrow = product.element in ("bf16", "f16")
     whole = all(e % STORED_ROWS == 0 for e in (product.n, product.k))
     return narrow and whole and product.m >= STORED_ROWS
 
