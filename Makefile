@@ -169,7 +169,7 @@ hostile: setup
 # On a machine with a GPU, by its own Python: no set-up, no network, at most 8 minutes.  Results are
 # appended to device.jsonl under $$OUT, or under build/device; what the file of results EARLIER holds
 # is not measured again, and the cases that are furthest behind there come first.  CASES are patterns
-# of names, SECONDS when to stop, PACE what part of its time each case gets.
+# of names, the first ones first, SECONDS when to stop, PACE what part of its time each case gets.
 device:
 	python3 -m benchmarks.device $(if $(EARLIER),--earlier $(EARLIER)) $(if $(CASES),--cases $(CASES)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(PACE),--pace $(PACE))

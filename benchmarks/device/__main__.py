@@ -10,6 +10,7 @@ python3 -m benchmarks.device --tiny          # small kernels interpreted, withou
 import argparse
 import fnmatch
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.command import command
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     crew = Crew(out, asked.compilers, interpret=asked.tiny)
     try:
         run = Run(results, crew, asked.seconds, asked.pace)
-        run.everything(_chosen(TINY if asked.tiny else CASES, asked.cases))
+        run.everything(chosen(TINY if asked.tiny else CASES, asked.cases))
     finally:
         crew.stop()
     print(table(results.rows))
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.device", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seconds", type=float, default=SECONDS, help="when to stop")
-    parser.add_argument("--cases", nargs="*", default=["*"], help="patterns of names")
+    parser.add_argument("--cases", nargs="*", default=["*"], help="patterns of names, first first")
     parser.add_argument("--earlier", type=Path, help="results that are not measured again")
     parser.add_argument("--table", type=Path, help="print the table of a file of results")
     parser.add_argument("--compilers", type=int, default=COMPILERS, help="processes")
@@ -60,9 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(cases: tuple[Case, ...], patterns: list[str]) -> list[Case]:
-    """The cases whose names match."""
-    return [c for c in cases if any(fnmatch.fnmatch(c.name, p) for p in patterns)]
+def chosen(cases: Sequence[Case], patterns: Sequence[str]) -> list[list[Case]]:
+    """The cases of each pattern whose names match it and no earlier one."""
+    groups: list[list[Case]] = []
+    left = list(cases)
+    for pattern in patterns:
+        groups.append([c for c in left if fnmatch.fnmatch(c.name, pattern)])
+        left = [c for c in left if c not in groups[-1]]
+    return groups
 
 
 if __name__ == "__main__":

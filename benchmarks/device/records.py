@@ -19,13 +19,15 @@ class Results:
         self._file = file
         file.parent.mkdir(parents=True, exist_ok=True)
         self.rows = [*(read(earlier) if earlier else ()), *(read(file) if file.exists() else ())]
-        self._known = {key(row) for row in self.rows if row["what"] == "time"}
+        self._known = set[Key]()
+        self._seconds: dict[Key, float] = {}
+        for row in self.rows:
+            self._learn(row)
 
     def add(self, row: Row) -> None:
         row = {**row, "at": round(time.time(), 3)}
         self.rows.append(row)
-        if row["what"] == "time":
-            self._known.add(key(row))
+        self._learn(row)
         with self._file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
             out.flush()
@@ -42,8 +44,13 @@ class Results:
 
     def seconds(self, row: Row) -> float | None:
         """What this case took this way on this device; None where it was not right."""
-        same = [r for r in self.rows if r["what"] == "time" and key(r) == key(row)]
-        return next((float(r["seconds"]) for r in same if r.get("right")), None)
+        return self._seconds.get(key(row))
+
+    def _learn(self, row: Row) -> None:
+        if row["what"] == "time":
+            self._known.add(key(row))
+            if row.get("right"):
+                self._seconds.setdefault(key(row), float(row["seconds"]))
 
 
 def key(row: Row) -> Key:

@@ -1,6 +1,7 @@
 """The parent: goes through cases in order of worth until its time is over."""
 
 import contextlib
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,14 +42,18 @@ class Run:
     def left_s(self) -> float:
         return self.seconds - (time.monotonic() - self.start)
 
-    def everything(self, cases: Sequence[Case]) -> None:
-        """Cases without results first, then those furthest behind; again while time is left."""
+    def everything(self, groups: Sequence[Sequence[Case]]) -> None:
+        """Group by group, cases without results first, then those furthest behind.
+
+        All again while time is left and a config is new.
+        """
         self._look()
         before = -1
         while self.left_s > 0 and self.results.trials > before:
             before = self.results.trials
             rows = [r for r in self.results.rows if r.get("device") == self.device]
-            for case in sorted(cases, key=lambda c: lead(c.name, rows)):
+            ordered = [sorted(group, key=lambda c: lead(c.name, rows)) for group in groups]
+            for case in itertools.chain(*ordered):
                 if self.left_s > 0:
                     self._case(case)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.device.__main__ import main
+from benchmarks.device.__main__ import chosen, main
 from benchmarks.device.cases import CASES, TINY, as_json, from_json
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, ranges
@@ -130,6 +130,15 @@ def test_the_table_has_the_fastest_and_what_it_is_of_the_rivals() -> None:
     assert lines[-1] == "Geometric mean over XLA's default: 1.200, of 1 cases."
 
 
+def test_patterns_of_cases_are_groups_in_their_order() -> None:
+    groups = chosen(CASES, ["conv_32x224*", "softmax*", "*f32"])
+    names = [[c.name for c in group] for group in groups]
+    assert names[0] == ["conv_32x224x3_64_7x7_s2_bf16"]
+    assert names[1] == ["softmax_8192x4096_f32", "softmax_8192x4096_bf16"]
+    assert names[2] == ["layer_norm_8192x4096_f32", "gemm_4096_tf32"]
+    assert [c for group in chosen(CASES, ["*"]) for c in group] == list(CASES)
+
+
 def test_a_case_leads_by_its_fastest_rival_and_one_without_results_comes_first() -> None:
     rows = [
         row("xla_default", 2.4e-4),
@@ -197,7 +206,7 @@ def test_a_machine_without_a_gpu_is_one_clear_error(
 ) -> None:
     run = Run(Results(tmp_path / "a.jsonl"), NoCrew(answer), seconds=5)
     with pytest.raises(TargetError, match=message):
-        run.everything(CASES)
+        run.everything([CASES])
 
 
 def test_a_sketch_that_costs_children_or_is_never_right_is_left_out() -> None:
