@@ -25,7 +25,7 @@ WIDE = 8
 
 @dataclass(frozen=True)
 class _Padded:
-    """Extents of copied images and weights; a step takes `rows_a_step` rows of a window."""
+    """Extents of copied images; a step takes `rows_a_step` rows of a window."""
 
     convolution: GpuConvolution
     rows_a_step: int
@@ -65,13 +65,6 @@ class _Padded:
         rows, columns = ((c.padding, e - c.size - c.padding) for e in (self.height, self.width))
         return jnp.pad(images, ((0, 0), rows, columns, (0, self.channels - c.channels)))
 
-    def weights(self, weights: jax.Array) -> jax.Array:
-        """`(terms, features)`, zeros where a window has no tap or the images no channel."""
-        c = self.convolution
-        rows, taps = self.steps * self.rows_a_step - c.window, self.taps - c.window
-        around = ((0, rows), (0, taps), (0, self.channels - c.channels), (0, 0))
-        return jnp.pad(weights, around).reshape(-1, c.features)
-
 
 def triton_padded_windows(
     convolution: GpuConvolution, knobs: dict[str, int], interpret: bool, *operands: jax.Array
@@ -80,7 +73,7 @@ def triton_padded_windows(
     c = convolution
     p = _Padded(c, knobs["block_k"] // padded_run(c))
     images, weights, *bias = operands
-    copied = p.images(images).reshape(-1), p.weights(weights), *bias
+    copied = p.images(images).reshape(-1), weights.reshape(c.terms, c.features), *bias
     rows, columns = pl.cdiv(c.positions, knobs["block_m"]), pl.cdiv(c.features, knobs["block_n"])
     result = struct((c.positions, c.features), c.element)
     body = functools.partial(_block, p, knobs)
@@ -101,7 +94,9 @@ def _block(p: _Padded, knobs: dict[str, int], images: Any, weights: Any, *rest: 
     def step(n: jax.Array, sums: jax.Array) -> jax.Array:
         first = n * (p.rows_a_step * p.width * p.channels)
         left = load(images.at[corners[:, None] + (terms + first)[None, :]], mask)
-        right = load(weights.at[pl.ds(n * bk, bk), at_n], both(None, in_n, (bk, bn)))
+        known, there = _known(p, n, bk)
+        features = j * bn + jnp.arange(bn)
+        right = load(weights.at[known[:, None], features[None, :]], both(there, in_n, (bk, bn)))
         return sums + dot(left, right, c.element)
 
     sums = lax.fori_loop(0, p.steps, step, jnp.zeros((bm, bn), jnp.float32))
@@ -123,3 +118,13 @@ def _terms(p: _Padded, count: int) -> jax.Array:
     """Where the terms of a step lie behind a corner."""
     terms = jnp.arange(count)
     return lax.div(terms, p.run) * (p.width * p.channels) + lax.rem(terms, p.run)
+
+
+def _known(p: _Padded, n: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """Rows of the weights that belong to the terms of step `n`, and which terms have one."""
+    c, terms = p.convolution, jnp.arange(count)
+    y = n * p.rows_a_step + lax.div(terms, p.run)
+    within = lax.rem(terms, p.run)
+    x, channel = lax.div(within, p.channels), lax.rem(within, p.channels)
+    there = (y < c.window) & (x < c.window) & (channel < c.channels)
+    return (y * c.window + x) * c.channels + channel, there
