@@ -13,6 +13,7 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.targets.cpu import CpuTarget
 
+Pattern = Literal["contraction", "rows", "any"]
 Order = Literal["first", "estimated", "last"]
 Rewriting = Callable[[Compute], Compute]
 
@@ -52,6 +53,8 @@ class Algorithm:
     spaces: Callable[[Compute, CpuTarget], Sequence[AlgorithmSpace]]
     """The spaces that have a legal schedule; none where the algorithm does not apply.
     May raise UnsupportedKernel where no algorithm at all can take the compute."""
+    pattern: Pattern = "contraction"
+    """The kind of compute that it is asked about; others have no space by it."""
     numerics: Numerics = "strict"
     """The least setting that allows it.  An algorithm that only reorders sums is `strict`."""
     outputs: int = 0

@@ -17,6 +17,7 @@ from hlotune.schedules.features.loop_trees import ABSENT, Nodes
 from hlotune.schedules.features.summary import COLUMN
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.space import Configs, within
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -33,7 +34,11 @@ def space_of(
 
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
-    allowed = (a for a in ALGORITHMS.values() if a.is_allowed(numerics))
+    pattern = "rows" if is_rows(compute) else "contraction"
+    allowed = (
+        a for a in ALGORITHMS.values()
+        if a.is_allowed(numerics) and a.pattern in (pattern, "any")
+    )  # fmt: skip
     parts = tuple(space for a in allowed for space in a.spaces(compute, target))
     return AlgorithmsSpace(parts) if len(parts) > 1 else parts[0]
 

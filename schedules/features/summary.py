@@ -70,7 +70,7 @@ def features_of(
     c: Contraction, target: CpuTarget, lanes: int, path: Path, work: Work | None = None
 ) -> NDArray[np.float32]:
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
-    v = levels_of(c, target, lanes, path)
+    v = levels_of(c, target, lanes, path, 1)
     costs = Costs(v, work or plain_work(c))
     result = np.zeros((len(NAMES), v.count), dtype=np.float32)
     behind = len(KERNEL_NAMES) + len(NEST_NAMES)
@@ -116,7 +116,7 @@ def _kernel(c: Contraction, t: CpuTarget, lanes: int) -> Floats:
         "flops": float(_log(flops)), "results": float(_log(results)),
         "reduction": float(_log(float(extents[parallel:].prod()))),
         "intensity": float(_log(flops / moved)),
-        "real_work": flops_of(c.compute) / arithmetic,
+        "real_work": flops_of(c.compute) / arithmetic if arithmetic else 1.0,
         "epilogue_flops": c.out.flops / max(1, c.out.points),
         "element_bytes": BYTES[c.dtype], "is_float": is_float(c.dtype), "lanes": lanes,
         "registers": t.vector_registers, "threads": t.threads,

@@ -1,0 +1,1 @@
+"""Spaces of computes without a contraction on CPUs, from elementwise kernels to softmax."""

@@ -1,0 +1,151 @@
+"""What configs mean: the loops of each stage, in groups of configs that have it in one form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.features.loop_paths import KINDS, Ints
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.patterns.rows import Nest
+from hlotune.schedules.spaces.cpu_rows.bodies import (
+    Blocks,
+    Knobbed,
+    Level,
+    Sizes,
+    blocks_within,
+    inside_blocks,
+    loops_of,
+    register,
+    sizes_of,
+)
+from hlotune.schedules.spaces.cpu_rows.forms import Form
+from hlotune.schedules.spaces.cpu_rows.partitions import Partition
+from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
+from hlotune.schedules.spaces.space import Configs
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One stage of some configs that have it in one form; arrays are over these, `(m,)`."""
+
+    nest: Nest
+    stage: Stage
+    form: Form
+    holds: bool
+    at: Ints
+    """Which configs these are."""
+    sizes: Sizes
+    outer: tuple[Level, ...]
+    """Of a member: the loops of its anchor around it that walk axes which it has too."""
+    loops: tuple[Level, ...]
+    block: Mapping[str, Ints]
+    """By row axis of the nest: elements of an iteration over rows."""
+
+    @cached_property
+    def trips(self) -> tuple[Ints, ...]:
+        """Iterations of each loop in a full tile of the enclosing one, outer loops first."""
+        sizes = {a.name: np.full(len(self.at), a.extent) for a in self.stage.axes}
+        found = []
+        for x in (*self.outer, *self.loops):
+            found.append(-(-sizes[x.root] // x.step))
+            sizes[x.root] = np.minimum(sizes[x.root], x.step)
+        return tuple(found)
+
+    def digest(self) -> NDArray[np.uint64]:
+        """`(m,)`: a hash of the loops that iterate."""
+        prime, numbers = (
+            np.uint64(1099511628211),
+            {a.name: n for n, a in enumerate(self.stage.axes)},
+        )
+        value = np.full(len(self.at), 1469598103934665603, dtype=np.uint64)
+        for x, trips in zip((*self.outer, *self.loops), self.trips, strict=True):
+            word = (numbers[x.root] * 4 + KINDS.index(x.kind)) * 1_000_003 + trips
+            value = np.where(trips > 1, (value ^ word.astype(np.uint64)) * prime, value)
+        if not self.form.vector:
+            return value
+        lanes = np.where(self.trips[-1] > 1, self.sizes.lanes, 1).astype(np.uint64)
+        hashed: NDArray[np.uint64] = (value ^ lanes) * prime
+        return hashed
+
+
+def placed(space: RowsKnobs, partition: Partition, configs: Configs) -> list[Placed]:
+    """All stages of configs of one sketch, nest by nest; members stand before their anchor."""
+    found = list[Placed]()
+    for nest in partition:
+        anchors = _anchors(space, nest, configs)
+        block = _gathered(anchors, len(configs), nest)
+        outer = _outer(anchors, len(configs), nest)
+        for stage in nest.members:
+            found += _members(space, nest, stage, configs, block, outer)
+        found += anchors
+    return found
+
+
+def _forms(space: RowsKnobs, stage: Stage, configs: Configs) -> list[tuple[Form, Ints]]:
+    """The forms that a stage has in some configs, with these."""
+    chosen, forms = space.values(configs, "form", stage.name), space.forms[stage.name]
+    groups = [(f, np.flatnonzero(chosen == k)) for k, f in enumerate(forms)]
+    return [(f, at) for f, at in groups if len(at)]
+
+
+def _sizes(space: RowsKnobs, stage: Stage, form: Form, configs: Configs) -> Sizes:
+    kinds = ("vectors", "rows", "unroll", "chunk")
+    asked = Knobbed(*(space.values(configs, kind, stage.name) for kind in kinds))
+    return sizes_of(
+        stage, form, asked, lanes=space.lanes[stage.name], holds=space.holds[stage.name],
+        registers=space.target.vector_registers,
+    )  # fmt: skip
+
+
+def _anchors(space: RowsKnobs, nest: Nest, configs: Configs) -> list[Placed]:
+    stage, found = nest.anchor, []
+    for form, at in _forms(space, stage, configs):
+        own = configs[at]
+        sizes = _sizes(space, stage, form, own)
+        names = {a: f"{stage.name} {a}" for a in nest.rows}
+        tiles = {a: space.values(own, "tiles", name) for a, name in names.items()}
+        blocks = {a: space.values(own, "blocks", name) for a, name in names.items()}
+        kept = blocks_within(nest, form, sizes, tiles, blocks)
+        block = {a: register(stage, form, sizes, a) * kept.tiles[a] for a in nest.rows}
+        loops = loops_of(nest, stage, form, sizes, kept)
+        holds = space.holds[stage.name]
+        found.append(Placed(nest, stage, form, holds, at, sizes, (), loops, block))
+    return found
+
+
+def _members(
+    space: RowsKnobs, nest: Nest, stage: Stage, configs: Configs,
+    block: dict[str, Ints], outer: tuple[Level, ...],
+) -> list[Placed]:  # fmt: skip
+    own = {a: o for o, a in nest.row_axes(stage).items()}
+    none, found = Blocks({}, {}), []
+    for form, at in _forms(space, stage, configs):
+        here = {a: size[at] for a, size in block.items()}
+        sizes = inside_blocks(nest, stage, form, _sizes(space, stage, form, configs[at]), here)
+        around = tuple(Level(own[x.root], x.step[at], x.kind, x.part) for x in outer)
+        loops = loops_of(nest, stage, form, sizes, none)
+        holds = space.holds[stage.name]
+        found.append(Placed(nest, stage, form, holds, at, sizes, around, loops, here))
+    return found
+
+
+def _gathered(anchors: list[Placed], n: int, nest: Nest) -> dict[str, Ints]:
+    """`(n,)` by row axis: elements of an iteration, of all configs."""
+    block = {a: np.ones(n, dtype=np.int64) for a in nest.rows}
+    for anchor in anchors:
+        for a, size in anchor.block.items():
+            block[a][anchor.at] = size
+    return block
+
+
+def _outer(anchors: list[Placed], n: int, nest: Nest) -> tuple[Level, ...]:
+    """The loops of an anchor over tasks and iterations, of all configs."""
+    steps = np.ones((2 * len(nest.rows), n), dtype=np.int64)
+    for anchor in anchors:
+        for k in range(len(steps)):
+            steps[k, anchor.at] = anchor.loops[k].step
+    like = anchors[0].loops[: len(steps)]
+    return tuple(Level(x.root, s, x.kind, x.part) for x, s in zip(like, steps, strict=True))

@@ -1,0 +1,133 @@
+"""The first candidate: numbers by formulas of extents and target, for each partition."""
+
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.features.cost_terms import WAKE_CYCLES
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.patterns.rows import Nest
+from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, touched
+from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
+from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
+from hlotune.schedules.targets.cpu import LATENCY
+
+WORTH_WAKING = 4 * WAKE_CYCLES
+"""Cycles of one core from which on a nest is divided among threads."""
+BYTES_A_CYCLE = 32.0
+"""Of what a nest reads and stores, in the mean of all caches, for the decision above."""
+ROWS_TOGETHER = 8
+"""Rows that an iteration takes where they fit into the first cache: so many short stages, as one
+of means, have whole vectors."""
+CHAINS = 8
+"""Vectors of results in registers that hide the latency of a reduction."""
+
+
+def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
+    """A config with these numbers for a partition; its sketch is 0."""
+    config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
+    for nest in partition:
+        for stage in nest.stages:
+            _put_body(space, config, nest, stage)
+        _put_blocks(space, config, nest)
+    return config
+
+
+def _put(space: RowsKnobs, config: NDArray[np.int32], kind: str, axis: str, value: int) -> None:
+    column = space.columns[kind, axis]
+    values = np.array(space.knobs.knobs[column - 1].values)
+    config[column] = int(np.argmin(np.abs(values - value)))
+
+
+def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
+    form, lanes = space.forms[stage.name][0], space.lanes[stage.name]
+    vectors, rows, unroll = _body(space, stage, form, lanes)
+    numbers = {"vectors": vectors, "rows": rows, "unroll": unroll}
+    numbers["chunk"] = _chunk(space.compute, nest, stage, form)
+    for kind, value in numbers.items():
+        _put(space, config, kind, stage.name, value)
+
+
+def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, int, int]:
+    """Vectors, rows and steps of the reduction that are written out."""
+    if not form.vector:
+        return 1, 1, 1
+    across = ceil(stage.extents[form.vector] / lanes)
+    if form.reduces:
+        rows = min(4, stage.extents[form.row]) if form.row else 1
+        return min(across, CHAINS // rows), rows, 1
+    if space.holds[stage.name]:
+        return min(across, CHAINS), 1, 2
+    if is_transposed(space.compute, stage, form):
+        return 1, min(lanes, stage.extents[form.row]), 1
+    return min(across, LATENCY), 1, 1
+
+
+def _chunk(compute: Compute, nest: Nest, stage: Stage, form: Form) -> int:
+    """Steps of the reduction that all tiles take together: rows of memory are then read whole."""
+    if not stage.reduce or form.reduces or stage is not nest.anchor:
+        return 0
+    return 4
+
+
+def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None:
+    """Rows of an iteration, and iterations of a task."""
+    stage = nest.anchor
+    form = space.forms[stage.name][0]
+    steps = {a: _step(space, config, stage, form, a) for a in nest.rows}
+    block = {a: 1 for a in nest.rows}
+    if nest.members and nest.rows:
+        last = nest.rows[-1]
+        rows = min(
+            ROWS_TOGETHER, space.target.l1_bytes // max(1, 2 * row_bytes(space.compute, nest))
+        )
+        block[last] = _divisor(stage.extents[last], max(1, rows // steps[last]) * steps[last])
+        block[last] = max(1, block[last] // steps[last])
+    wanted = space.target.threads if _cycles(space.compute, nest) > WORTH_WAKING else 1
+    for a in nest.rows:
+        iterations = ceil(stage.extents[a] / (steps[a] * block[a]))
+        tasks = min(wanted, iterations)
+        wanted = ceil(wanted / tasks)
+        share = ceil(iterations / tasks)
+        if nest.members:
+            tiles, blocks = block[a], share
+        else:
+            tiles, blocks = share, 1
+        _put_at_least(space, config, "tiles", f"{stage.name} {a}", tiles)
+        _put_at_least(space, config, "blocks", f"{stage.name} {a}", blocks)
+
+
+def _put_at_least(
+    space: RowsKnobs, config: NDArray[np.int32], kind: str, axis: str, value: int
+) -> None:
+    column = space.columns[kind, axis]
+    values = space.knobs.knobs[column - 1].values
+    reached = [k for k, x in enumerate(values) if x >= value]
+    config[column] = reached[0] if reached else len(values) - 1
+
+
+def _step(space: RowsKnobs, config: NDArray[np.int32], stage: Stage, form: Form, axis: str) -> int:
+    """Elements of an axis that a body of the stage covers."""
+    if axis == form.vector:
+        return int(space.values(config[None], "vectors", stage.name)[0]) * space.lanes[stage.name]
+    if axis == form.row:
+        return int(space.values(config[None], "rows", stage.name)[0])
+    return 1
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest divisor of an extent up to a number; that itself where all are small."""
+    found = max(n for n in range(1, min(most, extent) + 1) if extent % n == 0)
+    return found if 2 * found >= most else min(most, extent)
+
+
+def _cycles(compute: Compute, nest: Nest) -> float:
+    """Of one core for a nest, roughly."""
+    moved = 0
+    for s in nest.stages:
+        for tensor in map(compute.tensor, touched(s)):
+            moved += min(tensor.elements, s.points) * BYTES[tensor.dtype]
+    work = sum(s.flops for s in nest.stages)
+    return moved / BYTES_A_CYCLE + work / 16

@@ -1,0 +1,107 @@
+"""Along which axes a stage has vectors, and rows of them written out: its *forms*."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.distances import stride
+from hlotune.schedules.ir.expr import Affine, Apply, Expr
+from hlotune.schedules.targets.cpu import CpuTarget
+
+MOST_VECTOR_AXES = 3
+MOST_ROW_AXES = 2
+APART, STORED_APART = 8.0, 12.0
+"""The cost of a vector whose elements are loaded, or stored, one by one, in whole vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    vector: str
+    """The axis along which the lanes of a vector lie; "" where the stage has no axes."""
+    row: str
+    """The parallel axis along which vectors are written out; "" where there is none."""
+    reduces: bool
+    """Whether the lanes are points of a reduction."""
+
+
+def lanes_of(compute: Compute, stage: Stage, target: CpuTarget) -> int:
+    """Elements of the widest type that a stage computes with, in a vector."""
+    types = {compute.tensor(name).dtype for name in touched(stage)}
+    types |= {x for value in stage.values for x in _types(value)}
+    widest = max(BYTES[t] for t in types)
+    return max(1, target.vector_bytes // widest)
+
+
+def touched(stage: Stage) -> set[str]:
+    """The tensors that a stage loads from or stores to."""
+    return {x.tensor for x in stage.loads} | stage.stored
+
+
+def _types(value: Expr) -> set[str]:
+    found, waiting, seen = set[str](), [value], set[int]()
+    while waiting:
+        expr = waiting.pop()
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        found.add(expr.dtype)
+        if isinstance(expr, Apply):
+            waiting += expr.args
+    return found
+
+
+def forms_of(compute: Compute, stage: Stage, lanes: int) -> tuple[Form, ...]:
+    """The forms of a stage, the cheapest first."""
+    digits = {x.axis for x in stage.digits}
+    reduce = {a.name for a in stage.reduce}
+    names = [a.name for a in stage.axes if a.name not in digits]
+    parallel = [a.name for a in stage.parallel if a.name not in digits]
+    costs = {a: cost(compute, stage, a, lanes) for a in names}
+    found = []
+    for v in sorted(names, key=lambda a: costs[a])[:MOST_VECTOR_AXES]:
+        others = sorted(
+            (a for a in parallel if a != v), key=lambda a: _row_rank(compute, stage, v, a)
+        )
+        found += [Form(v, w, v in reduce) for w in (others[:MOST_ROW_AXES] or [""])]
+    return tuple(found) or (Form("", "", False),)
+
+
+def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
+    """Vectors' worth of accesses of one vector along an axis, wasted lanes included."""
+    total = 0.1
+    for x in stage.loads:
+        apart = abs(_stride(compute, x.tensor, x.index, axis))
+        total += (0.1, 1.0)[apart] if apart <= 1 else APART
+    reduces = all(a.name != axis for a in stage.parallel)
+    for s in () if reduces else stage.stores:
+        apart = abs(_stride(compute, s.tensor, s.index, axis))
+        total += 1.0 if apart == 1 else STORED_APART
+    extent = stage.extents[axis]
+    full = ceil(extent / lanes) * lanes / extent
+    # lanes of a reduction are merged at its end
+    return total * full + (2.0 * lanes / extent if reduces else 0.0)
+
+
+def is_transposed(compute: Compute, stage: Stage, form: Form) -> bool:
+    """Whether an access that lies apart along the lanes has neighbours along the rows."""
+    return bool(form.row) and _turned(compute, stage, form.vector, form.row) > 0
+
+
+def _row_rank(compute: Compute, stage: Stage, vector: str, axis: str) -> tuple[float, int]:
+    place = [a.name for a in stage.parallel].index(axis)
+    return -_turned(compute, stage, vector, axis), -place
+
+
+def _turned(compute: Compute, stage: Stage, vector: str, axis: str) -> int:
+    """Accesses whose elements lie apart along the vector and together along an axis."""
+    accesses = [*((x.tensor, x.index) for x in stage.loads)]
+    accesses += [(x.tensor, x.index) for x in stage.stores]
+    return sum(
+        abs(_stride(compute, t, e, vector)) > 1 and abs(_stride(compute, t, e, axis)) == 1
+        for t, e in accesses
+    )
+
+
+def _stride(compute: Compute, tensor: str, index: tuple[Affine, ...], axis: str) -> int:
+    return stride(index, compute.tensor(tensor).strides, axis)

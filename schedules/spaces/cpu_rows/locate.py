@@ -1,0 +1,96 @@
+"""The way into a rows' space for schedules that were not made by it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.spaces.cpu_rows.partitions import Partition
+from hlotune.schedules.spaces.cpu_rows.view import Rows
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import (
+    ComputeAt,
+    Reorder,
+    Split,
+    Step,
+    Vectorize,
+    VectorizeReduction,
+)
+
+
+def partition_of(space: Rows, steps: Sequence[Step]) -> int | None:
+    """The sketch whose members stand where the steps compute them; None where there is none."""
+    placed = {(s.stage, s.consumer) for s in steps if isinstance(s, ComputeAt)}
+    for k, partition in enumerate(space.sketches):
+        if _members(partition) == placed:
+            return k
+    return None
+
+
+def _members(partition: Partition) -> set[tuple[str, str]]:
+    return {(s.name, nest.anchor.name) for nest in partition for s in nest.members}
+
+
+def located(space: Rows, schedule: Schedule, algorithm: str = "direct") -> NDArray[np.int32] | None:
+    """The config with this schedule, or the nearest one; None where no sketch fits."""
+    if schedule.algorithm != algorithm:
+        return None
+    sketch = partition_of(space, schedule.steps)
+    if sketch is None:
+        return None
+    config = space.heuristic().copy()
+    config[0] = sketch
+    for nest in space.sketches[sketch]:
+        for stage in nest.stages:
+            found = _Read([s for s in schedule.steps if s.stage == stage.name])
+            _put_form(space, config, stage.name, found)
+            _put_sizes(space, config, stage.name, found, nest.rows * (stage is nest.anchor))
+    return config if bool(space.legal(config[None])[0]) else None
+
+
+class _Read:
+    """What the steps of one stage show."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.factors = {s.axis: s.factors for s in steps if isinstance(s, Split)}
+        orders = [s.loops for s in steps if isinstance(s, Reorder)]
+        self.loops = orders[-1] if orders else ()
+        lanes = [s.axis for s in steps if isinstance(s, Vectorize | VectorizeReduction)]
+        self.vector = lanes[-1].partition(".")[0] if lanes else ""
+
+
+def _put_form(space: Rows, config: NDArray[np.int32], stage: str, found: _Read) -> None:
+    """The form with the same lanes and, where one has them, the same rows written out."""
+    tails = [a.partition(".")[0] for a in found.loops]
+    best = [f for f in space.forms[stage] if f.vector == found.vector]
+    if not best:
+        return
+    levels = {a: tails.count(a) for a in tails}
+    ranked = sorted(best, key=lambda f: -levels.get(f.row, 0))
+    config[space.columns["form", stage]] = space.forms[stage].index(ranked[0])
+
+
+def _put_sizes(
+    space: Rows, config: NDArray[np.int32], stage: str, found: _Read, rows: tuple[str, ...]
+) -> None:
+    form = space.forms[stage][int(config[space.columns["form", stage]])]
+    wanted: dict[tuple[str, str], int] = {}
+    lanes = space.lanes[stage]
+    for axis, factors in found.factors.items():
+        own = factors[2:] if axis in rows else factors
+        if axis in rows and len(factors) >= 2:
+            wanted["blocks", f"{stage} {axis}"] = factors[0]
+            wanted["tiles", f"{stage} {axis}"] = factors[1]
+        if axis == form.vector and own:
+            wanted["vectors", stage] = own[-1] // lanes if form.reduces else own[0]
+        elif axis == form.row and own:
+            wanted["rows", stage] = own[0]
+        elif axis not in rows and own:
+            wanted["unroll", stage] = own[-1]
+        if axis not in rows and len(own) == 2 and (form.reduces or axis != form.vector):
+            wanted["chunk", stage] = own[0]
+    for (kind, axis), value in wanted.items():
+        if (kind, axis) in space.columns:
+            column = space.columns[kind, axis]
+            values = np.array(space.knobs.knobs[column - 1].values)
+            config[column] = int(np.argmin(np.abs(values - value)))

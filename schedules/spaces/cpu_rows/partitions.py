@@ -1,0 +1,75 @@
+"""Sketches of computes without a contraction: which stages share a nest, and which stand alone."""
+
+from collections.abc import Callable
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.patterns.rows import Nest, joined
+from hlotune.schedules.steps.limits import TASK_BYTES
+from hlotune.schedules.targets.cpu import CpuTarget
+
+Partition = tuple[Nest, ...]
+"""Nests in the order of their anchors; each stage stands in one of them."""
+
+
+def partitions(compute: Compute, target: CpuTarget) -> tuple[Partition, ...]:
+    """The distinct ways to share loops that are tried, the most promising first.
+
+    Stages are joined where a nest keeps what it hands over in the second cache, wherever it is
+    possible, or where no row axis is lost.  In the last partition every stage stands alone.
+    """
+
+    def cached(before: Nest, after: Nest) -> bool:
+        keeps = after.rows == before.rows or is_heavy(compute, after)
+        spread = after.row_points >= min(target.threads, before.row_points)
+        return keeps and spread and row_bytes(compute, after) <= target.l2_bytes // 2
+
+    def possible(before: Nest, after: Nest) -> bool:
+        return row_bytes(compute, after) <= TASK_BYTES
+
+    def same_rows(before: Nest, after: Nest) -> bool:
+        return possible(before, after) and after.rows == before.rows
+
+    def never(before: Nest, after: Nest) -> bool:
+        return False
+
+    rules = (cached, possible, same_rows, never)
+    distinct: dict[object, Partition] = {}
+    for rule in rules:
+        found = _partition(compute, rule)
+        distinct.setdefault(tuple((n.anchor.name, len(n.members)) for n in found), found)
+    return tuple(distinct.values())
+
+
+def _partition(compute: Compute, may_join: Callable[[Nest, Nest], bool]) -> Partition:
+    """From the last stage to the first, each joins the nest of its readers where it may."""
+    nests: list[Nest] = []
+    for stage in reversed(compute.stages):
+        for k, nest in enumerate(nests):
+            after = joined(compute, nest, stage)
+            if after is not None and may_join(nest, after):
+                nests[k] = after
+                break
+        else:
+            nests.insert(0, Nest(stage))
+    return tuple(nests)
+
+
+def is_heavy(compute: Compute, nest: Nest) -> bool:
+    """Whether the newest member does at least an eighth of the work that the anchor does."""
+    return nest.members[0].points * 8 >= nest.anchor.points
+
+
+def row_bytes(compute: Compute, nest: Nest) -> int:
+    """Bytes of all results of members that belong to one row."""
+    return sum(held_bytes(compute, nest, s) for s in nest.members)
+
+
+def held_bytes(compute: Compute, nest: Nest, stage: Stage) -> int:
+    """Bytes of what one member stores for one row."""
+    own = nest.row_axes(stage)
+    points = 1
+    for a in stage.parallel:
+        points *= 1 if a.name in own else a.extent
+    names = sorted(stage.stored)
+    return points * sum(BYTES[compute.tensor(name).dtype] for name in names)

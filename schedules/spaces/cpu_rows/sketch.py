@@ -1,0 +1,85 @@
+"""The steps of one stage, made of its loops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.patterns.rows import Nest
+from hlotune.schedules.spaces.cpu_rows.bodies import Level
+from hlotune.schedules.spaces.cpu_rows.forms import Form
+from hlotune.schedules.steps.steps import (
+    Accumulate,
+    ComputeAt,
+    Parallel,
+    Reorder,
+    Split,
+    Step,
+    Unroll,
+    Vectorize,
+    VectorizeReduction,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of one stage with numbers for steps, and the names that steps give them."""
+
+    stage: Stage
+    levels: tuple[Level, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`d0` where an axis has one loop, else `d0.0`, `d0.1`, from the outermost on."""
+        roots = [x.root for x in self.levels]
+        return tuple(
+            root if roots.count(root) == 1 else f"{root}.{roots[:k].count(root)}"
+            for k, root in enumerate(roots)
+        )
+
+    def last(self, *parts: str) -> str:
+        """The innermost loop of some parts; "" where there is none."""
+        found = [n for n, x in zip(self.names, self.levels, strict=True) if x.part in parts]
+        return found[-1] if found else ""
+
+    def of_kind(self, kind: str) -> list[str]:
+        return [n for n, x in zip(self.names, self.levels, strict=True) if x.kind == kind]
+
+    def splits(self) -> list[Step]:
+        found: list[Step] = []
+        for axis in self.stage.axes:
+            steps = [int(x.step.item()) for x in self.levels if x.root == axis.name]
+            if len(steps) > 1:
+                factors = tuple(a // b for a, b in pairwise(steps))
+                found.append(Split(self.stage.name, axis.name, factors))
+        return found
+
+
+def steps_of(nest: Nest, found: Sequence[tuple[Loops, Form, bool]]) -> tuple[Step, ...]:
+    """The steps of a nest, of its anchor first and then of its members from the last to the first.
+
+    With the loops of each stage, in the nest's order, come its form and whether it holds results.
+    """
+    *members, (anchor, form, holds) = found
+    steps = _own(anchor, form, holds)
+    if tasks := anchor.of_kind("parallel"):
+        steps.append(Parallel(anchor.stage.name, tasks[-1]))
+    place = anchor.last("block")
+    for loops, form, holds in reversed(members):
+        steps.append(ComputeAt(loops.stage.name, nest.anchor.name, place))
+        steps += _own(loops, form, holds)
+    return tuple(steps)
+
+
+def _own(loops: Loops, form: Form, holds: bool) -> list[Step]:
+    name = loops.stage.name
+    steps = loops.splits()
+    if len(loops.names) > 1:
+        steps.append(Reorder(name, loops.names))
+    if form.vector:
+        vectorize = VectorizeReduction if form.reduces else Vectorize
+        steps.append(vectorize(name, loops.names[-1]))
+    steps += [Unroll(name, axis) for axis in reversed(loops.of_kind("unroll"))]
+    if holds:
+        steps.append(Accumulate(name, loops.last("tile") or loops.last("chunk")))
+    return steps

@@ -1,0 +1,61 @@
+"""What of a rows' space its helpers read."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.cpu_rows.forms import Form
+from hlotune.schedules.spaces.cpu_rows.partitions import Partition
+from hlotune.schedules.spaces.knobs import Knobs
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.targets.cpu import CpuTarget
+
+
+class RowsKnobs(Protocol):
+    @property
+    def compute(self) -> Compute: ...
+
+    @property
+    def target(self) -> CpuTarget: ...
+
+    @property
+    def knobs(self) -> Knobs: ...
+
+    @property
+    def counts(self) -> NDArray[np.int32]: ...
+
+    @property
+    def columns(self) -> Mapping[tuple[str, str], int]:
+        """Of a config, by kind and axis of the knob."""
+        ...
+
+    @property
+    def lanes(self) -> Mapping[str, int]:
+        """By stage."""
+        ...
+
+    @property
+    def holds(self) -> Mapping[str, bool]:
+        """By stage: whether it is a reduction whose results may stay in registers."""
+        ...
+
+    @property
+    def forms(self) -> Mapping[str, tuple[Form, ...]]:
+        """By stage."""
+        ...
+
+    def values(self, configs: Configs, kind: str, axis: str) -> NDArray[np.int64]:
+        """`(n,)`: what one knob stands at."""
+        ...
+
+
+class Rows(RowsKnobs, Protocol):
+    @property
+    def sketches(self) -> tuple[Partition, ...]: ...
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]: ...
+
+    def heuristic(self) -> NDArray[np.int32]: ...
