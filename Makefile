@@ -26,7 +26,7 @@ TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
 .PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-peers bench-search \
-  bench-columns bench-busy bench-tuner hostile device bench-models bench-eval dataset curves model performance
+  bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
 	@.venv/bin/tune --version
@@ -128,6 +128,10 @@ bench-columns: setup
 bench-busy: setup
 	rm -rf build/busy
 	$(PYTHON) -m benchmarks.busy --seeds $$(seq 0 $$(($(SEEDS) - 1)))
+
+# Whether defaults of kernels are timed as a user's process runs them.  Goes on where it stopped.
+bench-defaults: setup
+	$(PYTHON) -m benchmarks.defaults
 
 bench-tuner: setup-oldest
 	$(OLDEST)/python -m benchmarks.tuner_speed
