@@ -4,6 +4,7 @@ python3 -m benchmarks.device                 # at most 8 minutes; results under 
 python3 -m benchmarks.device --earlier FILE  # goes on behind those of a file, worst cases first
 python3 -m benchmarks.device --cases '*3x3*' # only those whose names match
 python3 -m benchmarks.device --table FILE    # a table, on any machine
+python3 -m benchmarks.device --ranking FILE  # how well guesses of time rank what was measured
 python3 -m benchmarks.device --tiny          # small kernels interpreted, without a GPU
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from benchmarks.command import command
 from benchmarks.device.cases import CASES, TINY, Case
 from benchmarks.device.crew import Crew
+from benchmarks.device.ranking import ranking
 from benchmarks.device.records import Results, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import table
@@ -30,11 +32,14 @@ KEPT = "results until then stay in device.jsonl, and --earlier goes on behind th
 def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     asked = parser.parse_args(arguments)
-    for file in filter(None, (asked.table, asked.earlier)):
+    for file in filter(None, (asked.table, asked.ranking, asked.earlier)):
         if not file.is_file():
             parser.error(f"expected a file of results, and {file} is none")
     if asked.table:
         print(table(list(read(asked.table))))
+        return 0
+    if asked.ranking:
+        print(ranking(list(read(asked.ranking))))
         return 0
     out = Path(os.environ.get("OUT", "build/device"))
     results = Results(out / "device.jsonl", asked.earlier)
@@ -55,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", nargs="*", default=["*"], help="patterns of names, first first")
     parser.add_argument("--earlier", type=Path, help="results that are not measured again")
     parser.add_argument("--table", type=Path, help="print the table of a file of results")
+    parser.add_argument("--ranking", type=Path, help="print how guesses rank a file of results")
     parser.add_argument("--compilers", type=int, default=COMPILERS, help="processes")
     parser.add_argument("--pace", type=float, default=1.0, help="part of each case's seconds")
     parser.add_argument("--tiny", action="store_true", help="interpret small kernels")

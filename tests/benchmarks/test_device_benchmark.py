@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.device.__main__ import chosen, main
 from benchmarks.device.cases import CASES, TINY, as_json, from_json
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, ranges
+from benchmarks.device.ranking import correlation, ranking, regret
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import lead, table
@@ -148,6 +150,28 @@ def test_a_case_leads_by_its_fastest_rival_and_one_without_results_comes_first()
     assert lead("gemm_4096_bf16", rows) == 0
     ours = row("hlotune", 2.0e-4, sketch="triton_product", knobs={})
     assert lead("gemm_4096_bf16", [*rows, ours]) == pytest.approx(0.9)
+
+
+def test_guesses_are_judged_by_their_order_and_by_what_their_first_ones_cost() -> None:
+    measured = np.arange(1.0, 21.0)
+    assert correlation(measured * 3, measured) == pytest.approx(1)
+    assert correlation(-measured, measured) == pytest.approx(-1)
+    assert regret(measured, measured) == 0
+    assert regret(-measured, measured) == 12
+
+
+def test_the_ranking_has_cases_whose_schedules_their_spaces_still_have() -> None:
+    space = gpu_space(GpuProduct(4096, 4096, 4096, "bf16"), gpu_target("cuda:h200"))
+    named = [space.named(c) for c in space.propose(13)]
+    rows = [
+        row("hlotune", 1e-4 + 1e-6 * n, "time", sketch=sketch, knobs=knobs)
+        for n, (sketch, knobs) in enumerate(named)
+    ]
+    gone = row("hlotune", 1e-6, "time", sketch="triton_product", knobs={"block_m": 64})
+    lines = ranking([*rows, gone, row("xla_default", 2e-4)]).splitlines()
+    assert lines[2].startswith("| gemm_4096_bf16 | 13 | ")
+    assert lines[-1].endswith("of 1 cases.")
+    assert ranking([row("xla_default", 2e-4)]).splitlines()[-1] == "| --- | --- | --- | --- |"
 
 
 def test_clocks_are_kept_as_ranges() -> None:
