@@ -13,6 +13,7 @@ from hlotune.cli.options import (
     AnyJaxlib,
     ArgumentTypes,
     Database,
+    Dimensions,
     Json,
     Numerics,
     OracleLimit,
@@ -54,6 +55,7 @@ def apply(
     any_jaxlib: AnyJaxlib = False,
     oracle_limit: OracleLimit = None,
     arg: ArgumentTypes = None,
+    dim: Dimensions = None,
     json: Json = False,
 ) -> None:
     """Writes the tuned program, once it is checked, to a file for hlotune.load_artifact.
@@ -69,7 +71,7 @@ def apply(
 
     path = database_path(database)
     require_place(output, path, *source_files(program))
-    loaded = load_program(program, arg)
+    loaded = load_program(program, arg, dim)
     require_values(loaded)
     with telling() as tell:
         tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)

@@ -13,6 +13,7 @@ from hlotune.cli.options import (
     AnyJaxlib,
     ArgumentTypes,
     Database,
+    Dimensions,
     Json,
     Numerics,
     OracleLimit,
@@ -47,6 +48,7 @@ def bench(
     seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
     oracle_limit: OracleLimit = None,
     arg: ArgumentTypes = None,
+    dim: Dimensions = None,
     json: Json = False,
 ) -> None:
     """Checks the tuned program, times it against the default, then each of its kernels."""
@@ -58,7 +60,7 @@ def bench(
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
-    loaded = load_program(program, arg)
+    loaded = load_program(program, arg, dim)
     with telling() as tell:
         tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
     if all(e.status == "no record" for e in tuned.explain()):

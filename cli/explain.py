@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Json, Numerics, Program
+from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json, Numerics, Program
 from hlotune.cli.printing import print_json, print_notes, print_table
 from hlotune.tuning_logs.default_path import database_path
 
@@ -18,13 +18,14 @@ def explain(
     database: Database = None,
     numerics: Numerics = "standard",
     arg: ArgumentTypes = None,
+    dim: Dimensions = None,
     json: Json = False,
 ) -> None:
     """Says of every site whether a tuned kernel is used, and why."""
     from hlotune.deploy.apply import applied
     from hlotune.schedules.errors import NoRecord
 
-    loaded = load_program(program, arg)
+    loaded = load_program(program, arg, dim)
     found = applied(loaded, database=database_path(database), numerics=numerics).explain()
     if not found:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")

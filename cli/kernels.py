@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Json, Program
+from hlotune.cli.options import ArgumentTypes, Dimensions, Json, Program
 from hlotune.cli.printing import counted, print_json, print_notes, print_table, size, times
 
 if TYPE_CHECKING:
@@ -75,7 +75,11 @@ class Line:
 
 
 def kernels(
-    program: Program, database: Records = None, arg: ArgumentTypes = None, json: Json = False
+    program: Program,
+    database: Records = None,
+    arg: ArgumentTypes = None,
+    dim: Dimensions = None,
+    json: Json = False,
 ) -> None:
     """Lists the kernels of a program, with their work and data.
 
@@ -85,7 +89,7 @@ def kernels(
     from hlotune.schedules.errors import NoRecord
     from hlotune.tuning_logs.render import time_text
 
-    loaded = load_program(program, arg)
+    loaded = load_program(program, arg, dim)
     by_key: dict[str, list[Site]] = {}
     for site in sites(loaded):
         by_key.setdefault(site.kernel.key, []).append(site)

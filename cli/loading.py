@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlotune.hlo.frontends.file_kinds import FILES, suffix_of
+from hlotune.schedules.errors import ProgramError
 
 if TYPE_CHECKING:
     from hlotune.hlo.frontends.program import Program
@@ -21,15 +22,32 @@ def begin_loading(arguments: Sequence[str]) -> None:
         checked_parse.begin()
 
 
-def load_program(source: str, argument_types: Sequence[str] | None) -> "Program":
-    """The program.  What its Python code prints goes to stderr: stdout has the answer alone.
+def load_program(
+    source: str, argument_types: Sequence[str] | None, sizes: Sequence[str] | None = None
+) -> "Program":
+    """The program, with sizes of symbolic dimensions as in batch=8.
 
-    Raises ProgramError.
+    What its Python code prints goes to stderr: stdout has the answer alone.  Raises ProgramError.
     """
     from hlotune.hlo.frontends.program import load
 
     with redirect_stdout(sys.stderr):
-        return load(source, argument_types=argument_types or ())
+        return load(source, argument_types=argument_types or (), dims=dimensions(sizes or ()))
+
+
+def dimensions(texts: Sequence[str]) -> dict[str, int]:
+    """Sizes by name; raises ProgramError for what is no size."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.rpartition("=")
+        if not name or not (size.isascii() and size.isdecimal()) or name in found:
+            twice = ", its second size" if name in found else ""
+            raise ProgramError(
+                f"expected a dimension and its size, as in batch=8, got {text!r}{twice}; give each "
+                "dimension one whole number"
+            )
+        found[name] = int(size)
+    return found
 
 
 def source_files(source: str) -> list[Path]:

@@ -21,7 +21,8 @@ Program = Annotated[
     typer.Argument(
         metavar="PROGRAM",
         help="path.py:name or package.module:name of a factory that returns (function, arguments); "
-        "of a function with --arg for each argument; or a file (.mlir, .mlirbc, .hlo, .txt, .pb).",
+        "of a function with --arg for each argument; or a file (.mlir, .mlirbc, .hlo, .txt, .pb, "
+        ".onnx).",
         show_default=False,
     ),
 ]
@@ -39,6 +40,15 @@ ArgumentTypes = Annotated[
         "--arg",
         metavar="TYPE",
         help="Type of an argument, as in f32[8,784]; once for each argument of a bare function.",
+        show_default=False,
+    ),
+]
+Dimensions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help="Size of a symbolic dimension of an ONNX model, as in batch=8; once for each.",
         show_default=False,
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Json
+from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json
 from hlotune.cli.run import end
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.tuning_logs.default_path import database_path
@@ -28,6 +28,7 @@ def resume(
     database: Database = None,
     model_file: ModelFile = None,
     arg: ArgumentTypes = None,
+    dim: Dimensions = None,
     json: Json = False,
 ) -> None:
     """Goes on with an interrupted run: its program, searcher, seed, and the budget that is left.
@@ -41,7 +42,7 @@ def resume(
     with beating() as pulse:
         with TuningDatabase(path, read_only=True) as opened:
             before = interrupted(opened, run)
-        loaded = load_program(before.source, arg)
+        loaded = load_program(before.source, arg, dim)
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
         from hlotune.codegen.runtime.malloc_settings import keep_memory
@@ -58,4 +59,4 @@ def resume(
                 pulse=pulse,
             )
     print_report(result.database, result.run, json=json)
-    end(result, before.budget_s, model_file, arg or ())
+    end(result, before.budget_s, model_file, arg or (), dim or ())

@@ -12,6 +12,7 @@ from hlotune.cli.loading import load_program
 from hlotune.cli.options import (
     ArgumentTypes,
     Database,
+    Dimensions,
     Json,
     Numerics,
     Program,
@@ -83,13 +84,14 @@ def run(
     numerics: Numerics = "standard",
     target: Fingerprint = None,
     arg: ArgumentTypes = None,
+    dim: Dimensions = None,
     json: Json = False,
 ) -> None:
     """Searches for faster schedules and records every trial."""
     check(budget, trials, target)
     path = database_path(database)
     with beating() as pulse, workers_ahead():
-        loaded = load_program(program, arg)
+        loaded = load_program(program, arg, dim)
         print_notes(loaded.notes, file=sys.stderr)
         # After loading: what is wrong with a program shall not wait for xgboost and torch.
         from hlotune.cli.progress import watching
@@ -113,7 +115,7 @@ def run(
                 pulse=pulse,
             )
     print_report(result.database, result.run, json=json)
-    end(result, budget, model_file, arg or ())
+    end(result, budget, model_file, arg or (), dim or ())
 
 
 def check(budget_s: float | None, trials: int | None, fingerprint: str | None) -> None:
@@ -131,10 +133,11 @@ def end(
     budget_s: float | None,
     model_file: Path | None = None,
     types: Sequence[str] = (),
+    sizes: Sequence[str] = (),
 ) -> None:
     """After the report: what a caller has to know besides it, as an exit code and a line.
 
-    `model_file` and `types` of arguments are what the command was given.
+    `model_file`, `types` of arguments and `sizes` of dimensions are what the command was given.
     """
     from hlotune.search.budget.budget import DEFAULT_BUDGET_S
 
@@ -143,7 +146,7 @@ def end(
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:
-        say(f"tune: to go on: {going_on(result, model_file, types)}", file=sys.stderr)
+        say(f"tune: to go on: {going_on(result, model_file, types, sizes)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.needed_s is not None:
         raise NoRecord(
@@ -158,14 +161,20 @@ def end(
         )
 
 
-def going_on(result: "TuneResult", model_file: Path | None, types: Sequence[str]) -> str:
+def going_on(
+    result: "TuneResult",
+    model_file: Path | None,
+    types: Sequence[str],
+    sizes: Sequence[str] = (),
+) -> str:
     """The command that takes up an interrupted run, in this folder: what no database has of it is
     given again.
     """
     database = ["--database", str(result.database)]
     model = ["--model-file", str(model_file)] if model_file else []
     arguments = [word for kind in types for word in ("--arg", kind)]
-    return shlex.join(["tune", "resume", result.run, *database, *model, *arguments])
+    dims = [word for size in sizes for word in ("--dim", size)]
+    return shlex.join(["tune", "resume", result.run, *database, *model, *arguments, *dims])
 
 
 def wrong_in_the_program(result: "TuneResult") -> WrongResult:

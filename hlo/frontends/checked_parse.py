@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from hlotune.schedules.errors import ProgramError
@@ -48,13 +49,30 @@ class Limits:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A program in normal form, as MLIR reads it without harm."""
+
+    bytecode: bytes
+    names: tuple[str, ...] = ()
+    """Of its arguments, where the file has them."""
+
+
 def limits_of(file_bytes: int) -> Limits:
     """10 s and 1 GB, and for each 100 MB of the file 2 s and 500 MB more."""
     return Limits(10.0 + 2e-8 * file_bytes, 10**9 + 5 * file_bytes)
 
 
 def normal_form_of(path: Path) -> bytes:
-    """MLIR bytecode of the program that a file holds, in normal form; MLIR reads it without harm.
+    """MLIR bytecode of the program that a file holds; raises ProgramError as `parsed` does."""
+    return parsed(path).bytecode
+
+
+def parsed(path: Path, sizes: Mapping[str, int] | None = None) -> Parsed:
+    """The program that a file holds.
+
+    Args:
+        sizes: of its symbolic dimensions, by name.
 
     Raises:
         ProgramError: the file cannot be read, holds no program or one that hlotune does not take,
@@ -67,7 +85,7 @@ def normal_form_of(path: Path) -> bytes:
             f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
         ) from error
     with opened, shared_process.lock:
-        return shared_process.normal_form(path, opened)
+        return shared_process.normal_form(path, opened, sizes or {})
 
 
 def begin() -> None:
@@ -125,7 +143,7 @@ class ParseProcess:
                     stdin=its_end.fileno(),
                     stdout=self._log,
                     stderr=self._log,
-                    env={**os.environ, "PYTHONPATH": python_path()},
+                    env={**os.environ, "PYTHONPATH": python_path(), "JAX_PLATFORMS": "cpu"},
                 )
         except OSError:
             self.close()
@@ -151,11 +169,19 @@ class ParseProcess:
                 held.close()
         self._end = self._log = None
 
-    def normal_form(self, path: Path, file: IO[bytes]) -> bytes:
-        """Raises ProgramError as `normal_form_of` does."""
+    def normal_form(
+        self, path: Path, file: IO[bytes], sizes: Mapping[str, int] = MappingProxyType({})
+    ) -> Parsed:
+        """Raises ProgramError as `parsed` does."""
         limits = limits_of(os.fstat(file.fileno()).st_size)
+        request = {
+            "path": str(path),
+            "sizes": dict(sizes),
+            "processor_s": limits.processor_s,
+            "memory_bytes": limits.memory_bytes,
+        }
         try:
-            header, content = self._asked(path, file, limits)
+            header, content, limits = self._asked(path, file, request, limits)
         except OSError as error:
             self.close()
             raise ProgramError(
@@ -169,22 +195,22 @@ class ParseProcess:
             raise ProgramError(header["refused"])
         if content is None:
             raise too_much_memory(path, limits)
-        return content
+        return Parsed(content, tuple(header.get("names", ())))
 
     def _asked(
-        self, path: Path, file: IO[bytes], limits: Limits
-    ) -> tuple[Mapping[str, Any], bytes | None]:
-        request = {
-            "path": str(path),
-            "processor_s": limits.processor_s,
-            "memory_bytes": limits.memory_bytes,
-        }
+        self, path: Path, file: IO[bytes], request: Mapping[str, Any], limits: Limits
+    ) -> tuple[Mapping[str, Any], bytes | None, Limits]:
+        """The answer, and the limits that held in the end."""
         for _ in range(2):
             try:
                 self._start(path)
                 assert self._end is not None
                 socket.send_fds(self._end, [json.dumps(request).encode()], [file.fileno()])
-                return self._answer(_WAITING * limits.processor_s)
+                header, content = self._answer(_WAITING * limits.processor_s)
+                while "limits" in header:  # the file has more to read in other files
+                    limits = Limits(**header["limits"])
+                    header, content = self._answer(_WAITING * limits.processor_s)
+                return header, content, limits
             except _Late:
                 raise too_late(path, limits) from None
             except (_Ended, BrokenPipeError, ConnectionResetError):

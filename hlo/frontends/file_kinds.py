@@ -5,10 +5,11 @@ from pathlib import Path, PurePath
 
 from hlotune.schedules.errors import ProgramError
 
-FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb", ".txt")
-"""Suffixes of files of StableHLO and HLO, in lower case; a suffix may be written in any case."""
+ONNX = ".onnx"
+FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb", ".txt", ONNX)
+"""Suffixes of files of StableHLO, HLO and ONNX, in lower case; a suffix may be written in any
+case."""
 MODELS = {
-    ".onnx": "an ONNX model",
     ".pt2": "a PyTorch program",
     ".pt": "a PyTorch model",
     ".pth": "a PyTorch model",
@@ -68,10 +69,10 @@ def check_kind(path: Path) -> None:
         raise _refused(path, "a folder", "name the file in it")
 
 
-_EXPORT = "hlotune does not read it: export the model to StableHLO first"
+_EXPORT = "hlotune does not read it: export the model to StableHLO or ONNX first"
 
 
 def _refused(path: Path, what: str, advice: str) -> ProgramError:
     return ProgramError(
-        f"expected StableHLO or HLO in a file {' '.join(FILES)}, got {path}, {what}; {advice}"
+        f"expected StableHLO, HLO or ONNX in a file {' '.join(FILES)}, got {path}, {what}; {advice}"
     )

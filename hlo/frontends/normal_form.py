@@ -3,34 +3,65 @@
 Nothing here imports jax, so that the process that parses files first begins fast.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
-from hlotune.hlo.frontends.file_kinds import is_hlo_text, suffix_of
+from hlotune.hlo.frontends.checked_parse import Parsed
+from hlotune.hlo.frontends.file_kinds import ONNX, is_hlo_text, suffix_of
 from hlotune.hlo.frontends.hlo_files import stablehlo_of_proto, stablehlo_of_text
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
 from hlotune.schedules.errors import ProgramError
 
 
-def normal_form_of_file(data: bytes, path: str) -> bytes:
-    """MLIR bytecode of the program that a file holds, in normal form.
+def parsed_file(
+    data: bytes, path: str, sizes: Mapping[str, int], allow: Callable[[float, int], None]
+) -> Parsed:
+    """The program that a file holds, in normal form.
 
     Args:
-        path: of the file; its suffix tells StableHLO, HLO text and protocol buffers apart.
+        path: of the file; its suffix tells StableHLO, HLO text, protocol buffers and ONNX apart.
+        sizes: of symbolic dimensions, by name.
+        allow: is told of the seconds and bytes that it will take beyond those of the file.
 
     Raises:
         ProgramError: the file holds no program, or one that hlotune does not take.
     """
     if not data.strip(b"\0 \r\n\t"):
-        raise ProgramError(
-            f"expected StableHLO or HLO in {path}, got an empty file; write it again"
-        )
+        raise ProgramError(f"expected a program in {path}, got an empty file; write it again")
     suffix = suffix_of(PurePath(path))
+    if suffix == ONNX:
+        return _of_onnx(data, path, sizes, allow)
+    _check_sizes(sizes, path)
     if suffix == ".pb":
         data = stablehlo_of_proto(data)
     elif suffix == ".hlo" or is_hlo_text(data):
         data = stablehlo_of_text(data.decode(errors="replace"))
-    return normal_form(data).bytecode()
+    return Parsed(normal_form(data).bytecode())
+
+
+def _of_onnx(
+    data: bytes, path: str, sizes: Mapping[str, int], allow: Callable[[float, int], None]
+) -> Parsed:
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise ProgramError(
+            f"expected the package onnx, which reads {path}, got none ({error}); install it: "
+            "pip install hlotune[onnx]"
+        ) from error
+    from hlotune.hlo.frontends.onnx.model import imported
+
+    model = imported(data, path, sizes, allow)
+    return Parsed(normal_form(model.bytecode).bytecode(), model.names)
+
+
+def _check_sizes(sizes: Mapping[str, int], path: str) -> None:
+    if sizes:
+        raise ProgramError(
+            f"expected no sizes of dimensions with {path}, a file that has its types in it, got "
+            f"{', '.join(sizes)}; leave them out: ONNX models alone have symbolic dimensions"
+        )
 
 
 def normal_form(stablehlo: bytes) -> mlir.Module:

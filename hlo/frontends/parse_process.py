@@ -11,14 +11,15 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-from hlotune.hlo.frontends.checked_parse import MOST_BYTES_OF_A_HEADER
-from hlotune.hlo.frontends.normal_form import normal_form_of_file
+from hlotune.hlo.frontends.checked_parse import MOST_BYTES_OF_A_HEADER, Limits, Parsed
+from hlotune.hlo.frontends.normal_form import parsed_file
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 
@@ -46,13 +47,22 @@ def main() -> None:
 
 
 def _answer(end: socket.socket, request: Mapping[str, Any], file: int) -> None:
+    limits = Limits(request["processor_s"], request["memory_bytes"])
+
+    def allow(processor_s: float, size: int) -> None:
+        more = Limits(
+            limits.processor_s + processor_s + 2e-8 * size, limits.memory_bytes + 5 * size
+        )
+        end.send(json.dumps({"limits": asdict(more)}).encode())
+        set_limits(more)
+
     try:
-        with _limited(request["processor_s"], request["memory_bytes"]):
-            bytecode = _checked(file, request["path"])
+        with _limited(limits) as set_limits:
+            parsed = _checked(file, request["path"], request["sizes"], allow)
             answer = os.memfd_create("normal form")
             with open(answer, "wb", closefd=False) as written:
-                written.write(bytecode)
-        socket.send_fds(end, [b"{}"], [answer])
+                written.write(parsed.bytecode)
+        socket.send_fds(end, [_header(parsed)], [answer])
         os.close(answer)
     except MemoryError:
         end.send(b"{}")
@@ -62,11 +72,19 @@ def _answer(end: socket.socket, request: Mapping[str, Any], file: int) -> None:
         os.close(file)
 
 
-def _checked(file: int, path: str) -> bytes:
-    """Bytecode of the file's program in normal form, which was read back as the parent will."""
-    bytecode = normal_form_of_file(_content(file), path)
-    mlir.graph(mlir.parse(bytecode))
-    return bytecode
+def _header(parsed: Parsed) -> bytes:
+    """Names that would not fit into a header are left out."""
+    header = json.dumps({"names": parsed.names}).encode()
+    return header if len(header) < MOST_BYTES_OF_A_HEADER else b"{}"
+
+
+def _checked(
+    file: int, path: str, sizes: Mapping[str, int], allow: Callable[[float, int], None]
+) -> Parsed:
+    """The file's program in normal form, which was read back as the parent will."""
+    parsed = parsed_file(_content(file), path, sizes, allow)
+    mlir.graph(mlir.parse(parsed.bytecode))
+    return parsed
 
 
 def _content(file: int) -> bytes:
@@ -88,16 +106,23 @@ def _reason(error: Exception, path: str) -> str:
 
 
 @contextmanager
-def _limited(processor_s: float, memory_bytes: int) -> Iterator[None]:
-    """Ends the process where the block takes more time; more memory is refused to it."""
+def _limited(limits: Limits) -> Iterator[Callable[[Limits], None]]:
+    """Ends the process where the block takes more time; more memory is refused to it.
+
+    Gives a function that sets other limits for the block, which count from its beginning.
+    """
     before = {which: resource.getrlimit(which) for which in _LIMITED}
     used = {resource.RLIMIT_CPU: time.process_time(), resource.RLIMIT_DATA: _data_bytes()}
-    more = {resource.RLIMIT_CPU: processor_s, resource.RLIMIT_DATA: memory_bytes}
-    try:
+
+    def set_limits(to: Limits) -> None:
+        more = {resource.RLIMIT_CPU: to.processor_s, resource.RLIMIT_DATA: to.memory_bytes}
         for which, (_, hard) in before.items():
             soft = math.ceil(used[which] + more[which])
             resource.setrlimit(which, (soft if hard < 0 else min(soft, hard), hard))
-        yield
+
+    try:
+        set_limits(limits)
+        yield set_limits
     finally:
         for which, limit in before.items():
             resource.setrlimit(which, limit)

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from hlotune.hlo.calling.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
-from hlotune.hlo.frontends.checked_parse import normal_form_of
+from hlotune.hlo.frontends.checked_parse import parsed
 from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
@@ -45,7 +45,7 @@ class Program:
     example_args: tuple[Any, ...] | None = field(default=None, repr=False)
     """What the program was loaded with: arrays, or shapes only."""
     names: tuple[str, ...] = ()
-    """Of its arguments; "" for one that has none, and none at all of a file."""
+    """Of its arguments; "" for one that has none, and none at all of a file that has no names."""
     notes: tuple[str, ...] = field(default=(), repr=False)
     """What has to be said beside every figure of the program, as that values of it are missing."""
 
@@ -64,25 +64,31 @@ def require_loaded(program: object) -> None:
 
 
 def load(
-    source: Callable[..., Any] | str | Path, *example_args: Any, argument_types: Sequence[str] = ()
+    source: Callable[..., Any] | str | Path,
+    *example_args: Any,
+    argument_types: Sequence[str] = (),
+    dims: Mapping[str, int] | None = None,
 ) -> Program:
     """Reads a program.
 
     `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
     that takes nothing and returns `(function, example_args)`, or a function when arguments are
-    given here; or the path of a StableHLO file (text, bytecode or portable artifact) or an HLO
-    file (text, or a protocol buffer as XLA dumps it, before optimizations).  Arguments are
-    `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.
+    given here; or the path of a StableHLO file (text, bytecode or portable artifact), an HLO
+    file (text, or a protocol buffer as XLA dumps it, before optimizations) or an ONNX model.
+    Arguments are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.  `dims`
+    are sizes of a model's symbolic dimensions, by name.
 
     Raises:
         ProgramError: the source is no program, or one that hlotune does not take.
     """
     arguments = example_args or tuple(argument(t) for t in argument_types)
     if callable(source):
+        _check_no_sizes(dims or {}, _qualified_name(source))
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
     if names_a_file(text):
-        return _from_file(Path(text), arguments)
+        return _from_file(Path(text), arguments, dims or {})
+    _check_no_sizes(dims or {}, text)
     where, _, name = text.rpartition(":")
     if not where or not name:
         raise ProgramError(
@@ -153,18 +159,28 @@ def _from_function(
     )  # fmt: skip
 
 
-def _from_file(path: Path, arguments: Sequence[Any]) -> Program:
+def _check_no_sizes(dims: Mapping[str, int], source: str) -> None:
+    if dims:
+        raise ProgramError(
+            f"expected sizes of dimensions with an ONNX model alone, got {', '.join(dims)} with "
+            f"{source}; leave them out: the arguments have shapes"
+        )
+
+
+def _from_file(path: Path, arguments: Sequence[Any], dims: Mapping[str, int]) -> Program:
     check_kind(path)
     if arguments:
         raise ProgramError(
             f"expected no arguments with {path}, a file that has its types in it, got "
             f"{len(arguments)}; leave them out"
         )
-    bytecode = normal_form_of(path)
+    read = parsed(path, dims)
+    bytecode = read.bytecode
     module = mlir.parse(bytecode)
     if notes := take_notes(module):
         bytecode = module.bytecode()
-    return Program(path.stem, str(path), bytecode, mlir.graph(module), notes=notes)
+    graph = mlir.graph(module)
+    return Program(path.stem, str(path), bytecode, graph, names=read.names, notes=notes)
 
 
 @contextmanager

@@ -99,7 +99,9 @@ def test_going_on_takes_again_what_no_database_has(tmp_path: Path) -> None:
         program_name="model", database=tmp_path / "a.db", run="5f0c", kernels=(), trials=0,
         known_trials=0, wall_s=1.0,
     )  # fmt: skip
-    words = shlex.split(going_on(result, Path("my model.npz"), ["f32[8,784]", "f32[2]"]))
+    types, sizes = ["f32[8,784]", "f32[2]"], ["batch=8"]
+    words = shlex.split(going_on(result, Path("my model.npz"), types, sizes))
     assert words[5:] == [
-        "--model-file", "my model.npz", "--arg", "f32[8,784]", "--arg", "f32[2]",
+        "--model-file", "my model.npz", "--arg", "f32[8,784]", "--arg", "f32[2]", "--dim",
+        "batch=8",
     ]  # fmt: skip

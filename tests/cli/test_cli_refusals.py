@@ -25,7 +25,8 @@ def test_a_run_without_a_place_for_its_database_is_refused() -> None:
         ("mlir", "a StableHLO module"),
         ("hlo", "HLO text"),
         ("pb", "a serialized HloModuleProto"),
-        ("onnx", "StableHLO or HLO in a file"),
+        ("onnx", "an ONNX model in"),
+        ("keras", "StableHLO, HLO or ONNX in a file"),
         ("exe", "a StableHLO module"),
     ],
 )
@@ -121,3 +122,15 @@ def identity(tensor: str, folder: Path) -> Path:
     program = folder / "program.mlir"
     program.write_text(f"module {{ {text} }}", encoding="utf-8")
     return program
+
+
+@pytest.mark.parametrize("sizes", [["batch"], ["batch=-1"], ["=2"], ["batch=2", "batch=3"]])
+def test_a_size_of_a_dimension_is_a_name_and_a_whole_number(sizes: list[str]) -> None:
+    words = [word for size in sizes for word in ("--dim", size)]
+    message = refused("kernels", "model.onnx", *words)
+    assert "expected a dimension and its size, as in batch=8, got" in message
+
+
+def test_sizes_of_dimensions_are_of_files_alone() -> None:
+    message = refused("kernels", PROGRAM, "--dim", "batch=8")
+    assert "expected sizes of dimensions with an ONNX model alone, got batch" in message
