@@ -148,6 +148,8 @@ def test_the_pages_have_a_place_for_every_table() -> None:
         "bandwidth",
         "budgets",
         "columns",
+        "defaults",
+        "defaults_sums",
         "learning",
         "matrix",
         "models",
