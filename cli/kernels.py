@@ -144,11 +144,14 @@ def known(database: "Database", key: str, under: "Conditions") -> Known:
 
 def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> Line:
     from hlotune.hlo.canonical import graph_of
+    from hlotune.measure.machine.targets import host_target
+    from hlotune.schedules.targets.limit import limit_of
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)
     ours = schedules_of(kernel)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
+    limit = limit_of(ours.flops or 0, moved, ours.dtype, host_target(), peaks)
     return Line(
         key=kernel.key,
         label=sites[0].label,
@@ -158,7 +161,7 @@ def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> L
         configs=ours.configs,
         flops=ours.flops,
         bytes=moved,
-        roofline_s=roofline_s(ours.flops or 0, moved, ours.dtype, peaks),
+        roofline_s=limit.time_s if limit else None,
         left_to_xla=ours.reason,
         known=known,
     )
@@ -215,17 +218,3 @@ def measured_peaks() -> "tuple[Properties, bool]":
     with alone():
         others = Others()
         return host_properties(host_target()), (others.share() or 0.0) <= QUIET
-
-
-def roofline_s(flops: int, moved_bytes: int, dtype: str, peaks: "Properties") -> float | None:
-    """Seconds that the measured peaks allow; None where there is no peak of the type.
-
-    Data that fits into the last cache may stand there, so that memory sets no limit.
-    """
-    from hlotune.measure.machine.targets import host_target
-
-    if dtype not in peaks.flops_per_s:
-        return None
-    fits = moved_bytes <= host_target().l3_bytes
-    memory_s = 0.0 if fits else moved_bytes / peaks.read_bytes_per_s
-    return max(flops / peaks.flops_per_s[dtype], memory_s)

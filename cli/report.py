@@ -1,14 +1,26 @@
-"""`tune report`: what a run found, from the database alone."""
+"""`tune report`: what a run found, from the database alone: on the terminal, or as files."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hlotune.cli.options import Database, Json
+from hlotune.cli.outputs import require_place, writing
+from hlotune.cli.printing import say
 from hlotune.tuning_logs.default_path import database_path
 
-EXAMPLE = "Example: tune report model --database tuning.db"
+if TYPE_CHECKING:
+    from hlotune.tuning_logs.evidence import Evidence
+
+EXAMPLE = "Example: tune report model -o report.html --database tuning.db"
+
+Form = Literal["text", "html", "json", "markdown", "csv"]
+FORMS: dict[str, Form] = {
+    ".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".csv": "csv",
+    ".txt": "text",
+}  # fmt: skip
+"""By the ending of a file."""
 
 
 def report(
@@ -21,18 +33,129 @@ def report(
         ),
     ],
     database: Database = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the report to a file: one page with figures and code (.html), or .md, "
+            ".csv, .json, .txt.",
+            show_default=False,
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write each figure as SVG and PNG into a folder, which is made.",
+            show_default=False,
+        ),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, as for a pull request.")
+    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a row a kernel.")] = False,
     json: Json = False,
 ) -> None:
-    """Prints the report of a recorded run."""
-    print_report(database_path(database), run, json=json)
+    """Prints the report of a recorded run, or writes it to a file."""
+    form = form_of(output, markdown=markdown, csv=csv, json=json)
+    path = database_path(database)
+    if output is not None:
+        require_place(output, path)
+    if output is None and figures is None:
+        return print_report(path, run, json=form == "json", form=form)
+    return write_report(path, run, output, form, figures)
 
 
-def print_report(database: Path, run: str, *, json: bool) -> None:
+def form_of(output: Path | None, *, markdown: bool, csv: bool, json: bool) -> Form:
+    """What is written.  Raises typer.BadParameter where that is not clear."""
+    named: list[Form] = []
+    named += ["markdown"] if markdown else []
+    named += ["csv"] if csv else []
+    named += ["json"] if json else []
+    if len(named) > 1:
+        raise typer.BadParameter(f"expected one form, got --{' and --'.join(named)}; choose one")
+    if output is None:
+        return named[0] if named else "text"
+    form = FORMS.get(output.suffix.lower())
+    if named and form not in (None, named[0]):
+        raise typer.BadParameter(
+            f"expected --{named[0]} or a name that says another form, got both with {output}; "
+            "leave one out"
+        )
+    if form is None and not named:
+        raise typer.BadParameter(
+            f"expected a file whose name ends in {', '.join(FORMS)}, got {output}; rename it"
+        )
+    return named[0] if named else form or "text"
+
+
+def print_report(database: Path, run: str, *, json: bool, form: Form = "text") -> None:
     """Also what `tune run` ends with."""
+    print(text_of(database, run, "json" if json else form))
+
+
+def text_of(database: Path, run: str, form: Form) -> str:
+    """A report in a form that needs no figures."""
+    from hlotune.tuning_logs import flat
     from hlotune.tuning_logs import report as reports
     from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.evidence import evidence
     from hlotune.tuning_logs.render import render
 
     with TuningDatabase(database, read_only=True) as opened:
-        found = reports.report(opened, run)
-    print(reports.to_json(found) if json else render(found))
+        if form == "json":
+            return reports.to_json(reports.report(opened, run))
+        if form == "text":
+            return render(reports.report(opened, run))
+        found = evidence(opened, run)
+    return (flat.to_csv if form == "csv" else flat.to_markdown)(found).rstrip("\n")
+
+
+def write_report(
+    database: Path, run: str, output: Path | None, form: Form, figures: Path | None
+) -> None:
+    """Writes a file and figures, and says where they are."""
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.evidence import evidence
+    from hlotune.tuning_logs.figures.canvas import require_matplotlib
+
+    if form == "html" or figures is not None:
+        require_matplotlib()
+    if form != "html" and output is not None:
+        write(output, text_of(database, run, form) + "\n")
+    if form == "html" or figures is not None:
+        with TuningDatabase(database, read_only=True) as opened:
+            found = evidence(opened, run)
+        draw(found, output if form == "html" else None, figures)
+    if output is not None:
+        say(f"report: {output}")
+
+
+def draw(found: "Evidence", output: Path | None, figures: Path | None) -> None:
+    """The page, and the figures as files."""
+    from hlotune import __version__
+    from hlotune.cli.progress import telling
+    from hlotune.tuning_logs.figures.files import write_figures
+    from hlotune.tuning_logs.page.page import page, with_limits
+    from hlotune.tuning_logs.page.regenerated import regenerated
+
+    with telling() as tell:
+        tell("making the code of the kernels again")
+        code = regenerated(found.kernels, found.target)
+        if output is not None:
+            tell("drawing the report")
+            write(output, page(found, code, __version__))
+        if figures is not None:
+            with writing(figures):
+                count = write_figures(with_limits(found, code), figures)
+    if figures is not None:
+        say(f"figures: {count} as SVG and PNG in {figures}")
+
+
+def write(path: Path, text: str) -> None:
+    from hlotune.schedules.atomic_files import whole
+
+    with writing(path), whole(path) as part:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -125,7 +125,7 @@ def _head(report: Report) -> Text:
         + "".join(f"{note}\n" for note in report.notes)
         + (f"{report.overrun}\n" if report.overrun else "")
         + (f"{load}\n" if (load := load_text(report.others_share)) else "")
-        + _pace(report)
+        + pace_text(report)
     )
 
 
@@ -137,7 +137,7 @@ def load_text(others_share: float | None) -> str:
     return f"other processes took {others_share:.0%} of the processors during this run{beside}"
 
 
-def _pace(report: Report) -> str:
+def pace_text(report: Report) -> str:
     """A line of how far the machine's pace moved between batches; nothing of fewer than two."""
     fast_s, slow_s = report.fastest_probe_s, report.slowest_probe_s
     if not fast_s or not slow_s or fast_s == slow_s:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.tree import ROOMS, ROOT, files
 
-SHIPPED = {".py", ".ll", ".jsonl", ".json", ".npz", ".typed"}
+SHIPPED = {".py", ".ll", ".jsonl", ".json", ".npz", ".typed", ".css"}
 
 
 @pytest.mark.parametrize("room", ROOMS)
