@@ -1,4 +1,4 @@
-"""A kernel as machine code, with what a caller must know to run it.
+"""A kernel as code of one backend, with what a caller must know to run it.
 
 It is data: it crosses from the process that builds to the one that measures, and is stored.
 """
@@ -27,9 +27,13 @@ class Packed:
 
 @dataclass(frozen=True)
 class Built:
-    """An object file: function `kernel` runs the kernel, `packed[i].entry` packs a constant."""
+    """The code of a kernel, tagged with the backend that made it and can load it.
+
+    Of machine code the function `kernel` runs the kernel, and `packed[i].entry` packs a constant.
+    """
 
     object: bytes
+    """An object file of the backend `llvm`; of others what these make of a schedule."""
     scratch_bytes: int
     packed: tuple[Packed, ...]
     flops: int
@@ -40,10 +44,12 @@ class Built:
     """Of the schedule: it says which rounding errors are legitimate."""
     tiles: bool = field(default=False, kw_only=True)
     """Whether it uses a matrix unit, for which a process must ask the system."""
+    backend: str = field(default="llvm", kw_only=True)
+    """The name of its backend in the table of `backends.py`."""
 
     @cached_property
     def key(self) -> str:
-        """Hash of the machine code: 32 hex digits."""
+        """Hash of the code: 32 hex digits."""
         return hashlib.sha256(self.object).hexdigest()[:32]
 
     def to_bytes(self) -> bytes:
@@ -56,6 +62,7 @@ class Built:
             "algorithm": self.algorithm,
             "object_bytes": len(self.object),
             **({"tiles": True} if self.tiles else {}),
+            **({"backend": self.backend} if self.backend != "llvm" else {}),
         }
         return b"\n".join((_MAGIC, json.dumps(header).encode(), self.object))
 
@@ -70,6 +77,7 @@ class Built:
         threads = type(self.threads) is int and self.threads >= 1
         _require(threads, "threads", "a number, 1 or more", self.threads)
         _require(isinstance(self.algorithm, str), "algorithm", "a text", self.algorithm)
+        _require(isinstance(self.backend, str), "backend", "a text", self.backend)
         _require(isinstance(self.tiles, bool), "tiles", "true or false", self.tiles)
         positions = [p.argument for p in self.packed]
         once = len(set(positions)) == len(positions)

@@ -15,7 +15,8 @@ from hlotune.deploy.reverification import ANEW, Vouching
 from hlotune.hlo.calling.callable import JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, choose, sites
-from hlotune.measure.machine.targets import host_target, require_host, toolchain
+from hlotune.measure.machine.devices import target_here
+from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_settings
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import HlotuneError
@@ -161,7 +162,7 @@ def applied(
     """As `apply`, without its warning; `tell` is told what is compared."""
     require_loaded(program)
     require_settings(numerics, cache)
-    target = require_host(target.fingerprint) if target else host_target()
+    target = target_here(target)
     found = sites(program)
     decisions = _decisions(found, database, numerics, conditions(target, toolchain(), cache))
     if any_jaxlib:
@@ -172,7 +173,7 @@ def applied(
         _explained(site, found, decisions, replacements, failures, vouching.verified)
         for site in found
     )
-    function = assembled(program, replacements)
+    function = assembled(program, replacements, target)
     return TunedFunction(program, tuple(replacements), numerics, target, explanations, function)
 
 

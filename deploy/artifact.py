@@ -28,13 +28,14 @@ from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
 from hlotune.deploy.manifest import Manifest, manifest_of
-from hlotune.deploy.replacement import bound, combined
+from hlotune.deploy.replacement import combined, loaded_here
 from hlotune.hlo.calling.callable import JittedProgram, function_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir import module as mlir
 from hlotune.measure.machine.targets import require_host
 from hlotune.schedules.errors import BuildError, ProgramError
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.cpu import CpuTarget
 
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"
 
@@ -69,9 +70,9 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
     The file appears whole or not at all.
 
     Raises:
-        ProgramError: it is no tuned function; values of its program were elided; it takes or
-            gives containers other than tuples,
-            lists, and dicts of texts; or the file cannot be written.
+        ProgramError: it is no tuned function, or not one for a CPU; values of its program were
+            elided; it takes or gives containers other than tuples, lists, and dicts of texts; or
+            the file cannot be written.
     """
     if not isinstance(tuned, TunedFunction):
         raise ProgramError(
@@ -79,6 +80,11 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
             "makes of the program"
         )
     require_values(tuned.program)
+    if not isinstance(tuned.target, CpuTarget):
+        raise ProgramError(
+            f"expected a program tuned for a CPU, got one for {tuned.target.title}; call it in "
+            "the process that tuned it: no file format holds its kernels yet"
+        )
     path = Path(path)
     members = _members(tuned)
     manifest = _manifest(tuned, {name: _hash(data) for name, data in members.items()})
@@ -125,7 +131,7 @@ def load_artifact(path: str | Path) -> Artifact:
     check_signature(path, manifest, mlir.signature(module), [p.nbytes for p in packed])
     check_calls(path, builts, mlir.calls(module, dispatcher.TARGET))
     for built in builts:
-        bound(built)
+        dispatcher.bind(built.key, loaded_here(built))
     return Artifact(
         name=manifest.program,
         numerics=manifest.numerics,

@@ -24,6 +24,7 @@ from hlotune.measure.timing.comparison import Ratio, ratio, shared, speedup
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_mode
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.tuning_logs.finals import Paired
 
 BISECTION_PAIRS = 10
@@ -158,13 +159,19 @@ class Prepared:
         return self.compile_s + 3 * BISECTION_PAIRS * max(self.call_s, SAMPLE_S)
 
 
-def prepared(program: Program, *, oracle_limit_s: float = ORACLE_S, seed: int = 0) -> Prepared:
+def prepared(
+    program: Program,
+    *,
+    oracle_limit_s: float = ORACLE_S,
+    seed: int = 0,
+    platform: str = HOST_PLATFORM,
+) -> Prepared:
     """The default, compiled, its inputs, and what the oracle says of them.
 
     `oracle_limit_s` limits the oracle: what it has not reached by then is held against the default
     alone, and the verdict says so.
     """
-    default = jitted(program)
+    default = jitted(program, platform=platform)
     compile_s = _call_s(program, default, example_inputs(program, seed))
     inputs, random = sets = tame_inputs(program, default, seed)
     return Prepared(
@@ -206,7 +213,9 @@ def bench(
     """
     turns = turns or Turns()
     with turns.alone():
-        ready = prepared(program, oracle_limit_s=oracle_limit_s, seed=seed)
+        ready = prepared(
+            program, oracle_limit_s=oracle_limit_s, seed=seed, platform=tuned.target.platform
+        )
     return compared(ready, tuned, pairs=pairs, limit_s=limit_s, turns=turns)
 
 
@@ -256,7 +265,7 @@ def checked_whole(
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.
     """
-    default = jitted(tuned.program)
+    default = jitted(tuned.program, platform=tuned.target.platform)
     sets = tame_inputs(tuned.program, default, seed)
     return checked(tuned.program, tuned, default, sets, oracle_limit_s)
 
@@ -291,7 +300,7 @@ def judged(tuned: TunedFunction, judges: Iterable[Judge]) -> tuple[Accuracy, ...
 
 def _wrong_result(judge: Judge, tuned: TunedFunction, verdict: Accuracy) -> WrongResult:
     def is_wrong(part: Sequence[Replacement]) -> bool:
-        verdicts = judge.judge(assembled(judge.program, part), tuned.numerics)
+        verdicts = judge.judge(assembled(judge.program, part, tuned.target), tuned.numerics)
         return any(v.wrong for v in verdicts)
 
     blamed = culprits(tuned.replacements, is_wrong)
@@ -319,7 +328,7 @@ def _shortfalls(
             return result.gained_s
         if timer.left_s < 3 * ready.variant_s:
             return None
-        function = assembled(tuned.program, part)
+        function = assembled(tuned.program, part, tuned.target)
         _, default_s, tuned_s = timer.paired(ready.default, function, BISECTION_PAIRS)
         return _gained_s(default_s, tuned_s)
 
@@ -346,6 +355,6 @@ def _is_slower(
     """
     if timer.left_s < 2 * ready.variant_s:
         return False
-    without = assembled(tuned.program, _without(found, tuned))
+    without = assembled(tuned.program, _without(found, tuned), tuned.target)
     _, without_s, with_s = timer.paired(without, tuned, BISECTION_PAIRS)
     return ratio(without_s, with_s, confidence).high < 1

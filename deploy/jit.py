@@ -16,6 +16,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.numerics import NUMERICS, Numerics
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.tuning_logs.default_path import database_path
 
 LOG = logging.getLogger("hlotune.jit")
@@ -167,7 +168,8 @@ class Jitted:
     def _tuned(self, split: Split) -> TunedFunction | None:
         """What runs in place of `plain`; None where that runs."""
         leaves, tree = jax.tree.flatten((split.positional, split.named))
-        if jax.default_backend() != "cpu" or any(isinstance(x, jax.core.Tracer) for x in leaves):
+        traced = any(isinstance(x, jax.core.Tracer) for x in leaves)
+        if traced or jax.default_backend() != HOST_PLATFORM:
             return None
         try:
             types = tuple(_type(x) for x in leaves)

@@ -9,11 +9,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.codegen.backend import Signature
+from hlotune.codegen.backends import backend_named
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
-from hlotune.codegen.runtime import dispatcher
-from hlotune.codegen.runtime.hosts import serial
-from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.calling.callable import JittedProgram, jitted
 from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import graph_of
@@ -22,7 +21,6 @@ from hlotune.hlo.graph import Literal
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Target
@@ -44,32 +42,21 @@ class Replacement:
 
 
 def replacement(program: Program, site: Site, built: Built) -> Replacement:
-    """A built kernel of a site, bound in this process.
+    """A built kernel of a site, which calls of the module run in this process from now on.
 
     Raises:
         HlotuneError: the kernel cannot be loaded, or packs a constant whose value is unknown.
     """
-    loaded = bound(built)
-    graph, packed = graph_of(site.kernel), built.packed
-    positions = sorted(p.argument for p in packed)
-    values = [
-        constant(program, site, k) if k in positions else np.empty(0)
-        for k in range(len(graph.arguments))
-    ]
-    forms = prepack(loaded, values, serial())
-    text = dispatcher.replacement(
-        built.key,
-        graph.argument_types,
-        graph.result_types,
-        built.scratch_bytes,
-        {p.argument: p.bytes for p in packed},
-    )
-    return Replacement(site, text, tuple(forms[k].copy() for k in positions), built)
+    graph = graph_of(site.kernel)
+    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types))
+    values = {p.argument: constant(program, site, p.argument) for p in built.packed}
+    code = backend_named(built.backend).replacement(loaded_here(built), signature, values)
+    return Replacement(site, code.text, code.packed, built)
 
 
 @cache
 def built_here(kernel: Kernel, schedule: Schedule, target: Target) -> Built:
-    """A kernel as machine code; built once a process.
+    """A kernel as code for a target; built once a process.
 
     Raises:
         HlotuneError: there is no code for it, or the schedule does not apply any more.
@@ -78,11 +65,9 @@ def built_here(kernel: Kernel, schedule: Schedule, target: Target) -> Built:
 
 
 @cache
-def bound(built: Built) -> Loaded:
-    """A kernel in memory, which calls of its key run from now on; loaded once a process."""
-    loaded = load(built)
-    dispatcher.bind(built.key, loaded)
-    return loaded
+def loaded_here(built: Built) -> Any:
+    """A kernel in this process, as its backend has it; loaded once."""
+    return backend_named(built.backend).load(built)
 
 
 def constant(program: Program, site: Site, position: int) -> NDArray[Any]:
@@ -120,7 +105,9 @@ def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     return Combined(spliced.bytecode, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 
 
-def assembled(program: Program, replacements: Sequence[Replacement]) -> JittedProgram:
+def assembled(
+    program: Program, replacements: Sequence[Replacement], target: Target
+) -> JittedProgram:
     """The program with these replacements as a jitted function of its own signature."""
     whole = combined(program, replacements)
-    return jitted(program, whole.bytecode, hidden_values=whole.hidden)
+    return jitted(program, whole.bytecode, hidden_values=whole.hidden, platform=target.platform)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from hlotune.deploy.accuracy import Inputs, called
-from hlotune.hlo.calling.callable import cpu
+from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
@@ -35,7 +35,7 @@ class Timer:
         self.program, self.threads = program, target.host_threads
         self.turns, self.end_s = turns, turns.clock_s() + limit_s
         self.apart = apart_of(target)
-        with jax.enable_x64(True), jax.default_device(cpu()):
+        with jax.enable_x64(True), jax.default_device(device_of(target.platform)):
             self.values = [jax.device_put(v) for v in inputs.values]
 
     @property

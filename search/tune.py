@@ -11,10 +11,11 @@ from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pretrained import Start, start
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
+from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.other_processes import Others
 from hlotune.measure.machine.suspend_clock import Pulse, beating
-from hlotune.measure.machine.targets import host_target, require_host, toolchain
+from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_one_of, require_settings
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
@@ -96,7 +97,7 @@ def tune(
             seed=seed_of(seed),
             numerics=numerics,
             cache=cache,
-            target=require_host(target.fingerprint) if target else host_target(),
+            target=target_here(target),
             progress=progress or silent,
         )
         with chosen(database, create=True) as records:

@@ -13,6 +13,7 @@ from hlotune.hlo.calling.arguments import leaves_of
 from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 WIDE = ("f64", "i64", "ui64", "complex<f64>")
 """Element types that JAX has only where 64 bits are enabled."""
@@ -27,29 +28,34 @@ class JittedProgram(Protocol):
     """As of `jax.jit`; what is compiled of it holds the hidden values as constants."""
 
 
-def cpu() -> jax.Device:
-    """Where programs run, whatever other devices JAX has found.
+def device_of(platform: str = HOST_PLATFORM) -> jax.Device:
+    """The first device of a platform, whatever other devices JAX has found.
 
     Raises:
-        ProgramError: JAX was told to leave the CPU out.
+        ProgramError: JAX has no such device, or was told to leave it out.
     """
     try:
-        return jax.devices("cpu")[0]
+        return jax.devices(platform)[0]
     except RuntimeError as error:
         raise ProgramError(
-            f"expected JAX to run programs on the CPU, got {error}; add cpu to JAX_PLATFORMS"
+            f"expected JAX to run programs on the platform {platform}, got {error}; add {platform} "
+            "to JAX_PLATFORMS"
         ) from error
 
 
 def jitted(
-    program: Program, bytecode: bytes | None = None, *, hidden_values: Sequence[Any] = ()
+    program: Program,
+    bytecode: bytes | None = None,
+    *,
+    hidden_values: Sequence[Any] = (),
+    platform: str = HOST_PLATFORM,
 ) -> JittedProgram:
     """A jitted function of the program, or of a module made from it.
 
     It takes and gives the pytrees of the original, by position or by name.  A program that did not
     come from a JAX function takes flat arrays and gives a tuple.  `hidden_values` are the arguments
     that splicing appended: they are put on the device once and passed with every call.  It runs on
-    the CPU, and fetches arguments that lie elsewhere.
+    the first device of the platform, and fetches arguments that lie elsewhere.
     """
     module = mlir.parse(program.bytecode if bytecode is None else bytecode)
     function = mlir.signature(module)
@@ -60,8 +66,9 @@ def jitted(
             "spliced program needs"
         )
     return function_of(
-        module, program.in_tree, program.out_tree, program.names, hidden_values=hidden_values
-    )
+        module, program.in_tree, program.out_tree, program.names,
+        hidden_values=hidden_values, platform=platform,
+    )  # fmt: skip
 
 
 def function_of(
@@ -71,20 +78,21 @@ def function_of(
     names: Sequence[str] = (),
     *,
     hidden_values: Sequence[Any] = (),
+    platform: str = HOST_PLATFORM,
 ) -> JittedProgram:
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees."""
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
     wide = any(t.dtype in WIDE for t in types)
     already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
-    with jax.enable_x64(wide or already), jax.default_device(cpu()):
-        exported = _exported(module, function)
+    with jax.enable_x64(wide or already), jax.default_device(device_of(platform)):
+        exported = _exported(module, function, platform)
         values = tuple(jnp.asarray(v) for v in hidden_values)
     run = jax.jit(_program(exported, in_tree, out_tree, names))
     call: Any = functools.partial(run, values)
-    lower: Any = functools.partial(_lowered, run, values)
-    if jax.default_backend() != "cpu":
-        call = _fetching(call)
+    lower: Any = functools.partial(_lowered, run, values, platform)
+    if device_of(platform) != jax.devices()[0]:
+        call = _fetching(call, device_of(platform))
     if wide:
         call, lower = _wide(call), _wide(lower)
     call.lower = lower
@@ -92,7 +100,7 @@ def function_of(
     return made
 
 
-def _exported(module: mlir.Module, function: mlir.Signature) -> export.Exported:
+def _exported(module: mlir.Module, function: mlir.Signature, platform: str) -> export.Exported:
     """An `Exported` that holds the module, made from one of a function of zeros of its type."""
     arguments = [shape_of(t) for t in function.arguments]
     results = [shape_of(t) for t in function.results]
@@ -100,7 +108,7 @@ def _exported(module: mlir.Module, function: mlir.Signature) -> export.Exported:
     def zeros(*_: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(jnp.zeros(r.shape, r.dtype) for r in results)
 
-    template = export.export(jax.jit(zeros, keep_unused=True), platforms=("cpu",))(*arguments)
+    template = export.export(jax.jit(zeros, keep_unused=True), platforms=(platform,))(*arguments)
     return dataclasses.replace(
         template,
         mlir_module_serialized=mlir.exportable(module),
@@ -141,19 +149,23 @@ def _refused(transformation: str, *_: Any) -> NoReturn:
 
 
 def _lowered(
-    run: Callable[..., Any], values: Sequence[jax.Array], /, *args: Any, **named: Any
+    run: Callable[..., Any],
+    values: Sequence[jax.Array],
+    platform: str,
+    /,
+    *args: Any,
+    **named: Any,
 ) -> jax.stages.Lowered:
-    """For the CPU: of arrays that lie elsewhere only the types are taken."""
+    """For the platform: of arrays that lie elsewhere only the types are taken."""
     args, named = jax.tree.map(
         lambda x: jax.typeof(x) if isinstance(x, jax.Array) else x, (args, named)
     )
-    with jax.default_device(cpu()):
+    with jax.default_device(device_of(platform)):
         return jax.jit(functools.partial(run, values)).lower(*args, **named)
 
 
-def _fetching(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls on the CPU where it is not JAX's first choice."""
-    device = cpu()
+def _fetching(function: Callable[..., Any], device: jax.Device) -> Callable[..., Any]:
+    """Calls on a device where it is not JAX's first choice."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

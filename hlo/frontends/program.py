@@ -25,6 +25,7 @@ from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.rewrite import take_notes
 from hlotune.hlo.mlir.values import TYPES
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 RAISED = (Exception, SystemExit)
 """What the user's code can raise while it is imported, called and traced; Ctrl-C is not its own."""
@@ -137,7 +138,7 @@ def _from_function(
     try:
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
-        lowered = traced.lower(lowering_platforms=("cpu",))
+        lowered = traced.lower(lowering_platforms=(HOST_PLATFORM,))
     except RAISED as error:
         reason = f"{type(error).__name__}: {str(error)[:500]}"
         raise ProgramError(

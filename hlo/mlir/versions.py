@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any, cast
 
 from hlotune.schedules.errors import VersionError
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 # jaxlib reads the level as it is loaded.  jax sets it first, and may not be there yet.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -86,13 +87,13 @@ def run_in_the_calling_thread() -> None:
     config.update("jax_cpu_enable_async_dispatch", False)
 
 
-def loaded(text: str) -> Any:
-    """A module's text compiled for one processor device; its `execute` runs it on a sequence of
-    arrays.  XLA's errors pass through.
+def loaded(text: str, platform: str = HOST_PLATFORM) -> Any:
+    """A module's text compiled for the first device of a platform; its `execute` runs it on a
+    sequence of arrays.  XLA's errors pass through.
     """
     from jax.extend import backend
 
-    client: Any = backend.get_backend("cpu")
+    client: Any = backend.get_backend(platform)
     devices = DeviceList((client.local_devices()[0],))
     options = backend.get_compile_options(num_replicas=1, num_partitions=1)
     return client.compile_and_load(text.encode(), devices, options)

@@ -34,6 +34,7 @@ from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import bind, bind_empty, crew_rests, replacement
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import Loaded, load
+from hlotune.codegen.runtime.prepacking import prepack
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
@@ -46,7 +47,6 @@ from hlotune.measure.timing.xla import Program, baked_text, compiled, default_te
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.trial import Clock as ClockName
 from hlotune.measure.verification.inputs import Array, draw
-from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_BAKED_BYTES = 64 << 20
@@ -221,7 +221,7 @@ class Bench:
 
     def _operands(self, loaded: Loaded, place: str) -> Iterator[list[jax.Array]]:
         """Operands of one call after another: arguments, then packed constants by position."""
-        packed = dict(sorted(prepack(loaded, self.values, serial()).items()))
+        packed = dict(sorted(prepack(loaded, dict(enumerate(self.values)), serial()).items()))
         raw = [i for i in self.constants if i not in packed]
         if not packed:
             place = _DEFAULT  # the same constants as the default's: one ring serves both

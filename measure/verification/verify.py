@@ -5,16 +5,21 @@ It may be wrong in any way: what reads or writes outside of its buffers is seen 
 process, and the parent reports the crash.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.codegen.backend import Signature
+from hlotune.codegen.backends import backend_named
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.hosts import serial, shuffled, threaded
-from hlotune.codegen.runtime.loader import KERNEL, Host, Loaded, load
+from hlotune.codegen.runtime.loader import KERNEL, Host, Loaded
+from hlotune.codegen.runtime.prepacking import prepack
 from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Reference, compare
@@ -22,7 +27,6 @@ from hlotune.hlo.oracle.bounded import quantum
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.buffers import POISON, POISONS, Guarded, Pages, Placement, rounded
 from hlotune.measure.verification.inputs import InputKind
-from hlotune.measure.verification.prepacking import prepack
 from hlotune.measure.verification.races import Halves, InHalves
 from hlotune.measure.verification.references import Case, References
 from hlotune.schedules.algorithms.table import algorithm_of
@@ -69,7 +73,8 @@ class _Round:
     kind: InputKind
     seed: int
     placement: Placement
-    hosts: tuple[Host | InHalves, ...]
+    hosts: Callable[[], tuple[Host | InHalves, ...]]
+    """Made where they are needed: code that runs elsewhere has none."""
 
 
 def verify(
@@ -79,7 +84,7 @@ def verify(
     numerics: Numerics = "standard",
     thorough: bool = False,
     references: References | None = None,
-    loaded: Loaded | None = None,
+    loaded: Any = None,
     pages: Pages | None = None,
 ) -> Verdict | Failure:
     """Holds what a kernel makes of two input sets, with `thorough` of five, against the oracle.
@@ -91,7 +96,7 @@ def verify(
         thorough: for winners: more sets, extreme values, one thread, shuffled tasks, guards at
             both ends.
         references: those of the kernel, when they are at hand.
-        loaded: the built kernel, when it is linked into this process.
+        loaded: the built kernel, when its backend has loaded it into this process.
         pages: memory for buffers, which lose what they hold.
     """
     references, pages = references or References(kernel), pages or Pages()
@@ -100,12 +105,12 @@ def verify(
     outputs = algorithm_of(built.algorithm).outputs
     worst = relative = 0.0
     try:
-        loaded = loaded or load(built)
+        loaded = loaded or backend_named(built.backend).load(built)
         for round_ in _rounds(built.threads, thorough, few=_may_hide(references, outputs)):
             case = references.case(round_.kind, round_.seed)
             if outputs and not case.is_exact:
                 case = references.case(round_.kind, round_.seed, outputs)
-            results = _results(loaded, case, references.graph, round_, pages)
+            results = _results(loaded, built, case, references.graph, round_, pages)
             factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
             worst = max(worst, _error(case, results, factor, reorders=not outputs))
             if round_.kind == "normal":
@@ -136,20 +141,63 @@ def _may_hide(references: References, outputs: int) -> bool:
 
 
 def _rounds(threads: int, thorough: bool, *, few: bool) -> Iterator[_Round]:
-    mixed = shuffled(_SHUFFLE_SEED, threads)
-    halves = InHalves(WATCHED_BYTES if thorough else WATCHED_AT_FIRST_BYTES)
-    yield _Round("integers", 0, "behind", (halves if threads > 1 else serial(),))
-    yield _Round("normal", 0, "before", (threaded(threads), mixed))
+    def halves() -> tuple[Host | InHalves]:
+        watched = WATCHED_BYTES if thorough else WATCHED_AT_FIRST_BYTES
+        return (InHalves(watched) if threads > 1 else serial(),)
+
+    @cache
+    def mixed() -> Host:
+        return shuffled(_SHUFFLE_SEED, threads)
+
+    def every() -> tuple[Host, ...]:
+        return serial(), mixed(), threaded(threads)
+
+    yield _Round("integers", 0, "behind", halves)
+    yield _Round("normal", 0, "before", lambda: (threaded(threads), mixed()))
     if few:
-        yield _Round("few", 0, "behind", (serial(),))
+        yield _Round("few", 0, "behind", lambda: (serial(),))
     if thorough:
-        every = serial(), mixed, threaded(threads)
         yield _Round("normal", 1, "behind", every)
         yield _Round("special", 2, "before", every)
         yield _Round("integers", 3, "behind", every)
 
 
 def _results(
+    loaded: Any, built: Built, case: Case, graph: Graph, round_: _Round, pages: Pages
+) -> list[NDArray[np.generic]]:
+    """What the kernel gives; raises WrongResult where it gives no results, or several.
+
+    Machine code in this process is watched as it runs; other code runs where nobody looks.
+    """
+    if isinstance(loaded, Loaded):
+        return _watched(loaded, case, graph, round_, pages)
+    return _called_twice(loaded, built, case, graph, round_.kind)
+
+
+def _called_twice(
+    loaded: Any, built: Built, case: Case, graph: Graph, kind: InputKind
+) -> list[NDArray[np.generic]]:
+    """The results of two calls by the kernel's backend.
+
+    Raises WrongResult where they differ, or are not of the kernel's types.
+    """
+    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types))
+    call = backend_named(built.backend).call
+    first, again = (call(loaded, signature, case.values) for _ in range(2))
+    wanted = [(t.shape, numpy_dtype(t.dtype)) for t in graph.result_types]
+    got = [(x.shape, x.dtype) for x in first]
+    if got != wanted:
+        raise WrongResult(f"expected results of shapes and types {wanted}, got {got}")
+    for number, (a, b) in enumerate(zip(first, again, strict=True)):
+        if a.tobytes() != b.tobytes():
+            raise WrongResult(
+                f"expected the same bits from every call, got others of result {number} with "
+                f"{kind} inputs"
+            )
+    return first
+
+
+def _watched(
     loaded: Loaded, case: Case, graph: Graph, round_: _Round, pages: Pages
 ) -> list[NDArray[np.generic]]:
     """What all hosts give.  Raises WrongResult where they differ, or a buffer is damaged.
@@ -160,7 +208,7 @@ def _results(
     contents = _contents(loaded, case, round_.placement, pages)
     arguments = [_copied(c, round_.placement, pages) for c in contents]
     first: list[Guarded] | None = None
-    for host, poison in zip(round_.hosts, cycle(POISONS), strict=False):
+    for host, poison in zip(round_.hosts(), cycle(POISONS), strict=False):
         outputs = _called(loaded, arguments, graph, round_.placement, host, pages, poison)
         first = outputs if first is None else first
         _check_alike(first, outputs, graph, round_.kind)
@@ -176,7 +224,9 @@ def _contents(
     loaded: Loaded, case: Case, placement: Placement, pages: Pages
 ) -> list[NDArray[np.uint8]]:
     """The bytes of the arguments; of a packed one, its packed form."""
-    packed = prepack(loaded, case.values, serial(), placement, pages.guarded)
+    packed = prepack(
+        loaded, dict(enumerate(case.values)), serial(), lambda size: pages.guarded(size, placement)
+    )
     plain = [np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in case.values]
     return [packed.get(position, data) for position, data in enumerate(plain)]
 

@@ -2,22 +2,32 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, lru_cache, wraps
 from typing import Any
 
+from hlotune.codegen.backends import backend_named
 from hlotune.codegen.built import Built
-from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir.versions import run_in_the_calling_thread
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.comparison import fewest_pairs
 from hlotune.measure.timing.core_sharing_probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
+from hlotune.measure.timing.jax_bench import JaxBench
 from hlotune.measure.timing.modes import fast_time_s
 from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
-from hlotune.measure.timing.timing import Apart, Effort, Subject, interleaved, sampled, settled
+from hlotune.measure.timing.timing import (
+    DEFAULT_EFFORT,
+    Apart,
+    Effort,
+    Subject,
+    always_apart,
+    interleaved,
+    sampled,
+    settled,
+)
 from hlotune.measure.trial import CacheMode, Clock, Failure, Measurement
 from hlotune.measure.verification.buffers import Pages
 from hlotune.measure.verification.references import Shelf
@@ -27,6 +37,7 @@ from hlotune.measure.workers.wire import from_outcome
 from hlotune.schedules.errors import BuildError, TargetError
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import target_of
+from hlotune.schedules.targets.target import Properties, Target
 
 Json = Mapping[str, Any]
 
@@ -60,11 +71,19 @@ def _total(handler: Handler) -> Handler:
 def _properties(request: Message) -> Message:
     """The peaks, measured anew where that is asked for, and whether the probe has given up."""
     target = _settled(request.header)
+    if not isinstance(target, CpuTarget):
+        return Message({**asdict(_documented(target)), NEVER_APART: False})
     probe = _probe(target)
     if request.header.get("anew"):
         host_properties.cache_clear()
     settled(probe.apart, 1.5 * GIVES_UP_S)  # a peak of threads on one core is none
     return Message({**asdict(host_properties(target)), NEVER_APART: probe.gave_up})
+
+
+def _documented(target: Target) -> Properties:
+    if target.peaks is None:
+        raise TargetError(f"expected peaks of {target.title}, and neither maker nor we have any")
+    return target.peaks
 
 
 def _verify(request: Message) -> Message:
@@ -77,9 +96,7 @@ def _verify(request: Message) -> Message:
     return Message({"is": "verdict", **asdict(verdict)})
 
 
-def _verdict(
-    header: Json, built: Built, loaded: Loaded | None, *, thorough: bool
-) -> Verdict | Failure:
+def _verdict(header: Json, built: Built, loaded: Any, *, thorough: bool) -> Verdict | Failure:
     kernel = Kernel(header["kernel"])
     return verify(
         kernel,
@@ -98,7 +115,7 @@ def _measure(request: Message) -> Message:
     target = _settled(header)
     built = Built.from_bytes(request.blob)
     try:
-        loaded = load(built)
+        loaded = backend_named(built.backend).load(built)
     except BuildError as error:
         return Message(from_outcome(Failure("build", str(error))))
     verdict = _verdict(header, built, loaded, thorough=False)
@@ -106,8 +123,8 @@ def _measure(request: Message) -> Message:
         return Message(from_outcome(verdict))
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     subject = bench.candidate(built, loaded=loaded)
-    effort = Effort(**header["effort"])
-    _probe(target).forget()
+    effort = _effort(Effort(**header["effort"]), target)
+    _forget_probe(target)
     found = Measurement(
         samples_s=sampled(
             subject,
@@ -122,7 +139,7 @@ def _measure(request: Message) -> Message:
         error=verdict.error,
         relative_error=verdict.relative_error,
     )
-    return Message({**from_outcome(found), ALONE_S: _probe(target).alone_s()})
+    return Message({**from_outcome(found), ALONE_S: _alone_s(target)})
 
 
 def _default(request: Message) -> Message:
@@ -130,7 +147,10 @@ def _default(request: Message) -> Message:
     target = _settled(header)
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     clock, apart = header["clock"], _apart(target)
-    forms = [sampled(form, clock=clock, apart=apart) for form in bench.default(clock)]
+    effort = _effort(DEFAULT_EFFORT, target)
+    forms = [
+        sampled(form, clock=clock, effort=effort, apart=apart) for form in bench.default(clock)
+    ]
     samples = min(forms, key=fast_time_s)
     found = Measurement(
         samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
@@ -148,7 +168,8 @@ def _compare(request: Message) -> Message:
     subjects = [default, *_candidates(bench, clock, header["sizes"], request.blob)]
     samples = interleaved(
         subjects, pairs=header["pairs"], limit_s=header["limit_s"],
-        least=fewest_pairs(max(1, len(subjects) - 1)), clock=clock, apart=apart,
+        least=fewest_pairs(max(1, len(subjects) - 1)), clock=clock,
+        effort=_effort(DEFAULT_EFFORT, target), apart=apart,
     )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
 
@@ -157,6 +178,8 @@ def _beside(request: Message) -> Message:
     """Samples of a candidate, in rounds with what the machine does no faster, and its rates."""
     header = request.header
     target = _settled(header)
+    if not isinstance(target, CpuTarget):
+        raise TargetError(f"expected a CPU to run multiply-adds on, got {target.title}")
     bench = _bench(Kernel(header["kernel"]), target, header["cache"])
     subject = bench.candidate(Built.from_bytes(request.blob))
     other, work = _no_faster(header, target)
@@ -183,7 +206,9 @@ def _better(forms: tuple[Subject, ...], clock: Clock, apart: Apart) -> Subject:
     return forms[min(range(len(forms)), key=lambda i: fast_time_s(samples[i]))]
 
 
-def _candidates(bench: Bench, clock: Clock, sizes: list[int], blob: bytes) -> list[Subject]:
+def _candidates(
+    bench: Bench | JaxBench, clock: Clock, sizes: list[int], blob: bytes
+) -> list[Subject]:
     subjects, start = [], 0
     for number, size in enumerate(sizes):
         built = Built.from_bytes(blob[start : start + size])
@@ -192,13 +217,19 @@ def _candidates(bench: Bench, clock: Clock, sizes: list[int], blob: bytes) -> li
     return subjects
 
 
-def _settled(header: Json) -> CpuTarget:
-    """The request's target.  Binds the process to its processors before threads start."""
+def _settled(header: Json) -> Target:
+    """The request's target.  Of a CPU the process is bound to its processors, before threads
+    start.
+    """
     target = target_of(header["target"])
-    if not isinstance(target, CpuTarget):
-        raise TargetError(f"expected a CPU to measure on, got {target.title}")
-    _bind_to_processors(target.threads)
+    if isinstance(target, CpuTarget):
+        _bind_to_processors(target.threads)
     return target
+
+
+def _effort(effort: Effort, target: Target) -> Effort:
+    """What was asked for; of another device than a CPU, whose samples are bursts, one a sample."""
+    return effort if isinstance(target, CpuTarget) else replace(effort, most_calls=1)
 
 
 @cache
@@ -208,8 +239,18 @@ def _bind_to_processors(threads: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def _apart(target: CpuTarget) -> Apart:
-    return _probe(target).apart
+def _apart(target: Target) -> Apart:
+    return _probe(target).apart if isinstance(target, CpuTarget) else always_apart
+
+
+def _forget_probe(target: Target) -> None:
+    if isinstance(target, CpuTarget):
+        _probe(target).forget()
+
+
+def _alone_s(target: Target) -> list[float]:
+    """Times of the probe on one thread, since it was told to forget; none where there is none."""
+    return _probe(target).alone_s() if isinstance(target, CpuTarget) else []
 
 
 @cache
@@ -218,8 +259,10 @@ def _probe(target: CpuTarget) -> Probe:
 
 
 @lru_cache(maxsize=2)
-def _bench(kernel: Kernel, target: CpuTarget, cache: CacheMode) -> Bench:
-    return Bench(kernel, target, cache)
+def _bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench | JaxBench:
+    if isinstance(target, CpuTarget):
+        return Bench(kernel, target, cache)
+    return JaxBench(kernel, target, cache)
 
 
 @cache

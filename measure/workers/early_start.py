@@ -10,12 +10,30 @@ from contextlib import contextmanager
 from hlotune.codegen.runtime.malloc_settings import KEEPING
 from hlotune.measure.workers.channel import Channel
 from hlotune.schedules.processes import python_module
+from hlotune.schedules.targets.cpu import HOST_PLATFORM, CpuTarget
+from hlotune.schedules.targets.target import Target
 
 BUILD_WORKER = python_module("hlotune.measure.workers.worker", "build")
 DEVICE_WORKER = python_module("hlotune.measure.workers.worker", "device")
 
 BUILDERS = 2
-DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", **KEEPING}
+
+
+def device_environment(target: Target | None = None) -> dict[str, str]:
+    """Variables for the worker that measures on a target, by default on this machine.
+
+    JAX has the CPU beside another device, whose memory it does not take in advance: the process
+    that starts the worker needs some of it, too.
+    """
+    if target is None or isinstance(target, CpuTarget):
+        return {"JAX_PLATFORMS": HOST_PLATFORM, **KEEPING}
+    platforms = dict.fromkeys([target.platform, HOST_PLATFORM])
+    return {
+        "JAX_PLATFORMS": ",".join(platforms),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        **KEEPING,
+    }
+
 
 _waiting: list[Channel] = []
 
@@ -23,7 +41,7 @@ _waiting: list[Channel] = []
 @contextmanager
 def workers_ahead() -> Iterator[None]:
     """Begins those of one builder and one runner; ends those that nobody took."""
-    wanted = [(DEVICE_WORKER, DEVICE_ENVIRONMENT), *[(BUILD_WORKER, {})] * BUILDERS]
+    wanted = [(DEVICE_WORKER, device_environment()), *[(BUILD_WORKER, {})] * BUILDERS]
     for command, environment in wanted:
         channel = Channel(command, environment)
         channel.begin()

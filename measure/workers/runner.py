@@ -16,7 +16,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurem
 from hlotune.measure.verification.verify import Verdict
 from hlotune.measure.workers.builder import TimedBuilt
 from hlotune.measure.workers.channel import Message
-from hlotune.measure.workers.early_start import DEVICE_ENVIRONMENT, DEVICE_WORKER, taken
+from hlotune.measure.workers.early_start import DEVICE_WORKER, device_environment, taken
 from hlotune.measure.workers.wire import from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
@@ -42,6 +42,7 @@ class ProcessRunner:
         effort: Effort = DEFAULT_EFFORT,
         turns: Turns | None = None,
         known: Properties | None = None,
+        command: Sequence[str] = DEVICE_WORKER,
     ) -> None:
         """`effort` goes into each candidate of `measure`; defaults and finals have their own.
 
@@ -54,7 +55,7 @@ class ProcessRunner:
         self.cache = cache
         self.clock = clock
         self.effort = effort
-        self._channel = taken(DEVICE_WORKER, DEVICE_ENVIRONMENT)
+        self._channel = taken(command, device_environment(target))
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._properties: Properties | None = None
         self._probes_s: list[float] = []

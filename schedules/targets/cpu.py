@@ -6,6 +6,8 @@ from typing import Any, Self
 
 from hlotune.schedules.targets.target import Kind, Target
 
+HOST_PLATFORM = "cpu"
+"""What JAX calls the processors of the machine that it runs on."""
 WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
 LINE_BYTES = 64
@@ -43,6 +45,10 @@ class CpuTarget(Target):
     def title(self) -> str:
         """The vendor's name with LLVM's."""
         return titled(self.name, self.isa)
+
+    @property
+    def platform(self) -> str:
+        return HOST_PLATFORM
 
     @property
     def host_threads(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hlotune.schedules.errors import TargetError
-from hlotune.schedules.targets.target import Kind, Target
+from hlotune.schedules.targets.target import Kind, Properties, Target
 
 KIB = 1024
 MEASURED = ("memory_bytes_per_s", "l2_bytes_per_s", "flops_per_s", "clock_hz", "launch_s")
@@ -61,6 +61,22 @@ class GpuTarget(Target):
     @property
     def title(self) -> str:
         return self.device
+
+    @property
+    def platform(self) -> str:
+        return "cuda"
+
+    def as_found(self, device: str) -> "GpuTarget | None":
+        is_this = self.name.removeprefix("cuda:") in device.lower()
+        return replace(self, device=device) if is_this else None
+
+    @property
+    def peaks(self) -> Properties:
+        return Properties(
+            flops_per_s=dict(self.flops_per_s),
+            read_bytes_per_s=self.memory_bytes_per_s,
+            clock_hz=self.clock_hz,
+        )
 
     @property
     def architecture(self) -> str:
@@ -165,7 +181,7 @@ def gpu_target_of(title: str) -> GpuTarget:
         TargetError: where the device is none of those that are known.
     """
     for target in GPU_TARGETS.values():
-        if target.name.removeprefix("cuda:") in title.lower():
-            return replace(target, device=title)
+        if found := target.as_found(title):
+            return found
     known = ", ".join(t.title for t in GPU_TARGETS.values())
     raise TargetError(f"the device is {title!r}: expected one of {known}")

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from hlotune.schedules.errors import TargetError
+
 Kind = str
 """The name of a kind of target, as in the table of `kinds.py`: `cpu`, `gpu`, `tpu`."""
 
@@ -39,6 +41,23 @@ class Target:
     def title(self) -> str:
         """The name for people."""
         return self.name
+
+    @property
+    def platform(self) -> str:
+        """What JAX calls the platform of the device: programs are lowered and compiled for it.
+
+        Raises TargetError where JAX has none.
+        """
+        raise TargetError(f"expected a device that JAX drives, got {self.title}")
+
+    def as_found(self, device: str) -> "Target | None":
+        """This target as the device that JAX calls so; None where that is another one."""
+        return None
+
+    @property
+    def peaks(self) -> "Properties | None":
+        """The maker's rates; None where they are measured on the device."""
+        return None
 
     @property
     def host_threads(self) -> int:

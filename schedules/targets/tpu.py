@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlotune.schedules.errors import TargetError
-from hlotune.schedules.targets.target import Kind, Target
+from hlotune.schedules.targets.target import Kind, Properties, Target
 
 MIB, GIB = 1 << 20, 1 << 30
 SUBLANES, LANES = 8, 128
@@ -17,6 +17,8 @@ class TpuTarget(Target):
     """A TPU chip's limits and peaks.  Rates are the maker's figures."""
 
     kind: Kind = "tpu"
+    devices: tuple[str, ...]
+    """What JAX calls it."""
     cores: int
     """TensorCores of a chip."""
     vmem_bytes: int
@@ -27,6 +29,7 @@ class TpuTarget(Target):
     """Rows and columns of a matrix unit."""
     memory_bytes: int
     memory_bytes_per_s: float
+    clock_hz: float
     flops_per_s: Mapping[str, float] = field(hash=False)
     """Dense peak by the operands' type; f32 is the rate of products that take several passes."""
 
@@ -50,6 +53,21 @@ class TpuTarget(Target):
             "memory_bytes": self.memory_bytes,
         }
 
+    @property
+    def platform(self) -> str:
+        return "tpu"
+
+    def as_found(self, device: str) -> "TpuTarget | None":
+        return self if device in self.devices else None
+
+    @property
+    def peaks(self) -> Properties:
+        return Properties(
+            flops_per_s=dict(self.flops_per_s),
+            read_bytes_per_s=self.memory_bytes_per_s,
+            clock_hz=self.clock_hz,
+        )
+
     def takes_block(self, rows: int, columns: int, element_bytes: int) -> bool:
         """Whether the last two extents of a block are whole tiles of the memory.
 
@@ -66,22 +84,26 @@ def tile_rows(element_bytes: int) -> int:
 
 _V5E = TpuTarget(
     name="tpu:v5e",
+    devices=("TPU v5 lite", "TPU v5e"),
     cores=1,
     vmem_bytes=128 * MIB,
     mxu_units=4,
     mxu_extent=128,
     memory_bytes=16 * GIB,
     memory_bytes_per_s=819e9,
+    clock_hz=1.5e9,
     flops_per_s={"bf16": 197e12, "f32": 197e12 / 6, "i8": 394e12},
 )
 _V6E = TpuTarget(
     name="tpu:v6e",
+    devices=("TPU v6 lite", "TPU v6e"),
     cores=1,
     vmem_bytes=128 * MIB,
     mxu_units=2,
     mxu_extent=256,
     memory_bytes=32 * GIB,
     memory_bytes_per_s=1640e9,
+    clock_hz=1.75e9,
     flops_per_s={"bf16": 918e12, "f32": 918e12 / 6, "i8": 1836e12},
 )
 

@@ -37,7 +37,9 @@ class WholeProgram:
         Alone on the machine: all of it keeps every processor busy.
         """
         with self.turns.alone():
-            self._ready = prepared(self.program, oracle_limit_s=oracle_limit_s)
+            self._ready = prepared(
+                self.program, oracle_limit_s=oracle_limit_s, platform=self.target.platform
+            )
 
     def due_s(self, building_s: float, timing_s: float) -> float:
         """What comparing is expected to take, where building all its kernels takes `building_s`.

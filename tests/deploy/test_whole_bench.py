@@ -57,7 +57,7 @@ def by_hand(program: Program, *factors: float, promised_s: float = 0.0) -> Tuned
     explained = tuple(
         Explanation(site=s, status="tuned", reason="by hand", paired=paired) for s in bare
     )
-    function = assembled(program, made)
+    function = assembled(program, made, host_target())
     return TunedFunction(program, made, "standard", host_target(), explained, function)
 
 
@@ -141,7 +141,7 @@ class FakeTimer:
 def compared_by(timer: FakeTimer, tuned: TunedFunction, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The result of a program whose variants are the kernels that they have."""
     monkeypatch.setattr(benching, "Timer", lambda *_: timer)
-    monkeypatch.setattr(benching, "assembled", lambda program, parts: tuple(parts))
+    monkeypatch.setattr(benching, "assembled", lambda program, parts, target: tuple(parts))
     ready = Prepared(
         program=tuned.program, default=(),  # type: ignore[arg-type]
         inputs=example_inputs(tuned.program), judges=(), compile_s=1.0, call_s=1.0,

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from hlotune.hlo.calling.callable import cpu
+from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
@@ -135,7 +135,7 @@ def test_a_jax_without_a_cpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(jax, "devices", devices)
     with pytest.raises(ProgramError, match="add cpu to JAX_PLATFORMS"):
-        cpu()
+        device_of()
 
 
 def test_a_name_that_is_not_there_is_refused_and_others_are_offered(tmp_path: Path) -> None:

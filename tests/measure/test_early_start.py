@@ -73,6 +73,6 @@ def test_workers_begun_ahead_are_taken_once_and_others_end(
         first, second = (taken(TELLS, {}) for _ in range(BUILDERS))
         other = taken(TELLS, {})
     assert [c.is_begun for c in (first, second, other)] == [True, True, False]
-    assert not taken(TELLS, early_start.DEVICE_ENVIRONMENT).is_begun
+    assert not taken(TELLS, early_start.device_environment()).is_begun
     for channel in first, second:
         channel.close()

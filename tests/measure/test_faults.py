@@ -16,7 +16,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.references import References
 from hlotune.measure.workers.channel import Channel, Message
-from hlotune.measure.workers.early_start import DEVICE_ENVIRONMENT, DEVICE_WORKER
+from hlotune.measure.workers.early_start import DEVICE_WORKER, device_environment
 from hlotune.measure.workers.wire import from_target, to_outcome
 from hlotune.schedules.ir.expr import Affine
 from tests.support.computes import Case
@@ -212,7 +212,7 @@ FAULTS: dict[str, Fault] = {
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Channel]:
-    channel = Channel(DEVICE_WORKER, DEVICE_ENVIRONMENT)
+    channel = Channel(DEVICE_WORKER, device_environment())
     yield channel
     channel.close()
 

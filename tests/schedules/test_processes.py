@@ -11,14 +11,14 @@ import pytest
 from hlotune.hlo.frontends.checked_parse import ParseProcess
 from hlotune.measure.trial import Failure
 from hlotune.measure.workers.channel import Channel, Message
-from hlotune.measure.workers.early_start import BUILD_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER
+from hlotune.measure.workers.early_start import BUILD_WORKER, DEVICE_WORKER, device_environment
 from hlotune.schedules import processes
 from tests.support.tree import ROOMS, ROOT, modules
 
 HOSTILE = "open(__file__ + '.ran', 'w').close(); raise SystemExit('a file of the user ran')"
 STARTED: dict[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "build": (BUILD_WORKER, {}),
-    "device": (DEVICE_WORKER, DEVICE_ENVIRONMENT),
+    "device": (DEVICE_WORKER, device_environment()),
 }
 
 

@@ -19,6 +19,7 @@ from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import KERNEL, Host, Loaded
+from hlotune.codegen.runtime.prepacking import prepack
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends import program
 from hlotune.hlo.graph import numpy_dtype
@@ -26,7 +27,6 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.verification.buffers import Placement, guarded, rounded
-from hlotune.measure.verification.prepacking import prepack
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.expr import Affine, map_loads
@@ -101,7 +101,9 @@ def whole(*shape: int, seed: int = 0, dtype: Any = np.float32, largest: int = 4)
 def call(loaded: Loaded, case: Case, host: Host, placement: Placement = "behind") -> list[Array]:
     """The results of one call on guarded, poisoned buffers, all of them intact."""
     types = graph_of(case.kernel).result_types
-    packed = prepack(loaded, case.values, serial(), placement)
+    packed = prepack(
+        loaded, dict(enumerate(case.values)), serial(), lambda size: guarded(size, placement)
+    )
     plain = [np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in case.values]
     contents = [packed.get(k, data) for k, data in enumerate(plain)]
     arguments = [guarded(c.size, placement) for c in contents]

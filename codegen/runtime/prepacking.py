@@ -1,0 +1,76 @@
+"""The packed forms of a kernel's constants, as its own entries make them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.codegen.runtime.loader import Host, Loaded
+from hlotune.schedules.errors import WrongResult
+
+ALIGNMENT = 64
+
+
+class Buffer(Protocol):
+    """Memory that a kernel is called on."""
+
+    @property
+    def data(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def intact(self) -> bool:
+        """Whether nobody is seen to have written beside it."""
+        ...
+
+
+class Plain:
+    """Memory of so many bytes, aligned to 64, in which nothing is watched."""
+
+    def __init__(self, size: int) -> None:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        self.data: NDArray[np.uint8] = memory[start : start + size]
+        self.intact = True
+
+    @staticmethod
+    def of(content: NDArray[np.uint8]) -> "Plain":
+        buffer = Plain(content.size)
+        buffer.data[...] = content
+        return buffer
+
+    @property
+    def address(self) -> int:
+        return int(self.data.ctypes.data)
+
+
+def prepack(
+    loaded: Loaded,
+    values: Mapping[int, NDArray[Any]],
+    host: Host,
+    buffer: Callable[[int], Buffer] = Plain,
+) -> dict[int, NDArray[np.uint8]]:
+    """Position of a constant argument -> bytes of its packed form, in memory that `buffer` gives.
+
+    Args:
+        values: of the arguments by position; those that are packed must be there.
+
+    Raises WrongResult where an entry fails or writes outside of what it was given.
+    """
+    packed: dict[int, NDArray[np.uint8]] = {}
+    for form in loaded.built.packed:
+        array = values[form.argument]
+        source = buffer(array.nbytes)
+        source.data[...] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        target = buffer(form.bytes)
+        status = loaded.call(form.entry, [source.address], [target.address], 0, host)
+        if status or not (source.intact and target.intact):
+            raise WrongResult(
+                f"expected {form.entry} to pack argument {form.argument} into {form.bytes} bytes, "
+                f"got status {status} or a write beside its buffers; mend this schedule's packing"
+            )
+        packed[form.argument] = target.data
+    return packed
