@@ -77,7 +77,7 @@ def tasks(
 
 def anchors(found: Sequence[Site]) -> Iterator[tuple[Site, ...]]:
     """The alternatives of each anchor, the largest first."""
-    for _, alternatives in groupby(found, key=lambda s: (s.path, s.anchor)):
+    for _, alternatives in groupby(found, key=lambda s: (s.path, s.root)):
         yield tuple(alternatives)
 
 

@@ -6,7 +6,8 @@ from math import prod
 from typing import cast
 
 from hlotune.hlo.graph import Literal, Op
-from hlotune.hlo.sites.grouping import Group, Region
+from hlotune.hlo.sites.contractions import after, before
+from hlotune.hlo.sites.region import Group, Region
 
 SHORT = {
     "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",
@@ -17,14 +18,14 @@ LONGEST = 5
 
 
 def label(region: Region, group: Group) -> str:
-    op = region.graph.ops[group.anchor]
+    op = region.graph.ops[group.root]
     head = _dot(region, op) if op.name == "stablehlo.dot_general" else _convolution(region, op)
     dtype = region.type(op.operands[0]).dtype
     parts = [head] if dtype == "f32" else [head, dtype]
-    if group.before:
-        parts.append("".join(f"{name}+" for name in _chain(region, group.before)))
-    if group.after:
-        parts.append("".join(f"+{name}" for name in _chain(region, group.after)))
+    if ahead := before(region, group):
+        parts.append("".join(f"{name}+" for name in _chain(region, ahead)))
+    if behind := after(region, group):
+        parts.append("".join(f"+{name}" for name in _chain(region, behind)))
     return " ".join(parts)
 
 

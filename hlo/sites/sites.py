@@ -13,8 +13,9 @@ from hlotune.hlo.canonical import INLINE_ELEMENTS, argument_order, canonical
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.sites.grouping import ANCHORS, Group, Region, clones, groups
+from hlotune.hlo.sites.contractions import ANCHORS, bare, clones, groups, with_epilogue
 from hlotune.hlo.sites.labels import label
+from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
 
 
@@ -28,8 +29,9 @@ class Site:
     label: str
     weight: float
     """Runs of the site in one run of the program."""
-    anchor: int
-    """Index of the dot or convolution among the operations of the region."""
+    root: int
+    """Index among the operations of the region of the one that the group was grown from."""
+    pattern: Pattern
     ops: frozenset[int]
     """Indices of the operations that the kernel replaces."""
     path: tuple[int, ...]
@@ -51,7 +53,7 @@ def sites(program: Program) -> tuple[Site, ...]:
         largest = groups(region)
         place = _Place(scope, region, frozenset().union(*(g.members for g in largest)))
         for group in largest:
-            kind = "dot" if scope.graph.ops[group.anchor].name == ANCHORS[0] else "conv"
+            kind = "dot" if scope.graph.ops[group.root].name == ANCHORS[0] else "conv"
             found.extend(_alternatives(place, group, f"{kind}{counts[kind]}"))
             counts[kind] += 1
     return tuple(found)
@@ -70,8 +72,8 @@ def _alternatives(place: _Place, largest: Group, name: str) -> Iterator[Site]:
     """The largest group, the one without what stands before, the anchor alone; each once."""
     named = {
         "": largest,
-        ".epilogue": replace(largest, before=frozenset()),
-        ".bare": Group(largest.anchor),
+        ".epilogue": with_epilogue(place.region, largest),
+        ".bare": bare(largest),
     }
     seen: set[frozenset[int]] = set()
     for suffix, group in named.items():
@@ -89,7 +91,8 @@ def _site(place: _Place, group: Group, name: str) -> Site:
         kernel=Kernel(canonical(graph)),
         label=label(place.region, group),
         weight=place.scope.weight,
-        anchor=group.anchor,
+        root=group.root,
+        pattern=group.pattern,
         ops=group.members,
         path=place.scope.path,
         arguments=arguments,

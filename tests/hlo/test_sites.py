@@ -55,7 +55,7 @@ def test_bias_and_activation_go_with_a_dot() -> None:
     assert [s.name for s in found] == ["dot0", "dot0.bare"]
     assert [s.label for s in found] == ["dot 64x784x512 +bias+relu", "dot 64x784x512"]
     assert operations(found[1]) == ["dot_general"]
-    assert found[0].anchor == found[1].anchor
+    assert found[0].root == found[1].root
 
 
 def test_batch_norm_residual_and_activation_go_with_a_convolution() -> None:
@@ -103,7 +103,7 @@ def test_frozen_weights_are_marked_and_turned_by_the_kernel() -> None:
     site = first(lambda x: x @ w.T, f32(16, 64))
     assert operations(site) == ["transpose", "dot_general"]
     assert [i for i, _ in site.constants] == [1]
-    assert site.ops == {site.anchor}
+    assert site.ops == {site.root}
 
 
 def test_reversed_windows_are_read_backwards() -> None:
@@ -114,7 +114,7 @@ def test_reversed_windows_are_read_backwards() -> None:
 
     site = first(gradient, IMAGE, WINDOW)
     assert operations(site) == ["reverse", "transpose", "convolution"]
-    assert site.ops == {site.anchor}
+    assert site.ops == {site.root}
     w = jnp.asarray(np.arange(9 * 16, dtype=np.float32).reshape(3, 3, 4, 4))
     frozen = first(lambda x: gradient(x, w), f32(1, 8, 8, 4))
     assert operations(frozen) == ["reverse", "transpose", "convolution"]

@@ -126,7 +126,7 @@ def test_groups_are_convex_disjoint_and_kernels_are_programs(graph: Graph) -> No
     found = sites(Program("g", "g", b"", graph))
     assert disjoint(s for s in found if "." not in s.name)
     anchors = {i for i, op in enumerate(graph.ops) if op.name == "stablehlo.dot_general"}
-    assert {s.anchor for s in found} == anchors
+    assert {s.root for s in found} == anchors
     for site in found:
         assert not reaches(graph, site.ops, site.ops)
         kernel = graph_of(site.kernel)

@@ -147,7 +147,7 @@ def test_splicing_any_disjoint_sites_keeps_what_is_computed(graph: Graph, random
     program = Program("g", "g", module.bytecode(), mlir.graph(module))
     alternatives: dict[int, list[Site]] = {}
     for site in sites(program):
-        alternatives.setdefault(site.anchor, []).append(site)
+        alternatives.setdefault(site.root, []).append(site)
     chosen = [random.choice(found) for found in alternatives.values()]
     spliced = mlir.graph(mlir.parse(splice(program, {s: own_text(s) for s in chosen}).bytecode))
     x, y = np.arange(16).reshape(4, 4) % 7, np.arange(16, 32).reshape(4, 4) % 5

@@ -7,102 +7,16 @@ upwards, over elementwise operations that nothing else uses. Scalars, broadcasts
 are not members: they are cloned into every kernel that reads them.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
-from hlotune.hlo.canonical import INLINE_ELEMENTS, places
-from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.graph import Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.schedules.dtypes import has_kernels
+from hlotune.hlo.sites.region import Group, Region, is_cloned_constant
+from hlotune.hlo.sites.rings import has_ring
 
 ANCHORS = ("stablehlo.dot_general", "stablehlo.convolution")
 TURNS = frozenset({"stablehlo.reverse", "stablehlo.transpose"})
 """Another order of what an operand holds: to a kernel no work, but other strides."""
 SMALL_ELEMENTS = 4096
 """Vectors up to this size, or an eighth of the anchor's result, are computed in every kernel."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Operations by index: the anchor, what stands before it and what stands after it."""
-
-    anchor: int
-    before: frozenset[int] = frozenset()
-    after: frozenset[int] = frozenset()
-
-    @property
-    def members(self) -> frozenset[int]:
-        return self.before | self.after | {self.anchor}
-
-
-@dataclass(slots=True)
-class Region:
-    """What growing asks about one graph.  Sets of operations are bits of an int."""
-
-    graph: Graph
-    producers: dict[int, int] = field(default_factory=dict)
-    users: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    ancestors: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    """Longest way from an argument."""
-    order: dict[int, int] = field(default_factory=dict)
-    """Places in the canonical text: where equals meet they decide, not the order of statements."""
-    narrow: dict[int, bool] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.order = places(self.graph)
-        for i, op in enumerate(self.graph.ops):
-            above = depth = 0
-            for value in reads(op):
-                self.users[value].add(i)
-                producer = self.producers.get(value)
-                if producer is not None:
-                    above |= self.ancestors[producer] | 1 << producer
-                    depth = max(depth, self.depths[producer] + 1)
-            self.ancestors.append(above)
-            self.depths.append(depth)
-            self.producers.update(dict.fromkeys(op.results, i))
-
-    def type(self, value: int) -> TensorType:
-        return self.graph.types[value]
-
-    def has_kernels(self, op: Op) -> bool:
-        """Whether kernels may have the element types of all that an operation reads and gives."""
-        return all(has_kernels(self.type(v).dtype) for v in (*op.operands, *op.results))
-
-    def producer(self, value: int) -> Op | None:
-        index = self.producers.get(value)
-        return None if index is None else self.graph.ops[index]
-
-    def is_narrow(self, value: int) -> bool:
-        """Whether a value is elementwise of constants and broadcasts of smaller tensors."""
-        if value not in self.narrow:
-            op = self.producer(value)
-            self.narrow[value] = op is not None and (
-                is_cloned_constant(op)
-                or self.enlarges(op)
-                or (op.name in KERNELS_ELEMENTWISE and all(self.is_narrow(v) for v in op.operands))
-            )
-        return self.narrow[value]
-
-    def enlarges(self, op: Op) -> bool:
-        """Whether an operation is a broadcast of a smaller tensor."""
-        if op.name != "stablehlo.broadcast_in_dim":
-            return False
-        return self.type(op.operands[0]).elements < self.type(op.results[0]).elements
-
-    def waits_for(self, value: int, members: int) -> bool:
-        """Whether a value is computed by, or from, one of the members."""
-        index = self.producers.get(value)
-        return index is not None and bool((self.ancestors[index] | 1 << index) & members)
-
-
-def reads(op: Op) -> Iterable[int]:
-    """The values that an operation reads, also from inside its regions."""
-    yield from op.operands
-    for region in op.regions:
-        yield from (outer for _, outer in region.captures)
 
 
 def groups(region: Region) -> list[Group]:
@@ -116,14 +30,39 @@ def groups(region: Region) -> list[Group]:
     owned: set[int] = set(anchors)
     found: dict[int, Group] = {}
     for anchor in sorted(anchors, key=lambda a: -region.depths[a]):
-        found[anchor] = Group(anchor, after=_grow_down(region, anchor, owned))
-        owned |= found[anchor].after
+        after = _grow_down(region, anchor, owned)
+        found[anchor] = _around(anchor, after)
+        owned |= after
     for anchor in anchors:
         before = _grow_up(region, found[anchor], owned)
-        found[anchor] = Group(anchor, before, found[anchor].after)
+        found[anchor] = _around(anchor, found[anchor].members | before)
         owned |= before
     kept = _without_rings(region, [found[a] for a in anchors])
-    return sorted(kept, key=lambda group: group.anchor)
+    return sorted(kept, key=lambda group: group.root)
+
+
+def _around(anchor: int, others: frozenset[int]) -> Group:
+    return Group(anchor, others | {anchor}, "contraction")
+
+
+def bare(group: Group) -> Group:
+    """The anchor alone."""
+    return _around(group.root, frozenset())
+
+
+def with_epilogue(region: Region, group: Group) -> Group:
+    """The anchor with what stands after it."""
+    return _around(group.root, after(region, group))
+
+
+def after(region: Region, group: Group) -> frozenset[int]:
+    """The members that wait for the anchor."""
+    return frozenset(m for m in group.members if region.ancestors[m] >> group.root & 1)
+
+
+def before(region: Region, group: Group) -> frozenset[int]:
+    """The members that the anchor waits for, and those that stand beside these."""
+    return group.members - after(region, group) - {group.root}
 
 
 def _grow_down(region: Region, anchor: int, owned: set[int]) -> frozenset[int]:
@@ -162,7 +101,7 @@ def _breaks(region: Region, value: int, members: int) -> bool:
 def _grow_up(region: Region, group: Group, owned: set[int]) -> frozenset[int]:
     graph = region.graph
     before: set[int] = set()
-    waiting = list(graph.ops[group.anchor].operands)
+    waiting = list(graph.ops[group.root].operands)
     while waiting:
         value = waiting.pop()
         index = region.producers.get(value)
@@ -195,16 +134,6 @@ def _turns_input(region: Region, op: Op) -> bool:
     )
 
 
-def is_cloned_constant(op: Op) -> bool:
-    """Splats, and constants of few elements, are written into the kernel itself."""
-    if op.name != "stablehlo.constant":
-        return op.name == "stablehlo.iota"
-    literal = op["value"]
-    if not isinstance(literal, Literal):
-        return False
-    return literal.splat or literal.type.elements <= INLINE_ELEMENTS
-
-
 def clones(region: Region, group: Group, taken: frozenset[int]) -> frozenset[int]:
     """What a kernel computes for itself: constants, broadcasts, small vectors below broadcasts.
 
@@ -213,9 +142,9 @@ def clones(region: Region, group: Group, taken: frozenset[int]) -> frozenset[int
     graph = region.graph
     members = group.members
     bits = sum(1 << m for m in members)
-    limit = max(region.type(graph.ops[group.anchor].results[0]).elements // 8, SMALL_ELEMENTS)
+    limit = max(region.type(graph.ops[group.root].results[0]).elements // 8, SMALL_ELEMENTS)
     found: set[int] = set()
-    waiting = [(v, False) for m in sorted(members - {group.anchor}) for v in graph.ops[m].operands]
+    waiting = [(v, False) for m in sorted(members - {group.root}) for v in graph.ops[m].operands]
     while waiting:
         value, below = waiting.pop()
         index = region.producers.get(value)
@@ -226,7 +155,7 @@ def clones(region: Region, group: Group, taken: frozenset[int]) -> frozenset[int
             found.add(index)
             below = below or op.name == "stablehlo.broadcast_in_dim"
             waiting.extend((v, below) for v in op.operands)
-    return frozenset(found) | _constant_operands(region, group.anchor)
+    return frozenset(found) | _constant_operands(region, group.root)
 
 
 def _constant_operands(region: Region, anchor: int) -> frozenset[int]:
@@ -271,34 +200,10 @@ def _adds_ones(before: TensorType, after: TensorType) -> bool:
 
 def _without_rings(region: Region, found: list[Group]) -> list[Group]:
     """Groups shrunk to their anchors where they would wait for each other."""
-    if not _has_ring(region, found):
+    if not has_ring(region, found):
         return found
     kept: list[Group] = []
     for group in found:
-        ring = _has_ring(region, [*kept, group])
-        kept.append(Group(group.anchor) if ring else group)
+        ring = has_ring(region, [*kept, group])
+        kept.append(bare(group) if ring else group)
     return kept
-
-
-def _has_ring(region: Region, found: list[Group]) -> bool:
-    """Whether operations cannot be ordered once each group is one."""
-    owner = {m: g.anchor for g in found for m in g.members}
-    needs: dict[int, set[int]] = defaultdict(set)
-    for i, op in enumerate(region.graph.ops):
-        node = owner.get(i, i)
-        producers = (region.producers[v] for v in reads(op) if v in region.producers)
-        needs[node] |= {owner.get(p, p) for p in producers} - {node}
-    users: dict[int, list[int]] = defaultdict(list)
-    for node, sources in needs.items():
-        for source in sources:
-            users[source].append(node)
-    waiting = {node: len(sources) for node, sources in needs.items()}
-    ready = [node for node, n in waiting.items() if n == 0]
-    ordered = 0
-    while ready:
-        ordered += 1
-        for user in users[ready.pop()]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                ready.append(user)
-    return ordered < len(waiting)

@@ -1,0 +1,103 @@
+"""What cutting asks of one region of a program, and the groups that are cut out of it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+
+from hlotune.hlo.canonical import INLINE_ELEMENTS, places
+from hlotune.hlo.graph import Graph, Literal, Op, TensorType
+from hlotune.hlo.operations import KERNELS_ELEMENTWISE
+from hlotune.schedules.dtypes import has_kernels
+
+Pattern = Choice["contraction"]
+"""What a group is, recognised from the graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operations of one region, by index, that may become one kernel."""
+
+    root: int
+    """The operation that it was grown from."""
+    members: frozenset[int]
+    pattern: Pattern
+
+
+@dataclass(slots=True)
+class Region:
+    """What growing asks about one graph.  Sets of operations are bits of an int."""
+
+    graph: Graph
+    producers: dict[int, int] = field(default_factory=dict)
+    users: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    ancestors: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    """Longest way from an argument."""
+    order: dict[int, int] = field(default_factory=dict)
+    """Places in the canonical text: where equals meet they decide, not the order of statements."""
+    narrow: dict[int, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.order = places(self.graph)
+        for i, op in enumerate(self.graph.ops):
+            above = depth = 0
+            for value in reads(op):
+                self.users[value].add(i)
+                producer = self.producers.get(value)
+                if producer is not None:
+                    above |= self.ancestors[producer] | 1 << producer
+                    depth = max(depth, self.depths[producer] + 1)
+            self.ancestors.append(above)
+            self.depths.append(depth)
+            self.producers.update(dict.fromkeys(op.results, i))
+
+    def type(self, value: int) -> TensorType:
+        return self.graph.types[value]
+
+    def has_kernels(self, op: Op) -> bool:
+        """Whether kernels may have the element types of all that an operation reads and gives."""
+        return all(has_kernels(self.type(v).dtype) for v in (*op.operands, *op.results))
+
+    def producer(self, value: int) -> Op | None:
+        index = self.producers.get(value)
+        return None if index is None else self.graph.ops[index]
+
+    def is_narrow(self, value: int) -> bool:
+        """Whether a value is elementwise of constants and broadcasts of smaller tensors."""
+        if value not in self.narrow:
+            op = self.producer(value)
+            self.narrow[value] = op is not None and (
+                is_cloned_constant(op)
+                or self.enlarges(op)
+                or (op.name in KERNELS_ELEMENTWISE and all(self.is_narrow(v) for v in op.operands))
+            )
+        return self.narrow[value]
+
+    def enlarges(self, op: Op) -> bool:
+        """Whether an operation is a broadcast of a smaller tensor."""
+        if op.name != "stablehlo.broadcast_in_dim":
+            return False
+        return self.type(op.operands[0]).elements < self.type(op.results[0]).elements
+
+    def waits_for(self, value: int, members: int) -> bool:
+        """Whether a value is computed by, or from, one of the members."""
+        index = self.producers.get(value)
+        return index is not None and bool((self.ancestors[index] | 1 << index) & members)
+
+
+def reads(op: Op) -> Iterable[int]:
+    """The values that an operation reads, also from inside its regions."""
+    yield from op.operands
+    for region in op.regions:
+        yield from (outer for _, outer in region.captures)
+
+
+def is_cloned_constant(op: Op) -> bool:
+    """Splats, and constants of few elements, are written into the kernel itself."""
+    if op.name != "stablehlo.constant":
+        return op.name == "stablehlo.iota"
+    literal = op["value"]
+    if not isinstance(literal, Literal):
+        return False
+    return literal.splat or literal.type.elements <= INLINE_ELEMENTS
