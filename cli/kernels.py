@@ -146,10 +146,11 @@ def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> L
     from hlotune.hlo.canonical import graph_of
     from hlotune.measure.machine.targets import host_target
     from hlotune.schedules.targets.limit import limit_of
+    from hlotune.search.tasks import tiny
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)
-    ours = schedules_of(kernel)
+    ours = Ours(reason=reason) if (reason := tiny(sites[0])) else schedules_of(kernel)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
     limit = limit_of(ours.flops or 0, moved, ours.dtype, host_target(), peaks)
     return Line(

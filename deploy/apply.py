@@ -14,7 +14,7 @@ from hlotune.deploy.replacement import Replacement, assembled, built_here, repla
 from hlotune.deploy.reverification import ANEW, Vouching
 from hlotune.hlo.calling.callable import JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
-from hlotune.hlo.sites.sites import Site, choose, sites
+from hlotune.hlo.sites.sites import Site, choose, overlap, sites
 from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_settings
@@ -272,15 +272,11 @@ def _without_it(
 ) -> tuple[Status, str]:
     """Why a site is not replaced: its kernel, or another site that shares operations with it."""
     decided = decisions[site.kernel.key]
-    used = next((r.site for r in replacements if _overlap(r.site, site)), None)
-    tuned = (s for s in found if _overlap(s, site) and decisions[s.kernel.key].final)
+    used = next((r.site for r in replacements if overlap(r.site, site)), None)
+    tuned = (s for s in found if overlap(s, site) and decisions[s.kernel.key].final)
     rival = used or next(tuned, None)
     if rival is not None and decided.final is None:
         return "covered", f"{rival.name}, which shares operations with it, was tuned in its place"
     if used is not None and decided.final and decided.final.won:
         return "covered", f"{used.name} saves more, and shares operations with it"
     return "no record" if decided.final is None else "kept default", decided.reason
-
-
-def _overlap(a: Site, b: Site) -> bool:
-    return a.path == b.path and bool(a.ops & b.ops)

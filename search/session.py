@@ -19,7 +19,7 @@ from hlotune.schedules.steps.schedule import DEFAULT, XLA
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.reserve import Reserve
-from hlotune.search.budget.spending import Contest, Spending
+from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Spending
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, missed_by
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Referee
@@ -29,7 +29,7 @@ from hlotune.search.result import TuneResult, kernel_result
 from hlotune.search.resume_queries import default_s, has_begun, own_trials
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import PLAIN, Make
-from hlotune.search.tasks import Skipped, Task
+from hlotune.search.tasks import Skipped, Task, task_of
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole
@@ -114,8 +114,9 @@ class Session:
         prepared_s = self.passed_s - searched_s(contests)
         self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
         spending = Spending(
-            contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due
-        )
+            contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due,
+            rivals=lambda: self._rivals(contests),
+        )  # fmt: skip
         starved = False
         if not self.interrupted:
             spending.run()
@@ -224,6 +225,31 @@ class Session:
         except KeyboardInterrupt:
             self.interrupted = True
         return [contests[n] for n in sorted(contests)]
+
+    def _rivals(self, contests: Sequence[Contest]) -> list[Contest]:
+        """Contests of other forms of kernels that are no faster than their defaults by now.
+
+        Those of the kernels that take most of the program come first.
+        """
+        losing = [c for c in contests if c.tuner.best_s >= c.default_s and c.task.rivals]
+        losing.sort(key=lambda c: -c.default_s * c.task.weight)
+        known = {c.task.kernel for c in contests}
+        found: list[Contest] = []
+        for site in (site for c in losing for site in c.task.rivals):
+            late = self.passed_s > RIVALS_UNTIL * (self.limits.seconds or inf)
+            if site.kernel in known or late:
+                continue
+            known.add(site.kernel)
+            try:
+                task = task_of(site, self.target, self.numerics)
+            except Exception as error:
+                self._tell(KernelSkipped(label=site.label, reason=reason_alone(error)))
+                continue
+            before_s = default_s(self.database, self.run, site.kernel.key)
+            place, trials = len(contests) + len(found), self._recorded(site.kernel)
+            contest = self._contest_or_none(place, task, trials, before_s if self.resumed else None)
+            found += [contest] if contest else []
+        return found
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
         """Of each kernel what is known already, once it is told how much."""

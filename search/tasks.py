@@ -1,12 +1,11 @@
 """What there is to tune in a program: its distinct kernels, each with a search space."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.sites.sites import Site
+from hlotune.hlo.sites.sites import Site, overlap
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.algorithms.joined_space import space_of
 from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alone
@@ -15,6 +14,12 @@ from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.target import Kind, Target
+
+TINY_S = 3e-6
+"""A kernel that takes less by the rates below is not worth a call."""
+BYTES_PER_S = 3e10
+OPERATIONS_PER_S = 1e10
+"""What a core does at least of elementwise operations, most of them functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,18 @@ class Task:
     """How often the kernel runs in one run of the program, at all its sites together."""
     compute: Compute
     space: Space
+    rivals: tuple[Site, ...] = ()
+    """Sites that share operations with its own: other forms of the same part of the program."""
 
     @property
     def flops(self) -> int:
         """Arithmetic of one run of the kernel, without padding and inserted zeros."""
         return flops_of(self.compute)
+
+    @property
+    def bytes(self) -> int:
+        """Of all arguments and results, each counted once."""
+        return sum(t.bytes for t in (*self.compute.arguments, *self.compute.results))
 
     @property
     def dtype(self) -> str:
@@ -50,10 +62,12 @@ SPACES: dict[Kind, Callable[..., Space]] = {"cpu": space_of}
 def tasks(
     places: Sequence[Site], target: Target, numerics: Numerics = "standard"
 ) -> tuple[tuple[Task, ...], tuple[Skipped, ...]]:
-    """For each anchor its largest fused kernel that has a space; equal kernels are one task.
+    """The kernels of the first sites that have a space and share no operations; equal kernels are
+    one task.
 
-    Under `strict` numerics the spaces hold no algorithms that do more than reorder sums.  A kernel
-    whose compute or space raises an error is skipped, and the next largest of its anchor is taken.
+    Sites that share operations with these are the rivals of their tasks.  Under `strict` numerics
+    the spaces hold no algorithms that do more than reorder sums.  A kernel whose compute or space
+    raises an error is skipped, and so is one that is tiny.
 
     Raises TargetError for a kind of target that nothing is searched for.
     """
@@ -62,41 +76,89 @@ def tasks(
             f"expected a target of kind {', '.join(SPACES)}, got {target.kind}; "
             "nothing is tuned for it yet"
         )
+    tried = _Tried(target, numerics)
+    taken: list[Site] = []
+    for site in places:
+        if not any(overlap(site, x) for x in taken) and tried.task(site) is not None:
+            taken.append(site)
+    rivals = [s for s in places if s not in taken and tiny(s) is None]
     found: dict[str, Task] = {}
-    skipped: list[Skipped] = []
-    for alternatives in anchors(places):
-        task, failed = _first_supported(alternatives, target, numerics)
-        skipped += failed
-        if task is None:
-            continue
-        before = found.get(task.kernel.key)
-        weight = task.weight + (before.weight if before else 0)
-        found[task.kernel.key] = Task(task.kernel, task.label, weight, task.compute, task.space)
-    return tuple(found.values()), tuple(skipped)
+    for site in taken:
+        task, before = tried.made[site.kernel], found.get(site.kernel.key)
+        assert task is not None, "only sites with a task are taken"
+        others = tuple(x for x in rivals if overlap(site, x))
+        if before is not None:
+            others, weight = (*before.rivals, *others), before.weight + site.weight
+            found[site.kernel.key] = replace(before, weight=weight, rivals=others)
+        else:
+            found[site.kernel.key] = replace(task, weight=site.weight, rivals=others)
+    return tuple(found.values()), tuple(tried.told(places, taken))
 
 
-def anchors(found: Sequence[Site]) -> Iterator[tuple[Site, ...]]:
-    """The alternatives of each anchor, the largest first."""
-    for _, alternatives in groupby(found, key=lambda s: (s.path, s.root)):
-        yield tuple(alternatives)
+def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
+    """The task of one site.  Raises UnsupportedKernel where it has no compute or no space."""
+    compute = compute_of(graph_of(site.kernel))
+    space = SPACES[target.kind](compute, target, numerics)
+    return Task(site.kernel, site.label, site.weight, compute, space)
 
 
-def _first_supported(
-    alternatives: Sequence[Site], target: Target, numerics: Numerics
-) -> tuple[Task | None, list[Skipped]]:
-    """The task of an anchor, and what is said of kernels that were passed over.
+def tiny(site: Site) -> str | None:
+    """Why a kernel without a contraction is not worth a call, or None where it is."""
+    if site.pattern == "contraction":
+        return None
+    graph = graph_of(site.kernel)
+    moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
+    operations = sum(
+        max(graph.types[v].elements for v in (*op.operands, *op.results))
+        for op in graph.ops
+        if op.operands
+    )
+    expected_s = max(moved / BYTES_PER_S, operations / OPERATIONS_PER_S)
+    if expected_s >= TINY_S:
+        return None
+    return (
+        f"expected a kernel of at least {1e6 * TINY_S:g} us, got one of about "
+        f"{1e6 * expected_s:.2g} us, which is not worth a call; the default compiler fuses it "
+        "with others"
+    )
 
-    That a fused kernel has no rule is said only where no alternative has one; a fault is said
-    always.
-    """
-    unsupported, faults = list[Skipped](), list[Skipped]()
-    for site in alternatives:
+
+@dataclass
+class _Tried:
+    """Tasks of kernels, made once, and why others have none."""
+
+    target: Target
+    numerics: Numerics
+
+    def __post_init__(self) -> None:
+        self.made: dict[Kernel, Task | None] = {}
+        self.unsupported: dict[Kernel, Skipped] = {}
+        self.faults: dict[Kernel, Skipped] = {}
+
+    def task(self, site: Site) -> Task | None:
+        if site.kernel not in self.made:
+            self.made[site.kernel] = None if tiny(site) else self._task(site)
+        return self.made[site.kernel]
+
+    def _task(self, site: Site) -> Task | None:
         try:
-            compute = compute_of(graph_of(site.kernel))
-            space = SPACES[target.kind](compute, target, numerics)
-            return Task(site.kernel, site.label, site.weight, compute, space), faults
+            return task_of(site, self.target, self.numerics)
         except UnsupportedKernel as error:
-            unsupported.append(Skipped(site.label, str(error)))
+            self.unsupported[site.kernel] = Skipped(site.label, str(error))
         except Exception as error:
-            faults.append(Skipped(site.label, reason_alone(error)))
-    return None, faults or unsupported[:1]
+            self.faults[site.kernel] = Skipped(site.label, reason_alone(error))
+        return None
+
+    def told(self, places: Sequence[Site], taken: Sequence[Site]) -> Iterator[Skipped]:
+        """What is said of kernels that were passed over: all faults, and that a kernel has no rule
+        where nothing that shares operations with it has one either; of several such the first."""
+        said: list[Site] = []
+        for site in places:
+            if (fault := self.faults.get(site.kernel)) is not None:
+                yield fault
+                said.append(site)
+        for site in places:
+            skipped = self.unsupported.get(site.kernel)
+            if skipped is not None and not any(overlap(site, x) for x in (*taken, *said)):
+                yield skipped
+                said.append(site)

@@ -205,7 +205,7 @@ def begun_run(
     found: Sequence[Task],
 ) -> str:
     """Records what is going to be tuned; returns the id of the run."""
-    keys = {t.kernel.key for t in found}
+    keys = {t.kernel.key for t in found} | {s.kernel.key for t in found for s in t.rivals}
     return records.start_run(
         program,
         choices.target,

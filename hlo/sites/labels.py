@@ -7,6 +7,8 @@ from typing import cast
 
 from hlotune.hlo.graph import Literal, Op
 from hlotune.hlo.sites.contractions import after, before
+from hlotune.hlo.sites.fusible import REDUCE
+from hlotune.hlo.sites.pattern_names import pattern_name, reduction_name
 from hlotune.hlo.sites.region import Group, Region
 
 SHORT = {
@@ -18,6 +20,29 @@ LONGEST = 5
 
 
 def label(region: Region, group: Group) -> str:
+    return _contraction(region, group) if group.pattern == "contraction" else _fused(region, group)
+
+
+def _fused(region: Region, group: Group) -> str:
+    """`softmax 512x1024`, `add+relu 56x56x256`, `sum 512x1024->512`."""
+    ops = region.graph.ops
+    name = pattern_name(region, group) or "+".join(_chain(region, group.members))
+    reductions = [ops[m] for m in sorted(group.members) if ops[m].name == REDUCE]
+    walked = [ops[m].results[0] for m in group.members] + [op.operands[0] for op in reductions]
+    widest = max(walked, key=lambda v: (region.type(v).elements, -v))
+    extents = _shape(region, widest)
+    if group.pattern == "reduction":
+        extents += f"->{_shape(region, reductions[0].results[0])}"
+    dtype = region.type(widest).dtype
+    return " ".join([name, extents, *([] if dtype == "f32" else [dtype])])
+
+
+def _shape(region: Region, value: int) -> str:
+    """The extents of a value that are more than 1."""
+    return "x".join(str(n) for n in region.type(value).shape if n > 1) or "1"
+
+
+def _contraction(region: Region, group: Group) -> str:
     op = region.graph.ops[group.root]
     head = _dot(region, op) if op.name == "stablehlo.dot_general" else _convolution(region, op)
     dtype = region.type(op.operands[0]).dtype
@@ -78,7 +103,7 @@ def _option(letter: str, sizes: Sequence[int]) -> str:
 
 def _chain(region: Region, members: frozenset[int]) -> list[str]:
     """Names of operations in order; neighbouring scales and biases of channels are one `scale`."""
-    names = [_name(region, region.graph.ops[m]) for m in sorted(members)]
+    names = [_name(region, m) for m in sorted(members)]
     merged: list[str] = []
     for is_affine, run in groupby(names, lambda n: n in ("scale", "bias")):
         several = list(run)
@@ -90,7 +115,10 @@ def _chain(region: Region, members: frozenset[int]) -> list[str]:
     return merged if left_out < 2 else [*merged[:LONGEST], f"{left_out} more"]
 
 
-def _name(region: Region, op: Op) -> str:
+def _name(region: Region, member: int) -> str:
+    op = region.graph.ops[member]
+    if op.name == REDUCE:
+        return reduction_name(region, member)
     name = op.name.partition(".")[2]
     narrow = any(region.is_narrow(v) or _is_broadcast(region, v) for v in op.operands)
     if name == "maximum" and any(_is_zero(region, v) for v in op.operands):

@@ -3,9 +3,14 @@
 Every dot and convolution, also inside loops and branches, is the anchor of up to three sites that
 are alternatives: with the operations before and after it, with those after it, and alone.  The
 first alternatives of all anchors share no operation.
+
+Elementwise operations and reductions that are left are sites too, as large as they can be; so are
+those that are left where contractions stand alone, and their parts between reductions.  Of all that
+share operations `choose` takes what saves the most.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +19,8 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.contractions import ANCHORS, bare, clones, groups, with_epilogue
+from hlotune.hlo.sites.fusible import Fusible
+from hlotune.hlo.sites.fusion import computes, fused, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
@@ -42,33 +49,48 @@ class Site:
     """Values of the region, in the order of the kernel's results."""
     constants: tuple[tuple[int, Literal | int], ...] = ()
     """(argument position, its value or the program's argument) where a constant is marked."""
+    above: int = 0
+    """The operations that its arguments wait for, as bits."""
 
 
 def sites(program: Program) -> tuple[Site, ...]:
-    """All candidate sites.  Those of one anchor follow each other, the largest first."""
+    """All candidate sites, what is best chosen first where they share operations.
+
+    First those of contractions; those of one anchor follow each other, the largest first.  Then
+    groups of what stands outside of these, then those that stand outside of bare contractions, and
+    parts of both.
+    """
     found: list[Site] = []
-    counts = {"dot": 0, "conv": 0}
-    for scope in scopes(program.graph):
-        region = Region(scope.graph)
-        largest = groups(region)
-        place = _Place(scope, region, frozenset().union(*(g.members for g in largest)))
-        for group in largest:
-            kind = "dot" if scope.graph.ops[group.root].name == ANCHORS[0] else "conv"
-            found.extend(_alternatives(place, group, f"{kind}{counts[kind]}"))
+    counts = Counter[str]()
+    places = [_place(scope) for scope in scopes(program.graph)]
+    for place in places:
+        for group in place.contractions:
+            kind = "dot" if place.scope.graph.ops[group.root].name == ANCHORS[0] else "conv"
+            found.extend(_around_contraction(place, group, f"{kind}{counts[kind]}"))
             counts[kind] += 1
+    for place in places:
+        found.extend(_without_contraction(place, counts))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A region in which groups stand, and all their members."""
+    """A region in which groups stand, and the largest groups of its contractions."""
 
     scope: Scope
     region: Region
+    contractions: tuple[Group, ...]
     taken: frozenset[int]
+    """Members of these."""
 
 
-def _alternatives(place: _Place, largest: Group, name: str) -> Iterator[Site]:
+def _place(scope: Scope) -> _Place:
+    region = Region(scope.graph)
+    largest = tuple(groups(region))
+    return _Place(scope, region, largest, frozenset().union(*(g.members for g in largest)))
+
+
+def _around_contraction(place: _Place, largest: Group, name: str) -> Iterator[Site]:
     """The largest group, the one without what stands before, the anchor alone; each once."""
     named = {
         "": largest,
@@ -79,12 +101,47 @@ def _alternatives(place: _Place, largest: Group, name: str) -> Iterator[Site]:
     for suffix, group in named.items():
         if group.members not in seen:
             seen.add(group.members)
-            yield _site(place, group, name + suffix)
+            copied = clones(place.region, group, place.taken)
+            results = _used_outside(place.region, group)
+            yield _site(place, group, name + suffix, copied, results)
 
 
-def _site(place: _Place, group: Group, name: str) -> Site:
+def _without_contraction(place: _Place, counts: Counter[str]) -> Iterator[Site]:
+    """Groups of elementwise operations and reductions; each once."""
+    region, alone = place.region, tuple(map(bare, place.contractions))
+    forms = (*place.contractions, *(with_epilogue(region, g) for g in place.contractions), *alone)
+    cloned = frozenset[int]().union(*(clones(region, g, place.taken) for g in forms))
+    wholes: list[tuple[Fusible, Group, str]] = []
+    seen: set[frozenset[int]] = set()
+    for kernels in (place.contractions, alone):
+        owned = frozenset[int]().union(*(g.members for g in kernels))
+        fusible = Fusible(region, owned, place.taken, cloned)
+        for group in fused(fusible, kernels):
+            if group.members not in seen:
+                seen.add(group.members)
+                wholes.append((fusible, group, f"{group.pattern}{counts[group.pattern]}"))
+                counts[group.pattern] += 1
+    for fusible, group, name in wholes:
+        yield _fused_site(place, fusible, group, name)
+    for fusible, group, name in wholes:
+        for k, part in enumerate(parts(region, group)):
+            if part.members not in seen and computes(place.scope.graph, part.members):
+                seen.add(part.members)
+                yield _fused_site(place, fusible, part, f"{name}.part{k}")
+
+
+def _fused_site(place: _Place, fusible: Fusible, group: Group, name: str) -> Site:
+    members = sorted(group.members, key=place.region.order.__getitem__)
+    values = [r for m in members for r in place.scope.graph.ops[m].results]
+    results = [r for r in values if fusible.leaves(r, group.members)]
+    return _site(place, group, name, fusible.copies(group.members), results)
+
+
+def _site(
+    place: _Place, group: Group, name: str, copied: frozenset[int], results: Sequence[int]
+) -> Site:
     known: dict[int, Literal | int] = {}
-    graph, values = _cut(place, group, known)
+    graph, values = _cut(place, group, copied, results, known)
     arguments = tuple(values[a] for a in argument_order(graph))
     return Site(
         name=name,
@@ -98,15 +155,33 @@ def _site(place: _Place, group: Group, name: str) -> Site:
         arguments=arguments,
         results=tuple(values[r] for r in graph.results),
         constants=tuple((i, known[a]) for i, a in enumerate(arguments) if a in known),
+        above=_above(place.region, arguments),
     )
 
 
+def _above(region: Region, values: Sequence[int]) -> int:
+    """The operations that some values wait for, as bits."""
+    found = 0
+    for value in values:
+        producer = region.producers.get(value)
+        if producer is not None:
+            found |= region.ancestors[producer] | 1 << producer
+    return found
+
+
 def _cut(
-    place: _Place, group: Group, known: dict[int, Literal | int]
+    place: _Place,
+    group: Group,
+    copied: frozenset[int],
+    used: Sequence[int],
+    known: dict[int, Literal | int],
 ) -> tuple[Graph, dict[int, int]]:
-    """The kernel's graph and the region's value of each of its own; fills in what is `known`."""
+    """The kernel's graph and the region's value of each of its own; fills in what is `known`.
+
+    Its results are the values that are `used`, the deepest first.
+    """
     scope, graph = place.scope, place.scope.graph
-    indices = sorted(group.members | clones(place.region, group, place.taken))
+    indices = sorted(group.members | copied)
     ops = [graph.ops[i] for i in indices]
     defined = {r for op in ops for r in op.results}
     leaves = list(dict.fromkeys(v for op in ops for v in op.operands if v not in defined))
@@ -117,7 +192,8 @@ def _cut(
     number = {value: i for i, value in enumerate(order)}
     renumbered = [_constant_op(number[v], c) for v, c in small.items()]
     renumbered += [_renumber(op, number) for op in ops]
-    results = _results(place.region, group, renumbered, number)
+    depths, digests = _depths_and_digests(renumbered)
+    results = sorted(used, key=lambda v: (-depths[number[v]], digests[number[v]]))
     kernel = Graph(
         types=tuple(graph.types[v] for v in order),
         arguments=tuple(number[v] for v in arguments),
@@ -154,18 +230,14 @@ def _constant(scope: Scope, value: int) -> Literal | int | None:
     return there if marked else None
 
 
-def _results(
-    region: Region, group: Group, ops: Sequence[Op], number: Mapping[int, int]
-) -> list[int]:
-    """Values of members that are used outside, the deepest first."""
-    used = [
+def _used_outside(region: Region, group: Group) -> list[int]:
+    """Values of members that are results or that others read."""
+    return [
         r
         for m in sorted(group.members, key=region.order.__getitem__)
         for r in region.graph.ops[m].results
         if r in region.graph.results or region.users[r] - group.members
     ]
-    depths, digests = _depths_and_digests(ops)
-    return sorted(used, key=lambda v: (-depths[number[v]], digests[number[v]]))
 
 
 def _depths_and_digests(ops: Sequence[Op]) -> tuple[dict[int, int], dict[int, str]]:
@@ -184,6 +256,8 @@ def _depths_and_digests(ops: Sequence[Op]) -> tuple[dict[int, int], dict[int, st
 def choose(sites: Sequence[Site], times: Mapping[str, tuple[float, float]]) -> tuple[Site, ...]:
     """Disjoint sites that save the most time, greedily; in the order of the program.
 
+    Sites that would wait for one another in a ring are not chosen together.
+
     `times` maps keys of kernels to (default, tuned) seconds; a site whose kernel is not in it, or
     not faster, stays with the default compiler.
     """
@@ -192,11 +266,28 @@ def choose(sites: Sequence[Site], times: Mapping[str, tuple[float, float]]) -> t
         default_s, tuned_s = times.get(site.kernel.key, (0.0, 0.0))
         return site.weight * (default_s - tuned_s)
 
-    taken: set[tuple[tuple[int, ...], int]] = set()
     chosen: list[Site] = []
     for site in sorted(sites, key=gain_s, reverse=True):
-        places = {(site.path, op) for op in site.ops}
-        if gain_s(site) > 0 and not places & taken:
-            taken |= places
+        rivals = [x for x in chosen if x.path == site.path]
+        fits = not any(overlap(site, x) for x in rivals)
+        if gain_s(site) > 0 and fits and not _wait_in_a_ring([*rivals, site]):
             chosen.append(site)
     return tuple(site for site in sites if site in chosen)
+
+
+def overlap(a: Site, b: Site) -> bool:
+    """Whether two sites have operations in common, so that one of them at most can be replaced."""
+    return a.path == b.path and not a.ops.isdisjoint(b.ops)
+
+
+def _wait_in_a_ring(found: Sequence[Site]) -> bool:
+    """Whether kernels in the places of some sites of one region could not be put in order."""
+    bits = [sum(1 << m for m in site.ops) for site in found]
+    waits = [{j for j, b in enumerate(bits) if site.above & b} for site in found]
+    ready = set[int]()
+    while len(ready) < len(found):
+        more = {i for i, needs in enumerate(waits) if i not in ready and needs <= ready}
+        if not more:
+            return True
+        ready |= more
+    return False

@@ -9,39 +9,32 @@ after it.  It becomes
     contract   the sum of products into `acc`, the prologues of its operands in its value
     out        the epilogue, over the same parallel axes
 
-Axes of extent 1 are left out, axes always walked together are merged (`collapse_axes.py`).  A
-kernel without a contraction is an `out` stage alone.
+Axes of extent 1 are left out, axes always walked together are merged (`collapse_axes.py`).  The
+stages of a kernel without a contraction are those of `group_stages.py`.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import numpy as np
-
-from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
+from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.to_compute.assembly import Assembly, dimensions, identity, pinned
 from hlotune.hlo.to_compute.collapse_axes import collapse
 from hlotune.hlo.to_compute.contractions import CONTRACTIONS, Contraction, Place, contraction
 from hlotune.hlo.to_compute.dilation_phases import phases
-from hlotune.hlo.to_compute.expressions import Known, Reader, converted, followed, narrowed
+from hlotune.hlo.to_compute.expressions import Known, converted, followed, narrowed
+from hlotune.hlo.to_compute.group_stages import group_compute
 from hlotune.hlo.to_compute.index_maps import Domain, Index, unravel
 from hlotune.hlo.to_compute.prologues import (
-    hoisted,
     is_zero_of_zeros,
     placed,
     vanishes,
-    varying,
     walks_alone,
 )
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.ir.monoids import SUM
-
-TABLE_ELEMENTS = 64
-"""Longer constants are arguments of a kernel."""
-RADIX = 16
-"""Integers from 0 up are computed as digits of this base."""
 
 
 def compute_of(graph: Graph) -> Compute:
@@ -57,11 +50,10 @@ def compute_of(graph: Graph) -> Compute:
         raise UnsupportedKernel(
             f"expected one dot_general or convolution, got {len(anchors)}; cut one kernel for each"
         )
-    assembly = _Assembly(graph)
-    if anchors:
-        assembly.contraction(anchors[0])
-    else:
-        assembly.elementwise()
+    if not anchors:
+        return collapse(group_compute(graph))
+    assembly = _AroundContraction(graph)
+    assembly.contraction(anchors[0])
     return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))
 
 
@@ -119,34 +111,8 @@ class _Output:
 
 
 @dataclass(slots=True)
-class _Assembly:
-    """The compute of one graph, while it grows."""
-
-    graph: Graph
-    stages: list[Stage] = field(default_factory=list)
-    temporaries: list[Tensor] = field(default_factory=list)
-    tables: dict[Literal | int, str] = field(default_factory=dict)
-    hoists: dict[tuple[Expr, tuple[Axis, ...]], Load] = field(default_factory=dict)
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (*self.arguments(), *self.results(), *self.temporaries)
-
-    def arguments(self) -> list[Tensor]:
-        constant = self.graph.constants
-        return [
-            Tensor(f"a{k}", t.shape, t.dtype, "constant" if v in constant else "argument")
-            for k, (v, t) in enumerate(
-                zip(self.graph.arguments, self.graph.argument_types, strict=True)
-            )
-        ]
-
-    def results(self) -> list[Tensor]:
-        types = self.graph.result_types
-        return [Tensor(f"y{k}", t.shape, t.dtype, "result") for k, t in enumerate(types)]
-
-    def reader(self, domain: Domain, known: Known | None = None) -> Reader:
-        names = {v: f"a{k}" for k, v in enumerate(self.graph.arguments)}
-        return Reader(self.graph, names, self.table, domain.extents, known)
+class _AroundContraction(Assembly):
+    """The compute of a kernel with one contraction, while it grows."""
 
     def contraction(self, op: Op) -> None:
         """The stages of a kernel around its contraction."""
@@ -183,31 +149,13 @@ class _Assembly:
         epilogue = self.out(domain, outputs)
         domain = domain.filled()
         self.temporary("acc", tuple(a.extent for a in domain.parallel), value.dtype)
-        store = Store("acc", _identity(domain.parallel))
+        store = Store("acc", identity(domain.parallel))
         contract = Stage("contract", domain.parallel, domain.reduce, (store,), (value,), SUM)
         self.stages += contract, epilogue
 
-    def elementwise(self) -> None:
-        """The one stage of a kernel without a contraction, over the axes of its first result."""
-        shapes = [t.shape for t in self.graph.result_types]
-        if len(set(shapes)) > 1:
-            raise UnsupportedKernel(
-                f"expected results of one shape where nothing is contracted, got {shapes}; "
-                "cut one kernel for each"
-            )
-
-        def build(domain: Domain) -> tuple[Domain, list[_Output]]:
-            index = tuple(domain.places[f"d{d}"] for d in range(len(shapes[0])))
-            reader = self.reader(domain)
-            results = enumerate(self.graph.results)
-            return domain, [_Output(k, index, reader.read(v, index)) for k, v in results]
-
-        domain, outputs = Domain.of(_dimensions(shapes[0])).settle(build)
-        self.stages.append(self.out(domain, outputs))
-
     def outputs(self, op: Op, terms: Contraction, domain: Domain) -> list[_Output]:
         """The results behind the contraction."""
-        load = Load("acc", _identity(domain.filled().parallel), self.sum_type(op))
+        load = Load("acc", identity(domain.filled().parallel), self.sum_type(op))
         index = tuple(e.substitute(domain.places) for e in terms.output)
         found = followed(self.graph, op.results[0], index, domain.extents)
         reader = self.reader(domain, Known(op.results[0], index, load))
@@ -240,7 +188,7 @@ class _Assembly:
             index = tuple(domain.places[f"d{d}"] for d in range(len(shape)))
             return domain, self.reader(domain).read(value, index)
 
-        domain, expr = Domain.of(_dimensions(shape), units=True).settle(build)
+        domain, expr = Domain.of(dimensions(shape), units=True).settle(build)
         return domain, self.hoist(expr, tuple(a for a in domain.parallel if a.extent > 1))
 
     def operand(
@@ -266,93 +214,15 @@ class _Assembly:
         ):
             name = self.temporary("pre", kind.shape, kind.dtype)
             self.materialise(name, kind.dtype, domain, expr)
-            domain = Domain.of(_dimensions(kind.shape), units=True)
-            expr = Load(name, _identity(domain.parallel), kind.dtype)
+            domain = Domain.of(dimensions(kind.shape), units=True)
+            expr = Load(name, identity(domain.parallel), kind.dtype)
         return _Operand(domain, narrowed(expr, kind.dtype), places)
 
     def materialise(self, tensor: str, dtype: str, domain: Domain, expr: Expr) -> None:
         """A stage that stores a value over its own dimensions."""
         kept = tuple(a for a in domain.parallel if a.extent > 1)
-        pinned = _pinned(domain.extents, kept)
-        zero = {a: place.index for a, place in pinned.items()}
+        kept_places = pinned(domain.extents, kept)
+        zero = {a: place.index for a, place in kept_places.items()}
         index = tuple(e.substitute(zero) for e in domain.places.values())
-        value = placed(narrowed(expr, dtype), pinned)
+        value = placed(narrowed(expr, dtype), kept_places)
         self.stage(kept or (Axis("unit", 1),), (Store(tensor, index),), (value,))
-
-    def hoist(self, expr: Expr, axes: tuple[Axis, ...]) -> Expr:
-        """The expression with what varies along fewer than `axes` in stages of its own."""
-
-        def save(part: Expr, used: frozenset[str]) -> Load:
-            kept = tuple(a for a in axes if a.name in used)
-            part = placed(part, _pinned(varying(part), kept))
-            if (part, kept) not in self.hoists:
-                value = hoisted(part, used, save)
-                name = self.temporary("pre", tuple(a.extent for a in kept), part.dtype)
-                self.stage(kept, (Store(name, _identity(kept)),), (value,))
-                self.hoists[part, kept] = Load(name, _identity(kept), part.dtype)
-            return self.hoists[part, kept]
-
-        return hoisted(expr, frozenset(a.name for a in axes), save)
-
-    def table(self, content: Literal | int) -> str:
-        """A tensor with a constant's values, or with the integers from 0 to at least n - 1."""
-        if content not in self.tables:
-            if isinstance(content, int):
-                self.tables[content] = self.integers(content)
-            else:
-                self.tables[content] = self.constants(content)
-        return self.tables[content]
-
-    def constants(self, literal: Literal) -> str:
-        shape, dtype = literal.type.shape, accumulator(literal.type.dtype)
-        if literal.type.elements > TABLE_ELEMENTS:
-            raise UnsupportedKernel(
-                f"expected constants of at most {TABLE_ELEMENTS} elements, got {literal.type}; "
-                "make it an argument marked hlotune.constant"
-            )
-        name = self.temporary("pre", shape, dtype)
-        values = literal.array().astype(numpy_dtype(dtype))
-        stores = tuple(Store(name, tuple(Affine((), i) for i in at)) for at in np.ndindex(shape))
-        self.stage((Axis("unit", 1),), stores, tuple(Const(x.item(), dtype) for x in values.flat))
-        return name
-
-    def integers(self, n: int) -> str:
-        if n <= RADIX:
-            name = self.temporary("pre", (n,), "i32")
-            stores = tuple(Store(name, (Affine((), i),)) for i in range(n))
-            self.stage((Axis("unit", 1),), stores, tuple(Const(i, "i32") for i in range(n)))
-            return name
-        rows = -(-n // RADIX)
-        high = Load(self.table(rows), (Affine.axis("h"),), "i32")
-        low = Load(self.table(RADIX), (Affine.axis("l"),), "i32")
-        name = self.temporary("pre", (rows * RADIX,), "i32")
-        store = Store(name, (Affine.of({"h": RADIX, "l": 1}),))
-        value = Apply("add", (Apply("multiply", (high, Const(RADIX, "i32")), "i32"), low), "i32")
-        self.stage((Axis("h", rows), Axis("l", RADIX)), (store,), (value,))
-        return name
-
-    def temporary(self, name: str, shape: tuple[int, ...], dtype: str) -> str:
-        """A new temporary tensor; `pre` gets a number."""
-        if name == "pre":
-            name = f"t{len(self.temporaries)}"
-        self.temporaries.append(Tensor(name, shape, dtype, "temporary"))
-        return name
-
-    def stage(
-        self, axes: tuple[Axis, ...], stores: tuple[Store, ...], values: tuple[Expr, ...]
-    ) -> None:
-        self.stages.append(Stage(f"pre{len(self.stages)}", axes, (), stores, values))
-
-
-def _identity(axes: tuple[Axis, ...]) -> Index:
-    return tuple(Affine.axis(a.name) for a in axes)
-
-
-def _dimensions(shape: tuple[int, ...]) -> tuple[Axis, ...]:
-    return tuple(Axis(f"d{d}", n) for d, n in enumerate(shape))
-
-
-def _pinned(names: Iterable[str], kept: tuple[Axis, ...]) -> dict[str, Place]:
-    """Places that keep the axes of `kept`, and put 0 for the others."""
-    stay = {a.name for a in kept}
-    return {a: Place(Affine.axis(a) if a in stay else Affine()) for a in names}

@@ -6,6 +6,7 @@ and results may be reshaped too: a 1x1 convolution of stride 1 becomes a matrix 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hlotune.hlo.to_compute.index_maps import Index
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
@@ -106,6 +107,9 @@ def _without_units(compute: Compute) -> Compute:
 
 def _neighbours(compute: Compute) -> Iterator[tuple[tuple[str, ...], Axis, Axis]]:
     """Pairs of neighbouring axes, outer first, with the stages that have them."""
+    if not any(stage.name == "contract" for stage in compute.stages):
+        yield from _named_alike(compute)
+        return
     for stage in compute.stages:
         if stage.name != "contract":  # its parallel axes are those of `out`
             tied = TIED if stage.name == "out" else (stage.name,)
@@ -113,6 +117,24 @@ def _neighbours(compute: Compute) -> Iterator[tuple[tuple[str, ...], Axis, Axis]
                 yield tied, a, b
         for a, b in zip(stage.reduce, stage.reduce[1:], strict=False):
             yield (stage.name,), a, b
+
+
+def _named_alike(compute: Compute) -> Iterator[tuple[tuple[str, ...], Axis, Axis]]:
+    """The same where stages walk axes of one name together: all that have one of two have both."""
+    seen = set[tuple[Axis, Axis]]()
+    for stage in compute.stages:
+        for axes in (stage.parallel, stage.reduce):
+            for a, b in pairwise(axes):
+                if (a, b) not in seen:
+                    seen.add((a, b))
+                    having = [s for s in compute.stages if a in s.axes or b in s.axes]
+                    if all(_are_neighbours(s, a, b) for s in having):
+                        yield tuple(s.name for s in having), a, b
+
+
+def _are_neighbours(stage: Stage, a: Axis, b: Axis) -> bool:
+    pairs = (pairwise(axes) for axes in (stage.parallel, stage.reduce))
+    return any((a, b) in pair for pair in pairs)
 
 
 def _merged(compute: Compute, names: tuple[str, ...], a: Axis, b: Axis) -> Compute | None:

@@ -6,17 +6,18 @@ same.  A convert that the program itself writes from a wider type is kept.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
-from hlotune.hlo.to_compute.index_maps import Index, reshape_index
+from hlotune.hlo.to_compute.index_maps import Index, reshape_index, unravel
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.monoids import Monoid
 from hlotune.schedules.ir.operations import OPERATIONS, named
 
 Shape = tuple[int, ...]
@@ -35,7 +36,7 @@ def short_name(op: Op) -> str:
 
 def unsupported(op: Op) -> UnsupportedKernel:
     return UnsupportedKernel(
-        f"expected a dot_general or convolution with elementwise operations around it, got "
+        f"expected elementwise operations, reductions, and one dot_general or convolution, got "
         f"{op.name}; the kernel stays with the default compiler"
     )
 
@@ -72,6 +73,29 @@ class Known:
     expr: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A value that an earlier stage stores whole, in a tensor of its own."""
+
+    tensor: str
+    dtype: str
+    parts: tuple[tuple[int, ...], ...]
+    """For each dimension of the value the extents of the tensor's dimensions that make it up."""
+    monoid: Monoid | None = None
+    """With `start`: what is stored is still to be merged with it."""
+    start: Expr | None = None
+
+    def at(self, index: Index, extents: Extents) -> Expr:
+        """The element at an index; raises SplitAxis where an axis straddles parts."""
+        found: list[Affine] = []
+        for place, parts in zip(index, self.parts, strict=True):
+            found += unravel(place, parts, extents)
+        load = Load(self.tensor, tuple(found) or (Affine(),), self.dtype)
+        if self.monoid is None or self.start is None:
+            return load
+        return self.monoid.merge((load,), (self.start,))[0]
+
+
 @dataclass(slots=True)
 class Reader:
     """Reads elements of a graph's values, at indices affine in axes of the given extents."""
@@ -83,6 +107,7 @@ class Reader:
     """Names a tensor that holds a constant, or the first n integers in i32."""
     extents: Mapping[str, int]
     known: Known | None = None
+    held: Mapping[int, Held] = field(default_factory=dict)
     _producers: dict[int, Op] = field(init=False)
     _memo: dict[tuple[int, Index], tuple[Expr, int]] = field(default_factory=dict)
 
@@ -110,6 +135,8 @@ class Reader:
         if value in self.tensors:
             load = Load(self.tensors[value], index, self.graph.types[value].dtype)
             return widened(load), 0
+        if value in self.held:
+            return self.held[value].at(index, self.extents), 0
         op = self._producers[value]
         name = short_name(op)
         if name in VIEWS:
@@ -118,6 +145,10 @@ class Reader:
             return self._constant(cast(Literal, op["value"]), index), 0
         if name == "iota":
             return self._iota(op, index), 0
+        if name == "pad":
+            return self._pad(op, index)
+        if name == "concatenate":
+            return self._concatenate(op, index)
         if name not in ELEMENTWISE or op.regions:
             raise unsupported(op)
         return self._apply(op, name, index)
@@ -148,6 +179,67 @@ class Reader:
         load = Load(self.table(kind.shape[dimension]), (index[dimension],), "i32")
         return widened(converted(load, kind.dtype))
 
+    def _pad(self, op: Op, index: Index) -> tuple[Expr, int]:
+        """The operand's element where there is one, else the padding."""
+        shape, result = (self.graph.types[v].shape for v in (op.operands[0], op.results[0]))
+        low, inner = numbers(op, "edge_padding_low"), numbers(op, "interior_padding")
+        places = tuple(e + -n for e, n in zip(index, low, strict=True))
+        divisors = tuple(n + 1 for n in inner)
+        padding, count = self._counted(op.operands[1], ())
+        plain = self._plain_load(op.operands[0])
+        if plain is not None and isinstance(padding, Const):
+            load = replace(
+                plain, index=places, divisors=divisors if any(inner) else (), outside=padding.value
+            )
+            return widened(load), count
+        if any(inner):
+            raise UnsupportedKernel(
+                f"expected padding between the elements of an argument or of what a stage stores, "
+                f"got it around {op.name} of a computed value; the kernel stays with the default "
+                "compiler"
+            )
+        value, more = self._counted(op.operands[0], places)
+        for d, (n, whole) in enumerate(zip(shape, result, strict=True)):
+            for limit, direction in ((low[d] + n, "LT"), (low[d], "GE")):
+                if 0 < limit < whole:
+                    inside = self._compared(direction, index[d], whole, limit)
+                    value = Apply("select", (inside, value, padding), value.dtype)
+        return value, count + more + 1
+
+    def _plain_load(self, value: int) -> Load | None:
+        """A load of the value's tensor, with no index yet, where it stands in one of its own."""
+        if value in self.tensors:
+            return Load(self.tensors[value], (), self.graph.types[value].dtype)
+        held = self.held.get(value)
+        if held is None or held.start is not None or any(len(p) != 1 for p in held.parts):
+            return None
+        return Load(held.tensor, (), held.dtype) if held.parts else None
+
+    def _concatenate(self, op: Op, index: Index) -> tuple[Expr, int]:
+        """The element of the operand in whose part of the result the index lies."""
+        d = cast(int, op["dimension"])
+        extents = [self.graph.types[v].shape[d] for v in op.operands]
+        place, whole, end = index[d], sum(extents), sum(extents)
+        value: Expr | None = None
+        count = 0
+        for operand, extent in reversed(list(zip(op.operands, extents, strict=True))):
+            inner = (*index[:d], place + (extent - end), *index[d + 1 :])
+            found, more = self._counted(operand, inner)
+            count += more + 1
+            if value is None:
+                value = found
+            elif extent:
+                here = self._compared("LT", place, whole, end)
+                value = Apply("select", (here, found, value), found.dtype)
+            end -= extent
+        assert value is not None, "a concatenation has operands"
+        return value, count
+
+    def _compared(self, direction: str, place: Affine, extent: int, limit: int) -> Expr:
+        """Whether an index of a dimension of an extent is less than a limit, or at least it."""
+        number = Load(self.table(extent), (place,), "i32")
+        return Apply(f"compare_{direction}", (number, Const(limit, "i32")), "i1")
+
     def _apply(self, op: Op, name: str, index: Index) -> tuple[Expr, int]:
         read = [self._counted(v, index if self.graph.types[v].shape else ()) for v in op.operands]
         args = tuple(expr for expr, _ in read)
@@ -161,7 +253,7 @@ class Reader:
         if name == "convert":
             return self._convert(args[0], self.graph.types[op.operands[0]].dtype, result), count
         if name == "compare":
-            return Apply(f"compare_{_direction(op)}", args, "i1"), count
+            return Apply(f"compare_{direction(op)}", args, "i1"), count
         definition = OPERATIONS[name].definition
         if definition is not None:
             return definition(*args), count
@@ -224,7 +316,7 @@ def _followed(op: Op, shape: Shape, result: Shape, index: Index, extents: Extent
     )
 
 
-def _direction(op: Op) -> str:
+def direction(op: Op) -> str:
     if op["compare_type"] == "TOTALORDER":
         raise UnsupportedKernel(
             "expected a comparison of numbers, got one in total order; "

@@ -26,14 +26,23 @@ def varying(expr: Expr) -> frozenset[str]:
 def hoisted(expr: Expr, axes: frozenset[str], save: Callable[[Expr, frozenset[str]], Load]) -> Expr:
     """The expression with every part that varies along some of `axes` only saved, and loaded.
 
-    Parts without arithmetic stay, and so do parts that vary along no axis at all.
+    Parts without arithmetic stay, and so do parts that vary along no axis at all.  What the
+    expression shares, one object in several places, the result shares too.
     """
-    if not isinstance(expr, Apply):
-        return expr
-    used = varying(expr) & axes
-    if used and used != axes and distinct_operations((expr,)):
-        return save(expr, used)
-    return Apply(expr.op, tuple(hoisted(a, axes, save) for a in expr.args), expr.dtype)
+    known: dict[int, Expr] = {}
+
+    def walked(part: Expr) -> Expr:
+        if not isinstance(part, Apply):
+            return part
+        if id(part) not in known:
+            used = varying(part) & axes
+            if used and used != axes and distinct_operations((part,)):
+                known[id(part)] = save(part, used)
+            else:
+                known[id(part)] = Apply(part.op, tuple(map(walked, part.args)), part.dtype)
+        return known[id(part)]
+
+    return walked(expr)
 
 
 def vanishes(expr: Expr, padded: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> bool:

@@ -25,6 +25,9 @@ from hlotune.search.progress import Batch, KernelStarted, KernelStopped, Progres
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import KernelTuner, Step
 
+RIVALS_FROM, RIVALS_UNTIL = 0.6, 0.9
+"""Shares of the seconds for batches between which other forms of kernels may be opened."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contest:
@@ -48,7 +51,8 @@ class Contest:
 class Spending:
     """Runs batches and keeps account of what they cost and brought."""
 
-    contests: Sequence[Contest]
+    contests: list[Contest]
+    """The contests of rivals are put behind the others when they are opened."""
     limits: Limits
     progress: Progress
     peaks: Callable[[], Properties] | None = None
@@ -62,6 +66,9 @@ class Spending:
     exhausted: frozenset[int] = frozenset()
     """Kernels whose space has nothing new to offer, and those whose search raised an error."""
     interrupted: bool = False
+    rivals: Callable[[], Sequence[Contest]] = lambda: ()
+    """Opens the contests of other forms of kernels that do not gain; asked once."""
+    _opened: bool = False
     _batches: Limits = field(init=False)
     """The limits without what is put by for closing."""
 
@@ -96,7 +103,7 @@ class Spending:
         """
         start_s = self.now() - sum(s.wall_s for s in self.spent)
         try:
-            while (choice := self._choice(self.now() - start_s)) is not None:
+            while (choice := self._next(start_s)) is not None:
                 step = self._batch(choice, self.now() - start_s)
                 if step is None:
                     self.exhausted |= {choice.item}
@@ -104,6 +111,26 @@ class Spending:
                     self._tell(choice.item, step, self.now() - start_s)
         except KeyboardInterrupt:
             self.interrupted = True
+
+    def _next(self, start_s: float) -> Choice | None:
+        """The next batch; contests of rivals are opened where it is time for them."""
+        choice = self._choice(self.now() - start_s)
+        if self._is_time_for_rivals(choice, self.now() - start_s):
+            self._opened = True
+            found = self.rivals()
+            self.contests += found
+            choice = self._choice(self.now() - start_s) if found else choice
+        return choice
+
+    def _is_time_for_rivals(self, choice: Choice | None, elapsed_s: float) -> bool:
+        """Once all others have begun: when they promise nothing more, or late in the budget."""
+        begun = {s.item for s in self.spent} | self.exhausted
+        if self._opened or len(begun) < len(self.contests):
+            return False
+        if self._batches.seconds is None:
+            return choice is None
+        late = elapsed_s >= RIVALS_FROM * self._batches.seconds
+        return (choice is None or late) and elapsed_s < RIVALS_UNTIL * self._batches.seconds
 
     def go_on(self, limits: Limits, without: frozenset[int]) -> None:
         """With limits of seconds as they are by now, for all but some kernels."""

@@ -12,10 +12,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.mlir import module as mlir
-from hlotune.hlo.sites.sites import sites
 from hlotune.schedules.errors import ProgramError
 from tests.hlo.test_program import load_text
 from tests.support.computes import whole
+from tests.support.cut import contractions
 
 DENSE = """HloModule dense
 relu { s = f32[] parameter(0)  zero = f32[] constant(0)  ROOT r = f32[] maximum(s, zero) }
@@ -71,7 +71,7 @@ def load_hlo(folder: Path, text: str) -> Program:
 def test_a_map_after_a_product_is_part_of_its_kernel(tmp_path: Path) -> None:
     program = load_hlo(tmp_path, DENSE)
     assert "map" not in names(program)
-    (site, *_) = sites(program)
+    (site, *_) = contractions(program)
     assert site.label == "dot 16x32x8 +relu"
     x, w = whole(16, 32), whole(32, 8)
     np.testing.assert_array_equal(jitted(program)(x, w)[0], np.maximum(x @ w, 0))
@@ -116,7 +116,7 @@ def test_an_einsum_is_a_contraction(
     program = load_text(tmp_path, einsum(config, *shapes))
     x, y = (whole(*shape) for shape in shapes[:2])
     np.testing.assert_array_equal(jitted(program)(x, y)[0], np.einsum(config, x, y))
-    assert [s.label for s in sites(program)] == [label]
+    assert [s.label for s in contractions(program)] == [label]
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_a_sharding_constraint_on_one_device_does_not_part_a_kernel() -> None:
 
     x = whole(4, 4)
     program = load(model, x)
-    assert [s.label for s in sites(program)] == ["dot 4x4x4 +tanh", "dot 4x4x4"]
+    assert [s.label for s in contractions(program)] == ["dot 4x4x4 +tanh", "dot 4x4x4"]
     np.testing.assert_allclose(jitted(program)(x), np.tanh(x @ x), rtol=1e-6)
 
 
 def test_numbers_drawn_anew_are_left_to_xla(tmp_path: Path) -> None:
     program = load_text(tmp_path, RANDOM)
     assert names(program)[-2:] == ["rng", "dot_general"]
-    assert [s.label for s in sites(program)] == ["dot 8x8x8"]
+    assert [s.label for s in contractions(program)] == ["dot 8x8x8"]
     (got,) = jitted(program)(np.eye(8, dtype=np.float32))
     assert ((np.asarray(got) >= 0) & (np.asarray(got) < 1)).all()
 

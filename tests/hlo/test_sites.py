@@ -14,6 +14,7 @@ from hlotune.hlo.frontends.program import Program, argument, load
 from hlotune.hlo.graph import Literal
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.sites.sites import Site, sites
+from tests.support.cut import contractions
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -21,7 +22,8 @@ def f32(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def sites_of(function: Callable[..., Any], *arguments: Any) -> tuple[Site, ...]:
-    return sites(load(function, *arguments))
+    """Those of contractions: `test_fused_sites.py` has the others."""
+    return contractions(load(function, *arguments))
 
 
 def first(function: Callable[..., Any], *arguments: Any) -> Site:

@@ -17,9 +17,10 @@ from hlotune.hlo.canonical import canonical
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.mlir import module as mlir
-from hlotune.hlo.sites.sites import Site, sites
+from hlotune.hlo.sites.sites import Site, choose, sites
 from hlotune.schedules.errors import ProgramError
 from tests.hlo.test_sites_choice import graphs
+from tests.support.cut import firsts
 
 pytestmark = pytest.mark.smoke
 
@@ -34,10 +35,6 @@ def array(*shape: int) -> np.ndarray:
 def own_text(site: Site) -> str:
     """The kernel itself as its replacement."""
     return site.kernel.text.replace("@kernel", "@main")
-
-
-def firsts(program: Program) -> list[Site]:
-    return [s for s in sites(program) if "." not in s.name]
 
 
 def mlp(params: dict[str, Any], x: jax.Array) -> dict[str, jax.Array]:
@@ -145,10 +142,8 @@ def text_of(graph: Graph) -> str:
 def test_splicing_any_disjoint_sites_keeps_what_is_computed(graph: Graph, random: Any) -> None:
     module = mlir.parse(text_of(graph))
     program = Program("g", "g", module.bytecode(), mlir.graph(module))
-    alternatives: dict[int, list[Site]] = {}
-    for site in sites(program):
-        alternatives.setdefault(site.root, []).append(site)
-    chosen = [random.choice(found) for found in alternatives.values()]
+    found = sites(program)
+    chosen = choose(found, {s.kernel.key: (1.0, random.random()) for s in found})
     spliced = mlir.graph(mlir.parse(splice(program, {s: own_text(s) for s in chosen}).bytecode))
     x, y = np.arange(16).reshape(4, 4) % 7, np.arange(16, 32).reshape(4, 4) % 5
     for before, after in zip(evaluate(program.graph, x, y), evaluate(spliced, x, y), strict=True):
@@ -179,7 +174,7 @@ def test_further_arguments_of_a_replacement_are_hidden_arguments_of_the_program(
 def test_hidden_arguments_reach_into_loops() -> None:
     x = array(4, 16)
     program = load(lambda x: lax.fori_loop(0, 3, lambda _, y: y @ WEIGHTS, x), x)
-    [site] = sites(program)
+    site = sites(program)[0]
     spliced = splice(program, {site: doubled(site)})
     got = jitted(program, spliced.bytecode, hidden_values=[2 * WEIGHTS])(x)
     wanted = x @ (2 * WEIGHTS) @ (2 * WEIGHTS) @ (2 * WEIGHTS)
@@ -188,7 +183,7 @@ def test_hidden_arguments_reach_into_loops() -> None:
 
 def test_a_missing_hidden_value_is_an_error() -> None:
     program = load(lambda x: x @ WEIGHTS, array(4, 16))
-    [site] = sites(program)
+    site = sites(program)[0]
     spliced = splice(program, {site: doubled(site)})
     with pytest.raises(ProgramError, match="expected 1 hidden values, got 0"):
         jitted(program, spliced.bytecode)
@@ -213,7 +208,7 @@ def test_sites_that_share_operations_are_refused() -> None:
 )
 def test_a_replacement_that_does_not_fit_is_refused(text: str, message: str) -> None:
     program = load(lambda x: x @ WEIGHTS, array(4, 16))
-    [site] = sites(program)
+    site = sites(program)[0]
     with pytest.raises(ProgramError, match=message):
         splice(program, {site: text})
 

@@ -21,6 +21,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report, to_json
 from tests.hlo.test_program import load_text
+from tests.support.cut import contractions
 from tests.support.recorded import TARGET, TOOLCHAIN
 
 ELIDED = "seeded random values stand there, so times hold and results are not the program's own"
@@ -98,7 +99,7 @@ def test_elided_constants_of_hlo_are_filled_alike_each_time_and_said_to_be(tmp_p
     w, v = constants(program)
     assert w.shape != v.shape
     assert len(np.unique(w)) == w.size, "no row of numbers, and nothing twice"
-    assert [s.label for s in sites(program)] == ["dot 4x8x16", "dot 4x16x16"]
+    assert [s.label for s in contractions(program)] == ["dot 4x8x16", "dot 4x16x16"]
     assert np.isfinite(np.asarray(jitted(program)(np.ones((4, 8), np.float32))[0])).all()
 
 

@@ -33,7 +33,6 @@ REFUSED: dict[str, tuple[Callable[..., Any], Sequence[tuple[int, ...]], str]] = 
         [(3, 4), (4, 4)],
         "got stablehlo.broadcast_in_dim",
     ),
-    "different shapes": (lambda x, w: (x + 1, w + 1), [(3, 4), (4, 4)], "one shape"),
     "predicates": (
         lambda x, w: jnp.dot(x > 0, w > 0, preferred_element_type=bool),
         [(3, 4), (4, 4)],

@@ -12,9 +12,9 @@ from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.oracle import Gap, gaps
-from hlotune.hlo.sites.sites import sites
 from tests.hlo.test_program import load_text
 from tests.support.computes import whole
+from tests.support.cut import contractions
 
 X, W = whole(16, 32), whole(32, 8)
 
@@ -28,7 +28,7 @@ def beside(other: Any) -> Program:
 def test_a_product_of_such_a_type_is_no_site_and_the_one_beside_it_is(dtype: str) -> None:
     z = jnp.asarray(whole(4, 4, largest=1), jnp.dtype(dtype))
     program = beside(z)
-    assert [s.label for s in sites(program)] == ["dot 16x32x8 +tanh", "dot 16x32x8"]
+    assert [s.label for s in contractions(program)] == ["dot 16x32x8 +tanh", "dot 16x32x8"]
     tanh, product = jitted(program)(X, W, z)
     np.testing.assert_allclose(tanh, np.tanh(X @ W), rtol=1e-6)
     np.testing.assert_array_equal(product, jax.jit(lambda z: z @ z)(z))
@@ -42,10 +42,10 @@ def test_what_touches_such_a_type_is_in_no_kernel() -> None:
         return jax.lax.complex(before @ x + 1, x @ x)
 
     program = load(model, whole(8, 8), jnp.asarray(whole(8, 8), jnp.complex64))
-    assert [s.label for s in sites(program)] == [
+    assert [s.label for s in contractions(program)] == [
         "dot 8x8x8 scale+ +bias", "dot 8x8x8 +bias", "dot 8x8x8", "dot 8x8x8",
     ]  # fmt: skip
-    kernels = [s.kernel.text for s in sites(program)]
+    kernels = [s.kernel.text for s in contractions(program)]
     assert not any("complex" in text or "real" in text for text in kernels)
 
 
@@ -62,7 +62,7 @@ CONSTANT = """func.func @main(%x: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2
 
 def test_constants_of_such_types_are_part_of_the_program(tmp_path: Path) -> None:
     program = load_text(tmp_path, CONSTANT)
-    assert [s.label for s in sites(program)] == ["dot 2x2x2"]
+    assert [s.label for s in contractions(program)] == ["dot 2x2x2"]
     y, z = jitted(program)(np.eye(2, dtype=np.float32))
     np.testing.assert_array_equal(y, [[1, -2], [3, -8]])
     np.testing.assert_array_equal(z, [[2 + 4j, 2j], [6, 0]])

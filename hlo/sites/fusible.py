@@ -1,0 +1,154 @@
+"""Which operations of a region go into kernels without a contraction, and how.
+
+An operation is a *member* of one kernel, or *free*: copied into every kernel that reads it, because
+it is a constant, an index map (a broadcast, a reshape, a slice), or computed from small tensors
+alone.  What is free stays in the program for those who read it there.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from hlotune.hlo.graph import Op
+from hlotune.hlo.operations import KERNELS_ELEMENTWISE
+from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
+from hlotune.hlo.to_compute.reductions import unit_reductions
+from hlotune.schedules.dtypes import is_float
+from hlotune.schedules.ir.operations import FLOATS, INTEGERS, OPERATIONS, TRUTHS
+
+INDEX_MAPS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice"})
+"""Copied into every kernel that reads them, whoever else reads them."""
+MOVES = frozenset({
+    "stablehlo.transpose", "stablehlo.reverse", "stablehlo.pad", "stablehlo.concatenate",
+})  # fmt: skip
+"""Operations that move elements and may be members."""
+TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
+REDUCE = "stablehlo.reduce"
+
+
+@dataclass
+class Fusible:
+    """What may be fused in a region where some operations are `owned` by other kernels.
+
+    `cloned` operations are those that kernels around contractions compute for themselves, and
+    `fused` all members of these.  What is free must not depend on which kernels are chosen in the
+    end, so both are those of the largest groups, whatever is owned.
+    """
+
+    region: Region
+    owned: frozenset[int]
+    fused: frozenset[int] = frozenset()
+    cloned: frozenset[int] = frozenset()
+
+    @cached_property
+    def views(self) -> frozenset[int]:
+        """Reductions that are reshapes."""
+        return unit_reductions(self.region.graph)
+
+    @cached_property
+    def facts(self) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+        """For each operation whether it may be in a kernel, and whether it is free there."""
+        ops = self.region.graph.ops
+        fits = [i not in self.owned and self._fits(op) for i, op in enumerate(ops)]
+        alone = [f and i not in self.fused for i, f in enumerate(fits)]
+        free = [f and self._is_free(i, alone) for i, f in enumerate(fits)]
+        return tuple(fits), tuple(free)
+
+    def is_free(self, index: int) -> bool:
+        return self.facts[1][index]
+
+    @cached_property
+    def members(self) -> tuple[int, ...]:
+        """The operations that may be members, in order."""
+        fits, free = self.facts
+        return tuple(i for i in range(len(fits)) if fits[i] and not free[i])
+
+    def sources(self, index: int) -> set[int]:
+        """The operations that one waits for, free ones left out: those behind them."""
+        found, waiting, seen = set[int](), list(reads(self.region.graph.ops[index])), set[int]()
+        while waiting:
+            value = waiting.pop()
+            producer = self.region.producers.get(value)
+            if producer is None or value in seen:
+                continue
+            seen.add(value)
+            if self.is_free(producer):
+                waiting.extend(reads(self.region.graph.ops[producer]))
+            else:
+                found.add(producer)
+        return found
+
+    def copies(self, members: Iterable[int]) -> frozenset[int]:
+        """The free operations that a kernel of some members has copies of."""
+        graph, found = self.region.graph, set[int]()
+        waiting = [v for m in members for v in graph.ops[m].operands]
+        while waiting:
+            producer = self.region.producers.get(waiting.pop())
+            if producer is not None and self.is_free(producer) and producer not in found:
+                found.add(producer)
+                waiting.extend(graph.ops[producer].operands)
+        return frozenset(found)
+
+    def leaves(self, value: int, members: frozenset[int]) -> bool:
+        """Whether others than some members read a value, itself or by way of free operations."""
+        waiting, seen = [value], set[int]()
+        while waiting:
+            current = waiting.pop()
+            if current in self.region.graph.results:
+                return True
+            for user in self.region.users[current] - seen:
+                seen.add(user)
+                if self.is_free(user):
+                    waiting.extend(self.region.graph.ops[user].results)
+                elif user not in members:
+                    return True
+        return False
+
+    def _fits(self, op: Op) -> bool:
+        if not op.results or not self.region.has_kernels(op):
+            return False
+        if 0 in [n for v in (*op.operands, *op.results) for n in self.region.type(v).shape]:
+            return False
+        if op.name == "stablehlo.constant":
+            return is_cloned_constant(op)
+        if op.name == REDUCE:
+            return is_reduction(op)
+        if op.name in INDEX_MAPS or op.name in MOVES or op.name == "stablehlo.iota":
+            return True
+        return op.name in KERNELS_ELEMENTWISE and self._computes(op)
+
+    def _computes(self, op: Op) -> bool:
+        """Whether computes have the operation for its types."""
+        if op.regions or (op.name == "stablehlo.compare" and op["compare_type"] == "TOTALORDER"):
+            return False
+        kinds = OPERATIONS[op.name.partition(".")[2]].types
+        return kind_of(self.region.type(op.operands[-1]).dtype) in kinds
+
+    def _is_free(self, index: int, fits: list[bool]) -> bool:
+        op = self.region.graph.ops[index]
+        if index in self.views or is_cloned_constant(op) or op.name in INDEX_MAPS:
+            return True
+        if index in self.cloned:
+            return op.name != REDUCE
+        light = op.name in TURNS or (
+            op.name in KERNELS_ELEMENTWISE and self.region.is_narrow(op.results[0])
+        )
+        return light and not self._is_needed_whole(op, fits)
+
+    def _is_needed_whole(self, op: Op, fits: list[bool]) -> bool:
+        """Whether a result, or an operation that stays outside of kernels, reads it."""
+        return any(
+            r in self.region.graph.results or not all(fits[u] for u in self.region.users[r])
+            for r in op.results
+        )
+
+
+def is_reduction(op: Op) -> bool:
+    """Whether a reduction's region is elementwise operations on its parts."""
+    inner = [o for region in op.regions for o in region.ops]
+    plain = all(o.name in KERNELS_ELEMENTWISE or o.name == "stablehlo.constant" for o in inner)
+    return plain and not any(region.captures for region in op.regions)
+
+
+def kind_of(dtype: str) -> str:
+    return FLOATS if is_float(dtype) else TRUTHS if dtype == "i1" else INTEGERS

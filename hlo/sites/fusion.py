@@ -1,0 +1,226 @@
+"""Groups of elementwise operations and reductions: the largest that are one kernel.
+
+Every operation that may be a member begins as a group of its own.  Along each use, and then where
+two read the same tensor, groups become one if they walk the same axes: those of the one are among
+those of the other, and their reductions go over the same ones.  Groups never wait for one another
+in a ring.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import cast
+
+from hlotune.hlo.graph import Graph
+from hlotune.hlo.sites.fusible import MOVES, REDUCE, Fusible
+from hlotune.hlo.sites.region import Group, Pattern, Region
+from hlotune.hlo.to_compute.axis_names import axis_names
+
+LARGEST_EXPRESSION = 512
+"""Operations of an element, what is used twice counted twice: larger groups are cut."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """Operations that are one kernel, or that stay together outside of ours."""
+
+    members: set[int]
+    axes: frozenset[str] = frozenset()
+    reduced: frozenset[str] = frozenset()
+    grows: bool = True
+    sources: set[int] = field(default_factory=set)
+    """Operations outside that it waits for."""
+    users: set[int] = field(default_factory=set)
+    """Operations outside that wait for it."""
+
+
+def fused(fusible: Fusible, others: Sequence[Group] = ()) -> list[Group]:
+    """The largest groups, in order; `others` are groups that exist already."""
+    growth = _Growth(fusible)
+    for group in others:
+        growth.fix(group.members)
+    order = fusible.region.order.__getitem__
+    for index in sorted(fusible.members, key=order):
+        for source in sorted(growth.sources[index], key=order):
+            growth.join(source, index)
+    for together in growth.reading_alike():
+        for a, b in pairwise(together):
+            growth.join(a, b)
+    return growth.groups()
+
+
+class _Growth:
+    """Nodes of a region that become fewer and larger."""
+
+    def __init__(self, fusible: Fusible) -> None:
+        self.fusible, self.region = fusible, fusible.region
+        graph = self.region.graph
+        self.names = axis_names(graph, loose=True)
+        self.sources = [fusible.sources(i) for i in range(len(graph.ops))]
+        users = defaultdict[int, set[int]](set)
+        for i, found in enumerate(self.sources):
+            if not fusible.is_free(i):
+                for source in found:
+                    users[source].add(i)
+        candidates = set(fusible.members)
+        self.sizes = [1] * len(graph.ops)
+        self.nodes = [
+            _Node({i}, *self._axes(i, i in candidates), i in candidates, set(s), users[i])
+            for i, s in enumerate(self.sources)
+        ]
+        """By operation; several operations have one node."""
+
+    def _axes(self, index: int, grows: bool) -> tuple[frozenset[str], frozenset[str]]:
+        """The axes that an operation walks, and those that it reduces over."""
+        op = self.region.graph.ops[index]
+        if not grows:
+            return frozenset(), frozenset()
+        value = op.operands[0] if op.name == REDUCE else op.results[0]
+        names, shape = self.names[value], self.region.type(value).shape
+        dimensions = cast(tuple[int, ...], op["dimensions"]) if op.name == REDUCE else ()
+        return (
+            frozenset(name for name, n in zip(names, shape, strict=True) if n > 1),
+            frozenset(names[d] for d in dimensions if shape[d] > 1),
+        )
+
+    def fix(self, members: Iterable[int]) -> None:
+        """Makes one node of operations that are one kernel already."""
+        first, *rest = sorted(members)
+        for other in rest:
+            self._merge(self.nodes[first], self.nodes[other])
+        self.nodes[first].grows = False
+
+    def join(self, a: int, b: int) -> None:
+        """Makes one node of those of two operations, where they fit."""
+        first, second = self.nodes[a], self.nodes[b]
+        if first is second or not first.grows or not second.grows:
+            return
+        if not _fit(first, second) or self._size(first, second) > LARGEST_EXPRESSION:
+            return
+        if self._leads(first, second) or self._leads(second, first):
+            return
+        self._merge(first, second)
+
+    def _merge(self, into: _Node, other: _Node) -> None:
+        if into is other:
+            return
+        into.members |= other.members
+        into.axes, into.reduced = into.axes | other.axes, into.reduced | other.reduced
+        into.sources = (into.sources | other.sources) - into.members
+        into.users = (into.users | other.users) - into.members
+        for member in other.members:
+            self.nodes[member] = into
+
+    def _size(self, a: _Node, b: _Node) -> int:
+        """Operations of the largest element of two nodes together, reductions read as values."""
+        members = a.members | b.members
+        sizes: dict[int, int] = {}
+        for m in sorted(members):
+            ops = self.region.graph.ops
+            read = [s for s in self.sources[m] if s in members and ops[s].name != REDUCE]
+            uses = sum(sizes[s] * self._uses(m, s) for s in read)
+            sizes[m] = 1 + uses
+        return max(sizes.values())
+
+    def _uses(self, user: int, source: int) -> int:
+        """How often an operation reads another one's result itself; at least once."""
+        ops = self.region.graph.ops
+        return max(1, sum(v in ops[source].results for v in ops[user].operands))
+
+    def _leads(self, a: _Node, b: _Node) -> bool:
+        """Whether `b` waits for `a` by way of a third node."""
+        last = max(b.members)
+        seen = {id(a), id(b)}
+        waiting = [n for u in a.users if (n := self.nodes[u]) is not b]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen or min(node.members) > last:
+                continue
+            seen.add(id(node))
+            for user in node.users:
+                after = self.nodes[user]
+                if after is b:
+                    return True
+                waiting.append(after)
+        return False
+
+    def reading_alike(self) -> Iterable[list[int]]:
+        """Members that read the same tensor, of nodes that might be one."""
+        readers = defaultdict[int, list[int]](list)
+        for m in sorted(self.fusible.members, key=self.region.order.__getitem__):
+            copies = self.fusible.copies([m])
+            own = {*self.region.graph.ops[m].operands}
+            own |= {v for c in copies for v in self.region.graph.ops[c].operands}
+            for value in own:
+                producer = self.region.producers.get(value)
+                is_read = producer is None or not self.fusible.is_free(producer)
+                if is_read and self.region.type(value).elements > 1:
+                    readers[value].append(m)
+        order = self.region.order.__getitem__
+        yield from sorted(readers.values(), key=lambda ms: [order(m) for m in ms])
+
+    def groups(self) -> list[Group]:
+        nodes = {id(n): n for n in self.nodes if n.grows}
+        found = [group_of(self.region, n.members) for n in nodes.values()]
+        kept = [g for g in found if computes(self.region.graph, g.members)]
+        return sorted(kept, key=lambda g: self.region.order[g.root])
+
+
+def group_of(region: Region, members: Iterable[int]) -> Group:
+    """A group of some members, grown from the last of them."""
+    found = frozenset(members)
+    root = max(found, key=region.order.__getitem__)
+    return Group(root, found, pattern_of(region.graph, found))
+
+
+def _fit(a: _Node, b: _Node) -> bool:
+    """Whether two nodes walk the same axes, and reduce over the same ones."""
+    nested = a.axes <= b.axes or b.axes <= a.axes
+    return nested and (not a.reduced or not b.reduced or a.reduced == b.reduced)
+
+
+def computes(graph: Graph, members: Iterable[int]) -> bool:
+    """Whether operations do more than move elements."""
+    return any(graph.ops[m].name not in MOVES for m in members)
+
+
+def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:
+    """`rows` where a value as large as what is reduced waits for a reduction."""
+    members = set(members)
+    reductions = [m for m in members if graph.ops[m].name == REDUCE]
+    if not reductions:
+        return "elementwise"
+    largest = max(graph.types[graph.ops[m].operands[0]].elements for m in reductions)
+    wide = levels(graph, members)
+    full = any(
+        level and graph.types[graph.ops[m].results[0]].elements >= largest
+        for m, level in wide.items()
+        if graph.ops[m].name != REDUCE
+    )
+    deep = any(wide[m] for m in reductions)
+    return "rows" if full or deep else "reduction"
+
+
+def levels(graph: Graph, members: Iterable[int]) -> dict[int, int]:
+    """For each member how many reductions of the group it waits for, one after the other."""
+    inside, behind = set(members), dict[int, int]()
+    found: dict[int, int] = {}
+    for i in range(min(inside), max(inside) + 1):
+        op = graph.ops[i]
+        level = max((behind.get(v, 0) for v in op.operands), default=0)
+        ends = i in inside and op.name == REDUCE
+        behind.update(dict.fromkeys(op.results, level + ends))
+        if i in inside:
+            found[i] = level
+    return found
+
+
+def parts(region: Region, group: Group) -> list[Group]:
+    """The group cut behind its reductions; itself where it has none that others wait for."""
+    by_level = defaultdict[int, set[int]](set)
+    for member, level in levels(region.graph, group.members).items():
+        by_level[level].add(member)
+    if len(by_level) < 2:
+        return [group]
+    return [group_of(region, members) for _, members in sorted(by_level.items())]

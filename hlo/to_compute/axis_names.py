@@ -1,0 +1,100 @@
+"""Names of axes by what the operations of a kernel tie together.
+
+Two dimensions of two values have one name where an operation walks them together: elementwise
+operations tie all dimensions of their operands, a reduction those that it keeps, a transpose the
+ones that it moves.  Stages over values with the same names then have the same axes.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.index_maps import reshape_groups
+
+Dimension = tuple[int, int]
+"""A value, and the number of one of its dimensions."""
+
+
+def axis_names(graph: Graph, *, loose: bool = False) -> dict[int, tuple[str, ...]]:
+    """For each value a name for each of its dimensions; no value has a name twice.
+
+    `loose`: dimensions of other extents are tied too, as those of a slice and of a padded tensor.
+    """
+    parent: dict[Dimension, Dimension] = {}
+
+    def root(x: Dimension) -> Dimension:
+        while x in parent:
+            x = parent[x]
+        return x
+
+    for op in graph.ops:
+        for a, b in tied(graph, op, loose=loose):
+            first, second = root(a), root(b)
+            if first != second:
+                parent[second] = first
+    names: dict[Dimension, str] = {}
+    found: dict[int, tuple[str, ...]] = {}
+    for value, kind in enumerate(graph.types):
+        roots = [root((value, d)) for d in range(len(kind.shape))]
+        own = [names.setdefault(r, f"c{len(names)}") for r in roots]
+        found[value] = tuple(_distinct(own))
+    return found
+
+
+def _distinct(names: Iterable[str]) -> Iterator[str]:
+    """The names, those that stood before with a mark."""
+    seen = set[str]()
+    for name in names:
+        while name in seen:
+            name += "'"
+        seen.add(name)
+        yield name
+
+
+def tied(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dimension]]:
+    """Pairs of dimensions that an operation walks together: of equal extent, or of any but 1."""
+    if not op.results or not op.operands:
+        return
+    name = op.name.partition(".")[2]
+    if name == "reduce":
+        yield from _of_reduction(graph, op)
+        return
+    result = op.results[0]
+    for operand, mine, others in _pairs(graph, op, name):
+        extents = graph.types[operand].shape[mine], graph.types[result].shape[others]
+        if extents[0] == extents[1] or (loose and 1 not in extents):
+            yield (operand, mine), (result, others)
+
+
+def _pairs(graph: Graph, op: Op, name: str) -> Iterator[tuple[int, int, int]]:
+    """(operand, its dimension, dimension of the result)."""
+    first, target = op.operands[0], graph.types[op.results[0]].shape
+    if name == "broadcast_in_dim":
+        for d, t in enumerate(numbers(op, "broadcast_dimensions")):
+            yield first, d, t
+    elif name == "transpose":
+        for t, d in enumerate(numbers(op, "permutation")):
+            yield first, d, t
+    elif name == "reshape":
+        for source, onto in reshape_groups(graph.types[first].shape, target):
+            if len(source) == len(onto) == 1:
+                yield first, source.start, onto.start
+    else:
+        for operand in op.operands:
+            if len(graph.types[operand].shape) == len(target):
+                for d in range(len(target)):
+                    yield operand, d, d
+
+
+def _of_reduction(graph: Graph, op: Op) -> Iterator[tuple[Dimension, Dimension]]:
+    inputs = op.operands[: len(op.results)]
+    reduced = cast(tuple[int, ...], op["dimensions"])
+    rank = len(graph.types[inputs[0]].shape)
+    kept = [d for d in range(rank) if d not in reduced]
+    for operand in inputs:
+        for d in range(rank):
+            yield (operand, d), (inputs[0], d)
+    for result in op.results:
+        for k, d in enumerate(kept):
+            yield (result, k), (inputs[0], d)

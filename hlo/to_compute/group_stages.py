@@ -1,0 +1,228 @@
+"""The stages of a kernel without a contraction: elementwise operations and reductions.
+
+    pre*     tables of constants, what varies along fewer axes than its user, and values that take
+             functions to compute and that several stages read
+    reduce*  one for each reduction, its prologue in its value
+    out*     the results, those over the same axes in one stage; the largest last
+
+Axes that the operations walk together have the same name in all stages, until all stages are there.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.to_compute.assembly import Assembly, identity
+from hlotune.hlo.to_compute.axis_names import axis_names
+from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.expressions import (
+    ELEMENTWISE,
+    Held,
+    converted,
+    narrowed,
+    short_name,
+)
+from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
+from hlotune.hlo.to_compute.reductions import monoid_of, without_unit_reductions
+from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
+from hlotune.schedules.ir.expr import Affine, Expr, Load, loads
+
+CHEAP = frozenset({
+    "add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "not", "negate", "abs",
+    "clamp", "select", "compare", "convert", "square", "sign", "is_finite", "floor", "ceil",
+})  # fmt: skip
+"""Operations that stages compute again rather than read from memory."""
+Cut = tuple[str, int]
+"""An axis, and the extent of the inner one of the two that it is split into."""
+
+
+def group_compute(graph: Graph) -> Compute:
+    """The compute of a kernel of elementwise operations and reductions.
+
+    Raises UnsupportedKernel.
+    """
+    graph = without_unit_reductions(graph)
+    names, cuts = axis_names(graph), list[Cut]()
+    while True:
+        assembly = _Group(graph, names=names, cuts=tuple(cuts))
+        try:
+            assembly.assemble()
+        except SplitAxis as wanted:
+            cuts.append((wanted.axis, wanted.inner))
+        else:
+            whole = Compute(assembly.tensors(), tuple(assembly.stages))
+            return without_copies(whole)
+
+
+@dataclass(slots=True)
+class _Group(Assembly):
+    names: dict[int, tuple[str, ...]] = field(kw_only=True)
+    cuts: tuple[Cut, ...] = field(kw_only=True)
+
+    def assemble(self) -> None:
+        kept = kept_values(self.graph)
+        for op in self.graph.ops:
+            if short_name(op) == "reduce":
+                self.reduction(op)
+            elif kept & set(op.results):
+                self.whole(op.results[0])
+        alike = defaultdict[frozenset[str], list[int]](list)
+        for k, value in enumerate(self.graph.results):
+            alike[frozenset(self.axes(value))].append(k)
+        ordered = sorted(alike.values(), key=lambda ks: self.graph.result_types[ks[0]].elements)
+        for n, positions in enumerate(ordered):
+            last = n + 1 == len(ordered)
+            self.out(positions, "out" if last else f"out{n}")
+
+    def axes(self, value: int) -> dict[str, int]:
+        """Names and extents of the dimensions of a value, without those of extent 1."""
+        pairs = zip(self.names[value], self.graph.types[value].shape, strict=True)
+        return {name: n for name, n in pairs if n > 1}
+
+    def domain(self, value: int, reduced: tuple[int, ...] = ()) -> Domain:
+        """The axes of a value, some of its dimensions reduced, with all cuts made."""
+        pairs = zip(self.names[value], self.graph.types[value].shape, strict=True)
+        axes = [Axis(name, n) for name, n in pairs]
+        parallel = [a for d, a in enumerate(axes) if d not in reduced]
+        result = Domain.of(parallel, [axes[d] for d in reduced])
+        for name, inner in self.cuts:
+            if name in result.extents:
+                result = result.split(name, inner)
+        return result
+
+    def index(self, value: int, domain: Domain) -> Index:
+        """The index of a value over a domain that has all its dimensions."""
+        return tuple(domain.places[name] for name in self.names[value])
+
+    def reduction(self, op: Op) -> None:
+        """The stage of a reduction, whose results are held."""
+        count = len(op.results)
+        inputs, inits = op.operands[:count], op.operands[count:]
+        dtypes = [accumulator(self.graph.types[r].dtype) for r in op.results]
+        reduced = cast(tuple[int, ...], op["dimensions"])
+        domain = self.domain(inputs[0], reduced)
+        reader = self.reader(domain)
+        starts = [
+            converted(self.reader(Domain.of(())).read(v, ()), d)
+            for v, d in zip(inits, dtypes, strict=True)
+        ]
+        monoid = monoid_of(op, dtypes, starts)
+        axes = domain.parallel + domain.reduce
+        values = [
+            converted(self.hoist(reader.read(v, self.index(v, domain)), axes), d)
+            for v, d in zip(inputs, dtypes, strict=True)
+        ]
+        domain, stores = domain.filled(), []
+        kept = tuple(a for d, a in enumerate(self.names[inputs[0]]) if d not in reduced)
+        for result, start, dtype in zip(op.results, starts, dtypes, strict=True):
+            name = self.hold(result, kept, domain.parallel, dtype)
+            stores.append(Store(name, identity(domain.parallel)))
+            if monoid.arity == 1 and monoid.identities((dtype,)) != (start,):
+                self.held[result] = replace(self.held[result], monoid=monoid, start=start)
+        stage = f"reduce{len(self.stages)}"
+        self.stages.append(
+            Stage(stage, domain.parallel, domain.reduce, tuple(stores), tuple(values), monoid)
+        )
+
+    def whole(self, value: int) -> None:
+        """The stage of a value that several stages read."""
+        domain, dtype = self.domain(value), accumulator(self.graph.types[value].dtype)
+        expr = self.reader(domain).read(value, self.index(value, domain))
+        stored = converted(self.hoist(expr, domain.parallel), dtype)
+        parallel = domain.filled().parallel
+        name = self.hold(value, self.names[value], parallel, dtype)
+        self.stage(parallel, (Store(name, identity(parallel)),), (stored,))
+
+    def hold(self, value: int, own: tuple[str, ...], axes: tuple[Axis, ...], dtype: str) -> str:
+        """A temporary for a value over the axes of its stage, its dimensions of those names."""
+        name = self.temporary("pre", tuple(a.extent for a in axes), dtype)
+        parts = tuple(
+            tuple(a.extent for a in axes if f"{a.name}.".startswith(f"{d}.")) for d in own
+        )
+        self.held[value] = Held(name, dtype, parts)
+        return name
+
+    def out(self, positions: list[int], name: str) -> None:
+        """The stage of results over the same axes."""
+        domain = self.domain(self.graph.results[positions[0]])
+        reader = self.reader(domain)
+        stores, values = list[Store](), list[Expr]()
+        for k in positions:
+            value = self.graph.results[k]
+            index = tuple(
+                domain.places[a] if n > 1 else Affine()
+                for a, n in zip(self.names[value], self.graph.types[value].shape, strict=True)
+            )
+            expr = self.hoist(reader.read(value, index), domain.parallel)
+            stores.append(Store(f"y{k}", index))
+            values.append(narrowed(expr, self.graph.types[value].dtype))
+        self.stages.append(Stage(name, domain.filled().parallel, (), tuple(stores), tuple(values)))
+
+
+def kept_values(graph: Graph) -> frozenset[int]:
+    """Values that are not cheap and that several stages read, and those padded between elements.
+
+    Results over different axes, and reductions, are computed by different stages.
+    """
+    readers = defaultdict[int, set[object]](set)
+    for value in graph.results:
+        readers[value].add(graph.types[value].shape)
+    kept = set[int]()
+    for op in reversed(graph.ops):
+        stages = set().union(*(readers[r] for r in op.results))
+        name = short_name(op)
+        if name == "reduce":
+            stages = {op.results}
+        elif name in ELEMENTWISE and name not in CHEAP and len(stages) > 1:
+            kept.add(op.results[0])
+        if kept & set(op.results):
+            stages = {op.results}
+        if name == "pad" and any(numbers(op, "interior_padding")):
+            kept.add(op.operands[0])
+        for operand in op.operands:
+            readers[operand] |= stages
+    return frozenset(kept - set(graph.arguments))
+
+
+def without_copies(compute: Compute) -> Compute:
+    """The compute with results stored by the stage that computes them where a last one copies."""
+    stages = compute.stages
+    for out in [s for s in stages if s.name.startswith("out")]:
+        for store, value in zip(out.stores, out.values, strict=True):
+            maker = _maker(stages, out, value)
+            if maker is not None and isinstance(value, Load):
+                stages = _stored_at_once(stages, maker, value.tensor, out.name, store)
+    stored = {x.tensor for s in stages for x in s.stores}
+    tensors = tuple(t for t in compute.tensors if t.role != "temporary" or t.name in stored)
+    return Compute(tensors, tuple(s for s in stages if s.stores))
+
+
+def _maker(stages: Sequence[Stage], out: Stage, value: Expr) -> Stage | None:
+    """The stage whose result a last stage copies, where nobody else reads it."""
+    if not isinstance(value, Load) or value.divisors or value.index != identity(out.parallel):
+        return None
+    reads = [v for s in stages for v in s.values if value.tensor in {x.tensor for x in loads(v)}]
+    maker = next((s for s in stages if Store(value.tensor, value.index) in s.stores), None)
+    if reads != [value] or maker is None or maker.parallel != out.parallel:
+        return None
+    return maker
+
+
+def _stored_at_once(
+    stages: Sequence[Stage], maker: Stage, tensor: str, copier: str, store: Store
+) -> tuple[Stage, ...]:
+    """The stages with a tensor of one stage stored where another one copies it to."""
+    found = []
+    for stage in stages:
+        if stage is maker:
+            stores = tuple(store if x.tensor == tensor else x for x in stage.stores)
+            stage = replace(stage, stores=stores)
+        elif stage.name == copier:
+            kept = [k for k, x in enumerate(stage.stores) if x != store]
+            stores = tuple(stage.stores[k] for k in kept)
+            stage = replace(stage, stores=stores, values=tuple(stage.values[k] for k in kept))
+        found.append(stage)
+    return tuple(found)
