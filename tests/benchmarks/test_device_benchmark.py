@@ -17,7 +17,7 @@ from benchmarks.device.crew import Crew, ranges
 from benchmarks.device.ranking import correlation, ranking, regret
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
-from benchmarks.device.table import lead, table
+from benchmarks.device.table import lead, means, table
 from benchmarks.device.trials import MOST_LOST, MOST_WRONG, Outcomes
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.patterns.gpu import GpuProduct
@@ -129,7 +129,25 @@ def test_the_table_has_the_fastest_and_what_it_is_of_the_rivals() -> None:
         "| gemm_4096_bf16 | 200.0 | 240.0 | 210.0 |  |  | 1.20 | 687 | 0.50 "
         "| triton_product block_m=128 warps=8 |"
     )
+    assert (
+        "| xla_default | 1.200 of 1, 0 behind | 1.200 of 1, 0 behind | 1.200 of 1, 0 behind |"
+        in ("\n".join(lines))
+    )
     assert lines[-1] == "Geometric mean over XLA's default: 1.200, of 1 cases."
+
+
+def test_means_are_of_the_cases_of_a_group_that_both_sides_have() -> None:
+    rows = [
+        row("xla_default", 4e-4, case="attention_1"),
+        row("hlotune", 1e-4, case="attention_1", sketch="hopper_attention", knobs={}),
+        row("xla_default", 9e-5, case="conv_1_3x3_s1"),
+        row("hlotune", 1e-4, case="conv_1_3x3_s1", sketch="hopper_convolution", knobs={}),
+        row("xla_default", 1e-4, case="softmax_1"),
+    ]
+    line = next(line for line in means(rows).splitlines() if line.startswith("| xla_default"))
+    behind = "0.900 of 1, 1 behind"
+    cells = ["xla_default", "1.897 of 2, 1 behind", behind, "", "", behind, behind, ""]
+    assert line == f"| {' | '.join(cells)} |"
 
 
 def test_patterns_of_cases_are_groups_in_their_order() -> None:
