@@ -198,6 +198,12 @@ def print_accuracy(accuracy: "Sequence[Accuracy]") -> None:
     print_table(columns, map(accuracy_cells, accuracy))
     for reason in dict.fromkeys(a.unchecked for a in accuracy if a.unchecked):
         say(f"where the default's error is not known, results are held against it: {reason}")
+    for a in accuracy:
+        if a.default_wrong:
+            say(
+                f"XLA's own result {a.result} on {a.inputs} inputs does not agree with the "
+                f"reference: {a.default_wrong}"
+            )
 
 
 def accuracy_cells(accuracy: "Accuracy") -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`tune kernels`: the kernels of a program, their work, and what a database knows of them."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,8 +44,16 @@ class Known:
     """`tuned` or `kept xla`; None where no comparison with the default is recorded."""
     speedup: float = 1.0
     """Of what `apply` uses: 1 unless tuned."""
+    default_error: float = 0.0
+    """Of XLA's own result, in units of the tolerance: above 1 it is wrong."""
 
     def __str__(self) -> str:
+        from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
+
+        wrong = f"; {wrong_text(self.default_error)}" if is_wrong(self.default_error) else ""
+        return f"{self._decided()}{wrong}"
+
+    def _decided(self) -> str:
         if self.decision is None:
             return counted(self.trials, "trial") if self.trials else "-"
         return f"tuned {times(self.speedup)}" if self.decision == "tuned" else self.decision
@@ -133,13 +141,15 @@ def known_of(path: Path, keys: Iterable[str]) -> dict[str, Known]:
 
 def known(database: "Database", key: str, under: "Conditions") -> Known:
     from hlotune.tuning_logs.decisions import candidates_tried, decision
+    from hlotune.tuning_logs.wrong_defaults import latest_default_error
 
     trials, final = candidates_tried(database, key, under), decision(database, key, **under).final
+    found = Known(trials=trials, default_error=latest_default_error(database, key, **under))
     if final is None:
-        return Known(trials=trials)
+        return found
     if not final.won:
-        return Known(trials=trials, decision="kept xla")
-    return Known(trials=trials, decision="tuned", speedup=final.paired.speedup)
+        return replace(found, decision="kept xla")
+    return replace(found, decision="tuned", speedup=final.paired.speedup)
 
 
 def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> Line:

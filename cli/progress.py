@@ -29,6 +29,7 @@ from hlotune.search.progress import (
 from hlotune.tuning_logs.keeping import Moved
 from hlotune.tuning_logs.render import kernel_time_text, ratio_text, time_text, took_text
 from hlotune.tuning_logs.text import escaped
+from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
 
 VISIBLE_KERNELS = 20
 """Rows of the live table: those tuned last, so that it fits a screen."""
@@ -82,7 +83,8 @@ def line(event: Event) -> str:
             default, slow = time_text(event.default_s), ""
             if event.default_slow_s is not None:
                 slow = f", in its slow mode {time_text(event.default_slow_s)}"
-            return f"[{event.index}/{event.count}] {event.label}: default {default}{slow}"
+            wrong = f"; {wrong_text(event.default_error)}" if is_wrong(event.default_error) else ""
+            return f"[{event.index}/{event.count}] {event.label}: default {default}{slow}{wrong}"
         case KernelSkipped():
             return f"{event.label}: left to XLA, {event.reason}"
         case KernelStopped():

@@ -74,6 +74,8 @@ class Accuracy:
     """Why the tuned result is not acceptable."""
     unchecked: str | None = None
     """Why the oracle was not asked, and the result held against the default's alone."""
+    default_wrong: str | None = None
+    """How the default's result does not agree with the oracle, where it does not."""
 
     @property
     def is_checked(self) -> bool:
@@ -167,6 +169,43 @@ class Judge:
         pairs = zip(self.program.graph.result_types, results, strict=True)
         return [self._verdict(k, kind, got, numerics) for k, (kind, got) in enumerate(pairs)]
 
+    def wrong_defaults(self) -> list[str]:
+        """A sentence for each of the default's results that does not agree with the oracle."""
+        kinds = self.program.graph.result_types
+        found = [(k, self._default_wrong(k, kind)) for k, kind in enumerate(kinds)]
+        return [
+            f"XLA's own result {k} of the program on {self.inputs.name} inputs does not agree with "
+            f"the reference: {why}"
+            for k, why in found
+            if why
+        ]
+
+    def _default_wrong(self, k: int, kind: TensorType) -> str | None:
+        """By the bound of `standard`; where no bound is of use, by `MOST_ERROR`.
+
+        Elements that are no numbers are not looked at: values on the way may leave the default's
+        type, and not the oracle's.
+        """
+        reference, default = self.references[k], self.default[k]
+        if isinstance(reference, Gap):
+            return None
+        if not is_float(kind.dtype) or is_useful(reference, TOLERANCE["standard"]):
+            masked, _ = self._masked(k, reference)
+            mismatch = compare(masked, default, factor=TOLERANCE["standard"], exact=False)
+            return str(mismatch) if mismatch else None
+        known = _finite(reference.value) & _finite(default)
+        error = relative_error(reference.value[known], default[known])
+        return f"relative error {error:.3g}" if error > MOST_ERROR else None
+
+    def _masked(self, k: int, reference: Reference) -> tuple[Reference, Array]:
+        """The reference without a bound where values are no numbers; what is left to compare."""
+        known = _finite(reference.value) & _finite(self.default[k])
+        if reference.bound is None:
+            return reference, known
+        masked = reference.value == self.default[k]  # infinities on purpose are to be kept
+        bound = np.where(known | masked, reference.bound, np.inf)
+        return replace(reference, bound=bound), known & np.isfinite(bound)
+
     def _verdict(self, k: int, kind: TensorType, got: Array, numerics: Numerics) -> Accuracy:
         reference = self.references[k]
         if isinstance(reference, Gap) and not reference.is_repeatable:
@@ -186,10 +225,8 @@ class Judge:
     ) -> Accuracy:
         known = _finite(reference.value) & _finite(self.default[k])
         bounded = not is_float(kind.dtype) or is_useful(reference, TOLERANCE[numerics])
-        if bounded and reference.bound is not None:
-            masked = reference.value == self.default[k]  # infinities on purpose are to be kept
-            bound = np.where(known | masked, reference.bound, np.inf)
-            reference, known = replace(reference, bound=bound), known & np.isfinite(bound)
+        if bounded:
+            reference, known = self._masked(k, reference)
         ours, theirs = (
             relative_error(reference.value[known], x[known]) for x in (got, self.default[k])
         )
@@ -222,6 +259,7 @@ class Judge:
             compared=float(known.mean()) if known.size else 1.0,
             wrong=wrong,
             unchecked=reference.reason if isinstance(reference, Gap) else None,
+            default_wrong=self._default_wrong(k, self.program.graph.result_types[k]),
         )
 
 

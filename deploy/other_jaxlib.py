@@ -6,6 +6,7 @@ does.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from hlotune.deploy.pairs import Referee, compared
 from hlotune.deploy.replacement import built_here
@@ -54,9 +55,16 @@ def decided_here(
 
 
 def won_times(decisions: Mapping[str, Decision]) -> dict[str, tuple[float, float]]:
-    """Seconds of the default and of the schedule, of kernels whose schedule is faster."""
+    """Seconds of the default and of the schedule, of kernels whose schedule won.
+
+    One that won without being proven faster did so over a default that is wrong, which is used at
+    no price: its time is infinite.
+    """
     return {
-        key: (d.final.paired.default_time_s, d.final.paired.tuned_time_s)
+        key: (
+            d.final.paired.default_time_s if d.final.paired.low > 1 else inf,
+            d.final.paired.tuned_time_s,
+        )
         for key, d in decisions.items()
         if d.final and d.final.won
     }

@@ -31,6 +31,8 @@ class KernelStarted:
     known_trials: int
     default_slow_s: float | None = None
     """Where the default ran in two modes, the slow one, which does not count."""
+    default_error: float = 0.0
+    """Of the default's own result, in units of the tolerance: above 1 it is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,12 @@ class KernelResult:
     ratio_high: float = 1.0
     """Bounds of the ratio with 95 % confidence."""
     won: bool = False
-    """The champion was proven faster and right, and takes the place of the default."""
+    """The champion was proven faster and right, or right where the default is wrong, and takes the
+    place of the default."""
     schedule: Schedule | None = None
     """The champion's, also where it lost."""
+    default_error: float = 0.0
+    """Of the default's own result, in units of the tolerance: above 1 it is wrong."""
 
     @property
     def tuned_s(self) -> float:
@@ -78,6 +81,8 @@ class TuneResult:
     """
     wrong_sites: tuple[str, ...] = ()
     """Where these were wrong, with labels: `dot1 (dot 64x784x512)`."""
+    wrong_default: str = ""
+    """What is wrong with the results of the default program."""
     wrong_anyway: str = ""
     """What the program gives wrong though no kernel of ours is to blame; it was not timed then."""
     needed_s: int | None = None
@@ -110,6 +115,7 @@ def kernel_result(
         failures=failures,
         default_s=contest.default_s,
         best_s=None,
+        default_error=contest.default_error,
     )
     if found is None:
         return result

@@ -12,6 +12,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
 from hlotune.measure.trial import Candidate, Measurement, Trial
+from hlotune.measure.verification.agreement import Agreement
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs, Space
@@ -33,6 +34,7 @@ from hlotune.search.tasks import Skipped, Task, task_of
 from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole
+from hlotune.tuning_logs.wrong_defaults import default_error, is_wrong
 
 SEEDS = 8
 """Schedules of the kernel itself or its family, from elsewhere, that are measured first."""
@@ -77,6 +79,10 @@ class Session:
     """Seconds for which this process was suspended."""
     probe: Callable[[], float] = lambda: 0.0
     """Seconds of a fixed probe beside the trials since the last call; 0 where nobody knows."""
+    wrong_default: Callable[[], str] = lambda: ""
+    """What is wrong with the results of the default program, as far as somebody looked."""
+    agreement: Callable[[Kernel], Agreement | None] = lambda kernel: None
+    """How far the default's own result of a kernel is off; None where nobody can say."""
     others: Callable[[], float | None] = lambda: None
     """The share of the processors that other processes took; None where nobody knows."""
     turns: Turns = field(default_factory=Turns)
@@ -149,7 +155,11 @@ class Session:
         An interrupted run stays open and is not measured any further.
         """
         closing = Closing(
-            database=self.database, run=self.run, numerics=self.numerics, under=self.under
+            database=self.database,
+            run=self.run,
+            numerics=self.numerics,
+            under=self.under,
+            wrong_defaults=frozenset(k.key for k in result.kernels if is_wrong(k.default_error)),
         )
         verdict = Verdict(interrupted=self.interrupted)
         try:
@@ -166,6 +176,7 @@ class Session:
             away_s=self.away(),
             others_share=self.others(),
             overrun=self.overrun,
+            wrong_default=self.wrong_default(),
         )
         closed = closing.closed(judged(result, verdict), verdict.whole, self.progress)
         return replace(closed, database=self.database.path)
@@ -302,17 +313,20 @@ class Session:
         if default_time_s is None:
             start_s = self.passed_s
             default = self.runner.default(task.kernel)
+            timing_s = self.passed_s - start_s
+            if (found := self.agreement(task.kernel)) is not None:
+                default = replace(default, error=found.error, relative_error=found.relative_error)
             trial = Trial(Candidate(task.kernel, DEFAULT), default)
             self.database.add(self.run, task.kernel, [trial], batch=0)
             default_time_s, slow_s = fast_time_s(default.samples_s), slow_time_s(default.samples_s)
-            timing_s = self.passed_s - start_s
+        error = default_error(self.database, task.kernel.key, self.run)
         checkpoint = self.database.checkpoint(self.run, task.kernel.key)
         begun = self.resumed and has_begun(self.database, self.run, task.kernel.key)
         tuner = self._tuner(group, task, begun=begun)
         if checkpoint:
             tuner.resume(*checkpoint, same_run=begun)
         known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
-        return Contest(task, tuner, default_time_s, known, timing_s, slow_s)
+        return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error)
 
     def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
         """`begun`: the kernel had its first batch in this run, and what others lend was in it."""

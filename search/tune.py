@@ -153,6 +153,7 @@ def searched(
         builder.settle()  # nothing is timed while others import
         peaks = runner.properties()
         run = interrupted or begun_run(program, records, choices, peaks, places, found)
+        whole = WholeProgram(program, records, choices.numerics, target, choices.cache, turns)
         session = Session(
             database=records,
             run=run,
@@ -167,12 +168,14 @@ def searched(
             numerics=choices.numerics,
             progress=choices.progress,
             limits=choices.limits,
-            whole=WholeProgram(program, records, choices.numerics, target, choices.cache, turns),
+            whole=whole,
+            wrong_default=whole.wrong_default,
             start_s=pulse.start_s - before_s,
             turns=turns,
             now=turns.clock_s,
             away=lambda: pulse.away_s,
             probe=runner.probe_s,
+            agreement=runner.agreement,
             others=others.share,
             model_words=choices.begun.words,
             resumed=interrupted is not None,

@@ -118,5 +118,7 @@ class Summary:
     """The default's, of the same result.  None where the oracle does not know all of the program,
     so that the tuned result was held against the default's.
     """
+    wrong_default: str = ""
+    """How results of the default program do not agree with the oracle, where they do not."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Label and reason of each kernel that was left alone, or whose search ended early."""

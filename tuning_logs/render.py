@@ -14,6 +14,7 @@ from hlotune.measure.timing.modes import modes
 from hlotune.measure.timing.timing import RESOLUTION_S
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 from hlotune.tuning_logs.text import escaped
+from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
 
 WIDTH = 172
 """Columns of the widest table: no figure is ever cut, not even in a narrow terminal."""
@@ -50,6 +51,8 @@ def render(report: Report, *, color: bool | None = None) -> str:
         console.print(BEYOND)
     for found in _two_modes(report):
         console.print(Text(found))
+    for found in _wrong_defaults(report):
+        console.print(_plain(found))
     if report.failures:
         console.print(_failure_table(report))
     for reason, labels in _labels_by_reason(report).items():
@@ -90,6 +93,14 @@ def _two_modes(report: Report) -> Iterator[str]:
     for what, found in (*named, ("the default program", report.whole)):
         if found and (text := modes_text(what, found.default_samples_s)):
             yield text
+
+
+def _wrong_defaults(report: Report) -> Iterator[str]:
+    for kernel in report.kernels:
+        if is_wrong(kernel.default_error):
+            yield f"{kernel.label} ({kernel.key[:8]}): {wrong_text(kernel.default_error)}"
+    if report.wrong_default:
+        yield report.wrong_default
 
 
 def kernel_time_text(seconds: float | None) -> str:

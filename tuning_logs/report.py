@@ -14,6 +14,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary
 from hlotune.tuning_logs.listing import FailureLine, failures, find_run
 from hlotune.tuning_logs.rows import Row
+from hlotune.tuning_logs.wrong_defaults import default_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,9 @@ class KernelReport:
     trials: int
     """Candidates of ours: the default is timed as well, and is none."""
     failures: int
+    default_error: float
+    """Of XLA's own result, in units of the tolerance of candidates: above 1 it does not agree with
+    the reference.  0 where nobody looked."""
     decision: str
     """`tuned`, `kept xla`, or `not compared` where the run ended before that."""
     withdrawn: str | None = None
@@ -105,6 +109,8 @@ class Report:
     """Root mean square, of the tuned program's worst result; None where it was not checked."""
     default_relative_error: float | None
     """The default's, of the same result; None where the tuned result was held against it."""
+    wrong_default: str = ""
+    """How results of the default program do not agree with the reference, where they do not."""
     skipped: tuple[SkippedKernel, ...] = ()
     """Kernels that were left to the default compiler without a search or a comparison, and those
     whose search ended early."""
@@ -156,6 +162,7 @@ def report(database: Database, name: str) -> Report:
         whole=_speedup(summary.whole) if summary and summary.whole else None,
         relative_error=summary.error if summary else None,
         default_relative_error=summary.default_error if summary else None,
+        wrong_default=summary.wrong_default if summary else "",
         skipped=tuple(SkippedKernel(*skip) for skip in summary.skipped) if summary else (),
         notes=rows.notes_of(run["notes"]),
     )
@@ -163,7 +170,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 11, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 12, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
@@ -182,13 +189,14 @@ def _kernels(database: Database, run: Row) -> list[KernelReport]:
     )
     finals = {f["kernel"]: f for f in database.query("select * from finals where run = :id", run)}
     peaks = json.loads(run["properties"] or "{}").get("flops_per_s", {})
-    return [_kernel(database, row, finals.get(row["key"]), peaks) for row in found]
+    return [_kernel(database, run["id"], row, finals.get(row["key"]), peaks) for row in found]
 
 
 def _kernel(
-    database: Database, counts: Row, final_row: Row | None, peaks: dict[str, float]
+    database: Database, run: str, counts: Row, final_row: Row | None, peaks: dict[str, float]
 ) -> KernelReport:
     final = _readable(database, final_row)
+    counts["default_error"] = default_error(database, counts["key"], run)
     if final is None:
         return KernelReport(**counts, decision="not compared")
     champion = _speedup(final.paired)

@@ -22,6 +22,7 @@ out of the inner caches.  The mode `warm` calls again and again on the same buff
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count, repeat
 from pathlib import Path
 from string import Template
@@ -154,7 +155,7 @@ class Bench:
         key, program = self._program((0, ()))
         operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
         empty = self._empty(key, program, operands)
-        own = compiled(default_text(self.kernel))
+        own = self._own
 
         def before() -> None:
             _let_crew_rest()
@@ -168,6 +169,15 @@ class Bench:
         subjects = [Subject(self._retaken(retaken, own, operands), empty)]
         baked = self._baked(retaken)
         return (*subjects, Subject(baked, empty)) if baked is not None else tuple(subjects)
+
+    @cached_property
+    def _own(self) -> Program:
+        """XLA's own kernel, its constants as operands."""
+        return compiled(default_text(self.kernel))
+
+    def own_results(self, values: Sequence[Array]) -> list[Array]:
+        """What XLA's own kernel makes of some arguments."""
+        return [np.asarray(x) for x in self._own([on_device(v) for v in values])]
 
     def _retaken(
         self,

@@ -114,7 +114,7 @@ def verify(
             factor = TOLERANCE["standard" if round_.kind == "few" else numerics]
             worst = max(worst, _error(case, results, factor, reorders=not outputs))
             if round_.kind == "normal":
-                relative = max(relative, _relative_error(case, results))
+                relative = max(relative, relative_error(case, results))
     except BuildError as error:
         return Failure("build", str(error))
     except (UnsupportedKernel, WrongResult) as error:
@@ -320,7 +320,7 @@ def _error(
             actual = _to_grid(actual, reference.value, together.step)
         if np.array_equal(actual, reference.value):
             continue
-        error = _units(reference, actual)
+        error = units_off(reference, actual)
         worst = max(worst, error)
         agrees = error < factor * (1 - _ROUNDING)
         if reference.exact:
@@ -330,7 +330,7 @@ def _error(
     return worst
 
 
-def _units(reference: Reference, actual: NDArray[np.generic]) -> float:
+def units_off(reference: Reference, actual: NDArray[np.generic]) -> float:
     """The largest deviation in bounds, as `compare` finds it: what is not finite is for that."""
     if reference.bound is not None and actual.dtype.kind == "f":
         with np.errstate(all="ignore"):
@@ -367,7 +367,7 @@ def _check_boxes(
             )
 
 
-def _relative_error(case: Case, results: Sequence[NDArray[np.generic]]) -> float:
+def relative_error(case: Case, results: Sequence[NDArray[np.generic]]) -> float:
     """The worst of all results; 0 for a result of no size, and of what is no floating number."""
     off, largest = dict[int, float](), dict[int, float]()
     for together in case.together:

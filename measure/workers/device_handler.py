@@ -29,6 +29,7 @@ from hlotune.measure.timing.timing import (
     settled,
 )
 from hlotune.measure.trial import CacheMode, Clock, Failure, Measurement
+from hlotune.measure.verification.agreement import agreement
 from hlotune.measure.verification.buffers import Pages
 from hlotune.measure.verification.references import Shelf
 from hlotune.measure.verification.verify import Verdict, verify
@@ -49,6 +50,7 @@ def handlers() -> Mapping[str, Handler]:
         "verify": _total(_verify),
         "measure": _total(_measure),
         "default": _total(_default),
+        "agreement": _total(_agreement),
         "compare": _total(_compare),
         "beside": _total(_beside),
     }
@@ -156,6 +158,20 @@ def _default(request: Message) -> Message:
         samples_s=samples, clock=header["clock"], cache=header["cache"], numerics="strict"
     )
     return Message(from_outcome(found))
+
+
+def _agreement(request: Message) -> Message:
+    """How far XLA's own result is off, where the oracle knows the kernel.
+
+    Nobody says so of other devices than the processor: XLA rounds operands there.
+    """
+    header = request.header
+    target, kernel = _settled(header), Kernel(header["kernel"])
+    bench = _bench(kernel, target, header["cache"])
+    if not isinstance(bench, Bench):
+        return Message({"is": "agreement"})
+    found = agreement(bench.own_results, _shelf().of(kernel))
+    return Message({"is": "agreement", **(asdict(found) if found else {})})
 
 
 def _compare(request: Message) -> Message:

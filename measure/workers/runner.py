@@ -13,6 +13,7 @@ from hlotune.measure.timing.core_sharing_probe import ALONE_S, NEVER_APART, say_
 from hlotune.measure.timing.impossible_times import POSSIBLE, beats_peak, peak_type, too_fast
 from hlotune.measure.timing.timing import DEFAULT_EFFORT, RESOLUTION_S, Effort
 from hlotune.measure.trial import CacheMode, Candidate, Clock, Failure, Measurement, Outcome, Trial
+from hlotune.measure.verification.agreement import Agreement
 from hlotune.measure.verification.verify import Verdict
 from hlotune.measure.workers.builder import TimedBuilt
 from hlotune.measure.workers.channel import Message
@@ -100,6 +101,14 @@ class ProcessRunner:
             )
         self._remember(kernel, outcome)
         return outcome
+
+    def agreement(self, kernel: Kernel) -> Agreement | None:
+        """How far XLA's own result of a kernel is off; None where nobody can say."""
+        reply = self._ask("agreement", kernel, self.cache, timeout_s=_LIMIT_S)
+        if isinstance(reply, Failure) or reply.header["is"] != "agreement":
+            return None
+        fields = {k: v for k, v in reply.header.items() if k != "is"}
+        return Agreement(**fields) if fields else None
 
     def compare(
         self,

@@ -41,6 +41,8 @@ class Contest:
     """What timing the default took on the wall; None where the run had done that before."""
     default_slow_s: float | None = None
     """Of the default's slow mode; None where it has one mode, or was timed before."""
+    default_error: float = 0.0
+    """Of the default's own result, in units of the tolerance of `standard`."""
 
     @property
     def item(self) -> Item:
@@ -168,6 +170,7 @@ class Spending:
                     count=len(self.contests),
                     default_s=contest.default_s,
                     default_slow_s=contest.default_slow_s,
+                    default_error=contest.default_error,
                     known_trials=contest.known_trials,
                 )
             )

@@ -60,6 +60,8 @@ class Closing:
     run: str
     numerics: Numerics
     under: Conditions
+    wrong_defaults: frozenset[str] = frozenset()
+    """Keys of kernels whose defaults are wrong: they are left to none, however slow ours are."""
 
     def verdict(self, won: Sequence[str], compare_whole: Callable[[], Whole | None]) -> Verdict:
         """What becomes of the kernels `won`; Ctrl-C leaves it where it is.
@@ -108,7 +110,8 @@ class Closing:
         return tuple(
             key
             for key in slower
-            if take_back(
+            if key not in self.wrong_defaults
+            and take_back(
                 self.database, key, SLOWER, run=self.run, numerics=self.numerics, **self.under
             )
         )
@@ -180,6 +183,7 @@ def summary(result: TuneResult, whole: Whole | None) -> Summary:
         whole=whole.paired if whole else None,
         error=whole.error if whole else None,
         default_error=whole.default_error if whole else None,
+        wrong_default=result.wrong_default,
         skipped=result.skipped,
     )
 

@@ -14,6 +14,7 @@ from hlotune.search.budget.spending import Contest
 from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat
 from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
+from hlotune.tuning_logs.wrong_defaults import is_wrong
 
 ROUNDS = 4
 """So many times the next best may take the places of champions that all failed."""
@@ -142,7 +143,7 @@ def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
     Each is tested with a share of the error that is allowed: whichever is picked, its interval
     holds with `CONFIDENCE` at least.
     """
-    won = winner(contenders)
+    won = winner(contenders, over_wrong=is_wrong(contest.default_error))
     confidence = shared(len(contenders))
     chosen = won or max(contenders, key=lambda c: c.ratio(confidence).median)
     found = chosen.ratio(confidence)
@@ -158,17 +159,18 @@ def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
     )
 
 
-def winner(contenders: Sequence[Contender]) -> Contender | None:
+def winner(contenders: Sequence[Contender], *, over_wrong: bool = False) -> Contender | None:
     """Who is to replace the default; None where nobody is proven faster than it.
 
-    The simplest of those that are.  A later one must be proven faster than it to take its place,
+    Over a wrong default anybody wins, for all contenders are right.  The simplest of those that
+    may.  A later one must be proven faster than it to take its place,
     or have the larger lower bound where each was timed alone.
     """
     confidence = shared(len(contenders))
     best: Contender | None = None
     for contender in contenders:
         bound = contender.ratio(confidence)
-        if not bound.is_faster:
+        if not bound.is_faster and not over_wrong:
             continue
         if best is not None and contender.default is best.default:
             times = best.measured.samples_s, contender.measured.samples_s

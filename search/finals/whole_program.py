@@ -41,6 +41,11 @@ class WholeProgram:
                 self.program, oracle_limit_s=oracle_limit_s, platform=self.target.platform
             )
 
+    def wrong_default(self) -> str:
+        """What is wrong with the default's results; nothing where all agree, or nobody looked."""
+        judges = self._ready.judges if self._ready else ()
+        return "; ".join(text for judge in judges for text in judge.wrong_defaults())
+
     def due_s(self, building_s: float, timing_s: float) -> float:
         """What comparing is expected to take, where building all its kernels takes `building_s`.
 

@@ -21,6 +21,7 @@ from hlotune.schedules.algorithms.table import algorithm_of
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.features.summary import NAMES
 from hlotune.schedules.spaces.cpu_contraction.space import space_of
+from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.tuning_logs import kept_peaks
 from hlotune.tuning_logs.database import Database
@@ -156,6 +157,22 @@ def test_kernels_lists_work_and_data(capsys: pytest.CaptureFixture[str]) -> None
     assert bare["flops"] == 2 * 64 * 784 * 512
     assert bare["bytes"] == 4 * (64 * 784 + 784 * 512 + 64 * 512)
     assert "51.38 MFLOP" in said(capsys, "kernels", PROGRAM)
+
+
+def test_kernels_says_that_a_default_is_wrong(
+    capsys: pytest.CaptureFixture[str], path: str, tmp_path: Path
+) -> None:
+    shutil.copy(path, tmp_path / "wrong.db")
+    with Database(tmp_path / "wrong.db") as database:
+        run = database.query("select id from runs")[0]["id"]
+        wrong = Measurement(samples_s=(2e-4,), error=37.0)
+        kernel = sites(load(PROGRAM))[0].kernel
+        database.add(run, kernel, [Trial(Candidate(kernel, DEFAULT), wrong)], batch=0)
+    text = said(capsys, "kernels", PROGRAM, "--database", str(tmp_path / "wrong.db"))
+    told = "XLA's own result does not agree with the reference: it is off by 37 times its bound"
+    assert "".join(text.split()).count("".join(told.split())) == 1
+    lines = parsed(capsys, "kernels", PROGRAM, "--database", str(tmp_path / "wrong.db"))["kernels"]
+    assert max(x["known"]["default_error"] for x in lines) == 37.0
 
 
 @pytest.mark.parametrize(("others_share", "measured"), [(0.0, 1), (0.5, 2), (None, 1)])

@@ -105,3 +105,27 @@ def test_what_the_oracle_has_no_time_for_is_held_against_the_default_and_said_to
     assert (same.default_error, same.wrong) == (None, None)
     assert same.unchecked == "the oracle did not get through the program in 0.2 s"
     assert other.wrong is not None
+
+
+def test_a_default_that_does_not_agree_with_the_reference_is_said_to() -> None:
+    program = load(lambda x: 2 * x, normal(4, 4))
+
+    def off(x: object) -> np.ndarray[Any, Any]:
+        result = np.array(2 * np.asarray(x, np.float32))
+        result[-1] += 1e-3
+        return result
+
+    judge = Judge.of(program, off, example_inputs(program))
+    (found,) = judge.judge(jitted(program), "standard")
+    assert found.wrong is None
+    assert found.default_wrong is not None and found.default_wrong.startswith("4 of 16 elements")
+    (said,) = judge.wrong_defaults()
+    assert said.startswith(
+        "XLA's own result 0 of the program on example inputs does not agree with the reference: 4 "
+    )
+
+
+def test_a_default_that_agrees_or_overflows_is_not_said_to_be_wrong() -> None:
+    for program in (load(lambda x: 2 * x, normal(4, 4)), shapes_of_a_deep_chain()):
+        judge = Judge.of(program, jitted(program), random_inputs(program))
+        assert judge.wrong_defaults() == []

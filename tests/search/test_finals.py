@@ -170,3 +170,11 @@ def test_once_all_of_a_heat_have_failed_the_next_by_their_trials_are_champions()
     order = [candidate(n) for n in (20, 21)]
     tuning.reject([Trial(c, Failure("wrong_result", "a lost tap")) for c in order])
     assert [number(c) for c in entrants(tuning, order, None)] == [22, 23]
+
+
+def test_over_a_wrong_default_the_fastest_that_is_right_wins_however_slow_it_is() -> None:
+    default = measured(*[1.0] * PAIRS)
+    slow, slower = measured(*[2.0] * PAIRS), measured(*[3.0] * PAIRS)
+    assert winner(contenders(default, slower, slow)) is None
+    found = winner(contenders(default, slower, slow), over_wrong=True)
+    assert found is not None and found.measured == slow

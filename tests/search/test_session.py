@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
@@ -11,16 +12,26 @@ import numpy as np
 import pytest
 
 from hlotune.costmodel.trees import Trees
+from hlotune.deploy.other_jaxlib import won_times
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.search.budget.budget import YOUNG, Limits
-from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped, Started
+from hlotune.search.progress import (
+    Batch,
+    Event,
+    Finalising,
+    Finished,
+    KernelSkipped,
+    KernelStarted,
+    Started,
+)
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.tasks import Skipped
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Whole
+from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
 from tests.support.sessions import TOOLS, UNDER, WHOLE, FakeDevice, run, task, two
 
@@ -73,6 +84,48 @@ def test_the_database_decides_as_the_result_says(database: Database) -> None:
     conv, dense = (decision(database, k.key, **UNDER) for k in result.kernels)
     assert conv.schedule.algorithm == XLA
     assert dense.schedule == result.kernels[1].schedule
+
+
+def test_a_default_that_is_wrong_is_said_to_be_and_one_that_is_right_but_slower_wins(
+    database: Database,
+) -> None:
+    tasks, events = two(), list[Event]()
+    result = run(
+        database,
+        tasks,
+        FakeDevice(tasks, {"conv": 0.5e-3}),
+        events=events,
+        default_errors={"conv": 37.0, "dense": 0.5},
+        wrong_default="XLA's own result 0 is wrong",
+    )
+    conv, dense = result.kernels
+    assert (conv.won, dense.won) == (True, True)
+    assert conv.ratio < 1
+    told = {e.label: e.default_error for e in events if isinstance(e, KernelStarted)}
+    assert told == {"conv": 37.0, "dense": 0.5}
+    found = report(database, result.run)
+    assert {k.label: k.default_error for k in found.kernels} == told
+    said = render(found, color=False)
+    wrong = "XLA's own result does not agree with the reference: it is off by 37 times its bound"
+    assert f"conv ({conv.key[:8]}): {wrong}\n" in said
+    assert said.count("does not agree") == 1
+    assert "XLA's own result 0 is wrong\n" in said
+
+
+def test_what_replaces_a_wrong_default_is_not_taken_back_for_being_slow(database: Database) -> None:
+    tasks = two()
+    slower = replace(WHOLE.paired, speedup=0.84, low=0.73, high=0.94) if WHOLE.paired else None
+    result = run(
+        database,
+        tasks,
+        FakeDevice(tasks, {"conv": 0.5e-3}),
+        compare_whole=lambda: replace(WHOLE, paired=slower),
+        default_errors={"conv": 37.0},
+    )
+    assert [k.label for k in result.won] == ["conv"]
+    decided = decision(database, result.kernels[0].key, **UNDER)
+    assert decided.schedule.algorithm != XLA
+    assert won_times({"conv": decided})["conv"][0] == inf
 
 
 def test_a_champion_that_proves_wrong_does_not_win(database: Database) -> None:

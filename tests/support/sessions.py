@@ -1,6 +1,6 @@
 """Whole runs over kernels with toy spaces, on a device that computes times."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.measure.verification.agreement import Agreement
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
@@ -189,8 +190,13 @@ def run(
     probe: Callable[[], float] = lambda: 0.0,
     others_share: float | None = None,
     model: CostModel | None = None,
+    default_errors: Mapping[str, float] | None = None,
+    wrong_default: str = "",
 ) -> TuneResult:
-    """A run by the device's clock; `resume` is the id of one that was interrupted."""
+    """A run by the device's clock; `resume` is the id of one that was interrupted.
+
+    `default_errors`: of the results of defaults, by label.
+    """
     device, limits = device or FakeDevice(tasks), limits or Limits(trials=96)
     before_s = passed_s(database, resume) if resume else 0.0
     session = Session(
@@ -213,10 +219,17 @@ def run(
         away=lambda: away_s,
         probe=probe,
         others=lambda: others_share,
+        agreement=lambda kernel: agreed(default_errors or {}, tasks, kernel),
+        wrong_default=lambda: wrong_default,
         turns=turns or Turns(),
         resumed=resume is not None,
     )
     return session.finished(session.tuned("toy", tasks, skipped))
+
+
+def agreed(errors: Mapping[str, float], tasks: Sequence[Task], kernel: Kernel) -> Agreement | None:
+    label = next(t.label for t in tasks if t.kernel == kernel)
+    return Agreement(errors[label], 0.01) if label in errors else None
 
 
 def started(database: Database, tasks: Sequence[Task], limits: Limits, seed: int) -> str:

@@ -1,0 +1,47 @@
+"""Kernels of which XLA's own result does not agree with the reference.
+
+A run holds it against the oracle once, on the inputs that candidates are first looked at with, and
+records its error with the default's times.
+"""
+
+from typing import Unpack
+
+from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.tuning_logs.database import UNDER, Conditions, Database
+
+MOST = 1.0
+"""In units of the tolerance of `standard`, which bounds candidates: what is further off does not
+agree."""
+
+
+def is_wrong(error: float | None) -> bool:
+    return error is not None and error > MOST
+
+
+def default_error(database: Database, kernel_key: str, run: str) -> float:
+    """Of the default's result of a kernel in a run; 0 where nobody looked."""
+    found = database.query(
+        """select error from trials where kernel = :kernel and run = :run
+        and schedule = :default and time_s is not null order by number desc limit 1""",
+        {"kernel": kernel_key, "run": run, "default": DEFAULT.to_json()},
+    )
+    return float(found[0]["error"] or 0.0) if found else 0.0
+
+
+def latest_default_error(database: Database, kernel_key: str, **under: Unpack[Conditions]) -> float:
+    """As `default_error`, of the latest run under these conditions."""
+    found = database.query(
+        f"""select error from trials where kernel = :kernel and {UNDER}
+        and schedule = :default and time_s is not null
+        order by recorded desc, number desc limit 1""",
+        {"kernel": kernel_key, "default": DEFAULT.to_json(), **under},
+    )
+    return float(found[0]["error"] or 0.0) if found else 0.0
+
+
+def wrong_text(error: float) -> str:
+    """What is said of a default with such an error."""
+    return (
+        "XLA's own result does not agree with the reference: it is off by "
+        f"{error:.3g} times its bound"
+    )
