@@ -4,13 +4,23 @@ from hlotune.schedules.algorithms.algorithm import Algorithm
 from hlotune.schedules.algorithms.amx.space import AMX
 from hlotune.schedules.algorithms.direct import DIRECT
 from hlotune.schedules.algorithms.dot_instructions.space import DOT_INSTRUCTION
+from hlotune.schedules.algorithms.partial_reductions.space import PARTIAL_REDUCTIONS
 from hlotune.schedules.algorithms.split_reduction.space import SPLIT_REDUCTION
 from hlotune.schedules.algorithms.widen_f16.space import WIDENING
 from hlotune.schedules.algorithms.winograd.algorithms import WINOGRAD
 from hlotune.schedules.errors import ScheduleError
 
 ALGORITHMS = {
-    a.name: a for a in (AMX, DOT_INSTRUCTION, WIDENING, DIRECT, SPLIT_REDUCTION, *WINOGRAD)
+    a.name: a
+    for a in (
+        AMX,
+        DOT_INSTRUCTION,
+        WIDENING,
+        DIRECT,
+        SPLIT_REDUCTION,
+        PARTIAL_REDUCTIONS,
+        *WINOGRAD,
+    )
 }
 """By name, in the order in which a kernel's space joins their spaces."""
 

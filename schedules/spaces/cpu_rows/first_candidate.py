@@ -21,6 +21,12 @@ BYTES_A_CYCLE = 32.0
 ROWS_TOGETHER = 8
 """Rows that an iteration takes where they fit into the first cache: so many short stages, as one
 of means, have whole vectors."""
+ROWS_IN_LANES = 2
+"""Rows whose reductions along the lanes are written out together."""
+MANY_OPERATIONS = 8
+"""Operations of a point from which on few vectors side by side keep the units busy."""
+SQUARES = 4
+"""Register tiles of a transpose along each of its two axes that are taken together."""
 CHAINS = 8
 """Vectors of results in registers that hide the latency of a reduction."""
 
@@ -56,13 +62,15 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         return 1, 1, 1
     across = ceil(stage.extents[form.vector] / lanes)
     if form.reduces:
-        rows = min(4, stage.extents[form.row]) if form.row else 1
+        rows = stage.extents[form.row] // space.target.threads if form.row else 1
+        rows = min(ROWS_IN_LANES, max(1, rows))
         return min(across, CHAINS // rows), rows, 1
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
     if is_transposed(space.compute, stage, form):
         return 1, min(lanes, stage.extents[form.row]), 1
-    return min(across, LATENCY), 1, 1
+    many = stage.flops > MANY_OPERATIONS * stage.points
+    return min(across, 2 if many else LATENCY), 1, 1
 
 
 def _chunk(compute: Compute, nest: Nest, stage: Stage, form: Form) -> int:
@@ -78,6 +86,8 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
     form = space.forms[stage.name][0]
     steps = {a: _step(space, config, stage, form, a) for a in nest.rows}
     block = {a: 1 for a in nest.rows}
+    if not nest.members and is_transposed(space.compute, stage, form):
+        block |= {a: SQUARES for a in (form.row, form.vector)}
     if nest.members and nest.rows:
         last = nest.rows[-1]
         rows = min(
@@ -91,7 +101,7 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
         tasks = min(wanted, iterations)
         wanted = ceil(wanted / tasks)
         share = ceil(iterations / tasks)
-        if nest.members:
+        if nest.members or block[a] > 1:
             tiles, blocks = block[a], share
         else:
             tiles, blocks = share, 1

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.compute import Compute, Stage, Store
 from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Affine, Apply, Expr
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -13,6 +13,8 @@ MOST_VECTOR_AXES = 3
 MOST_ROW_AXES = 2
 APART, STORED_APART = 8.0, 12.0
 """The cost of a vector whose elements are loaded, or stored, one by one, in whole vectors."""
+TURNED = 3.0
+"""The same where rows of vectors are turned in registers and stored together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,17 @@ def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
     reduces = all(a.name != axis for a in stage.parallel)
     for s in () if reduces else stage.stores:
         apart = abs(_stride(compute, s.tensor, s.index, axis))
-        total += 1.0 if apart == 1 else STORED_APART
+        total += 1.0 if apart == 1 else _stored_apart(compute, stage, s, axis)
     extent = stage.extents[axis]
     full = ceil(extent / lanes) * lanes / extent
     # lanes of a reduction are merged at its end
     return total * full + (2.0 * lanes / extent if reduces else 0.0)
+
+
+def _stored_apart(compute: Compute, stage: Stage, s: Store, axis: str) -> float:
+    others = [a.name for a in stage.parallel if a.name != axis and a.extent > 1]
+    near = any(_stride(compute, s.tensor, s.index, a) == 1 for a in others)
+    return TURNED if near and stage.combine is None else STORED_APART
 
 
 def is_transposed(compute: Compute, stage: Stage, form: Form) -> bool:
