@@ -25,7 +25,7 @@ SEED := 0
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-peers bench-search \
+.PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-kernels bench-peers bench-search \
   bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
@@ -118,6 +118,10 @@ bench-search: setup
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS) --numerics strict
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
 	$(PYTHON) -m benchmarks.searchers
+
+# Kernels without a contraction against XLA: elementwise, transposes, reductions, rows.
+bench-kernels: setup
+	$(PYTHON) -m benchmarks.kernels
 
 # What could be won by putting images into columns first.
 bench-columns: setup

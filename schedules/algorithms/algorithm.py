@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.spaces.space import Configs, Space
+from hlotune.schedules.spaces.space import Configs, Pattern, Space
 from hlotune.schedules.targets.cpu import CpuTarget
 
-Pattern = Literal["contraction", "rows", "any"]
 Order = Literal["first", "estimated", "last"]
 Rewriting = Callable[[Compute], Compute]
 
@@ -53,7 +52,7 @@ class Algorithm:
     spaces: Callable[[Compute, CpuTarget], Sequence[AlgorithmSpace]]
     """The spaces that have a legal schedule; none where the algorithm does not apply.
     May raise UnsupportedKernel where no algorithm at all can take the compute."""
-    pattern: Pattern = "contraction"
+    pattern: Pattern | Literal["any"] = "contraction"
     """The kind of compute that it is asked about; others have no space by it."""
     numerics: Numerics = "strict"
     """The least setting that allows it.  An algorithm that only reorders sums is `strict`."""

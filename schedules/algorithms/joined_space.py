@@ -18,7 +18,7 @@ from hlotune.schedules.features.summary import COLUMN
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.patterns.rows import is_rows
-from hlotune.schedules.spaces.space import Configs, within
+from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -34,7 +34,7 @@ def space_of(
 
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
-    pattern = "rows" if is_rows(compute) else "contraction"
+    pattern: Pattern = "rows" if is_rows(compute) else "contraction"
     allowed = (
         a for a in ALGORITHMS.values()
         if a.is_allowed(numerics) and a.pattern in (pattern, "any")
@@ -51,6 +51,10 @@ class AlgorithmsSpace:
     @property
     def sketches(self) -> tuple[object, ...]:
         return tuple(s for part in self.parts for s in part.sketches)
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.parts[0].pattern
 
     @property
     def size(self) -> float:

@@ -1,6 +1,6 @@
 """The role that searchers see: configs as rows of int32, legality and features as arrays."""
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.steps.schedule import Schedule
 
+Pattern = Literal["contraction", "rows"]
 Configs = NDArray[np.int32]
 """`(n, k)`: column 0 is the sketch, the others are positions in the knobs' value lists."""
 
@@ -19,6 +20,11 @@ class Space(Protocol):
     config, of a length that all spaces share (`features.NAMES` says what stands where); they belong
     to the loop nest, not to the knobs.
     """
+
+    @property
+    def pattern(self) -> Pattern:
+        """The kind of compute: models that come with hlotune have learned from contractions."""
+        ...
 
     @property
     def size(self) -> float:

@@ -150,6 +150,7 @@ def test_the_pages_have_a_place_for_every_table() -> None:
         "columns",
         "defaults",
         "defaults_sums",
+        "kernels",
         "learning",
         "matrix",
         "models",

@@ -1,5 +1,6 @@
 """The space of computes without a contraction: its schedules compute what the stages say."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from benchmarks.row_kernels import OF_ROWS, heads, over_all, over_columns, over_rows, softmax
+from hlotune.costmodel.inputs import inputs_of
+from hlotune.costmodel.model import LEARNED, predictions
+from hlotune.costmodel.pretrained import start
+from hlotune.costmodel.roofline import Roofline
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
+from hlotune.schedules.algorithms.partial_reductions.rewriting import PartialReductions
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.monoids import AND, MAX, MIN, OR, PROD, SUM
+from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, operations_of
 from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
 from tests.support.computes import gemm
 from tests.support.interpreter import interpret
+from tests.support.recorded import PROPERTIES
 from tests.support.reductions import called
-from tests.support.row_kernels import OF_ROWS, heads, over_all, over_columns, over_rows, softmax
 
 EXTENTS = st.sampled_from([1, 2, 3, 7, 16, 31, 33, 64, 97])
 INTEGERS = ("i8", "i32", "i64", "ui8")
@@ -198,3 +206,65 @@ def test_searches_are_given_a_rows_space_by_its_compute() -> None:
     space = space_of(softmax(16, 64), host_target())
     parts = space.parts if isinstance(space, AlgorithmsSpace) else (space,)
     assert any(isinstance(p, RowsSpace) for p in parts)
+
+
+@pytest.mark.parametrize("monoid", [SUM, MAX, MIN], ids=str)
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_reductions_of_few_results_are_merged_in_parts(monoid: Any, dtype: str) -> None:
+    for compute in (over_all(1 << 12, dtype, monoid), over_columns(3, 1 << 12, dtype, monoid)):
+        target, arguments = host_target(), drawn(compute)
+        parted = PartialReductions(2)(compute)
+        assert parted.stages[0].extents["p0"] == 2
+        agree(compute, interpret(parted, arguments), interpret(compute, arguments))
+        space = rows_space_of(parted, target)
+        check(parted, space, space.heuristic())
+
+
+def test_parts_divide_the_axis_or_there_are_none() -> None:
+    prime = over_all(4099)
+    with pytest.raises(ScheduleError, match="expected a reduction of at most 1024 results along"):
+        PartialReductions(2)(prime)
+    thrice = PartialReductions(2)(over_all(3**8))
+    assert thrice.stages[0].extents["p0"] == 3
+
+
+def test_a_kernel_of_one_result_begins_with_parts_on_several_threads() -> None:
+    target = replace(host_target(), threads=2)
+    space = space_of(over_all(1 << 16), target)
+    assert isinstance(space, AlgorithmsSpace)
+    first = space.schedule(space.heuristic())
+    assert first.algorithm == "partial_reductions(2)"
+    assert space.locate(first) is not None
+    many = space_of(over_columns(64, 1 << 12), target)
+    assert not isinstance(many, AlgorithmsSpace)
+
+
+def test_the_limit_counts_what_must_move_and_no_more() -> None:
+    bytes_of = {"transpose": 2 * 33 * 70 * 4, "over_rows": (129 * 33 + 33) * 4,
+                "softmax": 2 * 19 * 70 * 4}  # fmt: skip
+    for name, wanted in bytes_of.items():
+        assert moved_bytes(KERNELS[name]) == wanted
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_limit_is_below_any_rate_that_the_peaks_allow(name: str) -> None:
+    compute, target = KERNELS[name], TARGETS["znver4"]
+    limit = least_seconds(compute, target, PROPERTIES)
+    assert 0 < limit < sum(s.points * 100 for s in compute.stages) / PROPERTIES.clock_hz
+    faster = replace(PROPERTIES, clock_hz=2 * PROPERTIES.clock_hz)
+    assert least_seconds(compute, target, faster) <= limit
+
+
+def test_transcendental_operations_count_for_several() -> None:
+    smooth, plain = OF_ROWS["gelu"](512, 512), OF_ROWS["biased"](512, 512)
+    assert operations_of(smooth.stages[0]) > 2 * operations_of(plain.stages[0])
+
+
+def test_shipped_models_speak_of_rows_beside_a_roofline() -> None:
+    space = rows_space(softmax(512, 1024))
+    configs = space.sample(32, np.random.default_rng(0))
+    model = start("trees").model
+    said = predictions(model, space, configs)
+    alone = Roofline().predict(inputs_of("summary", space, configs))
+    learned = model.predict(inputs_of(model.reads, space, configs))
+    np.testing.assert_allclose(said, LEARNED * learned + alone, rtol=1e-5, atol=1e-5)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hlotune.costmodel.inputs import Inputs, Reads, as_summaries
 from hlotune.schedules.features.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
 from hlotune.schedules.features.summary import NAMES
-from hlotune.schedules.spaces.space import Configs, within
+from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
 
@@ -21,6 +21,8 @@ class ToySpace:
     """
 
     sketches = 1
+
+    pattern: Pattern = "contraction"
 
     def __init__(self, extents: tuple[int, ...], seed: int = 0, forbidden: int = -1) -> None:
         rng = np.random.default_rng([seed, 0x70F])  # not the numbers that searchers draw

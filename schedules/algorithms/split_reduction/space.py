@@ -7,6 +7,7 @@ the result.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.streamed_operands 
     REPAYS_PACKING,
 )
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
-from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.spaces.space import Configs, Pattern
 from hlotune.schedules.steps.limits import CALL_BYTES
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import (
@@ -61,6 +62,7 @@ class SplitSpace:
     original: Compute
     split: SplitReduction
     target: CpuTarget
+    pattern: ClassVar[Pattern] = "contraction"
 
     @cached_property
     def compute(self) -> Compute:

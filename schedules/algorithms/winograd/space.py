@@ -7,6 +7,7 @@ packed: tiles and weights each inside a task or ahead.
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from hlotune.schedules.ir.flops import real_flops
 from hlotune.schedules.patterns.contraction import Contraction, contraction
 from hlotune.schedules.spaces.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
 from hlotune.schedules.spaces.moves import retried
-from hlotune.schedules.spaces.space import Configs, within
+from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -59,6 +60,7 @@ class WinogradSpace:
     outputs: int
     target: CpuTarget
     can_preload: bool
+    pattern: ClassVar[Pattern] = "contraction"
     """Whether the weights are a constant that nothing else reads."""
 
     @property

@@ -39,7 +39,7 @@ from hlotune.schedules.spaces.cpu_contraction.tables import Tables, tables_of
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import vector_axes
 from hlotune.schedules.spaces.knobs import Knobs, knobs_of, tile_rows
 from hlotune.schedules.spaces.moves import TOGETHER, moved, with_random_tiles
-from hlotune.schedules.spaces.space import Configs, within
+from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limits import CALL_BYTES
 from hlotune.schedules.steps.pack import has_one_load
 from hlotune.schedules.steps.schedule import Schedule
@@ -67,6 +67,7 @@ class CpuSpace:
     algorithm: str = "direct"
     work: Work | None = None
     """What the kernel asks for, where the algorithm does other sums."""
+    pattern: ClassVar[Pattern] = "contraction"
     hands_over: ClassVar[bool] = True
     """Whether the last stage reads sums in registers, where reductions are whole."""
 

@@ -8,6 +8,7 @@ digests.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from hlotune.schedules.spaces.cpu_rows.populations import (
 )
 from hlotune.schedules.spaces.cpu_rows.sketch import Loops, steps_of
 from hlotune.schedules.spaces.knobs import Knob, Knobs, trips
-from hlotune.schedules.spaces.space import Configs, within
+from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limits import CALL_BYTES, TASK_BYTES, check
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Step
@@ -59,6 +60,7 @@ class RowsSpace:
     compute: Compute
     target: CpuTarget
     algorithm: str = "direct"
+    pattern: ClassVar[Pattern] = "rows"
 
     @cached_property
     def sketches(self) -> tuple[Partition, ...]:

@@ -144,9 +144,67 @@ def centred_columns(rows: int, columns: int, dtype: str = "f32") -> Compute:
     return Compute((*tensors, *_tensors(dtype, "temporary", sum=(columns,))), stages)
 
 
+def rms_norm(rows: int, columns: int, dtype: str = "f32") -> Compute:
+    """Sum of squares, its root, and the scaled row: three stages."""
+    i, j, share = Axis("i", rows), Axis("j", columns), Const(1 / columns, dtype)
+    x = Load("a0", (ROW, COLUMN), dtype)
+    mean = _apply("multiply", Load("squares", (ROW,), dtype), share)
+    root = _apply("rsqrt", _apply("add", mean, Const(1e-5, dtype)))
+    scaled = _apply("multiply", _apply("multiply", x, Load("root", (ROW,), dtype)),
+                    Load("a1", (COLUMN,), dtype))  # fmt: skip
+    stages = (
+        Stage("squares", (i,), (j,), (Store("squares", (ROW,)),), (_apply("multiply", x, x),), SUM),
+        Stage("root", (i,), (), (Store("root", (ROW,)),), (root,)),
+        Stage("out", (i, j), (), (Store("y0", (ROW, COLUMN)),), (scaled,)),
+    )
+    shape = (rows, columns)
+    tensors = _tensors(dtype, "argument", a0=shape, a1=(columns,))
+    tensors += _tensors(dtype, "result", y0=shape)
+    return Compute((*tensors, *_tensors(dtype, "temporary", squares=(rows,), root=(rows,))), stages)
+
+
+def log_softmax(rows: int, columns: int, dtype: str = "f32") -> Compute:
+    """Largest, sum of exponentials, its logarithm, differences: four stages."""
+    i, j = Axis("i", rows), Axis("j", columns)
+    x = Load("a0", (ROW, COLUMN), dtype)
+    apart = _apply("subtract", x, Load("top", (ROW,), dtype))
+    stages = (
+        Stage("top", (i,), (j,), (Store("top", (ROW,)),), (x,), MAX),
+        Stage("sum", (i,), (j,), (Store("sum", (ROW,)),), (_apply("exponential", apart),), SUM),
+        Stage("log", (i,), (), (Store("log", (ROW,)),),
+              (_apply("log", Load("sum", (ROW,), dtype)),)),
+        Stage("out", (i, j), (), (Store("y0", (ROW, COLUMN)),),
+              (_apply("subtract", apart, Load("log", (ROW,), dtype)),)),
+    )  # fmt: skip
+    shape = (rows, columns)
+    tensors = _tensors(dtype, "argument", a0=shape) + _tensors(dtype, "result", y0=shape)
+    tensors += _tensors(dtype, "temporary", top=(rows,), sum=(rows,), log=(rows,))
+    return Compute(tuple(tensors), stages)
+
+
+def gelu(rows: int, columns: int, dtype: str = "f32") -> Compute:
+    """x times the share of normal numbers below it, of an operand and a bias that rows share."""
+    x = _apply("add", Load("a0", (ROW, COLUMN), dtype), Load("a1", (COLUMN,), dtype))
+    below = _apply("erf", _apply("multiply", x, Const(0.5**0.5, dtype)))
+    share = _apply("multiply", Const(0.5, dtype), _apply("add", Const(1.0, dtype), below))
+    stage = Stage("out", (Axis("i", rows), Axis("j", columns)), (),
+                  (Store("y0", (ROW, COLUMN)),), (_apply("multiply", x, share),))  # fmt: skip
+    tensors = _tensors(dtype, "argument", a0=(rows, columns), a1=(columns,))
+    return Compute((*tensors, *_tensors(dtype, "result", y0=(rows, columns))), (stage,))
+
+
+def residual_relu(elements: int, dtype: str = "f32") -> Compute:
+    """max(x + y, 0)."""
+    total = _apply("add", Load("a0", (ROW,), dtype), Load("a1", (ROW,), dtype))
+    value = _apply("maximum", total, Const(0.0, dtype))
+    stage = Stage("out", (Axis("i", elements),), (), (Store("y0", (ROW,)),), (value,))
+    tensors = _tensors(dtype, "argument", a0=(elements,), a1=(elements,))
+    return Compute((*tensors, *_tensors(dtype, "result", y0=(elements,))), (stage,))
+
+
 OF_ROWS: dict[str, Callable[..., Compute]] = {
     f.__name__: f
     for f in (softmax, layer_norm, over_columns, over_rows, argmax, transpose, biased,
-              centred_columns)
+              centred_columns, rms_norm, log_softmax, gelu)
 }  # fmt: skip
 """By name: computes of `(rows, columns, dtype)`."""

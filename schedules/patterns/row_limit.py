@@ -1,0 +1,77 @@
+"""The least time of a compute without a contraction: bytes that must move, operations at peak.
+
+Both are under-estimated, never over-estimated.  Only arguments and results must move, each once,
+as far as some point reads or stores them; what stages hand over may stay in registers.  Of these
+bytes a cache level that holds them all from call to call passes none to the next one.
+"""
+
+from math import prod
+
+from hlotune.schedules.dtypes import BYTES, is_float
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.expr import Affine, operations
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Properties
+
+VECTORS_A_MULTIPLY_ADD = 2.0
+"""Simple operations on whole vectors that a core begins beside each multiply-add, with it."""
+BYTES_A_CYCLE = (192.0, 64.0, 32.0)
+"""That a core takes at most from the first cache, the second one and the third one."""
+OPERATIONS: dict[str, float] = {
+    "exponential": 8, "exponential_minus_one": 10, "log": 9, "log_plus_one": 10, "tanh": 12,
+    "logistic": 10, "sine": 10, "cosine": 10, "tan": 12, "erf": 12, "erfc": 14, "power": 16,
+    "divide": 4, "sqrt": 4, "rsqrt": 4, "cbrt": 10, "atan2": 12,
+}  # fmt: skip
+"""Simple operations that one of these takes at least; of all others it is 1."""
+
+
+def least_seconds(compute: Compute, target: CpuTarget, properties: Properties) -> float:
+    """Seconds of one warm call on all threads of a target, at least."""
+    clock = properties.clock_hz * target.threads
+    arithmetic = sum(s.points * operations_of(s) / _lanes(s, target) for s in compute.stages)
+    moved = moved_bytes(compute)
+    levels = (0, target.threads * target.l1_bytes, target.threads * target.l2_bytes)
+    times = [
+        max(0, moved - held) / (rate * clock)
+        for held, rate in zip(levels, BYTES_A_CYCLE, strict=True)
+    ]
+    times.append(max(0, moved - target.l3_bytes) / properties.read_bytes_per_s)
+    vectors = VECTORS_A_MULTIPLY_ADD * target.multiply_adds
+    return max(arithmetic / (vectors * clock), *times)
+
+
+def moved_bytes(compute: Compute) -> int:
+    """Bytes of arguments and results that some point reads or stores, at least."""
+    found: dict[str, int] = {}
+    for stage in compute.stages:
+        accesses = [(x.tensor, x.index) for x in stage.loads]
+        accesses += [(x.tensor, x.index) for x in stage.stores]
+        for name, index in accesses:
+            tensor = compute.tensor(name)
+            if tensor.role != "temporary":
+                reached = min(tensor.elements, _distinct(stage, index)) * BYTES[tensor.dtype]
+                found[name] = max(found.get(name, 0), reached)
+    return sum(found.values())
+
+
+def operations_of(stage: Stage) -> float:
+    """Simple operations of one point of a stage, at least."""
+    merges = 0
+    if stage.combine:
+        types = [tuple(stage.values[k].dtype for k in group) for group in stage.groups]
+        merges = sum(map(stage.combine.operations, types))
+    # a multiply-add is one instruction
+    own = sum(OPERATIONS.get(x.op, 1.0) for x in operations(stage.values)) + merges
+    return own / 2 if all(is_float(v.dtype) for v in stage.values) else own
+
+
+def _distinct(stage: Stage, index: tuple[Affine, ...]) -> int:
+    """Elements that an index map reaches: of one axis in each dimension, at least."""
+    extents = stage.extents
+    return prod(max((extents.get(a, 1) for a, _ in e.terms), default=1) for e in index)
+
+
+def _lanes(stage: Stage, target: CpuTarget) -> float:
+    """Elements in a vector of the narrowest type that a stage computes with."""
+    narrowest = min(BYTES[v.dtype] for v in stage.values)
+    return target.vector_bytes / narrowest
