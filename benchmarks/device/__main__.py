@@ -5,6 +5,8 @@ python3 -m benchmarks.device --earlier FILE  # goes on behind those of a file, w
 python3 -m benchmarks.device --cases '*3x3*' # only those whose names match
 python3 -m benchmarks.device --table FILE    # a table, on any machine
 python3 -m benchmarks.device --ranking FILE  # how well guesses of time rank what was measured
+python3 -m benchmarks.device --held-out FILE # the same of guesses that learned from other cases
+python3 -m benchmarks.device --learn FILE    # trains the trees that correct guesses
 python3 -m benchmarks.device --tiny          # small kernels interpreted, without a GPU
 """
 
@@ -17,8 +19,9 @@ from pathlib import Path
 from benchmarks.command import command
 from benchmarks.device.cases import CASES, TINY, Case
 from benchmarks.device.crew import Crew
+from benchmarks.device.learned import KEY, SHIPPED, held_out, lessons, trained
 from benchmarks.device.ranking import ranking
-from benchmarks.device.records import Results, read
+from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import table
 
@@ -32,14 +35,12 @@ KEPT = "results until then stay in device.jsonl, and --earlier goes on behind th
 def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     asked = parser.parse_args(arguments)
-    for file in filter(None, (asked.table, asked.ranking, asked.earlier)):
+    given = (asked.table, asked.ranking, asked.held_out, asked.learn, asked.earlier)
+    for file in filter(None, given):
         if not file.is_file():
             parser.error(f"expected a file of results, and {file} is none")
-    if asked.table:
-        print(table(list(read(asked.table))))
-        return 0
-    if asked.ranking:
-        print(ranking(list(read(asked.ranking))))
+    if (page := _page(asked)) is not None:
+        print(page)
         return 0
     out = Path(os.environ.get("OUT", "build/device"))
     results = Results(out / "device.jsonl", asked.earlier)
@@ -53,6 +54,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _page(asked: argparse.Namespace) -> str | None:
+    """What is printed of a file of results; None where kernels are to be measured."""
+    pages = {"table": table, "ranking": ranking, "held_out": held_out, "learn": _learn}
+    for name, page in pages.items():
+        if (file := getattr(asked, name)) is not None:
+            return page(list(read(file)))
+    return None
+
+
+def _learn(rows: Sequence[Row]) -> str:
+    known = lessons(rows)
+    trained(known).save(SHIPPED, KEY)
+    return f"{SHIPPED}: trees of {len(known)} cases"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.device", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -61,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--earlier", type=Path, help="results that are not measured again")
     parser.add_argument("--table", type=Path, help="print the table of a file of results")
     parser.add_argument("--ranking", type=Path, help="print how guesses rank a file of results")
+    parser.add_argument("--held-out", type=Path, help="print how trees rank cases unknown to them")
+    parser.add_argument("--learn", type=Path, help="train the trees on a file of results")
     parser.add_argument("--compilers", type=int, default=COMPILERS, help="processes")
     parser.add_argument("--pace", type=float, default=1.0, help="part of each case's seconds")
     parser.add_argument("--tiny", action="store_true", help="interpret small kernels")

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from benchmarks.device.cases import from_json
 from benchmarks.device.records import Row
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.spaces.gpu.space import GpuSpace
+from hlotune.schedules.patterns.gpu import GpuKernel
+from hlotune.schedules.spaces.gpu.space import Configs, GpuSpace
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import gpu_target_of
 
@@ -52,15 +53,20 @@ def regret(guessed: Times, measured: Times) -> float:
 
 
 def _times(case: str, rows: Sequence[Row]) -> tuple[Times, Times]:
-    """Guessed and measured seconds of the right schedules of a case that its space still has."""
-    mine = [r for r in rows if r.get("case") == case and r.get("how") == "hlotune"]
-    right = [r for r in mine if r["what"] == "time" and r.get("right")]
-    if not right:
-        return np.empty(0), np.empty(0)
-    space = gpu_space(from_json(right[0]["kernel"]), gpu_target_of(right[0]["device"]))
+    """Guessed and measured seconds of a case."""
+    _, space, configs, measured = measured_configs(case, rows)
+    return space.roofline(configs), measured
+
+
+def measured_configs(case: str, rows: Sequence[Row]) -> tuple[GpuKernel, GpuSpace, Configs, Times]:
+    """The right schedules of a case that its space still has, `(n, width)`, and their seconds."""
+    mine = [r for r in rows if r.get("case") == case]
+    kernel = from_json(mine[0]["kernel"])
+    space = gpu_space(kernel, gpu_target_of(mine[0]["device"]))
+    right = [r for r in mine if r["how"] == "hlotune" and r["what"] == "time" and r.get("right")]
     known = [(config, r) for r in right if (config := _config(space, r)) is not None]
-    configs = np.array([config for config, _ in known]).reshape(-1, space.width)
-    return space.seconds(configs), np.array([r["seconds"] for _, r in known])
+    configs = np.array([config for config, _ in known], dtype=np.int32).reshape(-1, space.width)
+    return kernel, space, configs, np.array([r["seconds"] for _, r in known])
 
 
 def _config(space: GpuSpace, row: Row) -> NDArray[np.int32] | None:

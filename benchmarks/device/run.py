@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from benchmarks.device.cases import Case
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, short
+from benchmarks.device.learned import corrected
 from benchmarks.device.records import Results, Row
 from benchmarks.device.table import lead
 from benchmarks.device.trials import Outcomes, Trials, about, median
@@ -84,7 +85,7 @@ class Run:
             if self._rival(child, case, how, row).get("right"):
                 held.append((child, how, row))
         until = min(time.monotonic() + self.pace * case.seconds, self.start + self.seconds)
-        space = gpu_space(case.kernel, self.target)
+        space = corrected(case.kernel, gpu_space(case.kernel, self.target))
         trials = Trials(self.crew, self.results, self.device, case, space, until, self.outcomes)
         starts = self.crew.measuring.starts
         trials.run()

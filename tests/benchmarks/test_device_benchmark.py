@@ -4,7 +4,7 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,13 @@ from benchmarks.device.__main__ import chosen, main
 from benchmarks.device.cases import CASES, TINY, as_json, from_json
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, ranges
+from benchmarks.device.learned import Lesson, corrected, held_out, trained
 from benchmarks.device.ranking import correlation, ranking, regret
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import lead, means, table
 from benchmarks.device.trials import MOST_LOST, MOST_WRONG, Outcomes
+from hlotune.costmodel.tree_tables import TreeTables
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.patterns.gpu import GpuProduct
 from hlotune.schedules.spaces.gpu.table import gpu_space
@@ -190,6 +192,45 @@ def test_the_ranking_has_cases_whose_schedules_their_spaces_still_have() -> None
     assert lines[2].startswith("| gemm_4096_bf16 | 13 | ")
     assert lines[-1].endswith("of 1 cases.")
     assert ranking([row("xla_default", 2e-4)]).splitlines()[-1] == "| --- | --- | --- | --- |"
+
+
+def measured_rows(names: dict[str, GpuProduct]) -> list[Row]:
+    """Twenty schedules of each, whose times are no function of the roofline."""
+    rows = []
+    for name, product in names.items():
+        space = gpu_space(product, gpu_target("cuda:h200"))
+        for n, config in enumerate(space.configs[:: len(space.configs) // 20][:20]):
+            sketch, knobs = space.named(config)
+            more = {"case": name, "kernel": as_json(product), "sketch": sketch, "knobs": knobs}
+            rows.append(row("hlotune", 1e-4 + 1e-6 * (n % 7), "time", **more))
+    return rows
+
+
+def test_trees_are_judged_by_cases_whose_extents_they_have_not_seen() -> None:
+    extents = {f"gemm_{n}_bf16": GpuProduct(n, n, n, "bf16") for n in (512, 1024, 2048, 4096)}
+    rows = measured_rows({**extents, "gemm_512_tf32": GpuProduct(512, 512, 512, "tf32")})
+    told: list[set[str]] = []
+
+    def train(known: Mapping[str, Lesson]) -> TreeTables:
+        told.append(set(known))
+        return trained(known)
+
+    page = held_out(rows, train)
+    everything = {*extents, "gemm_512_tf32"}
+    left_out = [everything - names for names in told]
+    assert sorted(map(len, left_out)) == [1, 1, 1, 2]
+    assert {"gemm_512_bf16", "gemm_512_tf32"} in left_out
+    assert page.splitlines()[-1].startswith("| mean | 100 | ")
+
+
+def test_trees_that_come_along_are_of_these_features_and_reorder_guesses() -> None:
+    product = GpuProduct(4096, 4096, 4096, "bf16")
+    space = gpu_space(product, gpu_target("cuda:h200"))
+    better = corrected(product, space)
+    factor = better.seconds(space.configs) / space.roofline(space.configs)
+    assert np.isfinite(factor).all()
+    assert factor.std() > 0.01
+    assert not np.array_equal(better.propose(12), space.propose(12))
 
 
 def test_clocks_are_kept_as_ranges() -> None:

@@ -58,6 +58,8 @@ class GpuSpace:
 
     target: GpuTarget
     sketches: tuple[GpuSketch, ...]
+    correction: Callable[[Configs], NDArray[np.float64]] | None = None
+    """Of configs, by what factor their times differ from the roofline's guesses, where learned."""
 
     @property
     def width(self) -> int:
@@ -72,7 +74,7 @@ class GpuSpace:
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
         """`(n,)`: whether each config can be built and run on the target."""
         allowed = np.ones(len(configs), dtype=np.bool_)
-        for sketch, rows, columns in self._by_sketch(configs):
+        for sketch, rows, columns in self.by_sketch(configs):
             for limit in sketch.limits(columns):
                 allowed[rows] &= limit.holds
         return allowed
@@ -82,7 +84,7 @@ class GpuSpace:
         if not 0 <= config[0] < len(self.sketches):
             known = ", ".join(s.name for s in self.sketches)
             raise ScheduleError(f"sketch {config[0]} is none of this space: 0.. are {known}")
-        ((sketch, _, columns),) = self._by_sketch(config[None])
+        ((sketch, _, columns),) = self.by_sketch(config[None])
         for knob in sketch.knobs:
             if columns[knob.name][0] not in knob.values:
                 value = columns[knob.name][0]
@@ -93,9 +95,14 @@ class GpuSpace:
                 raise ScheduleError(f"{sketch.name}({chosen}): expected {limit.message}")
 
     def seconds(self, configs: Configs) -> NDArray[np.float64]:
-        """`(n,)`: the guessed time of each config."""
+        """`(n,)`: the guessed time of each config, with what was learned."""
+        guesses = self.roofline(configs)
+        return guesses if self.correction is None else guesses * self.correction(configs)
+
+    def roofline(self, configs: Configs) -> NDArray[np.float64]:
+        """`(n,)`: the time of each config by its sketch's formula alone."""
         guesses = np.full(len(configs), np.inf)
-        for sketch, rows, columns in self._by_sketch(configs):
+        for sketch, rows, columns in self.by_sketch(configs):
             guesses[rows] = sketch.seconds(columns)
         return guesses
 
@@ -159,7 +166,7 @@ class GpuSpace:
         grid[:, 1 : 1 + len(axes)] = np.stack([a.ravel() for a in axes], axis=1)
         return grid
 
-    def _by_sketch(self, configs: Configs) -> Iterator[tuple[GpuSketch, NDArray[np.intp], Columns]]:
+    def by_sketch(self, configs: Configs) -> Iterator[tuple[GpuSketch, NDArray[np.intp], Columns]]:
         for number, sketch in enumerate(self.sketches):
             rows = np.flatnonzero(configs[:, 0] == number)
             if len(rows):
