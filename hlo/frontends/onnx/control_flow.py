@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from hlotune.hlo.frontends.onnx.nodes import Node, Operator, Value, axis_of, is_known
+from hlotune.schedules.errors import ProgramError
 
 MOST_UNROLLED = 16
 """Iterations of a loop that are written out, each with known values where its number is used."""
@@ -40,11 +41,15 @@ def _loop(node: Node, limit: Value = None, condition: Value = None, *carried: Va
         if starts and (made := _counted(node, body, count, carried)) is not None:
             return made
     if stacked:
-        raise node.refusal(
-            "whose number of iterations depends on values, with results of each iteration",
-            "hlotune takes static shapes: write the loop with a constant number of iterations",
-        )
+        raise _unknown_length(node)
     return _while(node, body, limit, condition, carried)
+
+
+def _unknown_length(node: Node) -> ProgramError:
+    return node.refusal(
+        "with results of each iteration whose number is computed from arguments of the program",
+        "hlotune takes static shapes: write the loop with a constant number of iterations",
+    )
 
 
 def _unrolled(
@@ -71,10 +76,7 @@ def _by_condition(
 ) -> tuple[Value, ...]:  # fmt: skip
     """The iterations behind one whose condition is known only as the program runs."""
     if stacked:
-        raise node.refusal(
-            "whose number of iterations depends on values, with results of each iteration",
-            "hlotune takes static shapes: write the loop with a constant number of iterations",
-        )
+        raise _unknown_length(node)
     return _while(node, body, np.array(count), goes_on, carried, number + 1)
 
 

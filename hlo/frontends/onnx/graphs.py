@@ -216,7 +216,7 @@ def _run_function(
     attributes |= {a.name: a for a in _resolved(call, around).attribute}
     if not function.attribute_proto:
         attributes = _defaults(call, around) | attributes
-    opsets = {o.domain: o.version for o in function.opset_import} or around.opsets
+    opsets = {**around.opsets, **{o.domain: o.version for o in function.opset_import}}
     inner = replace(_deeper(around, _called(call)), opsets=opsets, attributes=attributes)
     run_nodes(function.node, values, inner)
     return [values.get(name) for name in function.output]

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hlotune.hlo.frontends.onnx.convolutions import with_bias
 from hlotune.hlo.frontends.onnx.nodes import Node, Operator, Value, cast
+from hlotune.hlo.frontends.onnx.windows import window_of
 
 
 def _sampled(node: Node, x: Value, grid: Value) -> Value:
@@ -168,7 +170,55 @@ def _bilinear(images: jax.Array, rows: jax.Array, columns: jax.Array, largest: b
     return jnp.where(counts[:, None], made, 0)
 
 
+def _deformed(
+    node: Node, x: Value, weights: Value, offsets: Value, bias: Value = None, mask: Value = None
+) -> Value:
+    """A convolution whose taps are moved by offsets, (batch, tap, 2, rows, columns) of a group."""
+    x, weights = jnp.asarray(x), jnp.asarray(weights)
+    if x.ndim != 4:
+        raise node.refusal(f"over {x.ndim - 2} axes", "hlotune has a rule for images of two axes")
+    window = window_of(node, x.shape[2:], node.get("kernel_shape", weights.shape[2:]))
+    counts, taps = window.positions(x.shape[2:]), math.prod(window.sizes)
+    parts, groups = node.get("offset_group", 1), node.get("group", 1)
+    moved = jnp.asarray(offsets).reshape(x.shape[0], parts, taps, 2, *counts)
+    shares = None if mask is None else jnp.asarray(mask).reshape(x.shape[0], parts, taps, *counts)
+    channels = x.reshape(x.shape[0], parts, -1, *x.shape[2:])
+    columns = []
+    for tap, places in enumerate(itertools.product(*map(range, window.sizes))):
+        begins = [
+            np.arange(c) * s + p * d - pads[0]
+            for c, s, p, d, pads in zip(
+                counts, window.strides, places, window.dilations, window.padding, strict=True
+            )
+        ]
+        rows = moved[:, :, tap, 0] + begins[0][:, None].astype(x.dtype)
+        across = moved[:, :, tap, 1] + begins[1].astype(x.dtype)
+        values = jax.vmap(_corners, (1, 1, 1), 1)(channels, rows, across)
+        columns.append(values if shares is None else values * shares[:, :, None, tap])
+    stacked = jnp.stack(columns, 3).reshape(x.shape[0], groups, -1, taps, *counts)
+    features = weights.reshape(groups, weights.shape[0] // groups, -1, taps)
+    made = jnp.einsum("ngctyx,gfct->ngfyx", stacked, features)
+    return with_bias(made.reshape(x.shape[0], -1, *counts), bias)
+
+
+def _corners(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
+    """Values (batch, channels, ...) between the places of images, 0 outside of them."""
+    sides = []
+    for at, extent in ((rows, x.shape[2]), (columns, x.shape[3])):
+        first = jnp.floor(at)
+        part = at - first
+        sides.append([(first, 1 - part, extent), (first + 1, part, extent)])
+    total: Any = 0
+    for (row, weight, high), (column, other, wide) in itertools.product(*sides):
+        inside = (row >= 0) & (row < high) & (column >= 0) & (column < wide)
+        places = [jnp.clip(row, 0, high - 1), jnp.clip(column, 0, wide - 1)]
+        values = _read(x, [p.astype(np.int32) for p in places])
+        total = total + values * jnp.where(inside, weight * other, 0)[:, None]
+    return jnp.asarray(total)
+
+
 ROWS = {
+    "DeformConv": Operator(_deformed),
     "Col2Im": Operator(_columns, {1: "image shape", 2: "block shape"}),
     "GridSample": Operator(_sampled),
     "RoiAlign": Operator(_aligned_regions),

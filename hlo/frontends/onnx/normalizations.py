@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from hlotune.hlo.frontends.onnx.nodes import Node, Operator, Value, axis_of
+from hlotune.hlo.frontends.onnx.nodes import Node, Operator, Value, axis_of, is_known
 
 
 def _by_channel(values: Value, rank: int, dtype: object) -> jax.Array:
@@ -22,7 +22,7 @@ def _batch(node: Node, x: Value, scale: Value, bias: Value, mean: Value, varianc
     if not node.get("training_mode", 0):
         if node.opset < 9 and not node.get("spatial", 1):
             raise node.refusal("with spatial=0", "convert the model to opset 9 or later")
-        return _batch_by(x, scale, bias, jnp.asarray(mean), jnp.asarray(variance), epsilon)
+        return _batch_by(x, scale, bias, mean, variance, epsilon)
     axes = (0, *range(2, x.ndim))
     now, spread = jnp.mean(x, axes), jnp.var(x, axes)
     momentum = node.get("momentum", 0.9)
@@ -34,13 +34,15 @@ def _batch(node: Node, x: Value, scale: Value, bias: Value, mean: Value, varianc
 
 
 def _batch_by(
-    x: jax.Array, scale: Value, bias: Value, mean: jax.Array, variance: jax.Array, epsilon: float
+    x: jax.Array, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float
 ) -> jax.Array:
     """Factors and summands come first: of a trained model they are constants."""
-    factor = jnp.asarray(scale) * lax.rsqrt(variance + epsilon).astype(scale.dtype)
-    summand = jnp.asarray(bias) - mean.astype(factor.dtype) * factor
-    both = (_by_channel(v, x.ndim, x.dtype) for v in (factor, summand))
-    return x * next(both) + next(both)
+    known = all(map(is_known, (scale, bias, mean, variance)))
+    root = np.sqrt if known else jnp.sqrt
+    factor = (scale / root(variance + epsilon)).astype(scale.dtype)
+    summand = (bias - mean * factor).astype(scale.dtype)
+    both = [_by_channel(v, x.ndim, x.dtype) for v in (factor, summand)]
+    return x * both[0] + both[1]
 
 
 def _centred(x: jax.Array, axes: Sequence[int], epsilon: float) -> tuple[jax.Array, ...]:

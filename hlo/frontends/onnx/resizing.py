@@ -106,7 +106,7 @@ def _taps(node: Node, at: Any, axis: _Axis) -> tuple[Any, Any]:
     places = first[:, None] + np.arange(2 * reach)
     weights = kernel((places - at[:, None]) * stretch)
     inside = (places >= 0) & (places < axis.extent)
-    if node.get("exclude_outside", 0) or (stretch != 1 and mode == "linear"):
+    if node.get("exclude_outside", 0):
         weights = np.where(inside, weights, 0)
     if node.get("exclude_outside", 0) or stretch != 1:
         weights = weights / weights.sum(1, keepdims=True)

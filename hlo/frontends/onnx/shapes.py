@@ -172,7 +172,8 @@ def _space_to_depth(node: Node, x: Value) -> Value:
     batch, channels, high, wide = x.shape
     block = node.require("blocksize")
     parts = jnp.asarray(x).reshape(batch, channels, high // block, block, wide // block, block)
-    return parts.transpose(0, 3, 5, 1, 2, 4).reshape(
+    order = (0, 3, 5, 1, 2, 4) if node.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return parts.transpose(order).reshape(
         batch, channels * block * block, high // block, wide // block
     )
 

@@ -21,6 +21,8 @@ def converted(node: Node, x: jax.Array, dtype: Any) -> jax.Array:
     dtype = np.dtype(dtype)
     if dtype.kind in "OSU":
         raise node.refusal("to texts", "hlotune computes with numbers alone")
+    if dtype.name == "float8_e8m0fnu" and x.dtype != dtype:
+        raise node.refusal("to float8_e8m0fnu", "hlotune rounds to no powers of two: leave it out")
     if dtype.name in _FINITE and jnp.issubdtype(x.dtype, jnp.floating):
         if node.get("saturate", 1):
             most = float(finfo(dtype).max)  # type: ignore[no-untyped-call]
