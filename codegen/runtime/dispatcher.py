@@ -184,6 +184,11 @@ def crew_rests() -> bool:
     return all(crew.worker(i).asleep for i in range(crew.count))
 
 
+def crew_threads() -> tuple[int, ...]:
+    """Numbers of these threads, as the system counts threads."""
+    return tuple(_start_crew().threads)
+
+
 @cache
 def _start_crew() -> Crew:
     crew = Crew(processors())

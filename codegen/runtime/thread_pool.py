@@ -36,6 +36,8 @@ class Crew(ctypes.Structure):
         self.memory = (ctypes.c_byte * (WORKER_BYTES * (len(processors) + 1)))()
         start = -(-ctypes.addressof(self.memory) // WORKER_BYTES) * WORKER_BYTES
         super().__init__(start, len(processors))
+        self.threads: list[int] = []
+        """What the system calls them; empty before they start."""
         for i, processor in enumerate(processors):
             self.worker(i).processor = processor
 
@@ -61,7 +63,9 @@ def start(crew: Crew, work: int) -> None:
     """
     for i in range(crew.count):
         worker = crew.worker(i)
-        Thread(target=_live, args=(worker, work), name=f"hlotune.{i}", daemon=True).start()
+        thread = Thread(target=_live, args=(worker, work), name=f"hlotune.{i}", daemon=True)
+        thread.start()
+        crew.threads.append(thread.native_id or 0)
 
 
 def _live(worker: Worker, work: int) -> None:

@@ -21,7 +21,7 @@ out of the inner caches.  The mode `warm` calls again and again on the same buff
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, repeat
 from pathlib import Path
@@ -41,9 +41,9 @@ from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.run_queue import RunQueue, run_queue
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
+from hlotune.measure.timing.held_threads import HeldThreads, held_threads
 from hlotune.measure.timing.retaken import Retaken, nothing, run_up
 from hlotune.measure.timing.timing import Clock, Subject
-from hlotune.measure.timing.wake_threads import meeting
 from hlotune.measure.timing.xla import Program, baked_text, compiled, default_text, on_device
 from hlotune.measure.trial import CacheMode
 from hlotune.measure.trial import Clock as ClockName
@@ -80,6 +80,7 @@ class Bench:
     _between: Program | None = None
     """Reads the last results, then the operands that are no constants."""
     _queue: RunQueue = field(init=False)
+    _held: HeldThreads = field(init=False)
     _arenas: dict[str, Arena] = field(default_factory=dict)
     """By place: what is in one does not move what is in another."""
     _shared: Iterator[list[jax.Array]] | None = None
@@ -90,6 +91,7 @@ class Bench:
         self.values = draw(self.graph, "normal", np.random.default_rng(0))
         self._arrays = [on_device(v) for v in self.values]
         self._queue = run_queue(self.target.threads)
+        self._held = held_threads(self.target)
         if self.cache == "model":
             self._between = self._reader_between()
 
@@ -130,15 +132,16 @@ class Bench:
         key, program = self._program(form)
         operands = self._operands(loaded, place)
         empty = self._empty(key, program, operands)
-        awake = meeting(self.target) if built.threads > 1 else nothing
+        is_serial = built.threads == 1
+        held = held_threads(replace(self.target, threads=1)) if is_serial else self._held
 
         def ready() -> None:
             """Bound, and its threads awake."""
             bind(key, loaded)
-            awake()
+            held.begin()
 
         if clock == "kernel":
-            return Subject(self._clock(program, operands, ready), empty)
+            return Subject(held.clock(self._clock(program, operands, ready)), empty)
 
         def run() -> None:
             _wait(program(next(operands)))
@@ -148,7 +151,7 @@ class Bench:
             run_up(run)
 
         retaken = Retaken(self._queue, before, before)
-        return Subject(self._retaken(retaken, program, operands, then=awake), empty)
+        return Subject(self._retaken(retaken, program, operands, then=held.begin), empty)
 
     def default(self, clock: ClockName = "kernel") -> tuple[Subject, ...]:
         """XLA's own kernel in its forms: constants as operands, constants in its text."""
@@ -274,6 +277,7 @@ class Bench:
             arguments = next(operands)
             flood()
             if self._between is not None and self.last:
+                self._held.begin()  # each thread is to read into the caches of its own processor
                 _wait(self._between([*self.last, *warm]))
             self.last.clear()  # the next results take their memory
             ready()

@@ -9,6 +9,9 @@ Of threads that are two of one core for good, or whose clock falls when all are 
 says that they are together, always.  There is nothing to wait for then, so a probe that has found
 them together alone for long enough takes them for apart from then on, and says so.
 
+Threads that another process keeps waiting are slow together as well, for some milliseconds.  So a
+look begins when all have their processors.
+
 What one thread does is always the same, so its time is the machine's pace: kept beside each trial,
 it tells how far that moved in a run, with the clock or with what the neighbours do.
 """
@@ -23,6 +26,7 @@ from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
+from hlotune.measure.timing.held_threads import held_threads
 from hlotune.measure.timing.peaks import SMALL, compute_text, multiply_add_loop
 from hlotune.measure.timing.timing import Apart, always_apart
 from hlotune.measure.verification.buffers import guarded
@@ -60,6 +64,7 @@ class Probe:
         """`tell` is called once, when the probe gives up; without it a line goes to stderr."""
         self._tell = tell or say_never_apart
         self._threads = target.threads
+        self._held = held_threads(target)
         loop = multiply_add_loop("f32", target)
 
         def loaded(tasks: int) -> Loaded:
@@ -86,6 +91,7 @@ class Probe:
         if self._threads == 1 or self.gave_up:
             return True
         start = time.perf_counter()
+        self._held.begin()  # what other processes take is no doing of the host's
         found = self._look()
         self._in_a_row = self._in_a_row + 1 if found else 0
         self._came_apart |= self._in_a_row >= _BELIEVED

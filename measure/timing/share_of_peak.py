@@ -24,9 +24,9 @@ from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import bind, replacement
 from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.graph import TensorType
+from hlotune.measure.timing.held_threads import held_threads
 from hlotune.measure.timing.peaks import SMALL, Loop, compute_text, peak_loops, read_text
 from hlotune.measure.timing.timing import Clock, Effort, Subject
-from hlotune.measure.timing.wake_threads import meeting
 from hlotune.measure.timing.xla import compiled, on_device
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -116,14 +116,14 @@ def _clock(
     sink = TensorType((sunk_bytes,), "ui8")
     bind(key, load(built))
     program = compiled(replacement(key, [source], [sink], 0, {}))
-    awake = meeting(target)
+    held = held_threads(target)
 
-    def clock() -> float:
-        awake()
+    def once() -> float:
+        held.begin()
         start = time.perf_counter()
         for result in program([operand]):
             result.block_until_ready()
         return time.perf_counter() - start
 
-    clock()
-    return clock
+    once()
+    return held.clock(once)

@@ -1,4 +1,5 @@
-; Waits in every task until all tasks have begun, or for half a millisecond or so: afterwards no thread sleeps.
+; Waits in every task until all tasks have begun, or for half a millisecond or so: afterwards no thread sleeps.  A task
+; that waited in vain says so: its thread then takes the tasks of those that did not come.
 
 %Call = type { ptr, ptr, ptr, ptr }                   ; args, results, scratch, host
 %Host = type { ptr, i32, ptr }                        ; parallel_for, threads
@@ -18,7 +19,13 @@ look:
   %k.next = add i64 %k, 1
   %early = icmp slt i64 %k, ${looks}
   %again = and i1 %missing, %early
-  br i1 %again, label %look, label %done
+  br i1 %again, label %look, label %stop
+stop:
+  br i1 %missing, label %alone, label %done
+alone:
+  %alone.at = getelementptr i64, ptr %begun.at, i64 1
+  store atomic i64 1, ptr %alone.at seq_cst, align 8
+  br label %done
 done:
   ret void
 }

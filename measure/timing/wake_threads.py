@@ -22,17 +22,20 @@ _LOOKS = 1 << 18
 
 
 @cache
-def meeting(target: CpuTarget) -> Callable[[], int]:
-    """Brings all threads of kernels together; it tells how many tasks had begun by then."""
+def meeting(target: CpuTarget) -> Callable[[], bool]:
+    """Brings all threads of kernels together; it tells whether all of them came.
+
+    A thread does not come while another process has its processor.
+    """
     text = Template(Path(__file__).with_name("wake_threads.ll").read_text(encoding="utf-8"))
     source = text.substitute(threads=target.threads, looks=_LOOKS)
     object_ = compile_object(source, target, "meeting")
     kernel = load(Built(object_, 0, (), 0, target.threads))
-    begun, host = np.zeros(8, np.int64), crew_host()
+    state, host = np.zeros(8, np.int64), crew_host()
 
-    def meet() -> int:
-        begun[0] = 0
-        kernel.call(KERNEL, [], [int(begun.ctypes.data)], 0, host)
-        return int(begun[0])
+    def meet() -> bool:
+        state[:2] = 0
+        kernel.call(KERNEL, [], [int(state.ctypes.data)], 0, host)
+        return not state[1]
 
     return meet

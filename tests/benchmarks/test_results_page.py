@@ -147,6 +147,8 @@ def test_the_pages_have_a_place_for_every_table() -> None:
         "arguments",
         "bandwidth",
         "budgets",
+        "busy",
+        "busy_intervals",
         "columns",
         "defaults",
         "defaults_sums",

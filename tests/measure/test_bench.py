@@ -12,7 +12,7 @@ from hlotune.codegen.runtime.dispatcher import crew_rests
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.machine.run_queue import RunQueue
 from hlotune.measure.machine.targets import host_target
-from hlotune.measure.timing import bench, retaken
+from hlotune.measure.timing import bench, held_threads, retaken
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.xla import baked_text, compiled, default_text, on_device
@@ -161,6 +161,7 @@ def test_operands_that_are_no_constants_are_warm_for_everybody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retaken, "TRIES", 1)  # other processes may be at work
+    monkeypatch.setattr(held_threads, "TRIES", 1)  # whoever else is at work
     found = Bench(kernel(), host_target(), "model")
     read: list[list[int]] = []
     between = found._between
