@@ -190,10 +190,10 @@ class Places:
         return replace(place, checked=True, nowhere=self._slot_pointer(self.scratch.nowhere))
 
     def _source(self, name: str) -> Place:
-        """A tensor that an earlier root stage made, or an argument."""
+        """A tensor that an earlier root stage made, or an argument; results are where they go."""
         tensor, maker = self.nest.compute.tensor(name), self.nest.producer(name)
-        if maker is None:
-            return self._argument(tensor)
+        if maker is None or tensor.role == "result":
+            return replace(self._argument(tensor), checked=True)
         return self._temporary(maker, tensor, _zeros(tensor.shape))
 
     def _temporary(self, s: StageNest, tensor: Tensor, origin: tuple[Affine, ...]) -> Place:

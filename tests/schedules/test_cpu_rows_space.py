@@ -268,3 +268,23 @@ def test_shipped_models_speak_of_rows_beside_a_roofline() -> None:
     alone = Roofline().predict(inputs_of("summary", space, configs))
     learned = model.predict(inputs_of(model.reads, space, configs))
     np.testing.assert_allclose(said, LEARNED * learned + alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "log_softmax"])
+def test_the_first_sketch_of_rows_that_fit_reads_them_in_one_nest(name: str) -> None:
+    space = rows_space(OF_ROWS[name](512, 1024))
+    (nest,) = space.sketches[0]
+    assert nest.rows == ("i",)
+
+
+def test_results_that_other_stages_read_are_what_the_stages_say() -> None:
+    compute = KERNELS["layer_norm"]
+    tensors = (
+        replace(t, role="result") if t.name in ("mean", "root") else t for t in compute.tensors
+    )
+    compute = replace(compute, tensors=tuple(tensors))
+    space = rows_space(compute)
+    for k in range(len(space.sketches)):
+        config = space.heuristic().copy()
+        config[0] = k
+        check(compute, space, config)

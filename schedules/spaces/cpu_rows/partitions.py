@@ -56,8 +56,17 @@ def _partition(compute: Compute, may_join: Callable[[Nest, Nest], bool]) -> Part
 
 
 def is_heavy(compute: Compute, nest: Nest) -> bool:
-    """Whether the newest member does at least an eighth of the work that the anchor does."""
-    return nest.members[0].points * 8 >= nest.anchor.points
+    """Whether the newest member, or what it is made of, does an eighth of the anchor's work.
+
+    A mean of each row is little work, and the sum that it is made of reads whole rows.
+    """
+    waiting, work = [nest.members[0]], 0
+    while waiting:
+        stage = waiting.pop()
+        work = max(work, stage.points)
+        makers = {compute.producer(x.tensor) for x in stage.loads} - {stage}
+        waiting += [s for s in makers if s is not None]
+    return work * 8 >= nest.anchor.points
 
 
 def row_bytes(compute: Compute, nest: Nest) -> int:
