@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import TABLES
+from hlotune.tuning_logs.plausible import recomputed, require_plausible
 from hlotune.tuning_logs.rows import Row
 
 CHUNK = 500
@@ -18,7 +20,20 @@ def merge(database: Database, other: str | Path) -> dict[str, int]:
     Stopped in the middle, it has added some of the rows, and can be run again.
     """
     with Database(other, read_only=True) as source:
-        return {table: absorb_all(database, table, _rows(source, table)) for table in TABLES}
+        return {table: absorb_all(database, table, _checked(source, table)) for table in TABLES}
+
+
+def _checked(source: Database, table: str) -> Iterator[Row]:
+    for row in _rows(source, table):
+        try:
+            require_plausible(table, row)
+            yield recomputed(row) if table == "finals" else row
+        except (TypeError, ValueError) as error:
+            raise DatabaseError(
+                f"database {source.path}: expected rows that can be true, got one of {table} of "
+                f"which they cannot ({error}); `tune db check` lists such rows, and `tune db "
+                "export` with `import` takes all others"
+            ) from error
 
 
 def absorb_all(database: Database, table: str, incoming: Iterable[Row]) -> int:

@@ -29,6 +29,7 @@ from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.merge import CHUNK, absorb
 from hlotune.tuning_logs.migrations import TABLES
+from hlotune.tuning_logs.plausible import recomputed, require_plausible
 from hlotune.tuning_logs.rows import Row
 
 FORMAT = 1
@@ -89,7 +90,7 @@ def import_records(database: Database, path: str | Path) -> Imported:
     taken, added, problems = 0, 0, list[str]()
     with _file_errors(Path(path)), _opened(Path(path)) as source:
         lines = _numbered(source, problems)
-        while chunk := list(islice(lines, CHUNK)):
+        while chunk := list(_chunk(lines)):
             with database.writing():
                 for number, line in chunk:
                     try:
@@ -188,6 +189,8 @@ def _absorb_line(database: Database, line: str) -> int:
         raise ValueError(f"expected format {FORMAT}, got {record['hlotune']}: upgrade hlotune")
     parts = READERS[record["record"]](record)
     parts.sort(key=lambda part: TABLES.index(part[0]))
+    for table, row in parts:
+        require_plausible(table, row)
     with database.sql.atomic():
         new = [absorb(database, table, [row]) for table, row in parts]
     return new[-1]  # the record's own row: all others are what it refers to
@@ -225,7 +228,7 @@ def _final_rows(record: dict[str, Any]) -> RowsOf:
     row |= {name: record.get(name) for name in ("code", "withdrawn")}  # not in older records
     for samples in ("default_s", "tuned_s"):
         row[samples] = rows.dumps(rows.samples_of(rows.dumps(record[samples])))
-    return [*parents, ("finals", row)]
+    return [*parents, ("finals", recomputed(row))]
 
 
 def _run_rows(record: dict[str, Any]) -> RowsOf:
@@ -298,8 +301,19 @@ def _one_of(value: str, choices: Any) -> str:
     return value
 
 
-LONGEST_LINE = 1 << 24
-"""Characters; of a longer line no more is read into memory at once."""
+LONGEST_LINE = 1 << 22
+"""Characters; of a longer line no more is read into memory at once.  Records have some thousands,
+those of runs as many for each of their kernels."""
+
+
+def _chunk(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The next lines for one transaction; few where they are long, for all are in memory."""
+    characters = 0
+    for number, line in islice(lines, CHUNK):
+        yield number, line
+        characters += len(line)
+        if characters > LONGEST_LINE:
+            return
 
 
 def _numbered(source: TextIO, problems: list[str]) -> Iterator[tuple[int, str]]:

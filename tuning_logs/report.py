@@ -248,5 +248,8 @@ def _wall_s(run: Row, summary: Summary | None) -> float | None:
         return summary.wall_s
     if run["finished"] is None:
         return None
-    span = datetime.fromisoformat(run["finished"]) - datetime.fromisoformat(run["started"])
+    try:
+        span = datetime.fromisoformat(run["finished"]) - datetime.fromisoformat(run["started"])
+    except (TypeError, ValueError):  # `tune db check` says which row has no date there
+        return None
     return span.total_seconds()

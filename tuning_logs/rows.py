@@ -27,6 +27,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets import kinds
 from hlotune.schedules.targets import target as targets
 from hlotune.tuning_logs import finals
+from hlotune.tuning_logs.text import escaped
 
 Row = dict[str, Any]
 """Column to value, as SQLite takes and gives them."""
@@ -109,7 +110,8 @@ def _outcome_columns(outcome: Outcome, run: Row) -> Row:
     measured = ("samples_s", "time_s", "clock", "numerics", "error", "build_s", "relative_error")
     if isinstance(outcome, Failure):
         setting = {"cache": run["cache"], "numerics": run["numerics"]}
-        failure = {"failure_kind": outcome.kind, "failure_message": outcome.message}
+        message = escaped(outcome.message, keep="\n\t")
+        failure = {"failure_kind": outcome.kind, "failure_message": message}
         return {**dict.fromkeys(measured), **setting, **failure}
     values = (
         dumps(outcome.samples_s),

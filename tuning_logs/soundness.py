@@ -14,6 +14,7 @@ from hlotune.schedules.targets.target import Properties
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.finals import Outcome
 from hlotune.tuning_logs.migrations import TABLES
+from hlotune.tuning_logs.plausible import require_plausible
 from hlotune.tuning_logs.rows import Row
 
 Query = Callable[[str], list[Row]]
@@ -47,6 +48,7 @@ def check(query: Query) -> Check:
 def _unusable(table: str, row: Row) -> Iterator[str]:
     try:
         READERS[table](row)
+        require_plausible(table, row)
     except UNUSABLE as error:
         yield f"{table} {_name(row)}: {error}"
 
