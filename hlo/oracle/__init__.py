@@ -14,13 +14,14 @@ are exact (small integers) the bound shrinks to nothing and `Reference.exact` sa
 
 Contractions of bf16 and f16 accumulate in f32.  A reduce whose region adds in a narrow type is
 summed exactly and rounded once, but its bound lets a kernel round every partial sum, as the
-program says and XLA does.  Subnormal values may be flushed to zero.
+program says and XLA does.  Subnormal values may be flushed to zero; inside `flushing` they are.
 
 The bound is a worst case to first order: it grows with every contraction on the way, and after
 several of them exceeds the values.  It is for kernels; whole programs are better compared by
 `rms_error`, the tuned one's with the default's.
 """
 
+from hlotune.hlo.oracle.bounded import flushing
 from hlotune.hlo.oracle.comparison import Mismatch, Reference, compare, rms_error
 from hlotune.hlo.oracle.coverage import Gap, gaps
 from hlotune.hlo.oracle.evaluation import Oracle, OracleInTiles, evaluate
@@ -35,6 +36,7 @@ __all__ = [
     "Reference",
     "compare",
     "evaluate",
+    "flushing",
     "gaps",
     "rms_error",
 ]

@@ -1,6 +1,8 @@
 """Values with a bound of their rounding error, and the rounding of the element types."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ UNKNOWN = np.inf
 """The bound of an element that hangs on a comparison inside its error."""
 NARROW = ("bf16", "f16")
 """Types that kernels compute in f32."""
+_FLUSHES = ContextVar("flushes", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,23 @@ PRECISIONS = {
     "bf16": Precision(2.0**-7, 2.0**-126, 2.0**-126, 8, (2 - 2.0**-7) * 2.0**127),
     "f16": Precision(2.0**-10, 2.0**-24, 0.0, 11, 65504.0),
 }
+
+
+@contextmanager
+def flushing() -> Iterator[None]:
+    """Subnormal values are taken for zero in the block, as processors do that flush them."""
+    token = _FLUSHES.set(True)
+    try:
+        yield
+    finally:
+        _FLUSHES.reset(token)
+
+
+def _flushed(values: Values, dtype: str) -> Values:
+    """The values, with zeros for subnormal ones where these are flushed."""
+    if not _FLUSHES.get():
+        return values
+    return np.where(np.abs(values) < PRECISIONS[dtype].flushed, 0.0, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +116,8 @@ def received(values: Values, dtype: str) -> Bounded:
     subnormal = (size > 0) & (size < PRECISIONS[dtype].flushed)
     if not subnormal.any():
         return result
-    return Bounded(result.value, np.where(subnormal, PRECISIONS[dtype].flushed, 0.0), dtype)
+    value = _flushed(result.value, dtype)
+    return Bounded(value, np.where(subnormal, PRECISIONS[dtype].flushed, 0.0), dtype)
 
 
 def joined(
@@ -155,7 +176,7 @@ def settle(
         held_wide = np.abs(value) <= PRECISIONS["f32"].largest
         error = np.where(held_wide & ~finite, UNKNOWN, error)
     keep = dtype == "f32" and not convert
-    return Bounded(np.where(finite, value, held) if keep else held, error, dtype)
+    return Bounded(_flushed(np.where(finite, value, held) if keep else held, dtype), error, dtype)
 
 
 def scaled(error: Float, factor: Values) -> Float:

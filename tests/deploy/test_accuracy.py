@@ -1,15 +1,26 @@
 """Whether a tuned program is right, on which inputs, and what is said where nobody can tell."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from hlotune.deploy.accuracy import Judge, example_inputs, random_inputs, tame_inputs
+from hlotune.cli.main import run_command
+from hlotune.deploy.accuracy import (
+    Judge,
+    called,
+    example_inputs,
+    random_inputs,
+    require_known_calls,
+    tame_inputs,
+)
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
+from hlotune.schedules.errors import ProgramError
 from tests.support.applied import normal
 
 
@@ -129,3 +140,67 @@ def test_a_default_that_agrees_or_overflows_is_not_said_to_be_wrong() -> None:
     for program in (load(lambda x: 2 * x, normal(4, 4)), shapes_of_a_deep_chain()):
         judge = Judge.of(program, jitted(program), random_inputs(program))
         assert judge.wrong_defaults() == []
+
+
+def below_the_normal_range(*shape: int) -> Any:
+    return (normal(*shape) * 1e-39).astype(np.float32)
+
+
+def products_of_tiny_values() -> list[Program]:
+    """Where arguments, constants, and values on the way lie below the normal range."""
+    x, w, tiny = normal(16, 8), below_the_normal_range(8, 4), normal(8, 4) * np.float32(1e-22)
+    return [
+        load(lambda x, w: x @ w, x, w),
+        load(lambda x: x @ w, x),
+        load(lambda x, w: ((x * np.float32(1e-22)) @ w) * np.float32(1e30), x, tiny),
+    ]
+
+
+def test_subnormal_values_that_all_flush_make_nothing_wrong() -> None:
+    for program in products_of_tiny_values():
+        default = jitted(program)
+        judge = Judge.of(program, default, example_inputs(program))
+        for function in (default, lambda *v, d=default: (np.zeros_like(d(*v)),)):
+            (found,) = judge.judge(function, "standard")
+            assert found.wrong is None and found.default_wrong is None
+        (wrong,) = judge.judge(lambda *v, d=default: (np.ones_like(d(*v)),), "standard")
+        assert wrong.wrong is not None
+
+
+def test_a_program_of_normal_values_is_not_helped_by_flushing() -> None:
+    program = load(lambda x, w: x @ w, normal(16, 8), normal(8, 4))
+    default = jitted(program)
+    judge = Judge.of(program, default, example_inputs(program))
+    (found,) = judge.judge(lambda *v: (np.zeros_like(default(*v)),), "standard")
+    assert found.wrong is not None
+
+
+CUSTOM_CALL = """HloModule c
+ENTRY main {
+  a = f32[32,32] parameter(0)
+  b = f32[32,32] parameter(1)
+  r = f32[32,32] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT q = f32[32,32] custom-call(r), custom_call_target="my_op"
+}
+"""
+
+
+def test_an_operation_that_xla_does_not_know_is_named_before_anything_is_tuned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "program.hlo").write_text(CUSTOM_CALL)
+    program = load(tmp_path / "program.hlo")
+    message = r"expected a program that XLA compiles and runs here, got program, .*my_op"
+    with pytest.raises(ProgramError, match=message):
+        require_known_calls(program)
+    with pytest.raises(ProgramError, match=message):
+        called(program, jitted(program), example_inputs(program).values)
+    words = ["run", str(tmp_path / "program.hlo"), "--database", str(tmp_path / "tuning.db")]
+    assert run_command(words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("tune: ")] == said[-1:]
+
+
+def test_a_program_without_such_calls_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hlotune.deploy.accuracy.called", None)
+    require_known_calls(load(lambda x: x @ x, normal(4, 4)))
