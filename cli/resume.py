@@ -1,7 +1,8 @@
 """`tune resume`: goes on with a run that was interrupted."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +10,11 @@ from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json
 from hlotune.cli.run import end
 from hlotune.measure.machine.suspend_clock import beating
+from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.default_path import database_path
+
+if TYPE_CHECKING:
+    from hlotune.search.resuming import Interrupted
 
 EXAMPLE = "Example: tune resume 5f0c --database tuning.db"
 
@@ -25,6 +30,15 @@ ModelFile = Annotated[
 
 def resume(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its beginning.")],
+    program: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PROGRAM]",
+            help="What the run tunes, as `tune run` takes it.  Needed where that is Python code "
+            "and this user has not begun the run here, in this folder.",
+            show_default=False,
+        ),
+    ] = None,
     database: Database = None,
     model_file: ModelFile = None,
     arg: ArgumentTypes = None,
@@ -42,7 +56,7 @@ def resume(
     with beating() as pulse:
         with TuningDatabase(path, read_only=True) as opened:
             before = interrupted(opened, run)
-        loaded = load_program(before.source, arg, dim)
+        loaded = load_program(program or trusted(before), arg, dim)
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
         from hlotune.codegen.runtime.malloc_settings import keep_memory
@@ -60,3 +74,20 @@ def resume(
             )
     print_report(result.database, result.run, json=json)
     end(result, before.budget_s, model_file, arg or (), dim or ())
+
+
+def trusted(before: "Interrupted") -> str:
+    """The program that a database names.
+
+    Raises DatabaseError where to load it would run code that a stranger may have named.
+    """
+    from hlotune.hlo.frontends.file_kinds import names_a_file
+    from hlotune.tuning_logs.own_runs import is_own
+
+    if names_a_file(before.source) or is_own(before.run, before.source):
+        return before.source
+    raise DatabaseError(
+        f"expected a run that this user began here, got {before.run}, whose database says to run "
+        f"the Python code {before.source}; if you trust it, name it: "
+        f"{shlex.join(['tune', 'resume', before.run[:12], before.source])}"
+    )

@@ -9,6 +9,7 @@ from typing import SupportsIndex
 
 from hlotune.costmodel.model import MODELS
 from hlotune.costmodel.pretrained import Start, start
+from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.machine.devices import target_here
@@ -29,6 +30,7 @@ from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Session
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience
+from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.open_database import chosen
 
@@ -147,6 +149,7 @@ def searched(
 
     `interrupted` is one to go on with, which took `before_s`.  The pulse began with the budget.
     """
+    require_known_calls(program)
     target, turns, others = choices.target, Turns(now=pulse.clock_s), Others()
     with begun_workers(choices, turns, records.properties(target)) as (builder, runner):
         found, skipped = tasks(places := sites(program), target, choices.numerics)
@@ -209,7 +212,7 @@ def begun_run(
 ) -> str:
     """Records what is going to be tuned; returns the id of the run."""
     keys = {t.kernel.key for t in found} | {s.kernel.key for t in found for s in t.rivals}
-    return records.start_run(
+    run = records.start_run(
         program,
         choices.target,
         toolchain(),
@@ -221,6 +224,8 @@ def begun_run(
         seed=choices.seed,
         notes=program.notes,
     )
+    own_runs.remember(run, program.source)
+    return run
 
 
 def seed_of(seed: int) -> int:

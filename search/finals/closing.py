@@ -9,6 +9,7 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.search.progress import Finished, Progress
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
+from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Summary, Whole
 from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
@@ -124,6 +125,7 @@ class Closing:
         try:
             if not result.interrupted:
                 self.database.finish_run(self.run, summary(result, whole))
+                own_runs.forget(self.run)
             progress(finished_event(result))
         except KeyboardInterrupt:
             return replace(result, interrupted=not is_finished(self.database, self.run))
