@@ -38,6 +38,10 @@ from hlotune.tuning_logs.wrong_defaults import default_error, is_wrong
 
 SEEDS = 8
 """Schedules of the kernel itself or its family, from elsewhere, that are measured first."""
+MOST_KNOWN = 1200
+"""Known trials of all kernels that a run begins with: each takes it some milliseconds."""
+FEWEST_KNOWN = 64
+"""Of each kernel, however many there are."""
 NO_TIME = "the budget has no time for it"
 """Why a kernel is left out whose default was not even timed."""
 
@@ -264,7 +268,8 @@ class Session:
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
         """Of each kernel what is known already, once it is told how much."""
-        known = [self._recorded(t.kernel) for t in tasks]
+        share = max(FEWEST_KNOWN, MOST_KNOWN // max(1, len(tasks)))
+        known = [self._recorded(t.kernel, share) for t in tasks]
         own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
         self.progress(
             Started(
@@ -285,11 +290,13 @@ class Session:
             strangers.pop(task.kernel, None)
         teach(self.experience, self.database, list(strangers.values()), self.target, self.under)
 
-    def _recorded(self, kernel: Kernel) -> list[Trial]:
+    def _recorded(self, kernel: Kernel, most: int) -> list[Trial]:
         """What is known under the same conditions; the default is timed anew in each run, and what
         the device failed on may be tried again.
         """
-        trials = self.database.trials(kernel.key, numerics=self.numerics, **self.under)
+        trials = self.database.trials(
+            kernel.key, numerics=self.numerics, most=most, own=self.run, **self.under
+        )
         return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
 
     def _contest_or_none(

@@ -63,6 +63,9 @@ UNDER = """target = :fingerprint and toolchain = :toolchain_key
     and cache = :cache and threads = :threads"""
 """The conditions as SQL."""
 
+MOST_TRIALS = 2**62
+"""Of one kernel; nobody has as many."""
+
 
 class ProgramIdentity(Protocol):
     """What is kept of a program."""
@@ -296,17 +299,38 @@ class Database:
             self._replace("finals", rows.final_row(run, kernel, final))
 
     def trials(
-        self, kernel_key: str, *, numerics: Numerics = "strict", **under: Unpack[Conditions]
+        self,
+        kernel_key: str,
+        *,
+        numerics: Numerics = "strict",
+        most: int = MOST_TRIALS,
+        own: str = "",
+        **under: Unpack[Conditions],
     ) -> list[Trial]:
         """All that was tried under equal conditions, failures too, in the order of recording.
 
-        Without results that only a narrower setting than `numerics` found wrong.
+        Without results that only a narrower setting than `numerics` found wrong.  Of more than
+        `most` trials: the fastest half of so many, the newest half, all of the run `own`, and the
+        failures of what is fastest or in a final.
         """
         found = self.query(
-            f"""select * from trials where kernel = :kernel and {UNDER}
-            and (failure_kind is not 'wrong_result' or numerics in ({_at_least(numerics)}))
+            f"""with these as (
+                select * from trials where kernel = :kernel and {UNDER}
+                and (failure_kind is not 'wrong_result' or numerics in ({_at_least(numerics)}))
+            ),
+            fastest as (
+                select id, schedule from these where time_s is not null
+                order by time_s, id limit :half
+            ),
+            newest as (select id from these order by recorded desc, number desc, id limit :half)
+            select * from these where (select count(*) from these) <= :most or run = :own
+            or id in (select id from fastest union all select id from newest)
+            or failure_kind is not null and schedule in (
+                select schedule from fastest
+                union all select schedule from finals where kernel = :kernel
+            )
             order by recorded, number, id""",
-            {"kernel": kernel_key, **under},
+            {"kernel": kernel_key, "most": most, "half": most // 2, "own": own, **under},
         )
         return self._parsed(kernel_key, found)
 
