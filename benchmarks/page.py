@@ -1,5 +1,5 @@
-"""Puts the tables of `build/*.json` into `docs/performance.md`, the pages of `docs/lab/` and
-`docs/models.md`, so that no figure is typed by hand.
+"""Puts the tables of `build/*.json` into `docs/performance.md`, `docs/reliability.md`, the pages of
+`docs/lab/` and `docs/models.md`, so that no figure is typed by hand.
 
     python -m benchmarks.page
 
@@ -19,6 +19,7 @@ from benchmarks.command import command
 from benchmarks.results import FOLDER, described
 
 PAGE = Path("docs/performance.md")
+RELIABILITY = Path("docs/reliability.md")
 LAB = Path("docs/lab")
 MODELS = Path("docs/models.md")
 CHART = re.compile(r"!\[[^]]*\]\(((?:\.\./)?charts/\w+\.svg)\)")
@@ -37,8 +38,8 @@ def main() -> None:
 
 
 def pages(root: Path = Path()) -> list[Path]:
-    """Those with tables of performance."""
-    return [root / PAGE, *sorted((root / LAB).glob("*.md"))]
+    """Those with tables of benchmarks; those of models are elsewhere."""
+    return [root / PAGE, root / RELIABILITY, *sorted((root / LAB).glob("*.md"))]
 
 
 def kept(tables: Sequence[str]) -> dict[str, Any]:

@@ -108,6 +108,8 @@ def in_sqlite(*statements: str) -> Callable[[bytes], bytes]:
     return make
 
 
+LONG_LINES = (b'"%s"\n' % (b"x" * 4_000_000)) * 300
+LISTS = b"[%s[]]\n" % (b"[]," * 1_300_000)
 TRIGGER = "create trigger t after insert on trials begin delete from runs; end"
 ENDLESS_SITES = """create view sites as
     with recursive r(x) as (select 1 union all select x + 1 from r)
@@ -159,6 +161,11 @@ def line(value: str) -> Callable[[bytes], bytes]:
     return lambda original: original + value.encode() + b"\n"
 
 
+def after_records(lines: bytes) -> Callable[[bytes], bytes]:
+    """Compressed records and lines more."""
+    return lambda original: gzip.compress(gzip.decompress(original) + lines)
+
+
 def long_number(value: int) -> bytes:
     """A number of a protocol buffer, seven bits a byte."""
     return bytes([value >> 7 * n & 127 | 128 for n in range(9)]) + b"\0"
@@ -198,6 +205,8 @@ RECORDS = (
     Forged("a line of 64 MB", "records.jsonl", line("x" * 2**26)),
     Forged("UTF-16", "records.jsonl", lambda o: o.decode().encode("utf-16")),
     Forged("1 GB of zeros in 1 MB", "records.jsonl.gz", lambda o: gzip.compress(bytes(2**30))),
+    Forged("300 lines of 4 MB", "records.jsonl.gz", after_records(LONG_LINES)),
+    Forged("a million lists in a line", "records.jsonl.gz", after_records(LISTS)),
     Forged("a trigger that deletes", "tuning.db", in_sqlite(TRIGGER)),
     Forged("a table that never ends", "tuning.db", in_sqlite("drop table sites", ENDLESS_SITES)),
     Forged("a view beside the tables", "tuning.db", in_sqlite("create view v as select 1")),

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
+from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.hostile import mutations
 from benchmarks.hostile.mutations import Edit
@@ -58,6 +59,7 @@ FORMATS = {
         Format("records, compressed", "records.jsonl.gz", mutations.BYTES, "records"),
         Format("database", "tuning.db", mutations.DATABASE, "database"),
         Format("cost model", "trees.npz", mutations.MODEL, "model"),
+        Format("ONNX", "model.onnx", mutations.BYTES, "program"),
     )
 }
 
@@ -92,6 +94,7 @@ def network(x: Any, image: Any, ids: Any) -> Any:
 def write_originals(folder: Path) -> None:
     """Writes the file of each of `FORMATS`."""
     _write_programs(folder)
+    _write_onnx(folder / "model.onnx")
     _write_records(folder)
     model = shipped("trees")
     assert model is not None, "the package comes with a trained model"
@@ -112,6 +115,27 @@ def _write_programs(folder: Path) -> None:
     (folder / "program.hlo").write_text(lowered.as_text("hlo"))
     hlo: Any = lowered.compiler_ir("hlo")
     (folder / "program.pb").write_bytes(hlo.as_serialized_hlo_module_proto())
+
+
+def _write_onnx(path: Path) -> None:
+    """A convolution, a product and a few operators between them."""
+    values = {"k": KERNEL, "w": WEIGHTS, "n": np.array([-1, 16], np.int64)}
+    nodes = [
+        helper.make_node("Conv", ["image", "k"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2]),
+        helper.make_node("Reshape", ["p", "n"], ["s"]),
+        helper.make_node("MatMul", ["s", "w"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"], axis=-1),
+    ]
+    graph = helper.make_graph(
+        nodes, "network",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 9, 9])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in values.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path.write_bytes(model.SerializeToString())
 
 
 def _write_records(folder: Path) -> None:

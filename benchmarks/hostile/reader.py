@@ -154,5 +154,5 @@ def printable(text: str) -> bool:
 
 
 if __name__ == "__main__":
-    kernels.measured_peaks = lambda: PEAKS  # of a machine that nobody asks about
+    kernels.measured_peaks = lambda: (PEAKS, False)  # of a machine that nobody asks about
     serve({"read": read})

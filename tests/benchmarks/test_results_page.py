@@ -44,6 +44,7 @@ def test_charts_that_the_page_shows_are_taken_and_others_stay(
     (tmp_path / "build").mkdir()
     page.PAGE.write_text("![one](charts/one.svg) ![two](charts/two.svg)")
     page.MODELS.write_text("")
+    page.RELIABILITY.write_text("")
     (tmp_path / "docs/charts/two.svg").write_text("old")
     (tmp_path / "build/one.svg").write_text("new")
     (tmp_path / "build/three.svg").write_text("of no page")
@@ -106,8 +107,8 @@ def test_pages_of_the_lab_are_filled_and_get_their_charts_too(
     monkeypatch.chdir(tmp_path)
     for folder in ("docs/lab", "docs/charts", "build"):
         Path(folder).mkdir(parents=True)
-    page.PAGE.write_text("")
-    page.MODELS.write_text("")
+    for other in (page.PAGE, page.RELIABILITY, page.MODELS):
+        other.write_text("")
     (page.LAB / "toys.md").write_text("<!-- toy -->\nold\n<!-- /toy -->\n![a](../charts/a.svg)")
     Path("build/a.svg").write_text("drawn")
     results.publish(results.Table(name="toy", columns=["a"], rows=[["new"]]), CONDITIONS, [])
@@ -117,7 +118,7 @@ def test_pages_of_the_lab_are_filled_and_get_their_charts_too(
 
 
 def test_the_page_of_the_latest_tables_is_short_and_pages_of_the_lab_say_what_they_are_of() -> None:
-    latest, *lab = page.pages(ROOT)
+    latest, _, *lab = page.pages(ROOT)
     assert latest.stat().st_size < 30_000
     assert {path.name for path in lab} == set(
         re.findall(r"\(lab/([\w-]+\.md)\) \|", latest.read_text(encoding="utf-8"))
@@ -153,6 +154,9 @@ def test_the_pages_have_a_place_for_every_table() -> None:
         "defaults",
         "defaults_sums",
         "kernels",
+        "hostile_forged",
+        "hostile_kills",
+        "hostile_mutations",
         "learning",
         "matrix",
         "models",

@@ -22,7 +22,7 @@ from hlotune.tuning_logs.plausible import CONTENDERS, recomputed, require_plausi
 from hlotune.tuning_logs.records import LONGEST_LINE, export_records, import_records
 from tests.support.recorded import HERE, KERNEL, failed, filled, start
 
-TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+FUTURE = "2999-01-01T00:00:00+00:00"
 SOON = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
 NASTY = "\x1b]0;owned\x07"
 
@@ -52,7 +52,7 @@ def changed(record: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "path", "value", "problem"),
     [
-        ("trial", "recorded", TOMORROW, "expected recorded not later than now"),
+        ("trial", "recorded", FUTURE, "expected recorded not later than now"),
         ("trial", "recorded", "yesterday", "expected recorded as 2026-01-31T23:59:59+00:00"),
         ("trial", "recorded", "20260131", "expected recorded as"),
         ("trial", "recorded", "2026-13-01T00:00:00+00:00", "month must be in 1..12"),
@@ -70,15 +70,15 @@ def changed(record: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("trial", "target.properties.clock_hz", float("inf"), "Out of range float"),
         ("trial", "target.properties.clock_hz", 1e300, "expected properties as a number"),
         ("trial", "target.properties.flops_per_s.f32", -1, "expected properties as a number"),
-        ("trial", "run.started", TOMORROW, "expected started not later than now"),
+        ("trial", "run.started", FUTURE, "expected started not later than now"),
         ("trial", "run.seed", 1e30, "expected seed as a whole number"),
         ("trial", "run.notes", [NASTY], "expected notes without control characters"),
-        ("run", "finished", TOMORROW, "expected finished not later than now"),
+        ("run", "finished", FUTURE, "expected finished not later than now"),
         ("run", "program.name", "a\u202eb", "expected name without control characters"),
         ("run", "program.source", NASTY, "expected source without control characters"),
         ("run", "sites.0.weight", float("inf"), "expected weight as a number"),
         ("run", "summary.skipped", [["dot", NASTY]], "expected summary without control"),
-        ("final", "decided", TOMORROW, "expected decided not later than now"),
+        ("final", "decided", FUTURE, "expected decided not later than now"),
         ("final", "flops", -1, "expected flops as a number from 0"),
         ("final", "withdrawn", NASTY, "expected withdrawn without control characters"),
         ("final", "tuned_s", [1.0] * 31, "expected samples that prove the schedule faster"),
@@ -137,7 +137,7 @@ def test_the_confidence_may_be_shared_by_as_many_as_finals_have() -> None:
     [
         ("update trials set recorded = '{'", "expected recorded as"),
         ("update trials set time_s = 1e-12 where time_s is not null", "the median of the samples"),
-        (f"update finals set decided = '{TOMORROW}'", "expected decided not later than now"),
+        (f"update finals set decided = '{FUTURE}'", "expected decided not later than now"),
         ("update sites set weight = 9e999", "expected weight as a number"),
         ("update kernels set label = 'a' || char(27)", "expected label without control"),
     ],
