@@ -173,6 +173,11 @@ class CpuSpace:
         return moved(self, configs, rng)
 
     def heuristic(self) -> NDArray[np.int32]:
+        return self._heuristic.copy()
+
+    @cached_property
+    def _heuristic(self) -> NDArray[np.int32]:
+        """Each schedule that is located begins with it."""
         return heuristic_config(self)
 
     def firsts(self) -> Configs:
