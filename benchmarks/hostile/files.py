@@ -23,7 +23,7 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 READER = (sys.executable, "-m", "benchmarks.hostile.reader")
 PROCESSES = 2
 LIMIT_S = 60.0
-"""A reader that has not answered by then hangs; a program file may take 10 s of a processor."""
+"""A reader that has not answered by then hangs; a program file may take 8 s of a processor."""
 
 
 @dataclass(frozen=True, slots=True)

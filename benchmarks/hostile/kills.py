@@ -37,7 +37,8 @@ KILLS_A_RUN = 5
 """Of workers; the run must come to its end all the same."""
 EARLY = 0.2
 """The share of tuners that are killed while they load the program."""
-BEGUN = re.compile(r"^\d+ kernels?, .* known", re.MULTILINE)
+BEGUN = re.compile(r"^\[1/\d+\] ", re.MULTILINE)
+"""Says a run of its first kernel, when the default is timed."""
 TOLD = re.compile(r"^(\d+) trials?, ", re.MULTILINE)
 
 

@@ -59,8 +59,8 @@ class Parsed:
 
 
 def limits_of(file_bytes: int) -> Limits:
-    """10 s and 1 GB, and for each 100 MB of the file 2 s and 500 MB more."""
-    return Limits(10.0 + 2e-8 * file_bytes, 10**9 + 5 * file_bytes)
+    """8 s and 1 GB, and for each 100 MB of the file 2 s and 500 MB more."""
+    return Limits(8.0 + 2e-8 * file_bytes, 10**9 + 5 * file_bytes)
 
 
 def normal_form_of(path: Path) -> bytes:

@@ -156,8 +156,8 @@ def test_calls_that_double_at_each_level_are_refused_by_their_size(tmp_path: Pat
 
 
 def test_limits_grow_with_the_file() -> None:
-    assert limits_of(0) == Limits(10.0, 10**9)
-    assert limits_of(3 * 10**8) == Limits(16.0, 25 * 10**8)
+    assert limits_of(0) == Limits(8.0, 10**9)
+    assert limits_of(3 * 10**8) == Limits(14.0, 25 * 10**8)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_limits_grow_with_the_file() -> None:
     [
         (-signal.SIGSEGV, "", r"in a.mlir, got one at which MLIR ends its process \(SIGSEGV\);"),
         (3, "LLVM ERROR: \x07bad", r"\(exit code 3\): LLVM ERROR: \?bad; the file is damaged"),
-        (-signal.SIGXCPU, "", r"size of a.mlir to be read within 10 s, got one that takes longer"),
+        (-signal.SIGXCPU, "", r"size of a.mlir to be read within 8 s, got one that takes longer"),
         (-signal.SIGKILL, "", r"within 1 GB of memory, got one that needs more; .* free memory"),
         (-signal.SIGABRT, "what():  std::bad_alloc", r"within 1 GB of memory, got one that needs"),
     ],
