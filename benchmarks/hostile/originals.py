@@ -26,6 +26,7 @@ from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.mlir.module import bytecode_of
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.measure.timing.comparison import speedup
 from hlotune.measure.trial import Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split
@@ -165,8 +166,9 @@ def _trials(site: Site, schedule: Schedule) -> list[Trial]:
 
 
 def _final(schedule: Schedule, built: Built) -> Final:
-    times = Paired(default_s=(2e-5,) * 5, tuned_s=(1e-5,) * 5, speedup=2.0, low=1.9, high=2.1)
+    default_s, tuned_s = (2e-5,) * 31, (1e-5,) * 31
+    times = Paired.of(default_s, tuned_s, speedup(default_s, tuned_s))
     return Final(
-        schedule=schedule, numerics="standard", paired=times, outcome="tuned", margin=0.9,
-        code=built.key,
+        schedule=schedule, numerics="standard", paired=times, outcome="tuned",
+        margin=times.low - 1, code=built.key,
     )  # fmt: skip

@@ -125,7 +125,7 @@ def test_the_exit_status_is_1_where_a_file_hangs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hostile, "write_originals", lambda folder: None)
     monkeypatch.setattr(hostile, "read_mutations", lambda kind, *_: [reading])
-    assert hostile.main(["--mutations", "10", "--kills", "0", "--no-forged"]) == status
+    assert hostile.main(["--mutations", str(len(FORMATS)), "--kills", "0", "--no-forged"]) == status
     kept = json.loads((tmp_path / "build/hostile_mutations.json").read_text())
     assert len(kept["data"]) == len(FORMATS)
 

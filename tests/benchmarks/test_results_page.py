@@ -89,6 +89,7 @@ def test_the_page_is_filled_from_the_files_that_are_named_as_its_marks(
     (tmp_path / "docs").mkdir()
     page.PAGE.write_text("<!-- toy -->\nold\n<!-- /toy -->\n<!-- other -->\nold\n<!-- /other -->\n")
     page.MODELS.write_text("")
+    page.RELIABILITY.write_text("")
     results.publish(results.Table(name="toy", columns=["a"], rows=[["new"]]), CONDITIONS, [])
     page.main()
     text = page.PAGE.read_text()

@@ -72,7 +72,7 @@ def strangers(folder: Path, source: str) -> str:
         )  # fmt: skip
 
 
-EVIL = 'open("ran", "w")\ndef model():\n    raise SystemExit(3)\n'
+EVIL = 'import pathlib\n\npathlib.Path("ran").touch()\n\n\ndef model():\n    raise SystemExit(3)\n'
 
 
 @pytest.mark.parametrize("source", ["evil.py:model", "evil:model"])
