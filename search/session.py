@@ -54,6 +54,11 @@ class Device(Runner, Referee, Protocol):
         ...
 
 
+def share_of_known(kernels: int) -> int:
+    """Known trials of one kernel that a run of so many kernels begins with."""
+    return max(FEWEST_KNOWN, MOST_KNOWN // max(1, kernels))
+
+
 @dataclass
 class Session:
     """What all kernels of a run share."""
@@ -261,15 +266,15 @@ class Session:
                 self._tell(KernelSkipped(label=site.label, reason=reason_alone(error)))
                 continue
             before_s = default_s(self.database, self.run, site.kernel.key)
-            place, trials = len(contests) + len(found), self._recorded(site.kernel)
+            trials = self._recorded(site.kernel, share_of_known(len(contests)))
+            place = len(contests) + len(found)
             contest = self._contest_or_none(place, task, trials, before_s if self.resumed else None)
             found += [contest] if contest else []
         return found
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
         """Of each kernel what is known already, once it is told how much."""
-        share = max(FEWEST_KNOWN, MOST_KNOWN // max(1, len(tasks)))
-        known = [self._recorded(t.kernel, share) for t in tasks]
+        known = [self._recorded(t.kernel, share_of_known(len(tasks))) for t in tasks]
         own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
         self.progress(
             Started(

@@ -63,8 +63,8 @@ def kills(killings: Sequence[Killing]) -> Table:
         rows=[*rows, _kills("all kills", killed)],
         notes=[
             "nobody: runs that went on to their end, after the kills of others",
-            "with records: kills before which the run had told of trials; lost: of these trials, "
-            "those that were gone or changed afterwards",
+            "with records: kills before which the database had trials, of the run or of earlier "
+            "ones; lost: of these trials, those that were gone or changed afterwards",
         ],
     )
 

@@ -13,7 +13,7 @@ from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.search.searchers.searcher import SEARCHERS
-from hlotune.search.session import FEWEST_KNOWN, MOST_KNOWN
+from hlotune.search.session import FEWEST_KNOWN, MOST_KNOWN, share_of_known
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tuner import Experience, KernelTuner
 from hlotune.tuning_logs import rows
@@ -55,7 +55,9 @@ def test_failures_of_the_fastest_and_of_finals_are_known_however_old_they_are(
 
 
 def test_every_kernel_has_a_share() -> None:
-    assert 0 < FEWEST_KNOWN < MOST_KNOWN
+    assert [share_of_known(n) for n in (0, 1, 2, 1000)] == [
+        MOST_KNOWN, MOST_KNOWN, MOST_KNOWN // 2, FEWEST_KNOWN,
+    ]  # fmt: skip
 
 
 def product() -> Task:

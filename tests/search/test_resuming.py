@@ -243,4 +243,4 @@ def test_the_command_reads_the_model_file(database: Database, tmp_path: Path) ->
     begun = database.start_run(program, host_target(), toolchain(), options=options)
     (tmp_path / "m").write_bytes(b"no model")
     with pytest.raises(ModelError, match="expected a file of a cost model at"):
-        command(begun, database=database.path, model_file=tmp_path / "m", json=True)
+        command(begun, program.source, database=database.path, model_file=tmp_path / "m", json=True)
