@@ -43,7 +43,7 @@ def correlation(guessed: Times, measured: Times) -> float:
     places = [
         np.argsort(np.argsort(times, kind="stable"), kind="stable") for times in (guessed, measured)
     ]
-    return float(np.corrcoef(*places)[0, 1])
+    return float(np.asarray(np.corrcoef(np.stack(places)))[0, 1])
 
 
 def regret(guessed: Times, measured: Times) -> float:

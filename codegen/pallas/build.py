@@ -31,6 +31,8 @@ BUILDERS = {
     "hopper_ring_product": "hopper_ring_products",
     "hopper_attention": "hopper_attention",
     "hopper_convolution": "hopper_convolutions",
+    "tpu_product": "tpu",
+    "tpu_rows": "tpu",
 }
 """Sketches, and the modules here that have functions of their names."""
 HOPPER_JAX = (0, 11)

@@ -1,13 +1,15 @@
-"""Lowers functions for GPUs, present or absent."""
+"""Lowers functions for GPUs and TPUs, present or absent."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
+from jax import export
 
 from hlotune.schedules.targets.gpu import GpuTarget
+from hlotune.schedules.targets.tpu import TpuTarget
 
 Function = Callable[..., Any]
 
@@ -31,17 +33,25 @@ def lowered(function: Function, operands: Sequence[Any]) -> Any:
 
 def lowered_for(target: GpuTarget, function: Function, operands: Sequence[Any]) -> Any:
     """For a target that need not be there."""
-    sharding: Any = jax.sharding
-    with quiet():
-        if not hasattr(sharding, "AbstractDevice"):
-            return _lower(function, operands)
-        device = sharding.AbstractDevice(
-            device_kind=target.title, num_cores=target.multiprocessors, platform="gpu"
-        )
-        mesh = sharding.AbstractMesh((1,), ("gpus",), abstract_device=device)
-        with sharding.use_abstract_mesh(mesh):
-            return _lower(function, operands)
+    with quiet(), _as_if_on(target.title, target.multiprocessors, "gpu"):
+        return _lower(function, operands)
 
 
 def _lower(function: Function, operands: Sequence[Any]) -> Any:
     return jax.jit(function).trace(*operands).lower(lowering_platforms=("cuda",))
+
+
+def exported_for_tpu(target: TpuTarget, function: Function, operands: Sequence[Any]) -> Any:
+    """For a TPU that need not be there."""
+    with _as_if_on(target.devices[0], target.cores, "tpu"):
+        return export.export(jax.jit(function), platforms=["tpu"])(*operands)
+
+
+def _as_if_on(kind: str, cores: int, platform: str) -> Any:
+    """A context in which lowering sees a device of this kind, where JAX knows such contexts."""
+    sharding: Any = jax.sharding
+    if not hasattr(sharding, "AbstractDevice"):
+        return nullcontext()
+    device = sharding.AbstractDevice(device_kind=kind, num_cores=cores, platform=platform)
+    mesh = sharding.AbstractMesh((1,), ("devices",), abstract_device=device)
+    return sharding.use_abstract_mesh(mesh)

@@ -64,7 +64,7 @@ def _whole_rows(
 
     def compute(n: Any, values: jax.Array) -> None:
         at, mask = place(n)
-        made = _of_rows(r, values.astype(jnp.float32), in_columns, read)
+        made = of_rows(r, values.astype(jnp.float32), in_columns, read)
         store(out.at[at], made.astype(out.dtype), mask)
 
     def turn(n: Any, nothing: Any) -> Any:
@@ -85,7 +85,8 @@ def _whole_rows(
         lax.fori_loop(0, turns, turn, None)
 
 
-def _of_rows(r: GpuRows, values: jax.Array, in_columns: Any, read: list[jax.Array]) -> jax.Array:
+def of_rows(r: GpuRows, values: jax.Array, in_columns: Any, read: list[jax.Array]) -> jax.Array:
+    """Results of rows `(rows, columns)` in f32; `read` has what belongs to columns."""
     if r.operation == "softmax":
         powers = jnp.exp2((values - jnp.max(values, axis=1)[:, None]) * LOG2_E)
         return powers * (1 / jnp.sum(powers, axis=1))[:, None]

@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.targets.gpu import GpuTarget
+from hlotune.schedules.targets.target import Target
 
 RESEMBLANCE = 0.3
 """By how much a guess is worse where another one that is the same was taken."""
+Device = TypeVar("Device", bound=Target)
 Configs = NDArray[np.int32]
 Columns = Mapping[str, NDArray[np.int64]]
 """The values of each knob over n configs."""
@@ -53,10 +56,10 @@ class GpuSketch:
 
 
 @dataclass(frozen=True)
-class GpuSpace:
-    """All schedules of one kernel on one GPU."""
+class BlockSpace(Generic[Device]):
+    """All schedules of one kernel on one device."""
 
-    target: GpuTarget
+    target: Device
     sketches: tuple[GpuSketch, ...]
     correction: Callable[[Configs], NDArray[np.float64]] | None = None
     """Of configs, by what factor their times differ from the roofline's guesses, where learned."""
@@ -172,6 +175,9 @@ class GpuSpace:
             if len(rows):
                 values = configs[rows].astype(np.int64)
                 yield sketch, rows, {k.name: values[:, 1 + n] for n, k in enumerate(sketch.knobs)}
+
+
+GpuSpace = BlockSpace[GpuTarget]
 
 
 def powers_of_two(low: int, high: int) -> tuple[int, ...]:

@@ -1,0 +1,126 @@
+"""Schedules of products and row kernels on TPUs: blocks in vector memory, copied ahead by Pallas.
+
+Kernels are the values that GPUs have schedules for as well.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuKernel, GpuProduct, GpuRows
+from hlotune.schedules.spaces.gpu.space import (
+    BlockSpace,
+    Columns,
+    GpuKnob,
+    GpuSketch,
+    Limit,
+    ceil_div,
+    powers_of_two,
+)
+from hlotune.schedules.targets.tpu import LANES, TpuTarget, tile_rows
+
+COPIES = 2
+"""Of each block in vector memory: one is computed with while the next one arrives."""
+VMEM_SHARE = 0.5
+"""Of vector memory that blocks and sums may take; the compiler needs some for values between."""
+STEP_S = 0.35e-6
+"""What a step of the grid costs besides its work, roughly."""
+Seconds = NDArray[np.float64]
+TpuSpace = BlockSpace[TpuTarget]
+
+
+def tpu_space(kernel: GpuKernel, target: TpuTarget) -> TpuSpace:
+    """All schedules of a kernel on a TPU.
+
+    Raises:
+        ScheduleError: where TPUs have no schedules for the kernel, or for its element type.
+    """
+    if kernel.element not in target.flops_per_s:
+        known = ", ".join(e for e in target.flops_per_s if e in ELEMENT_BYTES)
+        raise ScheduleError(f"{target.name} does not multiply {kernel.element}: expected {known}")
+    match kernel:
+        case GpuProduct():
+            return BlockSpace(target, (tpu_product(kernel, target),))
+        case GpuRows():
+            return BlockSpace(target, (tpu_rows(kernel, target),))
+        case _:
+            kind = type(kernel).__name__.removeprefix("Gpu").lower()
+            raise ScheduleError(f"TPUs have no schedule for {kind}: expected a product or rows")
+
+
+def tpu_product(product: GpuProduct, target: TpuTarget) -> GpuSketch:
+    """A block of the result a step, summed up in vector memory along the last axis of the grid."""
+    p, size = product, ELEMENT_BYTES[product.element]
+    knobs = (
+        GpuKnob("block_m", _extents(p.m, tile_rows(size), 1024)),
+        GpuKnob("block_n", _extents(p.n, LANES, 2048)),
+        GpuKnob("block_k", _extents(p.k, LANES, 2048)),
+    )
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        m, n, k = c["block_m"], c["block_n"], c["block_k"]
+        return (
+            _whole_tiles("the left operand", (m, p.m), (k, p.k), size),
+            _whole_tiles("the right operand", (k, p.k), (n, p.n), size),
+            _whole_tiles("the result", (m, p.m), (n, p.n), size),
+            _fits(COPIES * size * (m * k + k * n + m * n) + 4 * m * n, target),
+        )
+
+    def seconds(c: Columns) -> Seconds:
+        m, n, k = (ceil_div(c[f"block_{a}"], LANES) * float(LANES) for a in "mnk")
+        across = ceil_div(p.m, c["block_m"]) * ceil_div(p.n, c["block_n"]) * p.batch
+        steps = across * ceil_div(p.k, c["block_k"])
+        summed = 2.0 * m * n * k / target.flops_per_s[p.element]
+        copied = size * (m * k + k * n) / target.memory_bytes_per_s
+        stored = across * m * n * size / target.memory_bytes_per_s
+        return np.asarray(steps * (np.maximum(summed, copied) + STEP_S) + stored)
+
+    return GpuSketch("tpu_product", knobs, limits, seconds)
+
+
+def tpu_rows(rows: GpuRows, target: TpuTarget) -> GpuSketch:
+    """Whole rows a step."""
+    size = ELEMENT_BYTES[rows.element]
+    knobs = (GpuKnob("rows", _extents(rows.rows, tile_rows(size), 1024)),)
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        columns = np.full_like(c["rows"], rows.columns)
+        held = c["rows"] * rows.columns * (2 * COPIES * size + 4)
+        whole = _whole_tiles("the rows", (c["rows"], rows.rows), (columns, rows.columns), size)
+        return whole, _fits(held, target)
+
+    def seconds(c: Columns) -> Seconds:
+        steps = ceil_div(rows.rows, c["rows"])
+        copied = 2.0 * c["rows"] * rows.columns * size / target.memory_bytes_per_s
+        # The first block is waited for before anything is computed.
+        return np.asarray(steps * (copied + STEP_S) + copied / 2)
+
+    return GpuSketch("tpu_rows", knobs, limits, seconds)
+
+
+def _extents(extent: int, tile: int, most: int) -> tuple[int, ...]:
+    """Powers of two of tiles that are shorter than the extent, then the whole extent."""
+    parts = [b for b in powers_of_two(tile, most) if b < extent]
+    return (*parts, extent) if extent <= most else tuple(parts)
+
+
+def _whole_tiles(
+    what: str,
+    rows: tuple[NDArray[np.int64], int],
+    columns: tuple[NDArray[np.int64], int],
+    element_bytes: int,
+) -> Limit:
+    """Blocks of whole tiles of the memory, or as long as the array; each with the array's extent.
+
+    This is Mosaic's rule of (8, 128) for elements of 4 bytes.
+    """
+    tile = tile_rows(element_bytes)
+    down = (rows[0] % tile == 0) | (rows[0] == rows[1])
+    right = (columns[0] % LANES == 0) | (columns[0] == columns[1])
+    message = f"a block of {what} of whole tiles of ({tile}, {LANES}), or as long as the array"
+    return Limit(message, down & right)
+
+
+def _fits(held_bytes: NDArray[np.int64], target: TpuTarget) -> Limit:
+    most = int(VMEM_SHARE * target.vmem_bytes)
+    return Limit(f"at most {most} bytes of vector memory for blocks", held_bytes <= most)
