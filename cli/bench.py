@@ -1,6 +1,6 @@
 """`tune bench`: the whole program, default against tuned."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,9 @@ CLOCKS = (
     "them"
 )
 APART = "intervals are of one process each, and the default's own time differs between processes"
+
+SPARE = ("recorded", "kernel", "runs", "site", "of limit")
+"""Columns of kernels that a narrow terminal goes without, the first of them first."""
 
 EXAMPLE = "Example: tune bench examples/mlp.py:model --database tuning.db"
 
@@ -78,13 +81,30 @@ def bench(
         with telling() as tell, blaming(tuned, path):
             again.update(timed_again(tuned, tell))
     except KeyboardInterrupt:
-        show(replace(result, again=again), json=json)
+        show(replace(result, again=again), path, json=json)
         raise
-    show(replace(result, again=again), json=json)
+    show(replace(result, again=again), path, json=json)
 
 
-def show(result: "BenchResult", *, json: bool) -> None:
-    return print_json(result.to_json()) if json else print_result(result)
+def show(result: "BenchResult", path: Path, *, json: bool) -> None:
+    if json:
+        return print_json(result.to_json())
+    return print_result(result, limits_s(result, path))
+
+
+def limits_s(result: "BenchResult", path: Path) -> dict[str, float]:
+    """The least time of a call by kernel, by the peaks that the database holds of this machine."""
+    from hlotune.cli.kernels import limit_s
+    from hlotune.measure.machine.targets import host_target
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    with TuningDatabase(path, read_only=True) as opened:
+        peaks = opened.properties(host_target())
+    if peaks is None:
+        return {}
+    kernels = {e.site.kernel.key: e.site.kernel for e in result.kernels if e.paired is not None}
+    found = {key: limit_s(kernel, peaks) for key, kernel in kernels.items()}
+    return {key: limit for key, limit in found.items() if limit}
 
 
 @contextmanager
@@ -106,7 +126,7 @@ def blaming(tuned: "TunedFunction", path: Path) -> Iterator[None]:
         raise WrongResult(f"{error}{kept}", error.kernels, error.sites) from error
 
 
-def print_result(result: "BenchResult") -> None:
+def print_result(result: "BenchResult", limits_s: Mapping[str, float] | None = None) -> None:
     from statistics import median
 
     from hlotune.measure.timing.modes import fast_time_s
@@ -129,7 +149,7 @@ def print_result(result: "BenchResult") -> None:
         packed = size(result.packed_bytes, "B", 1024)
         say(f"with {packed} of packed constants in memory, beside the program's own")
     print()
-    print_kernels(result)
+    print_kernels(result, limits_s or {})
     print_accuracy(result.accuracy)
     if result.shortfalls:
         print()
@@ -140,16 +160,18 @@ def print_result(result: "BenchResult") -> None:
         say(f"{names}: records promise {promised} less, measured {gained}{slower}")
 
 
-def print_kernels(result: "BenchResult") -> None:
+def print_kernels(result: "BenchResult", limits_s: Mapping[str, float]) -> None:
     """Of each kernel what was measured now, and what the run said that decided."""
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.render import modes_text
 
     columns = [
-        "site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup", ">recorded", "status",
+        "site", "kernel", "label", ">runs", ">default", ">tuned", ">speedup",
+        ">of limit", ">recorded", "status",
     ]  # fmt: skip
     recorded = [e for e in result.kernels if e.paired is not None or e.status == "failed"]
-    print_table(columns, (kernel_cells(e, result.measured(e)) for e in recorded))
+    rows = [kernel_cells(e, result.measured(e), limits_s.get(e.site.kernel.key)) for e in recorded]
+    print_table(columns, rows, spare=SPARE)
     for key, found in result.again.items():
         if isinstance(found, Failure):
             why = " ".join(found.message.split())
@@ -175,7 +197,9 @@ def lie_apart(recorded: "Paired | None", again: "Paired | Failure | None") -> bo
     return again.high < recorded.low or recorded.high < again.low
 
 
-def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[str, ...]:
+def kernel_cells(
+    e: "Explanation", again: "Paired | Failure | None", limit_s: float | None = None
+) -> tuple[str, ...]:
     """Times of calls; none where the kernel was not measured again."""
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.render import kernel_time_text
@@ -183,9 +207,10 @@ def kernel_cells(e: "Explanation", again: "Paired | Failure | None") -> tuple[st
     name = (e.site.name, e.site.kernel.key[:8], e.site.label, f"{e.site.weight:g}")
     recorded = interval(e.paired) if e.paired else "-"
     if again is None or isinstance(again, Failure):
-        return (*name, "-", "-", "not measured" if again else "-", recorded, e.status)
+        return (*name, "-", "-", "not measured" if again else "-", "-", recorded, e.status)
     times = map(kernel_time_text, (again.default_time_s, again.tuned_time_s))
-    return (*name, *times, interval(again), recorded, e.status)
+    share = f"{limit_s / again.tuned_time_s:.0%}" if limit_s else "-"
+    return (*name, *times, interval(again), share, recorded, e.status)
 
 
 def interval(paired: "Paired") -> str:

@@ -22,6 +22,8 @@ COLUMNS = (
     "kernel", "label", ">sites", ">calls", ">sketches", ">configs", ">work", ">data", ">at best",
     "left to XLA because",
 )  # fmt: skip
+SPARE = ("sketches", "configs", "sites", "data", "work", "calls", "kernel")
+"""Columns that a narrow terminal goes without, the first of them first."""
 Records = Annotated[
     Path | None,
     typer.Option(
@@ -46,6 +48,8 @@ class Known:
     """Of what `apply` uses: 1 unless tuned."""
     default_error: float = 0.0
     """Of XLA's own result, in units of the tolerance: above 1 it is wrong."""
+    used_s: float | None = None
+    """Of a call of what `apply` uses; None where no comparison is recorded."""
 
     def __str__(self) -> str:
         from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
@@ -122,11 +126,18 @@ def kernels(
             size(x.bytes, "B", 1024),
             time_text(x.roofline_s) if x.roofline_s else "-",
             x.left_to_xla or "",
-            *([str(x.known)] if x.known else []),
+            *([str(x.known), share_text(x)] if x.known else []),
         )
         for x in lines
     ]
-    return print_table((*COLUMNS, "known") if records else COLUMNS, rows, title=loaded.name)
+    columns = (*COLUMNS, "known", ">of the limit") if records else COLUMNS
+    return print_table(columns, rows, title=loaded.name, spare=SPARE)
+
+
+def share_text(line: Line) -> str:
+    """How near to its limit the code comes that `apply` uses."""
+    used_s = line.known.used_s if line.known else None
+    return f"{line.roofline_s / used_s:.0%}" if line.roofline_s and used_s else "-"
 
 
 def known_of(path: Path, keys: Iterable[str]) -> dict[str, Known]:
@@ -148,21 +159,23 @@ def known(database: "Database", key: str, under: "Conditions") -> Known:
     if final is None:
         return found
     if not final.won:
-        return replace(found, decision="kept xla")
-    return replace(found, decision="tuned", speedup=final.paired.speedup)
+        return replace(found, decision="kept xla", used_s=final.paired.default_time_s)
+    return replace(
+        found,
+        decision="tuned",
+        speedup=final.paired.speedup,
+        used_s=final.paired.tuned_time_s,
+    )
 
 
 def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> Line:
     from hlotune.hlo.canonical import graph_of
-    from hlotune.measure.machine.targets import host_target
-    from hlotune.schedules.targets.limit import limit_of
     from hlotune.search.tasks import tiny
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)
     ours = Ours(reason=reason) if (reason := tiny(sites[0])) else schedules_of(kernel)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
-    limit = limit_of(ours.flops or 0, moved, ours.dtype, host_target(), peaks)
     return Line(
         key=kernel.key,
         label=sites[0].label,
@@ -172,10 +185,25 @@ def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> L
         configs=ours.configs,
         flops=ours.flops,
         bytes=moved,
-        roofline_s=limit.time_s if limit else None,
+        roofline_s=limit_s(kernel, peaks, ours),
         left_to_xla=ours.reason,
         known=known,
     )
+
+
+def limit_s(kernel: "Kernel", peaks: "Properties", ours: "Ours | None" = None) -> float | None:
+    """The least time of a call that the peaks of this machine allow; None where it is not known.
+
+    `ours` is what `schedules_of` says of the kernel.
+    """
+    from hlotune.hlo.canonical import graph_of
+    from hlotune.measure.machine.targets import host_target
+    from hlotune.schedules.targets.limit import limit_of
+
+    graph, ours = graph_of(kernel), ours or schedules_of(kernel)
+    moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
+    found = limit_of(ours.flops or 0, moved, ours.dtype, host_target(), peaks)
+    return found.time_s if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

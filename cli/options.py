@@ -75,4 +75,13 @@ OracleLimit = Annotated[
         show_default=False,
     ),
 ]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Say nothing while it goes; the report is printed.")
+]
+Events = Annotated[
+    bool,
+    typer.Option(
+        "--events", help="Tell each event as a line of JSON, on standard error, while it goes."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: units are in the names.")]

@@ -6,8 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from hlotune.tuning_logs.columns import fitting, left_out
 from hlotune.tuning_logs.text import escaped
 
+LONGEST_WORDS = 24
+"""Of a column that may fold or be cut, what is asked for before others are left out."""
 PIPED_WIDTH = 200
 """Columns of a table that no terminal shows: lines are for grep, not for folding."""
 
@@ -32,25 +35,45 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table whose columns stand right where their name starts with `>`."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    spare: Sequence[str] = (),
+) -> None:
+    """A table whose columns stand right where their name starts with `>`.
+
+    In a terminal without room for all, columns in `spare` are left out, the first of them first,
+    and a line says which.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    console = Console(width=width, highlight=False)
+    names, cells = [c.lstrip(">") for c in columns], [list(map(escaped, row)) for row in rows]
+    widths = {
+        name: max(len(name), *(min(len(row[k]), LONGEST_WORDS) for row in cells), 0)
+        for k, name in enumerate(names)
+    }
+    shown = fitting(widths, spare, console.width - 2, gap=3)
     table = Table(
         title=escaped(title) or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
     )
     for column in columns:
+        if column.lstrip(">") not in shown:
+            continue
         right = column.startswith(">")
         table.add_column(column.lstrip(">"), justify="right" if right else "left", no_wrap=right)
-    for row in rows:
-        table.add_row(*(Text(escaped(cell)) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    for row in cells:
+        table.add_row(*(Text(row[k]) for k, name in enumerate(names) if name in shown))
     with console.capture() as captured:
         console.print(table)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
+    if missing := left_out([name for name in names if name not in shown]):
+        print(missing)
 
 
 def say(text: str, file: TextIO | None = None) -> None:

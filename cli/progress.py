@@ -2,19 +2,20 @@
 commands one line that is written over; elsewhere a line an event.
 """
 
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict
 
-from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from hlotune.cli.printing import counted, say
+from hlotune.cli.live_view import View, left_text, note_of
+from hlotune.cli.printing import counted, finite, say
+from hlotune.measure.machine.other_processes import Others
 from hlotune.search.progress import (
     Batch,
     Event,
@@ -31,13 +32,15 @@ from hlotune.tuning_logs.render import kernel_time_text, ratio_text, time_text, 
 from hlotune.tuning_logs.text import escaped
 from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
 
-VISIBLE_KERNELS = 20
-"""Rows of the live table: those tuned last, so that it fits a screen."""
-
 
 @contextmanager
-def watching(*, quiet: bool = False) -> Iterator[Progress]:
-    """What to give to `tune` as `progress`; a quiet one tells only where records have moved to."""
+def watching(*, quiet: bool = False, events: bool = False) -> Iterator[Progress]:
+    """What to give to `tune` as `progress`; a quiet one tells only where records have moved to.
+    With `events` each event is a line of JSON.
+    """
+    if events:
+        yield tell_json
+        return
     if quiet:
         yield lambda event: tell(event) if isinstance(event, Moved) else None
         return
@@ -45,7 +48,7 @@ def watching(*, quiet: bool = False) -> Iterator[Progress]:
     if not console.is_terminal:
         yield tell
         return
-    view = View()
+    view = View(load=Others().share)
     with Live(view, console=console, refresh_per_second=4, transient=True) as live:
 
         def show(event: Event) -> None:
@@ -58,6 +61,12 @@ def watching(*, quiet: bool = False) -> Iterator[Progress]:
 
 def tell(event: Event) -> None:
     say(line(event), file=sys.stderr)
+
+
+def tell_json(event: Event) -> None:
+    """One line: the event's name, and its fields with units in their names."""
+    data = {"event": type(event).__name__, **asdict(event)}
+    print(json.dumps(finite(data), default=str), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -94,10 +103,7 @@ def line(event: Event) -> str:
         case Batch():
             return batch_line(event)
         case Finalising():
-            settled = "no kernel promises more than 1 %: " if event.settled else ""
-            after = "interrupted: " if event.interrupted else settled
-            of = counted(event.kernels, "kernel")
-            return f"{after}comparing champions of {of} with the defaults"
+            return note_of(event)
         case Finished():
             whole = f", whole program: {text}" if (text := whole_text(event)) else ""
             won = f"{event.won} of {counted(event.kernels, 'kernel')} won{whole}"
@@ -129,68 +135,3 @@ def batch_line(event: Batch) -> str:
         left_text(event),
     ]
     return ", ".join(parts)
-
-
-def left_text(event: Batch) -> str:
-    return f"{'about ' if event.is_estimate else ''}{event.remaining_s:.0f} s left"
-
-
-@dataclass
-class View:
-    """The state of the live table, a renderable of rich: what the latest events said."""
-
-    kernels: dict[str, KernelStarted | Batch] = field(default_factory=dict)
-    """The latest event of each kernel by key, the one tuned last at the end."""
-    latest: Batch | None = None
-    note: str = "finding kernels"
-
-    def update(self, event: Event) -> None:
-        match event:
-            case Started():
-                self.note = f"timing the defaults of {counted(event.kernels, 'kernel')}"
-            case KernelStarted():
-                self.kernels[event.key] = event
-            case Batch():
-                self.kernels.pop(event.key, None)
-                self.kernels[event.key] = self.latest = event
-                self.note = ""
-            case Finalising() | Finished():
-                self.note = line(event)
-            case KernelSkipped() | Moved():
-                pass
-
-    def __rich__(self) -> Group:
-        return Group(self.table(), Text(escaped(self.status())))
-
-    def status(self) -> str:
-        if self.note or self.latest is None:
-            return self.note
-        latest = self.latest
-        return (
-            f"{latest.kernels_begun} of {latest.kernels} kernels begun, {latest.trials} trials, "
-            f"{latest.failures} failed, {latest.elapsed_s:.0f} s, {left_text(latest)}"
-        )
-
-    def table(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("kernel", max_width=40, no_wrap=True)
-        for name in ("default", "best", "speedup", "GFLOP/s", "of peak"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for event in list(self.kernels.values())[-VISIBLE_KERNELS:]:
-            table.add_row(*(Text(escaped(cell)) for cell in cells(event)))
-        return table
-
-
-def cells(event: KernelStarted | Batch) -> tuple[str, ...]:
-    """A row of the live table.  The speedup is that of the search's own times: not proved yet."""
-    default = time_text(event.default_s)
-    if isinstance(event, KernelStarted) or event.best_s is None:
-        return event.label, default, "-", "-", "-", "-"
-    return (
-        event.label,
-        default,
-        kernel_time_text(event.best_s),
-        f"{event.default_s / event.best_s:.2f}x",
-        "-" if event.gflops is None else f"{event.gflops:.1f}",
-        "-" if event.peak_share is None else f"{event.peak_share:.0%}",
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json
+from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Events, Json, Quiet
 from hlotune.cli.run import end
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.schedules.errors import DatabaseError
@@ -43,6 +43,8 @@ def resume(
     model_file: ModelFile = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
+    quiet: Quiet = False,
+    events: Events = False,
     json: Json = False,
 ) -> None:
     """Goes on with an interrupted run: its program, searcher, seed, and the budget that is left.
@@ -63,7 +65,7 @@ def resume(
         from hlotune.search.resuming import resume as go_on
 
         keep_memory()
-        with watching(quiet=json) as progress:
+        with watching(quiet=quiet or json, events=events) as progress:
             result = go_on(
                 loaded,
                 before.run,

@@ -13,9 +13,11 @@ from hlotune.cli.options import (
     ArgumentTypes,
     Database,
     Dimensions,
+    Events,
     Json,
     Numerics,
     Program,
+    Quiet,
     seconds,
 )
 from hlotune.cli.printing import print_notes, say
@@ -85,6 +87,8 @@ def run(
     target: Fingerprint = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
+    quiet: Quiet = False,
+    events: Events = False,
     json: Json = False,
 ) -> None:
     """Searches for faster schedules and records every trial."""
@@ -100,7 +104,7 @@ def run(
         from hlotune.search.tune import tune
 
         keep_memory()
-        with watching(quiet=json) as progress:
+        with watching(quiet=quiet or json, events=events) as progress:
             result = tune(
                 loaded,
                 budget_s=budget,

@@ -33,6 +33,10 @@ class KernelStarted:
     """Where the default ran in two modes, the slow one, which does not count."""
     default_error: float = 0.0
     """Of the default's own result, in units of the tolerance: above 1 it is wrong."""
+    calls: float = 1.0
+    """How often the kernel runs in one run of the program."""
+    limit_s: float | None = None
+    """The least time of a call that the measured peaks allow; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,14 @@ class Batch:
     if they go on like the newest."""
     is_estimate: bool = False
     """Whether it is that."""
+    calls: float = 1.0
+    """How often the kernel runs in one run of the program."""
+    limit_s: float | None = None
+    """The least time of a call that the measured peaks allow; None where it is not known."""
+    kernel_trials: int = 0
+    """Of this kernel, in this run."""
+    failed: tuple[str, ...] = ()
+    """The kind of each failure of this batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

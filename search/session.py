@@ -131,6 +131,7 @@ class Session:
         spending = Spending(
             contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due,
             rivals=lambda: self._rivals(contests),
+            target=self.target,
         )  # fmt: skip
         starved = False
         if not self.interrupted:

@@ -1,9 +1,12 @@
 """A report as tables for a terminal; plain text elsewhere."""
 
 import io
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, log10
+from shutil import get_terminal_size
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -12,17 +15,25 @@ from rich.text import Text
 
 from hlotune.measure.timing.modes import modes
 from hlotune.measure.timing.timing import RESOLUTION_S
+from hlotune.tuning_logs.columns import fitting, left_out
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 from hlotune.tuning_logs.text import escaped
 from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
 
-WIDTH = 172
-"""Columns of the widest table: no figure is ever cut, not even in a narrow terminal."""
+WIDTH = 180
+"""Characters of a line that no terminal shows: no figure is ever cut."""
 
 LABEL = 32
 """Characters of a kernel's label that are shown."""
 DECISION = 32
 """The same of a decision: more would leave the figures beside it no room."""
+
+NARROW_LABEL = 20
+"""What a label keeps before columns are left out."""
+SPARE = (
+    "failed", "sites", "GFLOP/s", "of peak", "key", "decision", "trials", "of limit", "best, 95 %",
+)  # fmt: skip
+"""Columns that a narrow terminal goes without, the first of them first."""
 
 BEYOND = (
     "above 100% of the peak: FLOPs are those of the mathematics, of which Winograd's algorithms do "
@@ -36,17 +47,32 @@ STEADY = 1.05
 """Batches whose paces are no further apart are compared without a word."""
 
 
-def render(report: Report, *, color: bool | None = None) -> str:
+def render(
+    report: Report,
+    *,
+    color: bool | None = None,
+    width: int | None = None,
+    limit_shares: Mapping[str, float | None] | None = None,
+) -> str:
     """The report as text, with colours where `color` says so, by default where stdout is a
-    terminal.
+    terminal and the variable NO_COLOR is not set.
+
+    Args:
+        width: characters of a line, by default those of the terminal. Columns without room are left
+            out, and a line says which.
+        limit_shares: by kernel, how near to its limit the code comes that is used.
     """
-    color = sys.stdout.isatty() if color is None else color
+    width = width or (get_terminal_size().columns if sys.stdout.isatty() else WIDTH)
+    color = is_colored() if color is None else color
     out = io.StringIO()
     console = Console(
-        file=out, width=WIDTH, force_terminal=color, no_color=not color, highlight=False
+        file=out, width=width, force_terminal=color, no_color=not color, highlight=False
     )
     console.print(_head(report), end="")
-    console.print(_kernel_table(report))
+    table, missing = _kernel_table(report, width, limit_shares or {})
+    console.print(table)
+    if missing:
+        console.print(missing)
     if any((kernel.share_of_peak or 0) > 1 for kernel in report.kernels):
         console.print(BEYOND)
     for found in _two_modes(report):
@@ -60,6 +86,11 @@ def render(report: Report, *, color: bool | None = None) -> str:
     console.print(_whole(report), end="")
     lines = out.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def is_colored() -> bool:
+    """Whether standard output takes colours, and nobody asked for none (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _plain(text: str) -> Text:
@@ -160,24 +191,40 @@ def pace_text(report: Report) -> str:
     )
 
 
-def _kernel_table(report: Report) -> Table:
+def _kernel_table(
+    report: Report, width: int, limit_shares: Mapping[str, float | None]
+) -> tuple[Table, str]:
+    """The table, and a line about the columns that have no room."""
     table = Table(box=box.SIMPLE_HEAD, show_footer=True, padding=(0, 1, 0, 0))
     failed = sum(kernel.failures for kernel in report.kernels)
     columns = {
         "kernel": "all kernels", "key": "", "sites": "",
         "trials": str(report.trials), "failed": str(failed),
-        "default": "", "used": "", "speedup": "", "best, 95 %": "", "GFLOP/s": "", "of peak": "",
+        "default": "", "used": "", "speedup": "", "best, 95 %": "",
+        "GFLOP/s": "", "of peak": "", "of limit": "",
         "decision": "", "won": f"{report.won} of {len(report.kernels)}",
     }  # fmt: skip
+    rows = [_kernel_cells(kernel, limit_shares.get(kernel.key)) for kernel in report.kernels]
+    widths = {
+        name: max(len(name), len(footer), *(len(row[k]) for row in rows), 0)
+        for k, (name, footer) in enumerate(columns.items())
+    } | {"kernel": NARROW_LABEL}
+    shown = fitting(widths, SPARE, width - 2)
+    label = max(NARROW_LABEL, width - 2 - sum(widths[n] + 2 for n in shown if n != "kernel"))
     for name, footer in columns.items():
+        if name not in shown:
+            continue
         words = name in ("kernel", "key", "decision", "won")
-        table.add_column(name, footer, justify="left" if words else "right", no_wrap=True)
-    for kernel in report.kernels:
-        table.add_row(*map(_plain, _kernel_cells(kernel)), style="green" if kernel.won else None)
-    return table
+        side: Literal["left", "right"] = "left" if words else "right"
+        most = label if name == "kernel" else None
+        table.add_column(name, footer, justify=side, no_wrap=True, max_width=most)
+    for kernel, row in zip(report.kernels, rows, strict=True):
+        cells = (cell for name, cell in zip(columns, row, strict=True) if name in shown)
+        table.add_row(*map(_plain, cells), style="green" if kernel.won else None)
+    return table, left_out([name for name in columns if name not in shown])
 
 
-def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
+def _kernel_cells(kernel: KernelReport, limit_share: float | None) -> tuple[str, ...]:
     """`best, 95 %` is the interval of the best candidate's speedup, won or not."""
     champion = kernel.champion
     interval = f"{champion.speedup_low:.2f} to {champion.speedup_high:.2f}" if champion else "-"
@@ -194,6 +241,7 @@ def _kernel_cells(kernel: KernelReport) -> tuple[str, ...]:
         interval,
         "-" if rate is None else f"{rate / 1e9:.1f}",
         "-" if share is None else f"{share:.0%}",
+        "-" if limit_share is None else f"{limit_share:.0%}",
         _short(_decision(kernel), DECISION),
         "yes" if kernel.won else "no",
     )

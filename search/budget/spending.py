@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
+from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import reason_alone
-from hlotune.schedules.targets.target import Properties
+from hlotune.schedules.targets.limit import limit_of
+from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import (
     Choice,
     Item,
@@ -62,6 +64,8 @@ class Spending:
     now: Callable[[], float] = time.monotonic
     due: Callable[[], Due] = lambda: Due(0.0, 0.0)
     """What closing the run would take now; asked before each batch where seconds are limited."""
+    target: Target | None = None
+    """For the limits of kernels in what is told."""
     spent: list[Spent] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     """Of each batch in `spent`."""
@@ -172,6 +176,8 @@ class Spending:
                     default_slow_s=contest.default_slow_s,
                     default_error=contest.default_error,
                     known_trials=contest.known_trials,
+                    calls=contest.task.weight,
+                    limit_s=self._limit_s(contest.task),
                 )
             )
         last = finishing(choice.item, self.spent, self._batches, elapsed_s)
@@ -211,8 +217,19 @@ class Spending:
                 elapsed_s=elapsed_s,
                 remaining_s=self._remaining_s(elapsed_s),
                 is_estimate=self._batches.seconds is None,
+                calls=contest.task.weight,
+                limit_s=self._limit_s(contest.task),
+                kernel_trials=self.trials(item),
+                failed=tuple(t.outcome.kind for t in step.trials if isinstance(t.outcome, Failure)),
             )
         )
+
+    def _limit_s(self, task: Task) -> float | None:
+        if self.peaks is None or self.target is None:
+            return None
+        moved = sum(t.bytes for t in task.compute.tensors if t.role != "temporary")
+        found = limit_of(task.flops, moved, task.dtype, self.target, self.peaks())
+        return found.time_s if found else None
 
     def _remaining_s(self, elapsed_s: float) -> float:
         if self._batches.seconds is not None:

@@ -1,5 +1,6 @@
 """What a run shows while it goes."""
 
+import json
 import time
 from dataclasses import replace
 from io import StringIO
@@ -8,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from hlotune.cli import progress as shown
-from hlotune.cli.progress import View, line, telling, watching
+from hlotune.cli.live_view import VISIBLE_KERNELS, View, sparkline
+from hlotune.cli.progress import line, telling, watching
 from hlotune.search.progress import (
     Batch,
     Event,
@@ -34,6 +36,8 @@ BATCH = Batch(
     rank_correlation=0.5,
     elapsed_s=10.0,
     remaining_s=50.0,
+    limit_s=8e-5,
+    kernel_trials=64,
 )
 KERNEL = KernelStarted(
     key="a", label="dot 64x784x512", index=1, count=3, default_s=2e-4, known_trials=0
@@ -100,7 +104,7 @@ def test_the_live_table_shows_the_latest_of_each_kernel() -> None:
     with console.capture() as captured:
         console.print(view)
     text = captured.get()
-    for part in ("dot 64x784x512", "200 us", "100 us", "2.00x", "512.3", "75%", "50 s left"):
+    for part in ("dot 64x784x512", "64", "100 us", "2.00x", "80%", "100%", "50 s left", "█"):
         assert part in text
     assert text.count("dot 64x784x512") == 1
 
@@ -116,6 +120,71 @@ def test_a_kernel_where_everything_failed_has_no_best() -> None:
     view = View()
     view.update(replace(BATCH, best_s=None, gflops=None, peak_share=None))
     assert [str(cell) for cell in view.table().columns[2].cells] == ["-"]
+    assert "1.00x by the search's own times" in "".join(view.status())
+
+
+WIDE = replace(
+    BATCH, label="conv2d 56x56x64->64 k3 s1 +scale+add+relu", failed=("timeout", "crash", "timeout")
+)
+
+
+def drawn(view: View, width: int) -> str:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_live_table_is_calm_in_a_narrow_terminal(width: int) -> None:
+    """A line a kernel, no figure cut: columns go where there is no room for them."""
+    view = View(load=lambda: 0.25)
+    for number in range(3):
+        view.update(replace(WIDE, key=str(number), label=f"{number} {WIDE.label}"))
+    lines = drawn(view, width).splitlines()
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if "conv2d 56x56" in line]
+    assert len(rows) == 3 and all("100 us" in row and "2.00x" in row for row in rows)
+    assert ("80%" in rows[0]) == (width >= 80)
+
+
+def test_the_live_view_says_failures_by_kind_and_how_busy_the_machine_is() -> None:
+    view = View(load=lambda: 0.25)
+    view.update(WIDE)
+    text = drawn(view, 100)
+    assert "failed: 2 timeout, 1 crash" in text
+    assert "other processes take 25% of the processors" in text
+    assert "200 us -> 100 us a run, 2.00x by the search's own times, not proven yet" in text
+
+
+def test_the_wait_before_the_first_trial_is_explained() -> None:
+    view = View()
+    assert "finding its kernels" in drawn(view, 80)
+    view.update(Started(kernels=3, known_trials=0))
+    assert "timing the defaults of 3 kernels" in " ".join(drawn(view, 80).split())
+
+
+def test_kernels_stand_by_their_share_and_the_least_are_counted() -> None:
+    view = View()
+    for number in range(VISIBLE_KERNELS + 4):
+        view.update(replace(BATCH, key=str(number), label=f"k{number} ", calls=number + 1.0))
+    text = drawn(view, 100)
+    assert text.index(f"k{VISIBLE_KERNELS + 3} ") < text.index("k7 ")
+    assert "and 4 more" in text and "k0 " not in text
+
+
+def test_a_sparkline_falls_as_the_best_time_does() -> None:
+    assert sparkline([4.0, 2.0, 1.0]) == "█▅▃"
+    assert sparkline([]) == ""
+
+
+def test_events_are_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with watching(events=True) as progress:
+        progress(BATCH)
+        progress(FINISHED)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == ["Batch", "Finished"]
+    assert (lines[0]["best_s"], lines[0]["limit_s"], lines[1]["speedup"]) == (1e-4, 8e-5, 1.25)
 
 
 def test_without_a_terminal_each_event_is_a_line_on_stderr(
