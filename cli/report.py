@@ -32,6 +32,14 @@ def report(
             show_default=False,
         ),
     ],
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PROGRAM|RUN]",
+            help="A second run, which is compared with the first.",
+            show_default=False,
+        ),
+    ] = None,
     database: Database = None,
     output: Annotated[
         Path | None,
@@ -58,11 +66,13 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a row a kernel.")] = False,
     json: Json = False,
 ) -> None:
-    """Prints the report of a recorded run, or writes it to a file."""
+    """Prints the report of a recorded run, or writes it to a file; or holds two runs together."""
     form = form_of(output, markdown=markdown, csv=csv, json=json)
     path = database_path(database)
     if output is not None:
         require_place(output, path)
+    if other is not None:
+        return print_comparison(path, (run, other), output, form, figures)
     if output is None and figures is None:
         return print_report(path, run, json=form == "json", form=form)
     return write_report(path, run, output, form, figures)
@@ -91,6 +101,32 @@ def form_of(output: Path | None, *, markdown: bool, csv: bool, json: bool) -> Fo
     return named[0] if named else form or "text"
 
 
+def print_comparison(
+    database: Path, runs: tuple[str, str], output: Path | None, form: Form, figures: Path | None
+) -> None:
+    """Two runs of one database, side by side."""
+    from hlotune.tuning_logs import comparison
+    from hlotune.tuning_logs import report as reports
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+
+    makers = {
+        "text": comparison.to_text, "json": comparison.to_json, "markdown": comparison.to_markdown,
+    }  # fmt: skip
+    if form not in makers or figures is not None:
+        raise typer.BadParameter(
+            "expected text, --markdown or --json of two runs, got another form; "
+            "leave the second run out"
+        )
+    with TuningDatabase(database, read_only=True) as opened:
+        first, second = (reports.report(opened, run) for run in runs)
+    text = makers[form](comparison.compared(first, second))
+    if output is None:
+        print(text.rstrip("\n"))
+    else:
+        write(output, f"{text.rstrip()}\n")
+        say(f"report: {output}")
+
+
 def print_report(database: Path, run: str, *, json: bool, form: Form = "text") -> None:
     """Also what `tune run` ends with."""
     print(text_of(database, run, "json" if json else form))
@@ -107,9 +143,10 @@ def text_of(database: Path, run: str, form: Form) -> str:
     with TuningDatabase(database, read_only=True) as opened:
         if form == "json":
             return reports.to_json(reports.report(opened, run))
-        if form == "text":
-            return render(reports.report(opened, run))
         found = evidence(opened, run)
+    if form == "text":
+        shares = {k.report.key: k.limit_share for k in found.kernels}
+        return render(found.report, limit_shares=shares)
     return (flat.to_csv if form == "csv" else flat.to_markdown)(found).rstrip("\n")
 
 
@@ -139,17 +176,19 @@ def draw(found: "Evidence", output: Path | None, figures: Path | None) -> None:
     from hlotune.cli.progress import telling
     from hlotune.tuning_logs.figures.files import write_figures
     from hlotune.tuning_logs.page.page import page, with_limits
-    from hlotune.tuning_logs.page.regenerated import regenerated
+    from hlotune.tuning_logs.page.regenerated import Regenerated, model_of, regenerated
 
     with telling() as tell:
         tell("making the code of the kernels again")
-        code = regenerated(found.kernels, found.target)
+        code = regenerated(found.kernels, found.target, model_of(found.options))
         if output is not None:
             tell("drawing the report")
             write(output, page(found, code, __version__))
         if figures is not None:
             with writing(figures):
-                count = write_figures(with_limits(found, code), figures)
+                made = [c for c in code.values() if isinstance(c, Regenerated) and c.predicted]
+                predicted = [c.predicted for c in made]
+                count = write_figures(with_limits(found, code), figures, predicted)
     if figures is not None:
         say(f"figures: {count} as SVG and PNG in {figures}")
 

@@ -63,7 +63,7 @@ def to_markdown(found: Evidence) -> str:
         "kernel", "calls", "default", "used", "speedup", "best, 95 %", "of the limit", "decision",
     )  # fmt: skip
     lines = [
-        f"### Tuning report of {_words(report.program or 'kernels alone')}",
+        f"### Tuning report of {as_words(report.program or 'kernels alone')}",
         "",
         verdict,
         f"{report.won} of {len(report.kernels)} kernels are faster, after {report.trials} trials.",
@@ -72,10 +72,10 @@ def to_markdown(found: Evidence) -> str:
         f"| --- |{' ---: |' * (len(columns) - 2)} --- |",
         *(f"| {' | '.join(_markdown_row(k))} |" for k in found.kernels),
         "",
-        *(f"- {_words(note)}" for note in (*report.notes, report.overrun) if note),
-        f"- {_words(report.target)}, {report.threads} threads, numerics {report.numerics}, cache "
+        *(f"- {as_words(note)}" for note in (*report.notes, report.overrun) if note),
+        f"- {as_words(report.target)}, {report.threads} threads, numerics {report.numerics}, cache "
         f"{report.cache}, seed {report.seed}",
-        f"- {_words(', '.join(f'{k} {v}' for k, v in report.toolchain.items() if v))}; run "
+        f"- {as_words(', '.join(f'{k} {v}' for k, v in report.toolchain.items() if v))}; run "
         f"{report.run[:12]}, {report.started[:10]}",
     ]
     return "\n".join(lines) + "\n"
@@ -85,18 +85,18 @@ def _markdown_row(kernel: KernelEvidence) -> tuple[str, ...]:
     report, champion = kernel.report, kernel.report.champion
     more = report.withdrawn or (report.algorithm if report.won else None)
     return (
-        _words(report.label or report.key[:8]),
+        as_words(report.label or report.key[:8]),
         f"{report.calls:g}",
         kernel_time_text(kernel.default_s),
         kernel_time_text(report.used_s),
         f"{report.speedup:.2f}",
         f"{champion.speedup_low:.2f} to {champion.speedup_high:.2f}" if champion else "-",
         "-" if kernel.limit_share is None else f"{kernel.limit_share:.0%}",
-        _words(f"{report.decision}: {more}" if more else report.decision),
+        as_words(f"{report.decision}: {more}" if more else report.decision),
     )
 
 
-def _words(text: str) -> str:
+def as_words(text: str) -> str:
     """Text of records on one line, in which nothing is taken for Markdown or HTML."""
     plain = " ".join(escaped(text, keep="").split())
     return re.sub(r"([\\`*_\[\]<>|#~&@])", r"\\\1", plain)

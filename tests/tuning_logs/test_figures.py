@@ -15,7 +15,7 @@ from hlotune.tuning_logs.evidence import Evidence, evidence
 from hlotune.tuning_logs.figures.canvas import require_matplotlib, shown
 from hlotune.tuning_logs.figures.files import write_figures
 from hlotune.tuning_logs.figures.kernel import trials
-from hlotune.tuning_logs.figures.program import program_figures, speedups
+from hlotune.tuning_logs.figures.program import names_of, program_figures, speedups
 from hlotune.tuning_logs.figures.ways import kernel_way, program_way
 from tests.support.recorded import fill
 
@@ -105,6 +105,14 @@ def test_labels_of_records_are_drawn_as_text(found: Evidence, label: str) -> Non
     for figure in program_figures(replace(found, kernels=kernels)):
         ET.fromstring(figure.svg)
         assert figure.png()
+
+
+def test_kernels_that_are_shown_alike_have_digits_of_their_keys(found: Evidence) -> None:
+    first, second, third = found.kernels
+    alike = replace(second, report=replace(second.report, label=first.report.label))
+    names = list(names_of((first, alike, third)).values())
+    assert names[:2] == [f"multiply [8] ({k.report.key[:4]})" for k in (first, second)]
+    assert names[2] == "divide [8]"
 
 
 def test_a_long_label_loses_its_middle() -> None:

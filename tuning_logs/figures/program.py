@@ -1,5 +1,6 @@
 """Figures of a whole run: speedups, where the time goes, the roofline, the way of the search."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -41,9 +42,10 @@ def program_figures(found: Evidence) -> Iterator[Figure]:
 
 def speedups(found: Evidence) -> Figure | None:
     """Bars with 95 % intervals: the whole program, then each kernel that was compared."""
+    named = names_of(found.kernels)
     compared = [k for k in found.kernels if k.report.champion]
     rows: list[tuple[str, Speedup, bool]] = [
-        (name_of(k), k.report.champion, k.report.won)
+        (named[k.report.key], k.report.champion, k.report.won)
         for k in compared[:MOST_ROWS]
         if k.report.champion
     ]
@@ -97,8 +99,9 @@ def _speedups_in_words(rows: Sequence[tuple[str, Speedup, bool]]) -> str:
 
 def times(found: Evidence) -> Figure | None:
     """Where the program's time goes: calls times seconds, before and after."""
+    named = names_of(found.kernels)
     rows = [
-        (name_of(k), k.default_s * k.calls, k.report.used_s * k.calls)
+        (named[k.report.key], k.default_s * k.calls, k.report.used_s * k.calls)
         for k in found.kernels
         if k.default_s and k.report.used_s
     ][:MOST_ROWS]
@@ -126,8 +129,9 @@ def times(found: Evidence) -> Figure | None:
 
 def limits(found: Evidence) -> Figure | None:
     """How far default and tuned are from the least time that the peaks allow."""
+    named = names_of(found.kernels)
     rows = [
-        (name_of(k), k.default_s / k.limit.time_s, k.report.used_s / k.limit.time_s)
+        (named[k.report.key], k.default_s / k.limit.time_s, k.report.used_s / k.limit.time_s)
         for k in found.kernels
         if k.limit and k.default_s and k.report.used_s
     ][:MOST_ROWS]
@@ -158,8 +162,14 @@ def limits(found: Evidence) -> Figure | None:
 
 def roofline(found: Evidence) -> Figure | None:
     """Rates of all kernels before and after, under the roofs of their types and of memory."""
+    named = names_of(found.kernels)
     rows = [
-        (name_of(k), k.flops / k.moved_bytes, k.flops / k.default_s, k.flops / k.report.used_s)
+        (
+            named[k.report.key],
+            k.flops / k.moved_bytes,
+            k.flops / k.default_s,
+            k.flops / k.report.used_s,
+        )
         for k in found.kernels
         if k.flops and k.moved_bytes and k.default_s and k.report.used_s
     ]
@@ -271,6 +281,13 @@ def _named_rows(axes: "Axes", names: Sequence[str]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     plain(axes)
+
+
+def names_of(kernels: Sequence[KernelEvidence]) -> dict[str, str]:
+    """By key; where several are shown alike, with the first digits of their keys."""
+    names = {k.report.key: name_of(k) for k in kernels}
+    counts = Counter(names.values())
+    return {key: f"{name} ({key[:4]})" if counts[name] > 1 else name for key, name in names.items()}
 
 
 def name_of(kernel: KernelEvidence) -> str:

@@ -11,6 +11,7 @@ from hlotune.tuning_logs.page.provenance import provenance
 from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 from hlotune.tuning_logs.render import (
     BEYOND,
+    QUIET,
     kernel_time_text,
     load_text,
     modes_text,
@@ -25,11 +26,12 @@ SCORE = (
     "The limit is the least time that the measured peaks allow: all arithmetic at the peak of its "
     "type, or all arguments and results at the bandwidth of memory where they do not fit into the "
     "last cache. It is an under-estimate of what can be reached. The speed-of-light score is the "
-    "part of the way from the default to the limit that was gone: 0 at the default, 1 at the limit."
+    "part of the way from the default to the limit that was gone: 0 at the default, 1 at the "
+    "limit, more where an algorithm such as Winograd's does less arithmetic than the kernel states."
 )
 CLOCKS = (
-    "Times of kernels are of each alone, a call less an empty one; those of the program are calls "
-    "as a user makes them."
+    "Times of kernels are of calls of each alone, its constants cold; those of the program are "
+    "calls as a user makes them."
 )
 
 
@@ -134,7 +136,8 @@ def _notes(report: Report) -> Iterator[Markup]:
     """What has to be said beside the figures."""
     pace = pace_text(report).strip()
     beyond = any((k.share_of_peak or 0) > 1 for k in report.kernels)
-    said: list[str] = [*report.notes, report.overrun, load_text(report.others_share), pace]
+    busy = load_text(report.others_share) if (report.others_share or 0.0) > QUIET else ""
+    said: list[str] = [*report.notes, report.overrun, busy, pace]
     said += [BEYOND] if beyond else []
     named = [(f"the default of {k.key[:8]}", k.champion) for k in report.kernels]
     for what, timed in (*named, ("the default program", report.whole)):

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,9 @@ class Regenerated:
     """Of the nest, by name; none where today's space does not have the schedule."""
     correlated: tuple[Correlated, ...]
     """The strongest first."""
+    predicted: tuple[tuple[float, float], ...] = ()
+    """Of each trial, the share of trials that the model of the run's start took for faster, and the
+    share that was; none where that model is not here any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,24 @@ class Missing:
     reason: str
 
 
+def model_of(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Name and digest of the model that a run began with; None where it began with none."""
+    name, digest = options.get("model"), options.get("model_digest")
+    return (name, digest) if isinstance(name, str) and isinstance(digest, str) else None
+
+
 def regenerated(
-    kernels: Sequence[KernelEvidence], target: Target | None, limit_s: float = LIMIT_S
+    kernels: Sequence[KernelEvidence],
+    target: Target | None,
+    model: tuple[str, str] | None = None,
+    limit_s: float = LIMIT_S,
 ) -> dict[str, Regenerated | Missing]:
-    """By key, one for each kernel that has a schedule of ours."""
+    """By key, one for each kernel that has a schedule of ours.
+
+    Args:
+        model: name and digest of the cost model that the run began with, to be asked again.
+        limit_s: seconds for all of it.
+    """
     champions = [k for k in kernels if k.schedule]
     if not isinstance(target, CpuTarget):
         missing = Missing("the recorded target cannot be read, or is of another kind than a CPU")
@@ -70,7 +87,7 @@ def regenerated(
     found: dict[str, Regenerated | Missing] = {}
     end = time.monotonic() + limit_s
     while champions and (left_s := end - time.monotonic()) > 0:
-        answers, is_late = _asked(champions, target, left_s)
+        answers, is_late = _asked(champions, target, model, left_s)
         found |= answers
         left = [k for k in champions if k.report.key not in answers]
         if left and not is_late:
@@ -81,10 +98,14 @@ def regenerated(
 
 
 def _asked(
-    kernels: Sequence[KernelEvidence], target: CpuTarget, limit_s: float
+    kernels: Sequence[KernelEvidence],
+    target: CpuTarget,
+    model: tuple[str, str] | None,
+    limit_s: float,
 ) -> tuple[dict[str, Regenerated | Missing], bool]:
     """What a child answers before it ends, and whether the time ended it."""
-    lines = [json.dumps({"target": stored(target)}), *(json.dumps(_question(k)) for k in kernels)]
+    head = {"target": stored(target), "model": model}
+    lines = [json.dumps(head), *(json.dumps(_question(k)) for k in kernels)]
     try:
         done = subprocess.run(
             python_module(CHILD), input="\n".join(lines), capture_output=True, text=True,
@@ -125,5 +146,6 @@ def _answer(answer: dict[str, Any]) -> Regenerated | Missing:
             **data,
             "boxes": tuple(map(Box.of, data["boxes"])),
             "correlated": tuple(Correlated(**c) for c in data["correlated"]),
+            "predicted": tuple((float(a), float(b)) for a, b in data["predicted"]),
         }
     )

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from hlotune.codegen.build import build
 from hlotune.codegen.llvm.compile import assembly
 from hlotune.codegen.llvm.emit import emit
+from hlotune.costmodel.inputs import inputs_of
+from hlotune.costmodel.model import CostModel
+from hlotune.costmodel.pretrained import start
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
@@ -21,7 +24,7 @@ from hlotune.schedules.errors import HlotuneError, ScheduleError
 from hlotune.schedules.features.summary import KERNEL_NAMES, NAMES
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import arithmetic_type, flops_of
-from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import target_of
@@ -37,23 +40,35 @@ MOST_FEATURES = 5
 
 def main() -> None:
     lines = (json.loads(line) for line in sys.stdin)
-    target = target_of(next(lines)["target"])
+    head = next(lines)
+    target, model = target_of(head["target"]), _model(head["model"])
     assert isinstance(target, CpuTarget)  # of other kinds nobody asks
     for question in lines:
-        answer = {"key": question["key"], **_answer(question, target)}
+        answer = {"key": question["key"], **_answer(question, target, model)}
         print(json.dumps(answer), flush=True)
 
 
-def _answer(question: dict[str, Any], target: CpuTarget) -> dict[str, Any]:
+def _model(named: Sequence[str] | None) -> CostModel | None:
+    """The model of this name that comes with the package; None where its file is another one."""
+    if named is None:
+        return None
     try:
-        return {"made": _made(question, target)}
+        begun = start(named[0])
+    except (HlotuneError, ImportError):
+        return None
+    return begun.model if begun.digest == named[1] else None
+
+
+def _answer(question: dict[str, Any], target: CpuTarget, model: CostModel | None) -> dict[str, Any]:
+    try:
+        return {"made": _made(question, target, model)}
     except HlotuneError as error:
         return {"reason": " ".join(str(error).split())[:500]}
     except Exception as error:  # a record may hold anything; one costs the others nothing
         return {"reason": f"a fault at this record: {type(error).__name__}: {error}"[:500]}
 
 
-def _made(question: dict[str, Any], target: CpuTarget) -> dict[str, Any]:
+def _made(question: dict[str, Any], target: CpuTarget, model: CostModel | None) -> dict[str, Any]:
     compute = compute_of(graph_of(Kernel(question["text"])))
     schedule = Schedule.from_json(question["schedule"])
     nest = replay(compute, schedule, target)
@@ -68,6 +83,7 @@ def _made(question: dict[str, Any], target: CpuTarget) -> dict[str, Any]:
         "code": build(compute, schedule, target).key,
         "features": _features(space, schedule) if space else {},
         "correlated": _correlated(space, question["trials"]) if space else [],
+        "predicted": _predicted(space, question["trials"], model) if space and model else [],
     }
 
 
@@ -106,6 +122,19 @@ def _correlated(space: Space, trials: Sequence[tuple[str, float]]) -> list[dict[
     ]
 
 
+def _predicted(
+    space: Space, trials: Sequence[tuple[str, float]], model: CostModel
+) -> list[tuple[float, float]]:
+    """Ranks as shares, of the fastest 0 and of the slowest 1: as predicted, and as measured."""
+    configs, speeds = _configs(space, trials[-MOST_TRIALS:])
+    if len(speeds) < FEWEST_TRIALS:
+        return []
+    scores = model.predict(inputs_of(model.reads, space, configs))
+    last = len(speeds) - 1
+    ranks = ((rankdata(-x) - 1) / last for x in (np.asarray(scores, np.float64), speeds))
+    return [(float(a), float(b)) for a, b in zip(*ranks, strict=True)]
+
+
 def _alike(rows: NDArray[np.float32], one: int, other: int) -> bool:
     return abs(float(spearmanr(rows[:, one], rows[:, other]).statistic)) > 0.9
 
@@ -114,6 +143,16 @@ def _rows(
     space: Space, trials: Sequence[tuple[str, float]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """`(n, features)`, and the speeds `(n,)`, of the trials that today's space has."""
+    configs, speeds = _configs(space, trials)
+    if not len(speeds):
+        return np.zeros((0, len(NAMES)), np.float32), speeds
+    return space.features(configs), speeds
+
+
+def _configs(
+    space: Space, trials: Sequence[tuple[str, float]]
+) -> tuple[Configs, NDArray[np.float64]]:
+    """`(n, k)` and `(n,)`: the trials that today's space has, and their speeds."""
     configs, speeds = [], []
     for text, time_s in trials:
         try:
@@ -125,8 +164,8 @@ def _rows(
             configs.append(config)
             speeds.append(1 / time_s)
     if not configs:
-        return np.zeros((0, len(NAMES)), np.float32), np.zeros(0)
-    return space.features(np.stack(configs)), np.array(speeds)
+        return np.zeros((0, 0), np.int32), np.zeros(0)
+    return np.stack(configs), np.array(speeds)
 
 
 if __name__ == "__main__":
