@@ -3,12 +3,12 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from hlotune.cli.options import Database, Json
-from hlotune.cli.outputs import require_place
+from hlotune.cli.outputs import require_place, writing
 from hlotune.cli.printing import counted, print_json, print_table, say, times
 from hlotune.tuning_logs.default_path import database_path
 
@@ -76,7 +76,15 @@ def stats(database: Database = None, json: Json = False) -> None:
 
 @app.command("export", epilog="Example: tune db export records.jsonl --database tuning.db")
 def export(
-    file: Annotated[Path, typer.Argument(help="JSON lines to write.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File to write.", show_default=False)],
+    form: Annotated[
+        Literal["lines", "t4"],
+        typer.Option(
+            "--format",
+            help="JSON lines, which `tune db import` reads; or t4, the results that autotuners "
+            "such as Kernel Tuner share: trials alone.",
+        ),
+    ] = "lines",
     database: Database = None,
     json: Json = False,
 ) -> None:
@@ -86,11 +94,16 @@ def export(
     """
     from hlotune.tuning_logs.database import Database as TuningDatabase
     from hlotune.tuning_logs.records import export_records
+    from hlotune.tuning_logs.t4 import export_t4
 
     path = database_path(database)
     require_place(file, path)
     with TuningDatabase(path, read_only=True) as opened:
-        written = export_records(opened, file)
+        if form == "t4":
+            with writing(file):
+                written = export_t4(opened, file)
+        else:
+            written = export_records(opened, file)
     if json:
         return print_json({"file": str(file), "records": written})
     out = sys.stdout if file.is_file() else sys.stderr
