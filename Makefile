@@ -25,7 +25,7 @@ SEED := 0
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup setup-oldest demo test test-oldest test-torch lint types types-oldest slow bench bench-operators bench-kernels bench-peers bench-search \
+.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser lint types types-oldest slow bench bench-operators bench-kernels bench-peers bench-search \
   bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
@@ -47,13 +47,20 @@ demo: setup
 	rm -f $(DEMO_DB)*
 	.venv/bin/tune run examples/resnet18.py:frozen --budget 2m --database $(DEMO_DB)
 	.venv/bin/tune bench examples/resnet18.py:frozen --database $(DEMO_DB)
+	.venv/bin/tune report examples/resnet18.py:frozen --database $(DEMO_DB) -o build/report.html
+	@echo "the report of this run, for any browser: $(CURDIR)/build/report.html"
 
 test: lint types
-	$(PYTHON) -m pytest -n 2 -m "not slow and not torch"
+	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser"
+
+# Opens the report of a small run in headless Chromium; without a browser it fails.  As root, on
+# Debian: apt-get install chromium.  Screenshots are in build/browser.
+test-browser: setup
+	$(PYTHON) -m pytest -m browser
 
 # The whole suite in the oldest environment; `test-torch` runs there what CI does.
 test-oldest: types-oldest
-	$(OLDEST)/python -m pytest -n 2 -m "not slow"
+	$(OLDEST)/python -m pytest -n 2 -m "not slow and not browser"
 
 test-torch: types-oldest
 	$(OLDEST)/python -m pytest -n 2 -m "not slow and (torch or smoke)"

@@ -48,7 +48,6 @@ app = typer.Typer(
     help="Finds faster schedules for the kernels of a program, and proves it.",
     epilog="Example: tune run examples/mlp.py:model --budget 60s",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help and one-line errors, the same in a terminal and a log
 )
