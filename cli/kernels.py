@@ -126,11 +126,11 @@ def kernels(
             size(x.bytes, "B", 1024),
             time_text(x.roofline_s) if x.roofline_s else "-",
             x.left_to_xla or "",
-            *([str(x.known), share_text(x)] if x.known else []),
+            *([share_text(x), str(x.known)] if x.known else []),
         )
         for x in lines
     ]
-    columns = (*COLUMNS, "known", ">of the limit") if records else COLUMNS
+    columns = (*COLUMNS, ">of the limit", "known") if records else COLUMNS
     return print_table(columns, rows, title=loaded.name, spare=SPARE)
 
 
