@@ -17,6 +17,7 @@ from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.schedule import DEFAULT, XLA
+from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.reserve import Reserve
@@ -226,7 +227,7 @@ class Session:
         self.progress(event)
 
     def _contests(self, tasks: Sequence[Task]) -> list[Contest]:
-        """Times the defaults, of most arithmetic first, as long as the budget has time for it.
+        """Times the defaults, of most work by the roofline first, as long as there is time for it.
 
         Those that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
         """
@@ -234,7 +235,7 @@ class Session:
         try:
             recorded = self._begun(tasks)
             self._meet(tasks)
-            for n in sorted(range(len(tasks)), key=lambda n: -tasks[n].flops * tasks[n].weight):
+            for n in sorted(range(len(tasks)), key=lambda n: -self._least_s(tasks[n])):
                 key = tasks[n].kernel.key
                 before_s = default_s(self.database, self.run, key) if self.resumed else None
                 late = self.passed_s > DEFAULTS_SHARE * (self.limits.seconds or inf)
@@ -304,6 +305,15 @@ class Session:
             kernel.key, numerics=self.numerics, most=most, own=self.run, **self.under
         )
         return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
+
+    def _least_s(self, task: Task) -> float:
+        """What a kernel takes of the program at least, by its arithmetic and by its bytes."""
+        peaks = self.peaks()
+        limit = limit_of(task.flops, task.bytes, task.dtype, self.target, peaks)
+        if limit is None:
+            return 0.0
+        read_s = task.bytes / peaks.read_bytes_per_s
+        return task.weight * max(limit.compute_s, read_s)
 
     def _contest_or_none(
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
