@@ -39,7 +39,7 @@ def tune(*arguments: str) -> Any:
 def test_a_run_is_recorded_reported_benchmarked_and_explained(tmp_path: Path) -> None:
     database = ["--database", str(tmp_path / "tuning.db")]
     first = tune("run", PROGRAM, "--trials", "8", *database)
-    assert first["trials"] >= 8 and len(first["kernels"]) == 3
+    assert first["trials"] >= 8 and len(first["kernels"]) >= 3
     assert {k["decision"] for k in first["kernels"]} <= {"tuned", "kept xla"}
     assert tune("report", first["run"], *database) == first
 
