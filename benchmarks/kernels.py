@@ -109,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES], metavar="CASE")
     parser.add_argument("--seconds", type=float, default=60.0, help="of timing, for all cases")
-    parser.add_argument("--search", type=int, default=24, help="candidates of the short search")
+    parser.add_argument("--search", type=int, default=12, help="candidates of the short search")
     options = parser.parse_args()
     target, share = host_target(), options.seconds / len(options.cases)
     with alone():
