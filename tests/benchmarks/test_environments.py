@@ -136,7 +136,7 @@ def test_what_is_compared_with_the_default_runs_in_the_newest_environment(target
 
 
 def test_tests_that_need_torch_are_left_out_by_their_marker_and_run_in_the_oldest() -> None:
-    assert '-m "not slow and not torch"' in recipe("test")
+    assert '-m "not slow and not torch and not browser"' in recipe("test")
     assert '-m "not slow and (torch or smoke)"' in recipe("test-torch")
     assert '-m "slow and not torch"' in recipe("slow")
     assert '-m "slow and (torch or smoke)"' in recipe("slow")
