@@ -14,7 +14,7 @@ from hlotune.cli.printing import counted, print_json, print_notes, print_table, 
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites.sites import Site
-    from hlotune.schedules.targets.target import Properties
+    from hlotune.schedules.targets.target import Properties, Target
     from hlotune.tuning_logs.database import Conditions, Database
 
 EXAMPLE = "Example: tune kernels examples/resnet18.py:model"
@@ -24,6 +24,16 @@ COLUMNS = (
 )  # fmt: skip
 SPARE = ("sketches", "configs", "sites", "data", "work", "calls", "kernel")
 """Columns that a narrow terminal goes without, the first of them first."""
+Named = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        help="A device, here or not (cuda:a100, cuda:h100, cuda:h200, tpu:v5e, tpu:v6e): its "
+        "schedules, and times at best by its maker's figures.  [default: this machine's CPU]",
+        show_default=False,
+    ),
+]
 Records = Annotated[
     Path | None,
     typer.Option(
@@ -79,7 +89,7 @@ class Line:
     bytes: int
     """Of all arguments and results, each counted once."""
     roofline_s: float | None
-    """The least time that this machine's measured peaks allow one call."""
+    """The least time that the device's peaks allow one call."""
     left_to_xla: str | None
     """Why no schedule of ours exists; None where one does."""
     known: Known | None
@@ -89,27 +99,32 @@ class Line:
 def kernels(
     program: Program,
     database: Records = None,
+    target: Named = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     json: Json = False,
 ) -> None:
     """Lists the kernels of a program, with their work and data.
 
-    What a call takes at best is by the machine's peaks, which are measured once a day.
+    What a call takes at best is by the machine's peaks, which are measured once a day, or by the
+    maker's figures of the device that is named.
     """
     from hlotune.hlo.sites.sites import sites
     from hlotune.schedules.errors import NoRecord
+    from hlotune.schedules.targets.kinds import named_target
     from hlotune.tuning_logs.render import time_text
 
+    device = named_target(target) if target else None
     loaded = load_program(program, arg, dim)
     by_key: dict[str, list[Site]] = {}
     for site in sites(loaded):
         by_key.setdefault(site.kernel.key, []).append(site)
     if not by_key:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
-    records = known_of(database, by_key) if database else {}  # before the peaks: these take seconds
-    peaks = peaks_of_today()
-    lines = [describe(group, peaks, records.get(key)) for key, group in by_key.items()]
+    # Before the peaks: these take seconds.
+    records = known_of(database, by_key, device) if database else {}
+    limits = limits_of(device)
+    lines = [describe(group, limits, records.get(key)) for key, group in by_key.items()]
     if json:
         about = {"program": loaded.name, "notes": list(loaded.notes)}
         return print_json({**about, "kernels": [asdict(x) for x in lines]})
@@ -140,12 +155,12 @@ def share_text(line: Line) -> str:
     return f"{line.roofline_s / used_s:.0%}" if line.roofline_s and used_s else "-"
 
 
-def known_of(path: Path, keys: Iterable[str]) -> dict[str, Known]:
+def known_of(path: Path, keys: Iterable[str], device: "Target | None") -> dict[str, Known]:
     """By kernel.  Raises DatabaseError where there is no such database."""
     from hlotune.measure.machine.targets import host_target, toolchain
     from hlotune.tuning_logs.database import Database, conditions
 
-    under = conditions(host_target(), toolchain())
+    under = conditions(device or host_target(), toolchain())
     with Database(path, read_only=True) as database:
         return {key: known(database, key, under) for key in keys}
 
@@ -168,13 +183,16 @@ def known(database: "Database", key: str, under: "Conditions") -> Known:
     )
 
 
-def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> Line:
+def describe(sites: "list[Site]", limits: "Limits", known: Known | None) -> Line:
     from hlotune.hlo.canonical import graph_of
     from hlotune.search.tasks import tiny
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)
-    ours = Ours(reason=reason) if (reason := tiny(sites[0])) else schedules_of(kernel)
+    if reason := tiny(sites[0]):
+        ours = Ours(reason=reason)
+    else:
+        ours = schedules_of(kernel, limits.target)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
     return Line(
         key=kernel.key,
@@ -185,16 +203,21 @@ def describe(sites: "list[Site]", peaks: "Properties", known: Known | None) -> L
         configs=ours.configs,
         flops=ours.flops,
         bytes=moved,
-        roofline_s=limit_s(kernel, peaks, ours),
+        roofline_s=limit_s(kernel, limits.peaks, ours, limits.target),
         left_to_xla=ours.reason,
         known=known,
     )
 
 
-def limit_s(kernel: "Kernel", peaks: "Properties", ours: "Ours | None" = None) -> float | None:
-    """The least time of a call that the peaks of this machine allow; None where it is not known.
+def limit_s(
+    kernel: "Kernel",
+    peaks: "Properties",
+    ours: "Ours | None" = None,
+    target: "Target | None" = None,
+) -> float | None:
+    """The least time of a call that a target's peaks allow; None where it is not known.
 
-    `ours` is what `schedules_of` says of the kernel.
+    `ours` is what `schedules_of` says of the kernel; the target is this machine by default.
     """
     from hlotune.hlo.canonical import graph_of
     from hlotune.measure.machine.targets import host_target
@@ -202,7 +225,7 @@ def limit_s(kernel: "Kernel", peaks: "Properties", ours: "Ours | None" = None) -
 
     graph, ours = graph_of(kernel), ours or schedules_of(kernel)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
-    found = limit_of(ours.flops or 0, moved, ours.dtype, host_target(), peaks)
+    found = limit_of(ours.flops or 0, moved, ours.dtype, target or host_target(), peaks)
     return found.time_s if found else None
 
 
@@ -217,25 +240,27 @@ class Ours:
     reason: str | None = None
 
 
-def schedules_of(kernel: "Kernel") -> Ours:
+def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
+    """By default on this machine's CPU."""
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute.assemble import compute_of
     from hlotune.measure.machine.targets import host_target
-    from hlotune.schedules.algorithms.joined_space import space_of
-    from hlotune.schedules.errors import reason_alone
+    from hlotune.schedules.errors import TargetError, reason_alone
     from hlotune.schedules.ir.flops import arithmetic_type, flops_of
+    from hlotune.search.tasks import searched
 
     try:
         compute = compute_of(graph_of(kernel))
-        space = space_of(compute, host_target())
     except Exception as error:  # one kernel's error does not end the list of the others
         return Ours(reason=reason_alone(error))
-    return Ours(
-        sketches=len(space.sketches),
-        configs=space.size,
-        flops=flops_of(compute),
-        dtype=arithmetic_type(compute),
-    )
+    work = Ours(flops=flops_of(compute), dtype=arithmetic_type(compute))
+    try:
+        space = searched(compute, target or host_target())
+    except TargetError as error:
+        return replace(work, reason=str(error))
+    except Exception as error:
+        return replace(work, reason=reason_alone(error))
+    return replace(work, sketches=len(space.sketches), configs=space.size)
 
 
 def peaks_of_today() -> "Properties":
@@ -244,6 +269,23 @@ def peaks_of_today() -> "Properties":
     from hlotune.tuning_logs.kept_peaks import kept_or, peaks_file
 
     return kept_or(measured_peaks, peaks_file(host_target()), toolchain())
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a device can do at best."""
+
+    target: "Target"
+    peaks: "Properties"
+
+
+def limits_of(device: "Target | None") -> Limits:
+    """The maker's of a named device; of this machine's CPU what is measured once a day."""
+    from hlotune.measure.machine.targets import host_target
+
+    if device is not None and device.peaks is not None:
+        return Limits(device, device.peaks)
+    return Limits(host_target(), peaks_of_today())
 
 
 def measured_peaks() -> "tuple[Properties, bool]":

@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 from hlotune.cli import (
     apply,
     bench,
+    carry,
     db,
     explain,
     kernels,
@@ -67,6 +68,8 @@ app.command("show", epilog=show.EXAMPLE)(show.show)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("report", epilog=report.EXAMPLE)(report.report)
 app.command("targets", epilog=targets.EXAMPLE)(targets.targets)
+app.command("export-candidates", epilog=carry.EXPORT_EXAMPLE)(carry.export_candidates)
+app.command("measure", epilog=carry.MEASURE_EXAMPLE)(carry.measure)
 app.add_typer(db.app, name="db", epilog=db.EXAMPLE)
 app.add_typer(model.app, name="model", epilog=model.EXAMPLE)
 

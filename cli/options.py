@@ -26,6 +26,15 @@ Program = Annotated[
         show_default=False,
     ),
 ]
+TargetName = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        help="The device, here or not: cuda:a100, cuda:h100, cuda:h200, tpu:v5e, tpu:v6e.",
+        show_default=False,
+    ),
+]
 AnyJaxlib = Annotated[
     bool,
     typer.Option(

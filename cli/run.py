@@ -1,5 +1,6 @@
 """`tune run`: searches, measures, records."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from hlotune.schedules.errors import NoRecord, WrongResult
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
+    from hlotune.schedules.targets.target import Target
     from hlotune.search.result import TuneResult
 
 EXAMPLE = "Example: tune run examples/mlp.py:model --budget 5m --database tuning.db"
@@ -64,11 +66,12 @@ ModelFile = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random choices.")]
-Fingerprint = Annotated[
+Device = Annotated[
     str | None,
     typer.Option(
-        metavar="FINGERPRINT",
-        help="Refuse to run unless this machine has that fingerprint (tune targets).",
+        metavar="NAME|FINGERPRINT",
+        help="A device of this machine by name (cuda:h200, ...); or the fingerprint that this "
+        "machine must have (tune targets).  [default: this machine's CPU]",
         show_default=False,
     ),
 ]
@@ -84,7 +87,7 @@ def run(
     model_file: ModelFile = None,
     seed: Seed = 0,
     numerics: Numerics = "standard",
-    target: Fingerprint = None,
+    target: Device = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     quiet: Quiet = False,
@@ -92,7 +95,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Searches for faster schedules and records every trial."""
-    check(budget, trials, target)
+    device = check(budget, trials, target)
     path = database_path(database)
     with beating() as pulse, workers_ahead():
         loaded = load_program(program, arg, dim)
@@ -117,19 +120,40 @@ def run(
                 numerics=numerics,
                 progress=progress,
                 pulse=pulse,
+                target=device,
             )
     print_report(result.database, result.run, json=json)
     end(result, budget, model_file, arg or (), dim or ())
 
 
-def check(budget_s: float | None, trials: int | None, fingerprint: str | None) -> None:
-    """Refuses what makes no sense, before anything is loaded."""
+def check(budget_s: float | None, trials: int | None, target: str | None) -> "Target | None":
+    """The target that is asked for; refuses what makes no sense before anything is loaded."""
     if budget_s is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
-    if fingerprint is not None:
+    return None if target is None else here(target)
+
+
+def here(text: str) -> "Target":
+    """The device of a name, or the CPU of a fingerprint, on this machine.
+
+    Raises TargetError where it is not here.
+    """
+    from hlotune.schedules.targets.kinds import NAMED, named_target
+
+    if text not in NAMED and ":" not in text:
         from hlotune.measure.machine.targets import require_host
 
-        require_host(fingerprint)
+        return require_host(text)
+    device = named_target(text)
+    leave_device_memory()
+    from hlotune.measure.machine.devices import target_here
+
+    return target_here(device)
+
+
+def leave_device_memory() -> None:
+    """Makes this process take a device's memory as it needs it: a worker measures on it, too."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def end(

@@ -7,13 +7,16 @@ from hlotune.codegen.backend import Backend
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.targets.target import Kind, Target
 
-BACKENDS: dict[str, str] = {"llvm": "hlotune.codegen.llvm.backend"}
+BACKENDS: dict[str, str] = {
+    "llvm": "hlotune.codegen.llvm.backend",
+    "pallas": "hlotune.codegen.pallas.backend",
+}
 """The module of each backend, by the name that built kernels bear.
 
 Modules are imported when they are needed: each brings a compiler with it.
 """
 
-OF_KIND: dict[Kind, str] = {"cpu": "llvm"}
+OF_KIND: dict[Kind, str] = {"cpu": "llvm", "gpu": "pallas"}
 """The backend of each kind of target that is built for."""
 
 

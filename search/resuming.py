@@ -5,16 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hlotune.costmodel.pretrained import Start, start
+from hlotune.costmodel.pretrained import Start
 from hlotune.hlo.frontends.program import Program
+from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.errors import DatabaseError, NoRecord
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.kinds import target_of
+from hlotune.schedules.targets.target import Target
 from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import passed_s
-from hlotune.search.tune import Choices, searched
+from hlotune.search.tune import Choices, searched, started
 from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, conditions
 
 
@@ -61,16 +65,16 @@ def resume(
         DatabaseError: it has finished, or program, machine, versions or model are others by now.
         ModelError: the file holds no such model.
     """
-    target = host_target()
     with beating(pulse) as pulse, Database(database, create=False) as records:
         before = interrupted(records, run)
+        target = target_of_run(records, before)
         cache = before.under["cache"]
         require_same(program, before, conditions(target, toolchain(), cache))
         choices = Choices(
             limits=Limits(seconds=before.budget_s, trials=before.trials),
             searcher=before.searcher,
             model=before.model,
-            begun=same_model(before, Path(model_file) if model_file else None),
+            begun=same_model(before, Path(model_file) if model_file else None, target),
             seed=before.seed,
             numerics=before.numerics,
             cache=cache,
@@ -101,8 +105,26 @@ def in_words(under: Conditions) -> str:
     )
 
 
-def same_model(before: Interrupted, file: Path | None = None) -> Start:
-    begun = start(before.model, file)
+def target_of_run(database: Database, before: Interrupted) -> Target:
+    """This machine's CPU; or the device of the run, where that is of another kind.
+
+    Raises TargetError where such a device is not here.
+    """
+    found = database.query(
+        "select identity from targets where fingerprint = :fingerprint",
+        {"fingerprint": before.under["fingerprint"]},
+    )
+    try:
+        target = target_of(json.loads(found[0]["identity"]))
+    except (KeyError, TypeError, ValueError):
+        return target_here()
+    return target_here(None if isinstance(target, CpuTarget) else target)
+
+
+def same_model(
+    before: Interrupted, file: Path | None = None, target: Target | None = None
+) -> Start:
+    begun = started(before.model, file, target or host_target())
     if begun.digest != before.model_digest:
         raise DatabaseError(
             f"expected the trained model that run {before.run} began with, got "

@@ -7,11 +7,13 @@ from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, overlap
 from hlotune.hlo.to_compute.assemble import compute_of
-from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.algorithm import AlgorithmSpace
+from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
 from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alone
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.spaces.gpu.searched import SearchedSpace, searched_space
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.target import Kind, Target
 
@@ -55,7 +57,8 @@ class Skipped:
     reason: str
 
 
-SPACES: dict[Kind, Callable[..., Space]] = {"cpu": space_of}
+Searched = AlgorithmSpace | AlgorithmsSpace | SearchedSpace
+SPACES: dict[Kind, Callable[..., Searched]] = {"cpu": space_of, "gpu": searched_space}
 """The space of `(compute, target, numerics)`, by the kind of target."""
 
 
@@ -71,11 +74,7 @@ def tasks(
 
     Raises TargetError for a kind of target that nothing is searched for.
     """
-    if target.kind not in SPACES:
-        raise TargetError(
-            f"expected a target of kind {', '.join(SPACES)}, got {target.kind}; "
-            "nothing is tuned for it yet"
-        )
+    require_searched(target)
     tried = _Tried(target, numerics)
     taken: list[Site] = []
     for site in places:
@@ -98,8 +97,27 @@ def tasks(
 def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
     """The task of one site.  Raises UnsupportedKernel where it has no compute or no space."""
     compute = compute_of(graph_of(site.kernel))
-    space = SPACES[target.kind](compute, target, numerics)
+    space = searched(compute, target, numerics)
     return Task(site.kernel, site.label, site.weight, compute, space)
+
+
+def require_searched(target: Target) -> None:
+    """Raises TargetError for a kind of target that nothing is searched for."""
+    if target.kind not in SPACES:
+        raise TargetError(
+            f"expected a target of kind {', '.join(SPACES)}, got {target.kind}; "
+            "nothing is tuned for it yet"
+        )
+
+
+def searched(compute: Compute, target: Target, numerics: Numerics = "standard") -> Searched:
+    """The space of a compute on a target.
+
+    Raises TargetError for a kind of target that nothing is searched for, and UnsupportedKernel
+    where there is no rule for the compute.
+    """
+    require_searched(target)
+    return SPACES[target.kind](compute, target, numerics)
 
 
 def tiny(site: Site) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from hlotune.costmodel.model import MODELS
-from hlotune.costmodel.pretrained import Start, start
+from hlotune.costmodel.pretrained import Start, start, untrained
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
@@ -21,6 +21,7 @@ from hlotune.measure.trial import CacheMode, require_one_of, require_settings
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULT_BUDGET_S, Limits, seconds
 from hlotune.search.finals.whole_program import WholeProgram
@@ -78,7 +79,7 @@ def tune(
         cache: when a kernel begins: `model`, as inside a network, or `warm`, as its last call left
             it.  `apply` uses what was found in the mode that it is told.
         progress: is called with each event of `progress.py`.
-        target: defaults to this machine.
+        target: defaults to this machine; of another kind of device the one that JAX finds here.
         pulse: beats already, and began when the budget did; by default with this call.
 
     Raises:
@@ -91,19 +92,29 @@ def tune(
     require_loaded(program)
     require_one_of(MODELS, model, "model")
     with beating(pulse) as pulse:
+        found = target_here(target)
         choices = Choices(
             limits=limits_of(budget, budget_s, trials),
             searcher=searcher,
             model=model,
-            begun=start(model, Path(model_file) if model_file else None),
+            begun=started(model, Path(model_file) if model_file else None, found),
             seed=seed_of(seed),
             numerics=numerics,
             cache=cache,
-            target=target_here(target),
+            target=found,
             progress=progress or silent,
         )
         with chosen(database, create=True) as records:
             return searched(program, records, choices, pulse)
+
+
+def started(model: str, file: Path | None, target: Target) -> Start:
+    """The model that a search begins with.  What ships with the package was taught by CPUs alone,
+    and says nothing of other devices.
+    """
+    if isinstance(target, CpuTarget) or file is not None:
+        return start(model, file)
+    return untrained(model, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

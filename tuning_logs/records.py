@@ -27,21 +27,11 @@ from hlotune.schedules.targets.kinds import target_of
 from hlotune.schedules.targets.target import Properties
 from hlotune.tuning_logs import finals, rows
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.lines import FORMAT, RUN_COLUMNS, decoded
 from hlotune.tuning_logs.merge import CHUNK, absorb
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.plausible import recomputed, require_plausible
 from hlotune.tuning_logs.rows import Row
-
-FORMAT = 1
-"""Of the lines, as `"hlotune": 1`; a reader skips lines of a newer one."""
-
-RUN_COLUMNS = ("id", "cache", "threads", "numerics", "options", "seed", "started")
-"""What a record of a trial or final tells of its run."""
-
-JSON_COLUMNS = frozenset(
-    {"schedule", "samples_s", "default_s", "tuned_s", "options", "summary", "notes"}
-    | {"identity", "properties", "versions"}
-)
 
 RowsOf = list[tuple[str, Row]]
 """(table, row)"""
@@ -131,11 +121,11 @@ def _record(kind: str, row: Row, parents: dict[str, dict[str, Row]]) -> dict[str
     return {
         "hlotune": FORMAT,
         "record": kind,
-        **_decoded(row),
+        **decoded(row),
         "kernel": _kernel_json(parents["kernels"][row["kernel"]]),
         "target": _target_json(parents["targets"][row["target"]]),
         "toolchain": json.loads(parents["toolchains"][row["toolchain"]]["versions"]),
-        "run": _decoded({column: run[column] for column in (*RUN_COLUMNS, "notes")}),
+        "run": decoded({column: run[column] for column in (*RUN_COLUMNS, "notes")}),
     }
 
 
@@ -154,7 +144,7 @@ def _run_record(database: Database, run: Row) -> dict[str, Any]:
     return {
         "hlotune": FORMAT,
         "record": "run",
-        **_decoded(run),
+        **decoded(run),
         "program": one("programs", "key", run["program"]),
         "target": _target_json(cast(Row, one("targets", "fingerprint", run["target"]))),
         "toolchain": json.loads(cast(Row, one("toolchains", "key", run["toolchain"]))["versions"]),
@@ -167,19 +157,7 @@ def _kernel_json(row: Row) -> dict[str, Any]:
 
 
 def _target_json(row: Row) -> dict[str, Any]:
-    return _decoded({"identity": row["identity"], "properties": row["properties"]})
-
-
-def _decoded(row: Row) -> dict[str, Any]:
-    """JSON columns as JSON; what does not parse stays text, and is for the reader to skip."""
-    return {k: _loaded(v) if k in JSON_COLUMNS and v is not None else v for k, v in row.items()}
-
-
-def _loaded(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return decoded({"identity": row["identity"], "properties": row["properties"]})
 
 
 def _absorb_line(database: Database, line: str) -> int:

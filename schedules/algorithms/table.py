@@ -2,6 +2,7 @@
 
 from hlotune.schedules.algorithms.algorithm import Algorithm
 from hlotune.schedules.algorithms.amx.space import AMX
+from hlotune.schedules.algorithms.blocks import BLOCKS
 from hlotune.schedules.algorithms.direct import DIRECT
 from hlotune.schedules.algorithms.dot_instructions.space import DOT_INSTRUCTION
 from hlotune.schedules.algorithms.partial_reductions.space import PARTIAL_REDUCTIONS
@@ -20,6 +21,7 @@ ALGORITHMS = {
         SPLIT_REDUCTION,
         PARTIAL_REDUCTIONS,
         *WINOGRAD,
+        BLOCKS,
     )
 }
 """By name, in the order in which a kernel's space joins their spaces."""

@@ -30,6 +30,7 @@ from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.pack import packed_name
 from hlotune.schedules.steps.schedule import XLA, Schedule
 from hlotune.schedules.steps.steps import Pack, Parallel, Spread, Step
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import target_of
 from hlotune.schedules.targets.target import Target
 from hlotune.search.searchers.history import Times, scores
@@ -93,8 +94,8 @@ class Examples:
 def examples(database: Database, folder: Path | None = None) -> Iterator[Examples]:
     """What a database holds of each kernel under equal conditions, where it has a space today.
 
-    Left out are the default, trials on which the device failed, schedules that today's space has no
-    exact config for, and kernels with less than `FEWEST` trials.
+    Left out are devices other than CPUs, the default, trials on which the device failed, schedules
+    that today's space has no exact config for, and kernels with less than `FEWEST` trials.
 
     Args:
         folder: of the cache; without one nothing is kept.
@@ -109,6 +110,8 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
     for group in groups:
         trials = _trials(database, group)
         target = target_of(json.loads(group["identity"]))
+        if not isinstance(target, CpuTarget):
+            continue  # its features have other meanings
         found = _cached(Kernel(group["text"]), group["label"] or "", target, trials, folder)
         if found is not None and len(found.times_s) >= FEWEST:
             yield found

@@ -1,0 +1,103 @@
+"""`tune export-candidates`, `tune measure`: a search whose device is on another machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hlotune.cli.loading import load_program
+from hlotune.cli.options import ArgumentTypes, Dimensions, Numerics, Program, TargetName
+from hlotune.cli.printing import counted, say
+from hlotune.schedules.errors import NoRecord, ProgramError
+
+EXPORT_EXAMPLE = (
+    "Example: tune export-candidates examples/mlp.py:model mlp.jsonl --target cuda:h200"
+)
+MEASURE_EXAMPLE = (
+    "Example: tune measure mlp.jsonl --output measured.jsonl, then tune db import measured.jsonl"
+)
+Known = Annotated[
+    Path | None,
+    typer.Option(
+        "--database",
+        "--db",
+        metavar="FILE",
+        help="Tuning database: the search goes on from what it knows of the device.  "
+        "[default: none]",
+        show_default=False,
+    ),
+]
+
+
+def export_candidates(
+    program: Program,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to write.")],
+    target: TargetName,
+    count: Annotated[int, typer.Option(min=1, help="Candidates of each kernel.")] = 32,
+    database: Known = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    numerics: Numerics = "standard",
+    arg: ArgumentTypes = None,
+    dim: Dimensions = None,
+) -> None:
+    """Writes what to measure next on a device that is not here."""
+    from contextlib import nullcontext
+
+    from hlotune.schedules.targets.kinds import named_target
+
+    device = named_target(target)
+    loaded = load_program(program, arg, dim)
+    from hlotune.search.carrying import counted as number_of
+    from hlotune.search.carrying import proposed, write_candidates
+    from hlotune.tuning_logs.database import Database
+
+    with Database(database, read_only=True) if database else nullcontext() as records:
+        made, skipped = proposed(loaded, device, records, count=count, seed=seed, numerics=numerics)
+    for skip in skipped:
+        say(f"tune: {skip.label} stays with the default: {skip.reason}", file=sys.stderr)
+    if not made:
+        raise NoRecord(
+            f"program {loaded.name}: expected kernels with new candidates for {target}, found none"
+        )
+    try:
+        write_candidates(file, made)
+    except OSError as error:
+        raise ProgramError(
+            f"expected to write candidates to {file}, got {error.strerror or error}; "
+            "name another path, or free some space"
+        ) from error
+    say(
+        f"{counted(number_of(made), 'candidate')} of {counted(len(made), 'kernel')} in {file}; on "
+        f"a machine with {device.title}: tune measure {file} --output measured.jsonl"
+    )
+
+
+def measure(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="From tune export-candidates.")],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON lines to write, for tune db import.")
+    ],
+) -> None:
+    """Builds, verifies and times candidates on the device that is here.
+
+    It needs neither xgboost nor torch nor a database.
+    """
+    from hlotune.cli.run import leave_device_memory
+
+    leave_device_memory()
+    from hlotune.deploy.candidates import here, measured, read_candidates, write_lines
+    from hlotune.measure.workers.builder import ProcessBuilder
+    from hlotune.measure.workers.runner import ProcessRunner
+
+    made = read_candidates(file)
+    target = here(made)
+    with (
+        ProcessBuilder(target) as builder,
+        ProcessRunner(target, made[0].numerics, made[0].cache) as runner,
+    ):
+        records = measured(
+            made, target, builder.build, runner, lambda text: say(text, file=sys.stderr)
+        )
+        number = write_lines(output, records)
+    say(f"{counted(number, 'record')} in {output}: tune db import {output}")

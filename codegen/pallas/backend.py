@@ -1,0 +1,122 @@
+"""The backend for GPUs: kernels by Pallas, lowered to StableHLO that XLA compiles for the device.
+
+The code of a kernel is the text of a module whose `@main` has the kernel's own types; its custom
+calls hold the kernel.  Where the target's platform is the host's, Pallas interprets the kernel, and
+the text is StableHLO alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hlotune.codegen.backend import Array, Signature, SiteCode
+from hlotune.codegen.built import Built
+from hlotune.codegen.pallas.build import build
+from hlotune.codegen.pallas.lowering import lowered, lowered_for
+from hlotune.hlo.graph import numpy_dtype
+from hlotune.hlo.mlir.versions import loaded as compiled_for
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.patterns.gpu_forms import GpuForm, gpu_form
+from hlotune.schedules.spaces.gpu.searched import blocks_of
+from hlotune.schedules.spaces.gpu.table import gpu_space
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
+from hlotune.schedules.targets.gpu import GpuTarget
+from hlotune.schedules.targets.target import Target
+
+PLATFORM = "// platform: "
+"""The first line of a text: what JAX calls the platform that it is for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loaded:
+    built: Built
+    platform: str
+    text: str
+    execute: Callable[[Sequence[jax.Array]], list[jax.Array]]
+
+
+class _Pallas:
+    """See `Backend` for what the verbs promise."""
+
+    def emit(self, compute: Compute, schedule: Schedule, target: Target) -> Built:
+        if not isinstance(target, GpuTarget):
+            raise BuildError(f"expected a GPU to compile for, got {target.title}; name a GPU")
+        form = gpu_form(compute)
+        sketch, knobs = blocks_of(schedule.algorithm)
+        space = gpu_space(form.kernel, target)
+        space.check(space.config(sketch, knobs))
+        interpreted = target.platform == HOST_PLATFORM
+        kernel = build(form.kernel, sketch, knobs, interpret=interpreted)
+        text = _text(_of_arguments(kernel, form, compute), compute, target)
+        return Built(
+            object=f"{PLATFORM}{target.platform}\n{text}".encode(),
+            scratch_bytes=0,
+            packed=(),
+            flops=int(form.kernel.flops),
+            threads=1,
+            algorithm=schedule.algorithm,
+            backend="pallas",
+        )
+
+    def load(self, built: Built) -> _Loaded:
+        line, _, text = built.object.decode().partition("\n")
+        if not line.startswith(PLATFORM):
+            raise BuildError(
+                f"expected a module that begins with {PLATFORM!r}, got {line[:60]!r}; "
+                "build the kernel again"
+            )
+        platform = line.removeprefix(PLATFORM)
+        try:
+            return _Loaded(built, platform, text, compiled_for(text, platform).execute)
+        except Exception as error:  # XLA's, for any reason that a compiler has
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:600]
+            raise BuildError(
+                f"expected a kernel that XLA compiles for {platform}, got {said}"
+            ) from error
+
+    def replacement(
+        self, loaded: _Loaded, signature: Signature, constants: Mapping[int, Array]
+    ) -> SiteCode:
+        return SiteCode(loaded.text)
+
+    def call(
+        self, loaded: _Loaded, signature: Signature, arguments: Sequence[Array]
+    ) -> list[Array]:
+        device = jax.devices(loaded.platform)[0]
+        results = loaded.execute([jax.device_put(a, device) for a in arguments])
+        pairs = zip(results, signature.results, strict=True)
+        return [np.asarray(r).astype(numpy_dtype(t.dtype), copy=False) for r, t in pairs]
+
+
+def _of_arguments(
+    kernel: Callable[..., jax.Array], form: GpuForm, compute: Compute
+) -> Callable[..., jax.Array]:
+    """The kernel as a function of the compute's arguments, in their order and shapes."""
+    names = [t.name for t in compute.arguments]
+    (result,) = compute.results
+
+    def function(*arguments: jax.Array) -> jax.Array:
+        given = dict(zip(names, arguments, strict=True))
+        operands = [jnp.transpose(given[o.tensor], o.order).reshape(o.shape) for o in form.operands]
+        return kernel(*operands).reshape(result.shape).astype(numpy_dtype(result.dtype))
+
+    return function
+
+
+def _text(function: Callable[..., jax.Array], compute: Compute, target: GpuTarget) -> str:
+    operands: list[Any] = [
+        jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype))  # type: ignore[no-untyped-call]
+        for t in compute.arguments
+    ]
+    if target.platform == HOST_PLATFORM:
+        return str(lowered(function, operands).as_text())
+    return str(lowered_for(target, function, operands).as_text())
+
+
+BACKEND = _Pallas()

@@ -1,0 +1,197 @@
+"""A space of a GPU as searchers see it: positions of knobs' values, schedules, and features.
+
+A schedule names its sketch and knobs in its algorithm, `blocks(triton_product,block_m=64,...)`, and
+has no steps: the sketch says the whole structure.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.features.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
+from hlotune.schedules.features.summary import COLUMN, NAMES
+from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.patterns.gpu_forms import gpu_form
+from hlotune.schedules.spaces.gpu.space import GpuSketch, GpuSpace
+from hlotune.schedules.spaces.gpu.table import gpu_space
+from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.targets.gpu import GpuTarget
+from hlotune.schedules.targets.target import Target
+
+BLOCKS = "blocks"
+"""The name of the algorithm of these schedules."""
+_NAME = re.compile(r"blocks\((\w+)((?:,\w+=-?\d+)*)\)")
+JUMPS = 0.05
+"""The share of moves that go anywhere."""
+MOVES = 8
+"""Tries to find a legal neighbour before a config is its own."""
+FIRSTS = 8
+"""First candidates of a space, its sketches in turns."""
+KNOB_COLUMNS = len(NAMES) - 16
+"""The first of the columns of features that a GPU's knobs stand in."""
+
+
+def blocks_name(sketch: str, knobs: Mapping[str, int]) -> str:
+    """The algorithm of a schedule with this sketch and these knobs."""
+    return f"{BLOCKS}({sketch}{''.join(f',{k}={v}' for k, v in knobs.items())})"
+
+
+def blocks_of(algorithm: str) -> tuple[str, dict[str, int]]:
+    """Sketch and knobs of an algorithm.  Raises ScheduleError where it names none."""
+    found = _NAME.fullmatch(algorithm)
+    if found is None:
+        raise ScheduleError(
+            f"expected a schedule of blocks, {BLOCKS}(sketch,knob=value,...), got {algorithm!r}"
+        )
+    pairs = (part.split("=") for part in found[2].split(",") if part)
+    return found[1], {name: int(value) for name, value in pairs}
+
+
+def searched_space(
+    compute: Compute, target: Target, numerics: Numerics = "standard"
+) -> "SearchedSpace":
+    """All schedules of a kernel on a GPU.
+
+    Raises UnsupportedKernel where GPUs have no schedules for the compute.
+    """
+    if not isinstance(target, GpuTarget):
+        raise ScheduleError(f"expected a GPU, got {target.title}")
+    return SearchedSpace(gpu_space(gpu_form(compute).kernel, target))
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedSpace:
+    """A `Space` over a `GpuSpace`, whose configs have values where these have positions."""
+
+    blocks: GpuSpace
+
+    algorithm = BLOCKS
+
+    @property
+    def sketches(self) -> tuple[GpuSketch, ...]:
+        return self.blocks.sketches
+
+    @property
+    def size(self) -> float:
+        return float(len(self.blocks.configs))
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Number of values and the values, of each knob of each sketch: `(s, k)`, `(s, k, v)`."""
+        most = max(len(knob.values) for s in self.sketches for knob in s.knobs)
+        counts = np.ones((len(self.sketches), self.blocks.width - 1), np.int32)
+        values = np.zeros((*counts.shape, most), np.int32)
+        for i, sketch in enumerate(self.sketches):
+            for j, knob in enumerate(sketch.knobs):
+                counts[i, j] = len(knob.values)
+                values[i, j, : len(knob.values)] = knob.values
+        return counts, values
+
+    @cached_property
+    def _all(self) -> Configs:
+        """All legal configs, as positions."""
+        rows = self.blocks.configs.copy()
+        _, values = self._tables
+        sketches = rows[:, 0]
+        for j in range(rows.shape[1] - 1):
+            at = values[sketches, j] == rows[:, 1 + j, None]
+            rows[:, 1 + j] = at.argmax(axis=1)
+        return rows
+
+    def _values(self, configs: Configs) -> Configs:
+        """Configs as the space of blocks has them; all of them are inside."""
+        _, values = self._tables
+        rows = configs.copy()
+        for j in range(configs.shape[1] - 1):
+            rows[:, 1 + j] = values[configs[:, 0], j, configs[:, 1 + j]]
+        return rows
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]:
+        counts, _ = self._tables
+        known = (configs[:, 0] >= 0) & (configs[:, 0] < len(self.sketches))
+        sketches = np.where(known, configs[:, 0], 0)
+        inside = known & _within_each(configs[:, 1:], counts[sketches])
+        result = np.zeros(len(configs), np.bool_)
+        result[inside] = self.blocks.legal(self._values(configs[inside]))
+        return result
+
+    def sample(self, n: int, rng: np.random.Generator) -> Configs:
+        rows: Configs = self._all[rng.integers(len(self._all), size=n)]
+        return rows
+
+    def neighbours(self, configs: Configs, rng: np.random.Generator) -> Configs:
+        """A step of one knob; seldom, any other config."""
+        counts, _ = self._tables
+        result = configs.copy()
+        open_rows = np.arange(len(configs))
+        for _ in range(MOVES):
+            tried = configs[open_rows].copy()
+            several = counts[tried[:, 0]] > 1
+            column = (rng.random(several.shape) * several).argmax(axis=1)
+            rows = np.arange(len(tried))
+            tried[rows, 1 + column] += rng.choice(np.array([-1, 1], np.int32), len(tried))
+            found = self.legal(tried)
+            result[open_rows[found]] = tried[found]
+            open_rows = open_rows[~found]
+        jumps = np.flatnonzero(rng.random(len(configs)) < JUMPS)
+        result[jumps] = self.sample(len(jumps), rng)
+        return result
+
+    def schedule(self, config: NDArray[np.int32]) -> Schedule:
+        return Schedule(blocks_name(*self.blocks.named(self._values(config[None])[0])))
+
+    def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
+        """With each knob at the value nearest to the schedule's."""
+        try:
+            sketch, knobs = blocks_of(schedule.algorithm)
+        except ScheduleError:
+            return None
+        for number, known in enumerate(self.sketches):
+            if known.name == sketch and {k.name for k in known.knobs} == set(knobs):
+                row = np.zeros(self.blocks.width, np.int32)
+                row[0] = number
+                for j, knob in enumerate(known.knobs):
+                    away = [abs(v - knobs[knob.name]) for v in knob.values]
+                    row[1 + j] = away.index(min(away))
+                return row
+        return None
+
+    def features(self, configs: Configs) -> NDArray[np.float32]:
+        """Rows as wide as those of all spaces: the guessed time as the cost of the whole nest, all
+        threads equally loaded, and behind them the sketch and the knobs' logarithms.
+        """
+        values = self._values(configs)
+        rows = np.zeros((len(configs), len(NAMES)), np.float32)
+        rows[:, COLUMN["cost_total"]] = np.log2(self.blocks.seconds(values))
+        rows[:, [COLUMN["balance"], COLUMN["even"]]] = 1.0
+        rows[:, KNOB_COLUMNS : KNOB_COLUMNS + values.shape[1]] = np.log2(1.0 + values)
+        return rows
+
+    def nodes(self, configs: Configs) -> Nodes:
+        """One node, for the whole kernel: blocks have no loops of ours."""
+        values = np.zeros((len(configs), 1, len(NODE_NAMES)), np.float32)
+        return Nodes(values, np.full((len(configs), 1), ROOT_PARENT, np.int16))
+
+    def heuristic(self) -> NDArray[np.int32]:
+        first: NDArray[np.int32] = self.firsts()[0]
+        return first
+
+    def firsts(self) -> Configs:
+        """The most promising configs by the guessed time, the sketches in turns."""
+        return np.stack([self._located(c) for c in self.blocks.propose(FIRSTS)])
+
+    def _located(self, config: Configs) -> NDArray[np.int32]:
+        located = self.locate(Schedule(blocks_name(*self.blocks.named(config))))
+        assert located is not None, "the space has the configs that it proposes"
+        return located
+
+
+def _within_each(positions: Configs, counts: NDArray[np.int32]) -> NDArray[np.bool_]:
+    return np.asarray(((positions >= 0) & (positions < counts)).all(axis=1), np.bool_)

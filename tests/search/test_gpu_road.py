@@ -1,0 +1,153 @@
+"""GPUs on the tuner's road: recognised, searched, built, verified, timed, carried and applied.
+
+No GPU is here: Pallas interprets the kernels, so that times say nothing and all else holds.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hlotune.deploy.apply import apply
+from hlotune.deploy.candidates import Proposed, here, measured, read_candidates, write_lines
+from hlotune.deploy.replacement import assembled, built_here, replacement
+from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.sites import sites
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.schedules.errors import ProgramError, TargetError
+from hlotune.schedules.targets.kinds import named_target
+from hlotune.search import tune as tuning
+from hlotune.search.carrying import proposed, write_candidates
+from hlotune.search.tasks import tasks
+from hlotune.search.tune import tune
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.records import import_records
+from tests.support import interpreted_gpu
+from tests.support.interpreted_gpu import INTERPRETED, worker_command
+
+X = (np.arange(64 * 32, dtype=np.float32).reshape(64, 32) % 7) - 3
+W = (np.arange(32 * 48, dtype=np.float32).reshape(32, 48) % 5) - 2
+B = np.arange(48, dtype=np.float32) - 20
+
+
+def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.maximum(x @ w + b, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreted_gpu.enter(monkeypatch.setitem)
+
+
+@pytest.fixture
+def program() -> Program:
+    return load(layer, X, W, B)
+
+
+@contextmanager
+def workers(*_: Any, **__: Any) -> Iterator[tuple[ProcessBuilder, ProcessRunner]]:
+    with (
+        ProcessBuilder(INTERPRETED, processes=1, command=worker_command("build")) as builder,
+        ProcessRunner(INTERPRETED, command=worker_command("device")) as runner,
+    ):
+        yield builder, runner
+
+
+def test_a_program_is_tuned_as_for_any_device(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "begun_workers", workers)
+    path = tmp_path / "gpu.db"
+    result = tune(program, trials=4, database=path, target=INTERPRETED)
+    (kernel,) = (k for k in result.kernels if k.label == "dot 64x32x48 +bias+relu")
+    assert (kernel.trials, kernel.failures) == (4, 0)
+    with Database(path, read_only=True) as database:
+        rows = database.query(
+            "select schedule from trials where kernel = :key and schedule not like '%xla%'",
+            {"key": kernel.key},
+        )
+    assert len(rows) == 4
+    assert all("blocks(triton_product," in row["schedule"] for row in rows)
+    applied = apply(program, database=path, target=INTERPRETED)
+    np.testing.assert_array_equal(applied(X, W, B), np.maximum(X @ W + B, 0.0))
+
+
+def test_a_kernel_by_pallas_stands_in_its_site(program: Program) -> None:
+    (task,), _ = tasks(sites(program), INTERPRETED)
+    site = next(s for s in sites(program) if s.kernel == task.kernel)
+    built = built_here(task.kernel, task.space.schedule(task.space.heuristic()), INTERPRETED)
+    function = assembled(program, [replacement(program, site, built)], INTERPRETED)
+    np.testing.assert_array_equal(function(X, W, B), np.maximum(X @ W + B, 0.0))
+
+
+def test_a_search_is_carried_to_the_device_and_back(program: Program, tmp_path: Path) -> None:
+    file, lines, path = (tmp_path / n for n in ("candidates.jsonl", "measured.jsonl", "gpu.db"))
+    first, _ = proposed(program, INTERPRETED, None, count=3)
+    write_candidates(file, first)
+
+    carried = read_candidates(file)
+    assert carried == first
+    with workers() as (builder, runner):
+        records = measured(carried, here(carried), builder.build, runner)
+        assert write_lines(lines, records) == 5  # the default, 3 candidates, and the decision
+
+    with Database(path) as database:
+        taken = import_records(database, lines)
+        assert (taken.records, taken.broken, taken.problems) == (5, 0, ())
+        found = database.query("select count(*) as n from trials where time_s > 0")
+        assert found[0]["n"] == 4
+        again, _ = proposed(program, INTERPRETED, database, count=3)
+    known = {s.to_json() for p in first for s in p.schedules}
+    assert all(s.to_json() not in known for p in again for s in p.schedules)
+    applied = apply(program, database=path, target=INTERPRETED)
+    assert {e.status for e in applied.explain()} & {"tuned", "kept default"}
+    np.testing.assert_array_equal(applied(X, W, B), np.maximum(X @ W + B, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "got 0 targets"),
+        ("nonsense\n", "line 1 of .* got JSONDecodeError"),
+        ('{"hlotune_candidates": 2}\n', "it is of format 2, not 1"),
+        ("[]\n", "got TypeError"),
+    ],
+)
+def test_files_that_hold_no_candidates_are_refused(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "candidates.jsonl"
+    file.write_text(text)
+    with pytest.raises(ProgramError, match=problem):
+        read_candidates(file)
+
+
+def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"expected candidates in .*, got No such file"):
+        read_candidates(tmp_path / "absent.jsonl")
+
+
+def test_a_device_that_is_not_here_is_one_clear_error(program: Program) -> None:
+    with pytest.raises(TargetError, match=r"expected cuda:h200, and JAX finds no such device here"):
+        tune(program, trials=1, target=named_target("cuda:h200"))
+
+
+def test_candidates_for_a_device_elsewhere_are_proposed_here(program: Program) -> None:
+    (one,), skipped = proposed(program, named_target("cuda:h200"), None, count=5)
+    assert len(one.schedules) == 5
+    assert skipped == ()
+    assert Proposed.from_json(one.to_json()) == one
+    assert json.loads(one.to_json())["target"]["name"] == "cuda:h200"
+
+
+def test_measuring_needs_no_model_and_no_database() -> None:
+    code = "import hlotune.deploy.candidates, sys; print(*{m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert set(done.stdout.split()).isdisjoint({"xgboost", "torch", "sqlite_utils"})
