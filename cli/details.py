@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlotune.codegen.llvm.compile import assembly
-from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.texts import assembly_of, source_of
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.to_compute.assemble import compute_of
@@ -80,7 +79,7 @@ def inspect(
         fastest_of_ours=timed(best),
         steps=nest_by_step(shown, schedule) if shown and steps else None,
         llvm=llvm_text(shown, schedule) if shown and llvm else None,
-        assembly=assembly(llvm_text(shown, schedule), host_target()) if shown and asm else None,
+        assembly=assembly_of(llvm_text(shown, schedule), host_target()) if shown and asm else None,
         features=features_by_name(shown, schedule) if shown and features else None,
     )
 
@@ -124,7 +123,7 @@ def nest_by_step(compute: Compute, schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def llvm_text(compute: Compute, schedule: Schedule) -> str:
-    return emit(replay(compute, schedule, host_target())).text
+    return source_of(replay(compute, schedule, host_target()))
 
 
 def features_by_name(compute: Compute, schedule: Schedule) -> dict[str, float]:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.loader import Library
+from hlotune.codegen.runtime.support import machine_code
 from hlotune.measure.machine.targets import host_target
 
 DEEPEST = 8
@@ -141,7 +141,7 @@ def _lanes() -> int:
 @cache
 def _walk(depth: int, lanes: int) -> Any:
     """The function for trees of a depth."""
-    code = compile_object(text(depth, lanes), host_target(), "forest")
+    code = machine_code(text(depth, lanes), host_target(), "forest")
     library = Library(code, ("walk",), "forest")
     types = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 6
     function = ctypes.CFUNCTYPE(None, *types)(library.address("walk"))

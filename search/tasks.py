@@ -15,6 +15,7 @@ from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.gpu.searched import SearchedSpace, searched_space
 from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.targets.kinds import CPU, GPU
 from hlotune.schedules.targets.target import Kind, Target
 
 TINY_S = 3e-6
@@ -58,7 +59,7 @@ class Skipped:
 
 
 Searched = AlgorithmSpace | AlgorithmsSpace | SearchedSpace
-SPACES: dict[Kind, Callable[..., Searched]] = {"cpu": space_of, "gpu": searched_space}
+SPACES: dict[Kind, Callable[..., Searched]] = {CPU: space_of, GPU: searched_space}
 """The space of `(compute, target, numerics)`, by the kind of target."""
 
 

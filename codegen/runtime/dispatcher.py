@@ -31,6 +31,7 @@ from hlotune.codegen.runtime.loader import KERNEL, Host, Library, Loaded
 from hlotune.codegen.runtime.malloc_settings import keep_memory
 from hlotune.codegen.runtime.thread_pool import Crew, processors, start
 from hlotune.hlo.graph import TensorType
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 TARGET = "hlotune_call"
 
@@ -166,9 +167,9 @@ def _register() -> None:
     jax.ffi.register_ffi_type(
         "hlotune_state",
         {"type_id": capsule("hlotune_state_type"), "type_info": capsule("hlotune_state_info")},
-        platform="cpu",
+        platform=HOST_PLATFORM,
     )
-    jax.ffi.register_ffi_target(TARGET, stages, platform="cpu")
+    jax.ffi.register_ffi_target(TARGET, stages, platform=HOST_PLATFORM)
 
 
 def crew_host() -> Host:

@@ -27,6 +27,7 @@ from typing import IO, Any
 
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.processes import python_module, python_path
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 COMMAND = python_module("hlotune.hlo.frontends.parse_process")
 MOST_BYTES_OF_A_HEADER = 1 << 16
@@ -143,7 +144,7 @@ class ParseProcess:
                     stdin=its_end.fileno(),
                     stdout=self._log,
                     stderr=self._log,
-                    env={**os.environ, "PYTHONPATH": python_path(), "JAX_PLATFORMS": "cpu"},
+                    env={**os.environ, "PYTHONPATH": python_path(), "JAX_PLATFORMS": HOST_PLATFORM},
                 )
         except OSError:
             self.close()

@@ -7,8 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import llvmlite.binding as llvm
-
+from hlotune.codegen import host_processor
 from hlotune.codegen.runtime.amx_permission import refusal
 from hlotune.codegen.version import CODEGEN_VERSION
 from hlotune.schedules.errors import TargetError
@@ -28,7 +27,6 @@ _AMX = (*_AVX512, "amx-bf16", "amx-int8", "amx-tile", "avx512vnni")
 
 def _named(name: str, triple: str, isa: str, features: tuple[str, ...]) -> CpuTarget:
     return CpuTarget(
-        kind="cpu",
         name=name,
         triple=triple,
         isa=isa,
@@ -77,11 +75,10 @@ def host_target(threads: int | None = None) -> CpuTarget:
 @cache
 def _host(threads: int, usable: tuple[int, ...]) -> CpuTarget:
     caches = _caches(usable[0])
-    isa = str(llvm.get_host_cpu_name())
+    isa = host_processor.core()
     return CpuTarget(
-        kind="cpu",
         name=_model() or isa,
-        triple=str(llvm.get_process_triple()),
+        triple=host_processor.triple(),
         isa=isa,
         features=_features(),
         cores=_cores(usable[:threads]),
@@ -94,7 +91,7 @@ def _host(threads: int, usable: tuple[int, ...]) -> CpuTarget:
 
 def _features() -> tuple[str, ...]:
     """LLVM's features of this machine, but for a matrix unit that the system keeps from us."""
-    found = sorted(k for k, on in llvm.get_host_cpu_features().items() if on)
+    found = list(host_processor.features())
     if any(k.startswith(UNIT) for k in found) and refusal():
         found = [k for k in found if not k.startswith(UNIT)]
     return tuple(found)
@@ -122,7 +119,7 @@ def toolchain() -> Toolchain:
     """The versions that decide what a schedule compiles to, in this process."""
     return Toolchain(
         jaxlib=version("jaxlib"),
-        llvm=".".join(map(str, llvm.llvm_version_info)),
+        llvm=host_processor.compiler_version(),
         codegen=CODEGEN_VERSION,
         xla_flags=xla_flags(),
     )

@@ -31,11 +31,11 @@ import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import bind, bind_empty, crew_rests, replacement
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.codegen.runtime.prepacking import prepack
+from hlotune.codegen.runtime.support import machine_code
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph, TensorType
 from hlotune.hlo.kernel import Kernel
@@ -308,7 +308,7 @@ def _support(
 ) -> Program:
     """A kernel of our own, written by hand, as a program."""
     key = f"measure.{next(_keys)}"
-    bind(key, load(Built(compile_object(text, target, "measure"), 0, (), 0, target.threads)))
+    bind(key, load(Built(machine_code(text, target, "measure"), 0, (), 0, target.threads)))
     return compiled(replacement(key, arguments, results, 0, {}))
 
 

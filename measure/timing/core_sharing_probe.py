@@ -23,9 +23,9 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
+from hlotune.codegen.runtime.support import machine_code
 from hlotune.measure.timing.held_threads import held_threads
 from hlotune.measure.timing.peaks import SMALL, compute_text, multiply_add_loop
 from hlotune.measure.timing.timing import Apart, always_apart
@@ -69,7 +69,7 @@ class Probe:
 
         def loaded(tasks: int) -> Loaded:
             text = compute_text(loop, _TRIPS, tasks)
-            return load(Built(compile_object(text, target, "probe"), 0, (), 0, tasks))
+            return load(Built(machine_code(text, target, "probe"), 0, (), 0, tasks))
 
         self._alone, self._together = (
             partial(self._run_s, loaded(tasks)) for tasks in (1, target.threads)

@@ -17,10 +17,10 @@ from string import Template
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.hosts import serial
 from hlotune.codegen.runtime.loader import KERNEL, Host, load
+from hlotune.codegen.runtime.support import machine_code
 from hlotune.measure.machine.targets import require_host
 from hlotune.measure.verification.buffers import guarded
 from hlotune.schedules.dtypes import GROUPS
@@ -283,8 +283,8 @@ def _best_s(
     tiles: bool = False,
 ) -> float:  # fmt: skip
     """Least time of some calls, on small positive numbers."""
-    machine_code = compile_object(text, target, "peaks")
-    loaded = load(Built(machine_code, 0, (), 0, target.threads, tiles=tiles))
+    compiled = machine_code(text, target, "peaks")
+    loaded = load(Built(compiled, 0, (), 0, target.threads, tiles=tiles))
     source, sink = guarded(input_bytes, "before"), guarded(output_bytes, "before")
     source.data.view(np.uint8)[...] = SMALL
     times = []

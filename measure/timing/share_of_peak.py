@@ -20,9 +20,9 @@ import jax
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import bind, replacement
 from hlotune.codegen.runtime.loader import load
+from hlotune.codegen.runtime.support import machine_code
 from hlotune.hlo.graph import TensorType
 from hlotune.measure.timing.held_threads import held_threads
 from hlotune.measure.timing.peaks import SMALL, Loop, compute_text, peak_loops, read_text
@@ -105,7 +105,7 @@ def _calls(loop: Loop, trips: int, target: CpuTarget) -> Clock:
 
 
 def _built(text: str, target: CpuTarget, *, tiles: bool = False) -> Built:
-    return Built(compile_object(text, target, "peak"), 0, (), 0, target.threads, tiles=tiles)
+    return Built(machine_code(text, target, "peak"), 0, (), 0, target.threads, tiles=tiles)
 
 
 def _clock(

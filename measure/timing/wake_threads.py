@@ -12,9 +12,9 @@ from string import Template
 import numpy as np
 
 from hlotune.codegen.built import Built
-from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.runtime.dispatcher import crew_host
 from hlotune.codegen.runtime.loader import KERNEL, load
+from hlotune.codegen.runtime.support import machine_code
 from hlotune.schedules.targets.cpu import CpuTarget
 
 _LOOKS = 1 << 18
@@ -29,7 +29,7 @@ def meeting(target: CpuTarget) -> Callable[[], bool]:
     """
     text = Template(Path(__file__).with_name("wake_threads.ll").read_text(encoding="utf-8"))
     source = text.substitute(threads=target.threads, looks=_LOOKS)
-    object_ = compile_object(source, target, "meeting")
+    object_ = machine_code(source, target, "meeting")
     kernel = load(Built(object_, 0, (), 0, target.threads))
     state, host = np.zeros(8, np.int64), crew_host()
 

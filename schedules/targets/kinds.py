@@ -14,7 +14,8 @@ from hlotune.schedules.targets.tpu import TPU_TARGETS, TpuTarget
 
 Json = Mapping[str, Any]
 
-KINDS: dict[str, type[Target]] = {"cpu": CpuTarget, "gpu": GpuTarget, "tpu": TpuTarget}
+CPU, GPU, TPU = "cpu", "gpu", "tpu"
+KINDS: dict[str, type[Target]] = {CPU: CpuTarget, GPU: GpuTarget, TPU: TpuTarget}
 """The class of each kind of target."""
 
 NAMED: dict[str, Target] = {**GPU_TARGETS, **TPU_TARGETS}

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 
 from hlotune.codegen.build import build
-from hlotune.codegen.llvm.compile import assembly
-from hlotune.codegen.llvm.emit import emit
+from hlotune.codegen.texts import assembly_of, source_of
 from hlotune.costmodel.inputs import inputs_of
 from hlotune.costmodel.model import CostModel
 from hlotune.costmodel.pretrained import start
@@ -72,14 +71,14 @@ def _made(question: dict[str, Any], target: CpuTarget, model: CostModel | None) 
     compute = compute_of(graph_of(Kernel(question["text"])))
     schedule = Schedule.from_json(question["schedule"])
     nest = replay(compute, schedule, target)
-    text = emit(nest).text
+    text = source_of(nest)
     space = _space(compute, target)
     return {
         "flops": flops_of(compute),
         "dtype": arithmetic_type(compute),
         "boxes": [box.to_json() for box in boxes(nest)],
         "llvm": text,
-        "assembly": assembly(text, target),
+        "assembly": assembly_of(text, target),
         "code": build(compute, schedule, target).key,
         "features": _features(space, schedule) if space else {},
         "correlated": _correlated(space, question["trials"]) if space else [],

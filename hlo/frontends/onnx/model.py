@@ -14,6 +14,7 @@ from hlotune.hlo.frontends.onnx.graphs import Surroundings, constants_in, run_gr
 from hlotune.hlo.frontends.onnx.tensors import array_of, external_bytes
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 OLDEST_OPSET = 6
 """Before it, operators had other attributes."""
@@ -65,7 +66,7 @@ def imported(
 
     with jax.enable_x64(True):
         traced = jax.jit(program, keep_unused=True).trace(*arguments)
-        lowered = traced.lower(lowering_platforms=("cpu",))
+        lowered = traced.lower(lowering_platforms=(HOST_PLATFORM,))
         module = mlir.bytecode_of(lowered.compiler_ir("stablehlo"))
     return Imported(module, tuple(i.name for i in inputs))
 
