@@ -73,6 +73,7 @@ class SearchedSpace:
     blocks: GpuSpace
 
     algorithm = BLOCKS
+    pattern = "contraction"
 
     @property
     def sketches(self) -> tuple[GpuSketch, ...]:
