@@ -20,7 +20,7 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.patterns.gpu_forms import gpu_form
 from hlotune.schedules.spaces.gpu.space import GpuSketch, GpuSpace
 from hlotune.schedules.spaces.gpu.table import gpu_space
-from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.spaces.space import Configs, Pattern
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.gpu import GpuTarget
 from hlotune.schedules.targets.target import Target
@@ -73,7 +73,10 @@ class SearchedSpace:
     blocks: GpuSpace
 
     algorithm = BLOCKS
-    pattern = "contraction"
+
+    @property
+    def pattern(self) -> Pattern:
+        return "contraction"
 
     @property
     def sketches(self) -> tuple[GpuSketch, ...]:
