@@ -9,10 +9,21 @@ import numpy as np
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.expressions import ELEMENTWISE, converted, direction, short_name
-from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.ir.expr import Apply, Const, Expr
-from hlotune.schedules.ir.monoids import AND, MAX, MIN, OR, PROD, SUM, Monoid, Values
+from hlotune.schedules.ir.expr import Apply, Const, Expr, Given
+from hlotune.schedules.ir.monoids import (
+    AND,
+    ARGMAX,
+    ARGMIN,
+    MAX,
+    MIN,
+    OR,
+    PROD,
+    SUM,
+    Monoid,
+    Values,
+)
 from hlotune.schedules.ir.operations import OPERATIONS
 
 OF_NUMBERS = {
@@ -45,7 +56,7 @@ def monoid_of(op: Op, dtypes: Sequence[str], starts: Sequence[Expr]) -> Monoid:
         raise _strange("a start that is no constant")
     if any(t.shape for t in region.types):
         raise _strange("values that are no scalars")
-    return _of_region(region, tuple(cast(Const, s) for s in starts))
+    return _of_region(region, tuple(cast(Const, s) for s in starts), tuple(dtypes))
 
 
 def plain_operation(region: Graph) -> str | None:
@@ -103,7 +114,7 @@ def name_of_region(region: Graph) -> str:
     return "fold"
 
 
-def _of_region(region: Graph, starts: tuple[Const, ...]) -> Monoid:
+def _of_region(region: Graph, starts: tuple[Const, ...], dtypes: tuple[str, ...]) -> Monoid:
     def identities(dtypes: tuple[str, ...]) -> tuple[Const, ...]:
         return starts
 
@@ -114,7 +125,26 @@ def _of_region(region: Graph, starts: tuple[Const, ...]) -> Monoid:
             held[op.results[0]] = _applied(op, args, region.types[op.results[0]].dtype)
         return tuple(converted(held[r], old[k].dtype) for k, r in enumerate(region.results))
 
-    return Monoid(name_of_region(region), len(starts), identities, merge)
+    found = Monoid(name_of_region(region), len(starts), identities, merge)
+    for way, known in (("GT", ARGMAX), ("LT", ARGMIN)):
+        if len(dtypes) == 2 and is_float(dtypes[0]):
+            given = tuple(Given(k, dtype) for k, dtype in enumerate(dtypes * 2))
+            if found.merged(dtypes) == _first_extreme(way, given[:2], given[2:]):
+                return replace(found, merge=known.merge)
+    return found
+
+
+def _first_extreme(direction: str, old: Values, new: Values) -> Values:
+    """How JAX writes argmax and argmin: the first NaN stays as long as values come in order.
+
+    We merge lanes in another order, by a merge that gives the lowest index of several NaN in any.
+    """
+    (a, i), (b, j) = old, new
+    ahead = Apply("compare_" + direction, (a, b), "i1")
+    ahead = Apply("or", (ahead, Apply("compare_NE", (a, a), "i1")), "i1")
+    equal, lower = Apply("compare_EQ", (a, b), "i1"), Apply("compare_LT", (i, j), "i1")
+    kept = Apply("or", (ahead, Apply("and", (equal, lower), "i1")), "i1")
+    return Apply("select", (ahead, a, b), a.dtype), Apply("select", (kept, i, j), i.dtype)
 
 
 def _applied(op: Op, args: tuple[Expr, ...], dtype: str) -> Expr:

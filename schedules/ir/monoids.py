@@ -97,13 +97,27 @@ def _argmax_identities(dtypes: tuple[str, ...]) -> tuple[Const, ...]:
 
 def _argmax(old: Values, new: Values) -> Values:
     """The larger value with its index; of equal ones the lower index.  NaN is larger than all."""
+    return _extreme("GT", old, new)
+
+
+def _argmin_identities(dtypes: tuple[str, ...]) -> tuple[Const, ...]:
+    value, index = dtypes
+    return Const(most(value), value), Const(most(index), index)
+
+
+def _argmin(old: Values, new: Values) -> Values:
+    """The smaller value with its index; of equal ones the lower index.  NaN is smaller than all."""
+    return _extreme("LT", old, new)
+
+
+def _extreme(direction: str, old: Values, new: Values) -> Values:
     (a, i), (b, j) = old, new
-    greater, equal = _compare("GT", b, a), _compare("EQ", b, a)
+    ahead, equal = _compare(direction, b, a), _compare("EQ", b, a)
     if is_float(a.dtype):
-        a_is_none, b_is_none = _compare("NE", a, a), _compare("NE", b, b)
-        greater = _logic("or", greater, _logic("and", b_is_none, Apply("not", (a_is_none,), "i1")))
-        equal = _logic("or", equal, _logic("and", a_is_none, b_is_none))
-    taken = _logic("or", greater, _logic("and", equal, _compare("LT", j, i)))
+        b_is_none = _compare("NE", b, b)
+        ahead = _logic("or", ahead, _logic("and", b_is_none, _compare("EQ", a, a)))
+        equal = _logic("or", equal, b_is_none)  # of two numbers that are none the lower index
+    taken = _logic("or", ahead, _logic("and", equal, _compare("LT", j, i)))
     return _select(taken, b, a), _select(taken, j, i)
 
 
@@ -177,12 +191,14 @@ def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
 
 ARGMAX = Monoid("argmax", 2, _argmax_identities, _argmax)
 """(value, index) of any ordered type and of integers."""
+ARGMIN = Monoid("argmin", 2, _argmin_identities, _argmin)
+"""The same of the least value."""
 MOMENTS = Monoid("moments", 3, _moments_identities, _moments, _mean_and_variance)
 """(count, mean, sum of squared deviations), of one float type; finished (mean, variance).  An
 element x is (1, x, 0)."""
 SOFTMAX = Monoid("softmax", 2, _softmax_identities, _softmax)
 """(largest, sum of the exponentials less it), of one float type.  An element x is (x, 1)."""
 MONOIDS: dict[str, Monoid] = {
-    m.name: m for m in (SUM, PROD, MAX, MIN, AND, OR, ARGMAX, MOMENTS, SOFTMAX)
+    m.name: m for m in (SUM, PROD, MAX, MIN, AND, OR, ARGMAX, ARGMIN, MOMENTS, SOFTMAX)
 }
 """By name."""

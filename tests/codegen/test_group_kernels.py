@@ -20,6 +20,8 @@ from hlotune.hlo.oracle import Oracle
 from hlotune.hlo.oracle.comparison import compare
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.machine.targets import host_target
+from hlotune.schedules.spaces.cpu_rows.space import space_of
 from tests.support.reductions import called
 
 Array = np.ndarray[Any, Any]
@@ -112,6 +114,20 @@ def test_integers_are_exact(dtype: Any) -> None:
 def test_truths_are_exact() -> None:
     x = array(14, 12, dtype=np.bool_)
     check(lambda x: (x.all(1), x.any(1), ~x), x)
+
+
+@pytest.mark.parametrize("function", [jnp.argmax, jnp.argmin])
+def test_the_first_of_several_nan_is_found_in_lanes_too(function: Callable[..., Any]) -> None:
+    x = array(6, 77)
+    x[2, [17, 2]], x[3, [40, 33]], x[4], x[5, 50] = np.nan, np.nan, np.nan, np.nan
+    graph = graph_of(sites(load(lambda x: function(x, 1), x))[0].kernel)
+    compute = compute_of(graph)
+    space = space_of(compute, host_target())
+    for config in (*space.firsts(), *space.sample(4, np.random.default_rng(0))):
+        schedule = space.schedule(config)
+        assert schedule.algorithm == "direct"
+        (found,) = called(compute, schedule.steps, [x])
+        np.testing.assert_array_equal(found, function(x, 1))
 
 
 UNARY = (jnp.tanh, jnp.exp, jnp.abs, jnp.negative, lax.logistic, lambda x: x * x, lambda x: x - 1)

@@ -27,7 +27,17 @@ from hlotune.schedules.steps.steps import (
     VectorizeReduction,
 )
 from tests.support.interpreter import interpret
-from tests.support.reductions import Array, Kind, argmax, called, moments, of_rows, plain, softmax
+from tests.support.reductions import (
+    Array,
+    Kind,
+    argmax,
+    argmin,
+    called,
+    moments,
+    of_rows,
+    plain,
+    softmax,
+)
 
 INF, NAN = np.inf, np.nan
 ROWS, COLUMNS = 19, 11
@@ -41,6 +51,7 @@ KINDS = (
     *(plain(m, t) for m in (AND, OR) for t in ("i32", "ui8")),
     *(argmax(t) for t in ("f32", "f64", "i32", "i8", "ui8")),
     argmax("f32", "i64"),
+    *(argmin(t) for t in ("f32", "i32", "ui8")),
     *(f(t) for f in (moments, softmax) for t in ("f32", "f64")),
 )
 SCHEDULES: dict[str, tuple[Step, ...]] = {
@@ -99,8 +110,8 @@ def by_numpy(kind: Kind, x: Array) -> list[Array]:
     """What the definition says, of rows that are not empty."""
     wide = x.astype(np.float64) if is_float(kind.dtypes[0]) else x
     name = kind.monoid.name
-    if name == "argmax":
-        at = x.argmax(axis=1)
+    if name in ("argmax", "argmin"):
+        at = x.argmax(axis=1) if name == "argmax" else x.argmin(axis=1)
         return [np.take_along_axis(x, at[:, None], 1)[:, 0], at]
     if name == "moments":
         mean = wide.mean(axis=1)
@@ -205,7 +216,7 @@ def test_what_a_monoid_finishes_is_read_of_all_its_parts() -> None:
 @pytest.mark.parametrize("monoid", MONOIDS.values(), ids=str)
 def test_operations_of_a_merge_are_counted(monoid: Monoid) -> None:
     stage = of_rows(next(k for k in KINDS if k.monoid is monoid), ROWS, COLUMNS).stages[0]
-    counts = {"argmax": 14, "moments": 15, "softmax": 12}
+    counts = {"argmax": 12, "argmin": 12, "moments": 15, "softmax": 12}
     assert stage.flops == counts.get(monoid.name, 1) * ROWS * COLUMNS
 
 

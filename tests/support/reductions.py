@@ -15,7 +15,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.verification.buffers import Placement, guarded, rounded
 from hlotune.schedules.ir.compute import Axis, Compute, Role, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Const, Expr, Load
-from hlotune.schedules.ir.monoids import ARGMAX, MOMENTS, SOFTMAX, Monoid
+from hlotune.schedules.ir.monoids import ARGMAX, ARGMIN, MOMENTS, SOFTMAX, Monoid
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Step
 
@@ -42,6 +42,10 @@ def plain(monoid: Monoid, dtype: str) -> Kind:
 
 def argmax(dtype: str, index: str = "i32") -> Kind:
     return Kind(ARGMAX, (dtype, index), lambda x, r: (x, r))
+
+
+def argmin(dtype: str, index: str = "i32") -> Kind:
+    return Kind(ARGMIN, (dtype, index), lambda x, r: (x, r))
 
 
 def moments(dtype: str) -> Kind:
