@@ -10,7 +10,7 @@ share operations `choose` takes what saves the most.
 """
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -266,13 +266,14 @@ def choose(sites: Sequence[Site], times: Mapping[str, tuple[float, float]]) -> t
         default_s, tuned_s = times.get(site.kernel.key, (0.0, 0.0))
         return site.weight * (default_s - tuned_s)
 
-    chosen: list[Site] = []
+    chosen, paths = set[str](), defaultdict[tuple[int, ...], list[tuple[int, int]]](list)
     for site in sorted(sites, key=gain_s, reverse=True):
-        rivals = [x for x in chosen if x.path == site.path]
-        fits = not any(overlap(site, x) for x in rivals)
-        if gain_s(site) > 0 and fits and not _wait_in_a_ring([*rivals, site]):
-            chosen.append(site)
-    return tuple(site for site in sites if site in chosen)
+        rivals, own = paths[site.path], sum(1 << m for m in site.ops)
+        fits = gain_s(site) > 0 and not any(own & bits for bits, _ in rivals)
+        if fits and not _waits_for_itself(own, site.above, rivals):
+            rivals.append((own, site.above))
+            chosen.add(site.name)
+    return tuple(site for site in sites if site.name in chosen)
 
 
 def overlap(a: Site, b: Site) -> bool:
@@ -280,14 +281,15 @@ def overlap(a: Site, b: Site) -> bool:
     return a.path == b.path and not a.ops.isdisjoint(b.ops)
 
 
-def _wait_in_a_ring(found: Sequence[Site]) -> bool:
-    """Whether kernels in the places of some sites of one region could not be put in order."""
-    bits = [sum(1 << m for m in site.ops) for site in found]
-    waits = [{j for j, b in enumerate(bits) if site.above & b} for site in found]
-    ready = set[int]()
-    while len(ready) < len(found):
-        more = {i for i, needs in enumerate(waits) if i not in ready and needs <= ready}
-        if not more:
-            return True
-        ready |= more
-    return False
+def _waits_for_itself(own: int, above: int, others: Sequence[tuple[int, int]]) -> bool:
+    """Whether a kernel in the place of some operations, which wait for those `above`, would wait
+    for its own result by way of others: (operations, those above) of each, with no ring so far."""
+    waiting = list(others)
+    while not above & own:
+        reached = [x for x in waiting if x[0] & above]
+        if not reached:
+            return False
+        waiting = [x for x in waiting if not x[0] & above]
+        for _, more in reached:
+            above |= more
+    return True

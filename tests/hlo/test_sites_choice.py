@@ -1,17 +1,22 @@
 """Sites are chosen so that nothing is replaced twice, and groups of any graph are convex."""
 
+import random
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hlotune.hlo.canonical import canonical, graph_of
-from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.graph import Graph, Op, TensorType
-from hlotune.hlo.sites.sites import Site, choose, sites
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.sites.sites import Site, choose, overlap, sites
 from tests.hlo.test_sites import f32, layer, sites_of
 
 
@@ -136,3 +141,51 @@ def test_groups_are_convex_disjoint_and_kernels_are_programs(graph: Graph) -> No
         assert canonical(kernel) == site.kernel.text
         assert tuple(graph.types[v] for v in site.arguments) == kernel.argument_types
         assert tuple(graph.types[v] for v in site.results) == kernel.result_types != ()
+
+
+def random_sites(count: int, operations: int, size: int, seed: int) -> list[Site]:
+    """Sites of some neighbouring operations each, which wait for a few of those before them."""
+    rng, template = random.Random(seed), sites(load(lambda x: x @ x, f32(64, 64)))[0]
+    reads = [rng.sample(range(max(0, i - 8), i), min(i, 2)) for i in range(operations)]
+    above = [0] * operations
+    for i, read in enumerate(reads):
+        above[i] = reduce(or_, (above[r] | 1 << r for r in read), 0)
+    found = []
+    for k in range(count):
+        first = rng.randrange(operations - 8)
+        ops = frozenset(rng.sample(range(first, first + 8), size))
+        arguments = {r for op in ops for r in reads[op]} - ops
+        waits = reduce(or_, (above[r] | 1 << r for r in arguments), 0)
+        kernel = Kernel(f"{template.kernel.text}// {k}")
+        found.append(replace(template, name=f"s{k}", kernel=kernel, ops=ops, above=waits))
+    return found
+
+
+def in_order(chosen: Sequence[Site]) -> bool:
+    """Whether kernels in the places of some sites can be put in order."""
+    bits = {x.name: sum(1 << m for m in x.ops) for x in chosen}
+    waits = {x.name: {name for name, own in bits.items() if x.above & own} for x in chosen}
+    while free := {name for name, needs in waits.items() if not needs & waits.keys()}:
+        waits = {name: needs for name, needs in waits.items() if name not in free}
+    return not waits
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_as_many_sites_are_chosen_as_are_disjoint_and_wait_in_no_ring(seed: int) -> None:
+    found = random_sites(40, 60, 3, seed)
+    times = {s.kernel.key: (2.0 - k / 100, 1.0) for k, s in enumerate(found)}
+    wanted: list[Site] = []
+    for site in found:  # in the order of their gains
+        if not any(overlap(site, x) for x in wanted) and in_order([*wanted, site]):
+            wanted.append(site)
+    disjoint = [s for k, s in enumerate(found) if not any(overlap(s, x) for x in found[:k])]
+    assert len(wanted) > 1 and not in_order(disjoint), "some are left out for a ring"
+    assert choose(found, times) == tuple(wanted)
+
+
+def test_of_thousands_of_sites_those_to_take_are_chosen_in_seconds() -> None:
+    found = random_sites(2000, 4000, 1, 0)
+    began_s = time.perf_counter()
+    chosen = choose(found, {s.kernel.key: (2.0, 1.0) for s in found})
+    assert len(chosen) > 1000
+    assert time.perf_counter() - began_s < 20
