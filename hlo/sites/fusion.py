@@ -19,6 +19,9 @@ from hlotune.hlo.to_compute.axis_names import axis_names
 
 LARGEST_EXPRESSION = 512
 """Operations of an element, what is used twice counted twice: larger groups are cut."""
+DEEPEST_EXPRESSION = 128
+"""Operations one behind the other up to a reduction: computes are made by functions that call
+themselves for each."""
 
 
 @dataclass(slots=True)
@@ -96,7 +99,10 @@ class _Growth:
         first, second = self.nodes[a], self.nodes[b]
         if first is second or not first.grows or not second.grows:
             return
-        if not _fit(first, second) or self._size(first, second) > LARGEST_EXPRESSION:
+        if not _fit(first, second):
+            return
+        size, depth = self._extent(first, second)
+        if size > LARGEST_EXPRESSION or depth > DEEPEST_EXPRESSION:
             return
         if self._leads(first, second) or self._leads(second, first):
             return
@@ -112,16 +118,16 @@ class _Growth:
         for member in other.members:
             self.nodes[member] = into
 
-    def _size(self, a: _Node, b: _Node) -> int:
-        """Operations of the largest element of two nodes together, reductions read as values."""
-        members = a.members | b.members
-        sizes: dict[int, int] = {}
+    def _extent(self, a: _Node, b: _Node) -> tuple[int, int]:
+        """Operations of the largest element of two nodes together, reductions read as values, and
+        how many stand one behind the other."""
+        members, ops = a.members | b.members, self.region.graph.ops
+        sizes, depths = dict[int, int](), dict[int, int]()
         for m in sorted(members):
-            ops = self.region.graph.ops
             read = [s for s in self.sources[m] if s in members and ops[s].name != REDUCE]
-            uses = sum(sizes[s] * self._uses(m, s) for s in read)
-            sizes[m] = 1 + uses
-        return max(sizes.values())
+            sizes[m] = 1 + sum(sizes[s] * self._uses(m, s) for s in read)
+            depths[m] = 1 + max((depths[s] for s in read), default=0)
+        return max(sizes.values()), max(depths.values())
 
     def _uses(self, user: int, source: int) -> int:
         """How often an operation reads another one's result itself; at least once."""

@@ -12,6 +12,7 @@ from jax import lax
 from hlotune.hlo.canonical import canonical, graph_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.sites.sites import Site, choose, overlap, sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from tests.support.cut import contractions
 from tests.support.tree import ROOT
 
@@ -151,3 +152,14 @@ def test_the_text_of_a_kernel_reads_back_to_itself(label: str) -> None:
     function, arguments = LABELS[label]
     kernel = sites(load(function, *arguments))[0].kernel
     assert canonical(graph_of(kernel)) == kernel.text
+
+
+def test_chains_of_hundreds_of_operations_are_cut_into_kernels_that_have_computes() -> None:
+    def model(x: jax.Array) -> jax.Array:
+        for _ in range(300):
+            x = jnp.tanh(x) * 0.5
+        return x
+
+    found = fused(model, X)
+    assert [len(s.ops) for s in found] == [128] * 4 + [88]
+    assert all(compute_of(graph_of(s.kernel)).stages for s in found)
