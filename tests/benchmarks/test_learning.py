@@ -32,7 +32,7 @@ from hlotune.costmodel.pretrained import untrained
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.simulated.device import SimulatedDevice
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure
+from hlotune.measure.trial import Candidate, Clock, Failure
 from hlotune.schedules.errors import DatabaseError
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.learning.transfer import NEAREST
@@ -194,6 +194,7 @@ class Referee(FakeDevice):
         *,
         pairs: int,
         limit_s: float = 5.0,
+        clock: Clock = "call",
     ) -> Comparison:
         return super().compare(kernel, objects, pairs=pairs)
 
