@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.command import command
 from benchmarks.results import Table, conditions, geometric_mean, publish
 from benchmarks.row_kernels import (
     argmax,
@@ -239,4 +240,4 @@ def cells(x: Line) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

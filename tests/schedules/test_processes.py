@@ -96,6 +96,7 @@ def test_processes_are_started_in_known_places() -> None:
     assert [str(f) for f in starting] == [
         "hlo/frontends/checked_parse.py",
         "measure/workers/channel.py",
+        "tuning_logs/page/regenerated.py",
     ]
 
 

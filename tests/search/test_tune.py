@@ -1,6 +1,5 @@
 """`hlotune.tune`: what it refuses, what it finds to tune, and one run on this machine."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from hlotune.schedules.errors import ProgramError, TargetError, UnsupportedKerne
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.kinds import named_target
 from hlotune.search import tasks as tasks_module
 from hlotune.search.budget.budget import Limits
 from hlotune.search.tasks import tasks
@@ -119,8 +119,8 @@ def test_another_machine_is_refused_before_anything_is_opened(tmp_path: Path) ->
 
 
 def test_nothing_is_tuned_for_other_kinds_of_target() -> None:
-    with pytest.raises(TargetError, match="expected a target of kind cpu, got gpu"):
-        tasks(sites(program()), replace(TARGET, kind="gpu"))
+    with pytest.raises(TargetError, match="expected a target of kind cpu, gpu, got tpu"):
+        tasks(sites(program()), named_target("tpu:v5e"))
 
 
 def test_equal_kernels_are_one_task_with_their_weights_together() -> None:
