@@ -11,13 +11,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hlotune.codegen.pallas.hopper_convolutions import corner, unit, window
 from hlotune.schedules.patterns.gpu import GpuConvolution
 from hlotune.schedules.patterns.gpu_windows import GROUP, LINE, UNIT_ROWS, Plane, WindowBlocks
 from hlotune.schedules.spaces.gpu.convolutions import windows_in_place
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import gpu_target
 from tests.support.gpu_oracle import expected, inputs
+
+pytest.importorskip(
+    "jax.experimental.pallas.mosaic_gpu",
+    reason="kernels for Hopper need a newer JAX, or one with absl-py",
+    exc_type=ImportError,
+)
+from hlotune.codegen.pallas.hopper_convolutions import corner, unit, window
 
 Array = NDArray[np.float64]
 CASES = {

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+from hlotune.codegen import host_processor
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.codegen.llvm.compile import compile_object
@@ -273,7 +274,7 @@ def test_where_the_system_refuses_loading_fails_in_words(monkeypatch: pytest.Mon
 
 def test_where_the_system_refuses_a_target_has_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     known = ("amx-bf16", "amx-tile", "avx512f")
-    monkeypatch.setattr(targets.host_processor, "features", lambda: known)
+    monkeypatch.setattr(host_processor, "features", lambda: known)
     monkeypatch.setattr(targets, "refusal", lambda: "Operation not permitted")
     assert targets._features() == ("avx512f",)
     monkeypatch.setattr(targets, "refusal", lambda: "")

@@ -103,6 +103,6 @@ def _arrays(buffers: _Buffers, types: Sequence[TensorType]) -> list[Array]:
     for k, tensor in enumerate(types):
         buffer = _Buffer.from_address(buffers.buffers[k])
         data = (ctypes.c_uint8 * tensor.bytes).from_address(buffer.data)
-        array = np.frombuffer(data, numpy_dtype(tensor.dtype))
+        array = np.frombuffer(memoryview(data), numpy_dtype(tensor.dtype))
         found.append(array.reshape(tensor.shape))
     return found
