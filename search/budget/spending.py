@@ -79,13 +79,16 @@ class Spending:
     """The limits without what is put by for closing."""
 
     def __post_init__(self) -> None:
-        """Takes over what a run that goes on had spent before, in its order."""
+        self._batches = self.limits
+        self._take_over(0)
+
+    def _take_over(self, first: int) -> None:
+        """What a run that goes on had spent before on the contests from one on, in its order."""
         before = sorted(
             (entry.ended_s, item, entry)
-            for item, contest in enumerate(self.contests)
+            for item, contest in enumerate(self.contests[first:], first)
             for entry in contest.tuner.account
         )
-        self._batches = self.limits
         self.spent += [Spent(k, e.trials, e.wall_s, e.best_s) for _, k, e in before]
         self.failures += [e.failures for _, _, e in before]
 
@@ -125,6 +128,7 @@ class Spending:
             self._opened = True
             found = self.rivals()
             self.contests += found
+            self._take_over(len(self.contests) - len(found))
             choice = self._choice(self.now() - start_s) if found else choice
         return choice
 
