@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import cast
 
 from hlotune.hlo.graph import Graph
+from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.fusible import MOVES, REDUCE, Fusible
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names
@@ -38,6 +39,31 @@ class _Node:
     """Operations outside that wait for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Free operations between an operation and what it reads."""
+
+    size: int
+    """Of them, what is used twice counted twice."""
+    depth: int
+    """Those one behind the other."""
+    sources: dict[int, tuple[int, int]]
+    """By operation at the other end: how often it is read, and how many are in between."""
+
+    def behind(self, computes: bool) -> "_Way":
+        """With one more operation in front of the reader."""
+        sources = {s: (n, depth + 1) for s, (n, depth) in self.sources.items()}
+        return _Way(self.size + computes, self.depth + 1, sources)
+
+    def beside(self, other: "_Way") -> "_Way":
+        """Of a reader of both."""
+        sources = dict(self.sources)
+        for s, (n, depth) in other.sources.items():
+            own = sources.get(s, (0, 0))
+            sources[s] = own[0] + n, max(own[1], depth)
+        return _Way(self.size + other.size, max(self.depth, other.depth), sources)
+
+
 def fused(fusible: Fusible, others: Sequence[Group] = ()) -> list[Group]:
     """The largest groups, in order; `others` are groups that exist already."""
     growth = _Growth(fusible)
@@ -61,13 +87,13 @@ class _Growth:
         graph = self.region.graph
         self.names = axis_names(graph, loose=True)
         self.sources = [fusible.sources(i) for i in range(len(graph.ops))]
+        self.ways = self._ways()
         users = defaultdict[int, set[int]](set)
         for i, found in enumerate(self.sources):
             if not fusible.is_free(i):
                 for source in found:
                     users[source].add(i)
         candidates = set(fusible.members)
-        self.sizes = [1] * len(graph.ops)
         self.nodes = [
             _Node({i}, *self._axes(i, i in candidates), i in candidates, set(s), users[i])
             for i, s in enumerate(self.sources)
@@ -124,15 +150,29 @@ class _Growth:
         members, ops = a.members | b.members, self.region.graph.ops
         sizes, depths = dict[int, int](), dict[int, int]()
         for m in sorted(members):
+            way = self.ways[ops[m].results[0]]
             read = [s for s in self.sources[m] if s in members and ops[s].name != REDUCE]
-            sizes[m] = 1 + sum(sizes[s] * self._uses(m, s) for s in read)
-            depths[m] = 1 + max((depths[s] for s in read), default=0)
+            uses = {s: way.sources.get(s, (1, 0)) for s in read}
+            sizes[m] = 1 + way.size + sum(sizes[s] * n for s, (n, _) in uses.items())
+            behind = (depths[s] + depth for s, (_, depth) in uses.items())
+            depths[m] = 1 + max((way.depth, *behind))
         return max(sizes.values()), max(depths.values())
 
-    def _uses(self, user: int, source: int) -> int:
-        """How often an operation reads another one's result itself; at least once."""
-        ops = self.region.graph.ops
-        return max(1, sum(v in ops[source].results for v in ops[user].operands))
+    def _ways(self) -> dict[int, _Way]:
+        """Of the result of each operation by way of free ones to what it reads."""
+        graph, found = self.region.graph, dict[int, _Way]()
+        for op in graph.ops:
+            way = _Way(0, 0, {})
+            for operand in op.operands:
+                producer = self.region.producers.get(operand)
+                if producer is None:
+                    continue
+                read = _Way(0, 0, {producer: (1, 0)})
+                if self.fusible.is_free(producer):
+                    read = found[operand].behind(graph.ops[producer].name in KERNELS_ELEMENTWISE)
+                way = way.beside(read)
+            found.update(dict.fromkeys(op.results, way))
+        return found
 
     def _leads(self, a: _Node, b: _Node) -> bool:
         """Whether `b` waits for `a` by way of a third node."""

@@ -161,5 +161,18 @@ def test_chains_of_hundreds_of_operations_are_cut_into_kernels_that_have_compute
         return x
 
     found = fused(model, X)
-    assert [len(s.ops) for s in found] == [128] * 4 + [88]
+    assert sum(len(s.ops) for s in found) == 600
+    assert all(compute_of(graph_of(s.kernel)).stages for s in found)
+
+
+def test_what_is_read_again_by_way_of_slices_counts_as_often() -> None:
+    """An element of a stencil of a stencil of a stencil ... reads twice as many each time."""
+
+    def model(x: jax.Array) -> jax.Array:
+        for _ in range(30):
+            x = jnp.pad(x, 1)[1:-1, 2:] + jnp.pad(x, 1)[1:-1, :-2]
+        return x
+
+    found = fused(model, X)
+    assert len(found) > 3
     assert all(compute_of(graph_of(s.kernel)).stages for s in found)
