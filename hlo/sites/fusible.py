@@ -24,6 +24,9 @@ MOVES = frozenset({
 """Operations that move elements and may be members."""
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
+MOST_COPIED = 64
+"""Operations of an element, what is used twice counted twice: values that take more of them are
+computed once, not by every kernel that reads them."""
 
 
 @dataclass
@@ -53,6 +56,21 @@ class Fusible:
         alone = [f and i not in self.fused for i, f in enumerate(fits)]
         free = [f and self._is_free(i, alone) for i, f in enumerate(fits)]
         return tuple(fits), tuple(free)
+
+    @cached_property
+    def costs(self) -> tuple[int, ...]:
+        """For each operation how many a kernel has for an element of what is computed from small
+        tensors; beginning anew behind those that are more than a kernel copies."""
+        found: list[int] = []
+        for op in self.region.graph.ops:
+            behind = [found[p] for v in op.operands if (p := self.region.producers.get(v, -1)) >= 0]
+            cost = sum(n for n in behind if n <= MOST_COPIED)
+            if op.name in KERNELS_ELEMENTWISE and self.region.is_narrow(op.results[0]):
+                cost += 1
+            elif op.name not in INDEX_MAPS and op.name not in TURNS:
+                cost = 0
+            found.append(cost)
+        return tuple(found)
 
     def is_free(self, index: int) -> bool:
         return self.facts[1][index]
@@ -133,6 +151,7 @@ class Fusible:
         light = op.name in TURNS or (
             op.name in KERNELS_ELEMENTWISE and self.region.is_narrow(op.results[0])
         )
+        light = light and self.costs[index] <= MOST_COPIED
         return light and not self._is_needed_whole(op, fits)
 
     def _is_needed_whole(self, op: Op, fits: list[bool]) -> bool:

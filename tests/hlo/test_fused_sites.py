@@ -176,3 +176,16 @@ def test_what_is_read_again_by_way_of_slices_counts_as_often() -> None:
     found = fused(model, X)
     assert len(found) > 3
     assert all(compute_of(graph_of(s.kernel)).stages for s in found)
+
+
+def test_what_takes_many_operations_of_small_tensors_is_computed_once() -> None:
+    def model(x: jax.Array) -> jax.Array:
+        position = jnp.arange(512.0)
+        for _ in range(100):
+            position = position * 0.5 + jnp.sin(position)
+        return jnp.tanh(x) + position
+
+    found = fused(model, X)
+    assert "tanh" in found[-1].label
+    assert len(graph_of(found[-1].kernel).ops) < 100
+    assert all(compute_of(graph_of(s.kernel)).stages for s in found)
