@@ -263,7 +263,7 @@ def _mapped(expr: Expr, change: Mapping[Load, Expr], known: dict[int, Expr]) -> 
 
 def distinct_operations(values: Iterable[Expr]) -> int:
     """Arithmetic operations that one evaluation takes; conversions and loads are free."""
-    return sum(map(_count, operations(values)))
+    return sum(map(operation_count, operations(values)))
 
 
 def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
@@ -280,7 +280,8 @@ def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
     return tuple(x for x in seen.values() if x.op != "convert")
 
 
-def _count(operation: Apply) -> int:
+def operation_count(operation: Apply) -> int:
+    """Those in one: a dot has several, and what makes groups of elements has none."""
     if operation.op == "dot":
         return 2 * GROUPS[operation.args[0].dtype][1] - 1
     return int(operation.dtype not in GROUPS)

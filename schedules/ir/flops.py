@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.ir.compute import Compute, Stage, Store
-from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load, operations
+from hlotune.schedules.ir.expr import (
+    Affine,
+    Apply,
+    Expr,
+    Load,
+    distinct_operations,
+    operation_count,
+    operations,
+)
 from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.targets.units import DOT_INSTRUCTIONS
 
@@ -69,11 +77,41 @@ def real_flops(compute: Compute, stage: Stage) -> int:
         if not isinstance(known, int):
             known = stage.derived[_of_tiles] = _of_tiles(compute, stage)
         return known
-    flops = stage.flops
+    flops = _least_flops(stage)
     for group in _sharing_axes(_borders(compute, stage)):
         real, total = _real_points(stage, group)
         flops = flops * real // total
     return flops
+
+
+def _least_flops(stage: Stage) -> int:
+    """Operations of a stage, each at the points at which it may differ.
+
+    What does not vary along an axis may be computed ahead of it, as when an operand is packed: of a
+    product whose left side is scaled first, the scaling counts once an element of that side.
+    """
+    merges = stage.flops - distinct_operations(stage.values) * stage.points
+    axes = _varying(stage.values)
+    extents = stage.extents
+    return merges + sum(
+        operation_count(x) * prod(extents[a] for a in axes[id(x)]) for x in operations(stage.values)
+    )
+
+
+def _varying(values: Iterable[Expr]) -> dict[int, frozenset[str]]:
+    """The axes along which each part of expressions may differ, by the part's id."""
+    found = dict[int, frozenset[str]]()
+    waiting = list(values)
+    while waiting:
+        expr = waiting[-1]
+        parts = expr.args if isinstance(expr, Apply) else ()
+        missing = [x for x in parts if id(x) not in found]
+        if missing:
+            waiting += missing
+            continue
+        own = expr.whole.axes if isinstance(expr, Load) else ()
+        found[id(waiting.pop())] = frozenset(own).union(*(found[id(x)] for x in parts))
+    return found
 
 
 Border = tuple[Affine, int, int]

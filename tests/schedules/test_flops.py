@@ -119,7 +119,9 @@ def test_a_border_that_several_loads_share_is_counted_once() -> None:
     image = jnp.ones((1, 7, 7, 4))
     program = load(convolve, image, image, jnp.ones((3, 3, 4, 8)))
     compute = compute_of(graph_of(sites(program)[0].kernel))
-    assert flops_of(compute) == 3 * 19 * 19 * 4 * 8  # two products and a sum a tap
+    assert (
+        flops_of(compute) == (2 * 8 + 1) * 19 * 19 * 4
+    )  # x * m once for all features
     place = (at("i0", "r0"),)
     value = Apply("multiply", (Load("x", place, "f32"), Load("m", place, "f32")), "f32")
     stores = (Store("y", (Affine.axis("i0"),)),)
@@ -197,3 +199,15 @@ def test_what_tiles_compute_beyond_the_last_result_is_not_counted() -> None:
     transforms = whole - 8 * 8 * 8  # one tanh a result
     assert out(5) - 5 * 5 * 8 < transforms
     assert out(5) - 5 * 5 * 8 > transforms / tiles
+
+
+def test_what_does_not_vary_along_an_axis_counts_once_for_it() -> None:
+    def scaled(x: jax.Array, scale: jax.Array, w: jax.Array) -> jax.Array:
+        return (x * scale[:, None]) @ w
+
+    (site,) = (
+        s
+        for s in sites(load(scaled, *map(jnp.ones, ((8, 16), (8,), (16, 32)))))
+        if "multiply" in s.kernel.text and "dot" in s.kernel.text
+    )
+    assert flops_of(compute_of(graph_of(site.kernel))) == 2 * 8 * 16 * 32 + 8 * 16
