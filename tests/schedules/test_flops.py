@@ -119,9 +119,7 @@ def test_a_border_that_several_loads_share_is_counted_once() -> None:
     image = jnp.ones((1, 7, 7, 4))
     program = load(convolve, image, image, jnp.ones((3, 3, 4, 8)))
     compute = compute_of(graph_of(sites(program)[0].kernel))
-    assert (
-        flops_of(compute) == (2 * 8 + 1) * 19 * 19 * 4
-    )  # x * m once for all features
+    assert flops_of(compute) == (2 * 8 + 1) * 19 * 19 * 4  # x * m once for all features
     place = (at("i0", "r0"),)
     value = Apply("multiply", (Load("x", place, "f32"), Load("m", place, "f32")), "f32")
     stores = (Store("y", (Affine.axis("i0"),)),)
@@ -148,12 +146,14 @@ def test_points_inside_of_any_borders_are_counted_one_by_one_or_as_fewer(
     axes = tuple(Axis(a, n) for a, n in zip("pqr", sizes, strict=True))
     tensors = [Tensor(f"x{k}", (n,), "f32", "argument") for k, (_, _, n) in enumerate(found)]
     loads = [Load(f"x{k}", (e,), "f32", (d,)) for k, (e, d, _) in enumerate(found)]
-    value: Expr = Apply("negate", (loads[0],), "f32")
-    for x in loads[1:]:
+    whole = tuple(Affine.axis(a) for a in "pqr")
+    value: Expr = Load("all", whole, "f32")  # so that each operation varies along all axes
+    for x in loads:
         value = Apply("add", (value, x), "f32")
-    store = Store("y", tuple(Affine.axis(a) for a in "pqr"))
+    store = Store("y", whole)
     stage = Stage("y", axes, (), (store,), (value,))
-    compute = Compute((*tensors, Tensor("y", sizes, "f32", "result")), (stage,))
+    ends = (Tensor("all", sizes, "f32", "argument"), Tensor("y", sizes, "f32", "result"))
+    compute = Compute((*tensors, *ends), (stage,))
     real = sum(
         all(e.value(at) % d == 0 and 0 <= e.value(at) < d * n for e, d, n in found)
         for at in (dict(zip("pqr", place, strict=True)) for place in np.ndindex(sizes))
