@@ -61,7 +61,8 @@ def before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     for folder in ("build", "docs"):
         Path(folder).mkdir()
-    page.PAGE.write_text("")
+    for empty in (page.PAGE, page.RELIABILITY):
+        empty.write_text("")
     text = (ROOT / page.MODELS).read_text(encoding="utf-8")
     page.MODELS.write_text(text, encoding="utf-8")
     return text
