@@ -59,7 +59,7 @@ class Line:
     inside: Sequence[Samples]
     """In the worker, constants cold, as inside the program."""
     others_share: float | None
-    """Of the processors, what other processes took meanwhile; None where the system does not tell.
+    """The share of the processors that other processes took; None where the system does not tell.
     """
 
     @property
@@ -70,7 +70,7 @@ class Line:
 
     @property
     def ratio(self) -> float:
-        """Of the medians of the rounds."""
+        """The ratio of the medians of the rounds."""
         return middle_s(self.worker) / middle_s(self.fresh)
 
     @property
@@ -173,7 +173,7 @@ def named(program: str) -> str:
 
 
 def fresh_kernel(kernel: Kernel) -> Samples:
-    """Of the faster form, as the worker takes it."""
+    """The time of the faster form, as the worker takes it."""
     return min(in_a_fresh_process({"kernel": kernel.text}), key=fast_time_s)
 
 

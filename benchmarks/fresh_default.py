@@ -28,7 +28,7 @@ from hlotune.measure.verification.inputs import draw
 WARM_CALLS = 3
 FEWEST_SAMPLES = 15
 SECONDS = 0.3
-"""Of each form, once there are the fewest samples."""
+"""Seconds for each form, once it has the fewest samples."""
 
 Call = Callable[[], Sequence[jax.Array]]
 

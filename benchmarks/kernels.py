@@ -51,7 +51,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 
 TOLERANCE = 2e-4
-"""Of results relative to the largest one: sums in another order differ by less."""
+"""The largest difference allowed, relative to the largest result."""
 SEARCHED_CALLS = 5
 Call = Callable[[], object]
 

@@ -57,9 +57,9 @@ class Known:
     speedup: float = 1.0
     """Of what `apply` uses: 1 unless tuned."""
     default_error: float = 0.0
-    """Of XLA's own result, in units of the tolerance: above 1 it is wrong."""
+    """The error of XLA's own result, in units of the tolerance: above 1 it is wrong."""
     used_s: float | None = None
-    """Of a call of what `apply` uses; None where no comparison is recorded."""
+    """Seconds for a call of what `apply` uses; None where no comparison is recorded."""
 
     def __str__(self) -> str:
         from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
@@ -264,7 +264,7 @@ def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
 
 
 def peaks_of_today() -> "Properties":
-    """Of this machine, measured once a day."""
+    """This machine's peaks, measured once a day."""
     from hlotune.measure.machine.targets import host_target, toolchain
     from hlotune.tuning_logs.kept_peaks import kept_or, peaks_file
 

@@ -156,7 +156,7 @@ class View:
 
 
 def cells(row: Row, total_s: float) -> dict[str, str]:
-    """Of a kernel, by column.  The speedup is that of the search's own times: not proved yet."""
+    """The cells of a kernel, by column.  The speedup is by the search's times, not proved yet."""
     best, limit = row.best_s, row.limit_s
     return {
         "trials": str(row.trials),

@@ -26,7 +26,7 @@ class TreeTables:
     threshold: NDArray[np.float32]
     """The same shape."""
     value: NDArray[np.float32]
-    """Of the leaves, `(trees, 2**depth)`."""
+    """The values of the leaves, `(trees, 2**depth)`."""
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """`(n,)`: the sum of the trees for features `(n, k)`."""

@@ -35,9 +35,9 @@ from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.lines import Written
 
 FORMAT = 1
-"""Of the lines, as `"hlotune_candidates": 1`."""
+"""The version of the lines, as `"hlotune_candidates": 1`."""
 PAIRS, TIMING_S = 31, 10.0
-"""Of the fastest candidate with the default in turns."""
+"""Pairs of the fastest candidate and the default, timed in turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class KernelStarted:
     default_slow_s: float | None = None
     """Where the default ran in two modes, the slow one, which does not count."""
     default_error: float = 0.0
-    """Of the default's own result, in units of the tolerance: above 1 it is wrong."""
+    """The error of the default's own result, in units of the tolerance: above 1 it is wrong."""
     calls: float = 1.0
     """How often the kernel runs in one run of the program."""
     limit_s: float | None = None

@@ -36,7 +36,7 @@ class KernelResult:
     schedule: Schedule | None = None
     """The champion's, also where it lost."""
     default_error: float = 0.0
-    """Of the default's own result, in units of the tolerance: above 1 it is wrong."""
+    """The error of the default's own result, in units of the tolerance: above 1 it is wrong."""
 
     @property
     def tuned_s(self) -> float:

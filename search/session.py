@@ -42,7 +42,7 @@ SEEDS = 8
 MOST_KNOWN = 1200
 """Known trials of all kernels that a run begins with: each takes it some milliseconds."""
 FEWEST_KNOWN = 64
-"""Of each kernel, however many there are."""
+"""The fewest for each kernel, however many kernels there are."""
 NO_TIME = "the budget has no time for it"
 """Why a kernel is left out whose default was not even timed."""
 

@@ -43,7 +43,7 @@ class Task:
 
     @property
     def bytes(self) -> int:
-        """Of all arguments and results, each counted once."""
+        """The bytes of all arguments and results, each counted once."""
         return sum(t.bytes for t in (*self.compute.arguments, *self.compute.results))
 
     @property

@@ -14,7 +14,7 @@ from hlotune.tuning_logs.finals import Final
 from hlotune.tuning_logs.rows import Row
 
 FORMAT = 1
-"""Of the lines, as `"hlotune": 1`; a reader skips lines of a newer one."""
+"""The version of the lines, as `"hlotune": 1`; a reader skips lines of a newer one."""
 
 RUN_COLUMNS = ("id", "cache", "threads", "numerics", "options", "seed", "started")
 """What a record of a trial or final tells of its run."""

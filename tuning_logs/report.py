@@ -22,9 +22,9 @@ class Speedup:
     """Default against tuned, timed in turns: medians, the ratio with its 95 % interval, samples."""
 
     default_s: float
-    """Of the fast mode, where the default has two."""
+    """Seconds of the fast mode, where the default has two."""
     default_slow_s: float | None
-    """Of the slow mode; None where the default has one."""
+    """Seconds of the slow mode; None where the default has one."""
     tuned_s: float
     speedup: float
     speedup_low: float

@@ -19,7 +19,7 @@ def is_wrong(error: float | None) -> bool:
 
 
 def default_error(database: Database, kernel_key: str, run: str) -> float:
-    """Of the default's result of a kernel in a run; 0 where nobody looked."""
+    """The error of the default's result of a kernel in a run; 0 where it was not checked."""
     found = database.query(
         """select error from trials where kernel = :kernel and run = :run
         and schedule = :default and time_s is not null order by number desc limit 1""",

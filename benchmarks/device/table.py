@@ -68,7 +68,7 @@ def lead(case: str, rows: Sequence[Row]) -> float:
 
 
 def _ratios(how: str, pattern: str, rows: Sequence[Row]) -> list[float]:
-    """Of each case whose name matches, where both were measured."""
+    """The ratio of each case whose name matches, where both were measured."""
     names = dict.fromkeys(r["case"] for r in rows if fnmatch.fnmatch(r["case"], pattern))
     return [r for r in (_ratio(name, rows, how) for name in names) if r is not None]
 

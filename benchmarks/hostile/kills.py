@@ -30,11 +30,11 @@ LAYERS = """func.func @main(%x: tensor<64x96xf32>, %v: tensor<96x128xf32>, %w: t
 }
 """
 TRIALS = 100
-"""Of each run."""
+"""The trials that each run is asked for."""
 LONGEST_S = 240.0
 """A run that has not ended by then hangs, or has not begun its search."""
 KILLS_A_RUN = 5
-"""Of workers; the run must come to its end all the same."""
+"""Kills of workers; the run must come to its end all the same."""
 EARLY = 0.2
 """The share of tuners that are killed while they load the program."""
 BEGUN = re.compile(r"^\[1/\d+\] ", re.MULTILINE)

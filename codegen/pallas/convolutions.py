@@ -16,7 +16,7 @@ from hlotune.schedules.patterns.gpu import GpuConvolution
 def triton_convolution(
     convolution: GpuConvolution, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of images `(batch, size, size, channels)`, weights `(window, window, channels, features)`
+    """Takes images `(batch, size, size, channels)`, weights `(window, window, channels, features)`
     and, with an epilogue, a bias `(features,)`.
 
     A step of the sum is one tap and `block_k` channels.

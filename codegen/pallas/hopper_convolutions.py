@@ -70,7 +70,9 @@ def hopper_convolution(
     *operands: jax.Array,
     multiprocessors: int = 132,
 ) -> jax.Array:
-    """Of images `(batch, size, size, channels)`, weights `(window, window, channels, features)`."""
+    """Takes images `(batch, size, size, channels)` and weights
+    `(window, window, channels, features)`.
+    """
     require(not interpret, "hopper_convolution", "has no interpreter: lower it for a GPU")
     c = convolution
     w = WindowBlocks(c, knobs["groups"], knobs["rows"], knobs["columns"])

@@ -60,7 +60,7 @@ class _Blocks:
 
     @property
     def units(self) -> int:
-        """Of 64 rows, of each warpgroup."""
+        """Units of 64 rows of each warpgroup."""
         return self.block_m // (self.warpgroups * UNIT_ROWS)
 
 
@@ -88,7 +88,7 @@ def hopper_ring_product(
     *operands: jax.Array,
     multiprocessors: int = 132,
 ) -> jax.Array:
-    """Of `(batch, m, k)` and `(batch, k, n)`; the batch axis is missing where the batch is 1."""
+    """Takes `(batch, m, k)` and `(batch, k, n)`; the batch axis is missing where the batch is 1."""
     require(not interpret, "hopper_ring_product", "has no interpreter: lower it for a GPU")
     p, c = product, _Blocks(**knobs)
     a, b, *bias = operands

@@ -12,7 +12,7 @@ from hlotune.codegen.pallas.elements import activated
 from hlotune.codegen.pallas.mosaic import mosaic
 
 REGISTERS = {2: (232, 40), 3: (160, 32)}
-"""Of a thread of a warpgroup that multiplies, and of the one that copies, by how many multiply."""
+"""Registers of a thread that multiplies and of one that copies, by the warpgroups that multiply."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,9 @@ class _Padded:
 def triton_padded_windows(
     convolution: GpuConvolution, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of images `(batch, size, size, channels)`, weights `(window, window, channels, features)`."""
+    """Takes images `(batch, size, size, channels)` and weights
+    `(window, window, channels, features)`.
+    """
     c = convolution
     p = _Padded(c, knobs["block_k"] // padded_run(c))
     images, weights, *bias = operands

@@ -23,7 +23,7 @@ LEAST_VMEM_BYTES = 16 << 20
 def tpu_product(
     product: GpuProduct, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of `(batch, m, k)`, `(batch, k, n)` and, with an epilogue, a bias `(n,)`.
+    """Multiplies `(batch, m, k)`, `(batch, k, n)` and, with an epilogue, a bias `(n,)`.
 
     The batch axis is missing where the batch is 1.
     """
@@ -83,7 +83,7 @@ def _before(values: jax.Array, axis: int, end: Any) -> jax.Array:
 def tpu_rows(
     rows: GpuRows, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of `(rows, columns)`; of a layer norm, with a scale and an offset `(columns,)`."""
+    """Takes `(rows, columns)`; for a layer norm, with a scale and an offset `(columns,)`."""
     r, together = rows, knobs["rows"]
     x, *parameters = operands
     block = pl.BlockSpec((together, r.columns), lambda i: (i, 0))

@@ -56,7 +56,7 @@ class Parsed:
 
     bytecode: bytes
     names: tuple[str, ...] = ()
-    """Of its arguments, where the file has them."""
+    """The names of its arguments, where the file has them."""
 
 
 def limits_of(file_bytes: int) -> Limits:
@@ -83,7 +83,7 @@ def parsed(path: Path, sizes: Mapping[str, int] | None = None) -> Parsed:
         opened = _opened(path)
     except OSError as error:
         raise ProgramError(
-            f"expected a StableHLO file, got {error.strerror} for {path}; check the path"
+            f"expected a program file, got {error.strerror} for {path}; check the path"
         ) from error
     with opened, shared_process.lock:
         return shared_process.normal_form(path, opened, sizes or {})

@@ -46,7 +46,7 @@ class Program:
     example_args: tuple[Any, ...] | None = field(default=None, repr=False)
     """What the program was loaded with: arrays, or shapes only."""
     names: tuple[str, ...] = ()
-    """Of its arguments; "" for one that has none, and none at all of a file that has no names."""
+    """Names of arguments; "" for one that has none, and none at all of a file that has no names."""
     notes: tuple[str, ...] = field(default=(), repr=False)
     """What has to be said beside every figure of the program, as that values of it are missing."""
 

@@ -208,7 +208,7 @@ RULES: dict[str, Rule] = {
     "is_finite": is_finite,
     "erfc": erfc,
 }
-"""Of operations through which errors go in a way of their own."""
+"""How errors pass through operations that have a rule of their own."""
 
 
 def _rule(row: Operation, error: Error) -> Rule:

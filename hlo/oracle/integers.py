@@ -113,7 +113,7 @@ RULES: dict[str, Function] = {
     "shift_right_logical": _shift(_right_logical, _zero),
     "shift_right_arithmetic": _shift(_right_arithmetic, _signs),
 }
-"""Of operations that NumPy does not have as StableHLO has them."""
+"""Operations that NumPy does not define as StableHLO does."""
 INTEGERS: dict[str, Function] = RULES | {
     row.name: row.whole for row in OPERATIONS.values() if row.whole
 }

@@ -23,7 +23,7 @@ class Shape:
     operations: frozenset[str]
     """Short names of the others."""
     behind: frozenset[str]
-    """Of those that wait for all reductions."""
+    """The operations that wait for all reductions."""
     is_full: bool
     """Whether a result is as large as what is reduced."""
 

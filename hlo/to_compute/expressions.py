@@ -1,8 +1,9 @@
 """The value of a graph's element as an expression over loads.
 
 Narrow floats are computed in f32: an operation of the program on bf16 or f16 is an `Apply` in f32,
-and the rounding happens once, where the chain ends (a store, the operand of a dot).  XLA does the
-same.  A convert that the program itself writes from a wider type is kept.
+and the rounding happens once, where the chain ends (a store, the operand of a dot).  XLA may
+round in between, so that a floor or a conversion to integers can differ from its own by a step of
+the narrow type.  A convert that the program itself writes from a wider type is kept.
 """
 
 from collections.abc import Callable, Mapping

@@ -22,7 +22,7 @@ NAMED: dict[str, Target] = {**GPU_TARGETS, **TPU_TARGETS}
 """Devices that are known by name, here or not; `tune run --target` takes them."""
 
 SCHEMA = 2
-"""Of a stored target, as its field `schema`; targets without one are of schema 1."""
+"""The schema of a stored target, as its field `schema`; targets without one are of schema 1."""
 
 
 def _with_schema(stored: Json) -> Json:

@@ -65,7 +65,7 @@ def limit_of(
 
 
 def last_cache_bytes(target: Target) -> int:
-    """Of the cache in front of memory; 0 where the target has none that we know."""
+    """The size of the last cache; 0 where the target has none that we know."""
     match target:
         case CpuTarget():
             return target.l3_bytes

@@ -221,7 +221,7 @@ def test_a_device_that_never_ends_is_refused(
 ) -> None:
     (tmp_path / "zero.mlir").symlink_to("/dev/zero")
     monkeypatch.setattr(checked_parse, "MOST_BYTES_OF_A_PIPE", 1 << 22)
-    with pytest.raises(ProgramError, match=r"expected a StableHLO file, got more than 4 MB for"):
+    with pytest.raises(ProgramError, match=r"expected a program file, got more than 4 MB for"):
         normal_form_of(tmp_path / "zero.mlir")
 
 

@@ -14,7 +14,7 @@ from hlotune.tuning_logs.figures.canvas import (
 
 MOST_DOTS = 600
 Pairs = Sequence[tuple[float, float]]
-"""Of each trial its rank as predicted and as measured, as shares: 0 is the fastest."""
+"""The rank of each trial as predicted and as measured, as shares: 0 is the fastest."""
 
 
 def ranks(kernels: Iterable[Pairs]) -> Figure:

@@ -23,7 +23,7 @@ class Part:
     name: str
     time_s: float
     share: float
-    """Of the measured time."""
+    """The share of the measured time."""
     is_estimate: bool
     """By rates of no processor in particular; else by measured peaks."""
 

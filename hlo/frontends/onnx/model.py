@@ -28,7 +28,7 @@ class Imported:
 
     bytecode: bytes
     names: tuple[str, ...]
-    """Of its arguments, in order."""
+    """The names of its arguments, in order."""
 
 
 def imported(

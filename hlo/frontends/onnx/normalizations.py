@@ -46,7 +46,7 @@ def _batch_by(
 
 
 def _centred(x: jax.Array, axes: Sequence[int], epsilon: float) -> tuple[jax.Array, ...]:
-    """Of mean 0 and variance 1 over some axes; with the mean and the factor."""
+    """Scales to mean 0 and variance 1 over some axes; returns the mean and the factor too."""
     mean = jnp.mean(x, axes, keepdims=True)
     apart = x - mean
     factor = lax.rsqrt(jnp.mean(apart * apart, axes, keepdims=True) + epsilon)

@@ -67,7 +67,7 @@ def _by_columns(places: jax.Array, extents: tuple[int, ...]) -> jax.Array:
 
 
 def _taps(window: Window, extents: tuple[int, ...]) -> tuple[Any, Any]:
-    """Of each position and tap: the place in the flat image, and whether it is inside of it."""
+    """For each position and tap, the place in the flat image, and whether it is inside of it."""
     counts = window.positions(extents)
     rank = len(extents)
     place, inside = np.zeros((1,) * (2 * rank), np.int64), np.ones((1,) * (2 * rank), bool)

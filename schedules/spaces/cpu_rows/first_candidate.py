@@ -134,7 +134,7 @@ def _divisor(extent: int, most: int) -> int:
 
 
 def _cycles(compute: Compute, nest: Nest) -> float:
-    """Of one core for a nest, roughly."""
+    """The cycles of one core for a nest, roughly."""
     moved = 0
     for s in nest.stages:
         for tensor in map(compute.tensor, touched(s)):

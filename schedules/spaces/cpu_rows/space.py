@@ -117,7 +117,7 @@ class RowsSpace:
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], int]:
-        """Of a config, by kind and axis of the knob."""
+        """The values of a config, by kind and axis of the knob."""
         return {(k.kind, k.axis): 1 + n for n, k in enumerate(self.knobs.knobs)}
 
     @cached_property

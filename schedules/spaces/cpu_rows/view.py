@@ -29,7 +29,7 @@ class RowsKnobs(Protocol):
 
     @property
     def columns(self) -> Mapping[tuple[str, str], int]:
-        """Of a config, by kind and axis of the knob."""
+        """The values of a config, by kind and axis of the knob."""
         ...
 
     @property
