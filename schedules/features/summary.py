@@ -171,7 +171,8 @@ def _memory(v: Levels) -> Columns:
     """Bytes touched at once, against the caches, and how results lie."""
     t = v.target
     tile, task = v.at(v.footprint, v.held), v.at(v.footprint, v.task)
-    strides = np.array([*(v.c.out_stride(a.name) for a in v.c.parallel), 0])
+    beside = 1 + len(v.c.reduce)  # lanes along a reduction, and none at all
+    strides = np.array([*(v.c.out_stride(a.name) for a in v.c.parallel), *[0] * beside])
     return {
         "body_l1": Logged(v.at(v.footprint, v.inner) / t.l1_bytes),
         "step_l1": Logged(v.at(v.footprint, v.around) / t.l1_bytes),

@@ -21,7 +21,8 @@ from hlotune.schedules.algorithms.partial_reductions.rewriting import PartialRed
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.monoids import AND, MAX, MIN, OR, PROD, SUM
 from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, operations_of
 from hlotune.schedules.patterns.rows import is_rows
@@ -288,3 +289,15 @@ def test_results_that_other_stages_read_are_what_the_stages_say() -> None:
         config = space.heuristic().copy()
         config[0] = k
         check(compute, space, config)
+
+
+def test_sums_over_several_axes_have_features_whatever_axis_the_lanes_run_along() -> None:
+    i, j, k = Axis("i", 6), Axis("j", 5), Axis("k", 40)
+    index = tuple(map(Affine.axis, "ijk"))
+    stage = Stage("all", (i,), (j, k), (Store("y0", index[:1]),), (Load("a0", index, "f32"),), SUM)
+    tensors = Tensor("a0", (6, 5, 40), "f32", "argument"), Tensor("y0", (6,), "f32", "result")
+    space = rows_space(Compute(tensors, (stage,)))
+    drawn = space.sample(64, np.random.default_rng(0))
+    forms = {space.forms["all"][f].vector for f in space.values(drawn, "form", "all")}
+    assert forms == {"i", "j", "k"}
+    assert np.isfinite(space.features(drawn)).all()
