@@ -34,7 +34,11 @@ WEIGHTS = {
 """Values without a program that uses them, by suffix."""
 SAVED_MODEL = "saved_model.pb"
 """The file that makes a folder a SavedModel of TensorFlow."""
-_HLO_TEXT = re.compile(rb"(\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
+_HLO_TEXT = re.compile(
+    rb"(\s|//[^\n]*\n|/\*.*?\*/)*(HloModule\b|(?!module\b)(ENTRY\s+)?%?[\w.\-]+\s+(\([^{]*\)\s*->[^{]*)?\{)",
+    re.DOTALL,
+)
+"""The line of a module, or the first computation where there is none."""
 _LOOKED_AT_BYTES = 1 << 16
 
 

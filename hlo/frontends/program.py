@@ -75,7 +75,7 @@ def load(
     `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
     that takes nothing and returns `(function, example_args)`, or a function when arguments are
     given here; or the path of a StableHLO file (text, bytecode or portable artifact), an HLO
-    file (text, or a protocol buffer as XLA dumps it, before optimizations) or an ONNX model.
+    file (text, or a protocol buffer as XLA dumps it) or an ONNX model.
     Arguments are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.  `dims`
     are sizes of a model's symbolic dimensions, by name.
 

@@ -2,14 +2,15 @@
 
 `stablehlo.map` becomes elementwise operations on whole tensors, `stablehlo.einsum` a dot_general,
 `stablehlo.batch_norm_inference` arithmetic that fuses; a sharding constraint is left out, as a
-program for one device has nothing to shard.  What none of these rules fits is left as it is: XLA
-knows it.
+program for one device has nothing to shard.  What XLA's optimizations leave in a dumped program is
+written as StableHLO again.  What none of these rules fits is left as it is: XLA knows it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hlotune.hlo.mlir.optimized import cast_bytes, first_operand, operations_of_fusion
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.hlo.operations import ON_SCALARS
@@ -127,6 +128,10 @@ def _normalised(norm: Any) -> list[Any] | None:
 
 
 RULES = {
+    "mhlo.fusion": operations_of_fusion,
+    "mhlo.copy": first_operand,
+    "mhlo.add_dependency": first_operand,
+    "mhlo.bitcast": cast_bytes,
     "sdy.sharding_constraint": _without_sharding,
     "stablehlo.map": _mapped,
     "stablehlo.einsum": _contracted,

@@ -42,7 +42,14 @@ def wrapped(data: bytes) -> bytes:
     return b"\x0a" + size + bytes([length]) + data + b"\x1a\x01x" + b"\x20\x05" + b"\x2d1234"
 
 
-@pytest.mark.parametrize("name", ["layer.hlo", "dump.txt", "a.pb", "a.hlo.pb", "snapshot.pb"])
+def computation(snapshot: bytes) -> bytes:
+    """What XLA.jl sent: a configuration with a number, then the snapshot as the second field."""
+    return b"\x0a\x02\x08\x01" + b"\x12" + wrapped(snapshot)[1:]
+
+
+@pytest.mark.parametrize(
+    "name", ["layer.hlo", "dump.txt", "a.pb", "a.hlo.pb", "snapshot.pb", "xrt.pb"]
+)
 def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> None:
     data = {
         "layer.hlo": hlo_text(),
@@ -50,6 +57,7 @@ def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> 
         "a.pb": hlo_proto(),
         "a.hlo.pb": wrapped(hlo_proto()),
         "snapshot.pb": wrapped(wrapped(hlo_proto())),
+        "xrt.pb": computation(wrapped(wrapped(hlo_proto()))),
     }
     (tmp_path / name).write_bytes(data[name])
     program = load(tmp_path / name)
@@ -115,9 +123,50 @@ def test_a_folder_is_refused_with_what_it_is(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_hlo_that_xla_has_optimized_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.hlo").write_text(jax.jit(layer).lower(A, B).compile().as_text() or "")
-    with pytest.raises(ProgramError, match=r"got mhlo\.fusion; give the program as it is before"):
+def step(x: Any, w: Any, b: Any) -> Any:
+    """Of an image with channels first: XLA puts fusions, copies and casts of layouts around it."""
+    y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME") + b[:, None, None]
+    z = jax.nn.relu(y).reshape(len(x), -1)
+    return jax.lax.scan(lambda c, _: (jnp.tanh(c @ c.T), c.sum()), z @ z.T, None, length=3)
+
+
+@pytest.mark.parametrize("form", ["text", "proto"])
+def test_a_program_that_xla_has_optimized_is_one_without_its_fusions(
+    form: str, tmp_path: Path
+) -> None:
+    x, w, b = (RNG.standard_normal(s).astype(np.float32) for s in ((2, 3, 8, 8), (4, 3, 3, 3), 4))
+    text = jax.jit(step).lower(x, w, b).compile().as_text() or ""
+    assert "fusion(" in text and " copy(" in text
+    proto = bytes(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+    path = tmp_path / ("a.hlo" if form == "text" else "a.hlo.pb")
+    path.write_bytes(text.encode() if form == "text" else proto)
+    program = load(path)
+    assert {op.name.partition(".")[0] for op in program.graph.ops} == {"stablehlo"}
+    got = jax.tree.leaves(jitted(program)(x, w, b))
+    for a, e in zip(got, jax.tree.leaves(step(x, w, b)), strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-5)
+    assert any("conv" in site.label for site in sites(program))
+
+
+CAST = """HloModule a, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
+ENTRY e {
+  x = f32[2,3]{0,1} parameter(0)
+  ROOT y = f32[6]{0} bitcast(x)
+}
+"""
+WIDER = "HloModule a\nENTRY e { x = f32[4]{0} parameter(0)  ROOT y = u16[8]{0} bitcast(x) }\n"
+
+
+def test_a_cast_reads_bytes_in_the_order_of_the_layout(tmp_path: Path) -> None:
+    (tmp_path / "a.hlo").write_text(CAST)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (got,) = jax.tree.leaves(jitted(load(tmp_path / "a.hlo"))(x))
+    np.testing.assert_array_equal(got, x.T.reshape(-1))
+
+
+def test_a_cast_to_narrower_elements_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.hlo").write_text(WIDER)
+    with pytest.raises(ProgramError, match=r"got mhlo\.bitcast; give the program as it is before"):
         load(tmp_path / "a.hlo")
 
 
