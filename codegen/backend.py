@@ -25,6 +25,8 @@ class Signature:
 
     arguments: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
+    in_place: tuple[tuple[int, int], ...] = ()
+    """Results that are written over arguments, as (result, argument)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

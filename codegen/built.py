@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import cast
 
 from hlotune.schedules.errors import BuildError
 
@@ -44,6 +45,8 @@ class Built:
     """Of the schedule: it says which rounding errors are legitimate."""
     tiles: bool = field(default=False, kw_only=True)
     """Whether it uses a matrix unit, for which a process must ask the system."""
+    in_place: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
+    """Results that may be written over arguments, as (result, argument)."""
     backend: str = field(default="llvm", kw_only=True)
     """The name of its backend in the table of `backends.py`."""
 
@@ -62,6 +65,7 @@ class Built:
             "algorithm": self.algorithm,
             "object_bytes": len(self.object),
             **({"tiles": True} if self.tiles else {}),
+            **({"in_place": self.in_place} if self.in_place else {}),
             **({"backend": self.backend} if self.backend != "llvm" else {}),
         }
         return b"\n".join((_MAGIC, json.dumps(header).encode(), self.object))
@@ -79,6 +83,8 @@ class Built:
         _require(isinstance(self.algorithm, str), "algorithm", "a text", self.algorithm)
         _require(isinstance(self.backend, str), "backend", "a text", self.backend)
         _require(isinstance(self.tiles, bool), "tiles", "true or false", self.tiles)
+        pairs = isinstance(self.in_place, tuple) and all(map(_is_pair, self.in_place))
+        _require(pairs, "in_place", "pairs of numbers, 0 or more", self.in_place)
         positions = [p.argument for p in self.packed]
         once = len(set(positions)) == len(positions)
         _require(once, "packed", "one form of each argument", positions)
@@ -95,7 +101,8 @@ class Built:
             if values.pop("object_bytes") != len(machine_code):
                 raise ValueError(f"its object has {len(machine_code)} bytes")
             packed = tuple(Packed(**p) for p in values.pop("packed"))
-            built = Built(object=machine_code, packed=packed, **values)
+            in_place = tuple(map(tuple, values.pop("in_place", ())))
+            built = Built(object=machine_code, packed=packed, in_place=in_place, **values)
             built.check()
             return built
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -103,6 +110,11 @@ class Built:
                 f"expected a kernel stored by this version ({_MAGIC.decode()}), "
                 f"got {len(data)} bytes that are none ({error}); build the kernel again"
             ) from error
+
+
+def _is_pair(value: object) -> bool:
+    pair = isinstance(value, tuple) and len(value) == 2
+    return pair and all(type(n) is int and n >= 0 for n in cast(tuple[object, ...], value))
 
 
 def _require(holds: bool, name: str, what: str, value: object) -> None:

@@ -16,6 +16,7 @@ from math import inf, nan
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -142,8 +143,26 @@ def _says_nothing(leaf: Any) -> bool:
 def called(program: Program, function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
     """Calls a program's function on flat arguments, and flattens what it gives.
 
+    What the program donates is copied first, so that a caller's values stay.
+
     Raises ProgramError where XLA does not compile the program, or it fails as it runs.
     """
+    return called_once(program, function, to_give_away(program, values))
+
+
+def to_give_away(program: Program, values: Sequence[Any]) -> list[Any]:
+    """Flat arguments for one call: copies of those that the program donates."""
+    if not program.donated:
+        return list(values)
+    with jax.enable_x64(True):
+        return [
+            jnp.array(x, copy=True).block_until_ready() if k in program.donated else x
+            for k, x in enumerate(values)
+        ]
+
+
+def called_once(program: Program, function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+    """As `called`, of values that are lost where the program donates them."""
     arguments: Sequence[Any] = values
     named: dict[str, Any] = {}
     if program.in_tree is not None:

@@ -139,7 +139,12 @@ def load_artifact(path: str | Path) -> Artifact:
         kernels=tuple(built.key for built in builts),
         packed_bytes=sum(p.nbytes for p in packed),
         _function=function_of(
-            module, manifest.arguments, manifest.results, manifest.names, hidden_values=packed
+            module,
+            manifest.arguments,
+            manifest.results,
+            manifest.names,
+            hidden_values=packed,
+            donated=manifest.donated,
         ),
     )
 
@@ -165,6 +170,7 @@ def _manifest(tuned: TunedFunction, hashes: Mapping[str, str]) -> Manifest:
         arguments=tuned.program.in_tree,
         results=tuned.program.out_tree,
         names=tuned.program.names,
+        donated=tuned.program.donated,
         sha256=hashes,
     )
 

@@ -12,7 +12,15 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from hlotune.deploy.accuracy import Accuracy, Inputs, Judge, called, example_inputs, tame_inputs
+from hlotune.deploy.accuracy import (
+    Accuracy,
+    Inputs,
+    Judge,
+    called_once,
+    example_inputs,
+    tame_inputs,
+    to_give_away,
+)
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacement import Replacement, assembled
@@ -186,8 +194,9 @@ def prepared(
 
 def _call_s(program: Program, function: Function, inputs: Inputs) -> float:
     """What a blocking call takes."""
+    values = to_give_away(program, inputs.values)
     start_s = time.perf_counter()
-    for x in called(program, function, inputs.values):
+    for x in called_once(program, function, values):
         x.block_until_ready()
     return time.perf_counter() - start_s
 

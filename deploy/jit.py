@@ -52,8 +52,8 @@ def jit(
       derivatives;
     - all calls where JAX's first device is not a CPU.
 
-    Static and donated arguments are named as in `jax.jit`; a tuned program leaves alone what is
-    donated to it.
+    Static and donated arguments are named as in `jax.jit`.  What is donated is gone after a call,
+    and results may lie in its memory, where `jax.jit` has it so.
 
     Args:
         database: defaults to HLOTUNE_DB, else a file in the user's cache.
@@ -79,17 +79,31 @@ def jit(
         return functools.partial(
             jit, database=database, numerics=numerics, any_jaxlib=any_jaxlib, **of_jax
         )
-    static = _static(function, static_argnums, static_argnames)
-    made = Jitted(function, jax.jit(function, **of_jax), static, database, numerics, any_jaxlib)
+    static = _chosen(function, static_argnums, static_argnames)
+    donated = _chosen(function, donate_argnums, donate_argnames)
+    plain = jax.jit(function, **of_jax)
+    made = Jitted(function, plain, static, donated, database, numerics, any_jaxlib)
     return functools.update_wrapper(made, function)
 
 
 @dataclass(frozen=True)
-class Static:
-    """Arguments that are values of the program, by position and by name."""
+class Chosen:
+    """Some arguments of a function, by position and by name."""
 
     positions: frozenset[int]
     names: frozenset[str]
+
+    def among(self, count: int) -> frozenset[int]:
+        """Positions among so many arguments; negative ones count from the end."""
+        return frozenset(p % count for p in self.positions if -count <= p < count)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Arguments that the program takes, by position and by name."""
+
+    positional: dict[int, Any]
+    named: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -97,19 +111,28 @@ class Split:
     """The arguments of one call: static ones, and those that the program takes."""
 
     static: tuple[tuple[int | str, Any], ...]
-    positional: dict[int, Any]
-    named: dict[str, Any]
+    kept: Arrays
+    donated: Arrays
+
+    @property
+    def arrays(self) -> tuple[dict[int, Any], dict[str, Any], dict[int, Any], dict[str, Any]]:
+        """What the program takes: of those that are kept, then of those that are donated."""
+        kept, donated = self.kept, self.donated
+        return kept.positional, kept.named, donated.positional, donated.named
 
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of what the program takes; nothing but static values stays alive in it."""
+        """The function of `arrays`; nothing but static values stays alive in it."""
         static = self.static
 
-        def call(positional: dict[int, Any], named: dict[str, Any]) -> Any:
-            values = positional | {p: v for p, v in static if isinstance(p, int)}
+        def call(
+            positional: dict[int, Any], named: dict[str, Any],
+            given: dict[int, Any], given_named: dict[str, Any],
+        ) -> Any:  # fmt: skip
+            values = positional | given | {p: v for p, v in static if isinstance(p, int)}
             names = {p: v for p, v in static if isinstance(p, str)}
-            return function(*(values[p] for p in sorted(values)), **names, **named)
+            return function(*(values[p] for p in sorted(values)), **names, **named, **given_named)
 
-        return call
+        return jax.jit(call, donate_argnums=(2, 3))
 
 
 @dataclass(eq=False)
@@ -119,7 +142,8 @@ class Jitted:
     function: Callable[..., Any]
     plain: Any
     """`jax.jit` of it: `lower`, `trace` and the like are there."""
-    static: Static
+    static: Chosen
+    donated: Chosen
     database: str | Path | None
     numerics: Numerics
     any_jaxlib: bool
@@ -133,7 +157,7 @@ class Jitted:
         tuned = self._tuned(split)
         if tuned is None:
             return self.plain(*arguments, **named)
-        return tuned(split.positional, split.named)
+        return tuned(*split.arrays)
 
     def explain(self, /, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
         """What is done with each site of the program for such arguments; none where XLA has it."""
@@ -156,18 +180,23 @@ class Jitted:
 
     def _split(self, arguments: Sequence[Any], named: dict[str, Any]) -> Split:
         count = len(arguments)
-        fixed = {p % count for p in self.static.positions if -count <= p < count}
+        fixed, given = self.static.among(count), self.donated.among(count)
         static: list[tuple[int | str, Any]] = [(p, arguments[p]) for p in sorted(fixed)]
         static += [(n, v) for n, v in sorted(named.items()) if n in self.static.names]
-        return Split(
-            tuple(static),
-            {p: a for p, a in enumerate(arguments) if p not in fixed},
-            {n: v for n, v in named.items() if n not in self.static.names},
+        positional = {p: a for p, a in enumerate(arguments) if p not in fixed}
+        others = {n: v for n, v in named.items() if n not in self.static.names}
+        kept, donated = (
+            Arrays(
+                {p: a for p, a in positional.items() if (p in given) == is_given},
+                {n: v for n, v in others.items() if (n in self.donated.names) == is_given},
+            )
+            for is_given in (False, True)
         )
+        return Split(tuple(static), kept, donated)
 
     def _tuned(self, split: Split) -> TunedFunction | None:
         """What runs in place of `plain`; None where that runs."""
-        leaves, tree = jax.tree.flatten((split.positional, split.named))
+        leaves, tree = jax.tree.flatten(split.arrays)
         traced = any(isinstance(x, jax.core.Tracer) for x in leaves)
         if traced or jax.default_backend() != HOST_PLATFORM:
             return None
@@ -220,17 +249,20 @@ def _type(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)  # type: ignore[no-untyped-call]
 
 
-def _static(function: Callable[..., Any], numbers: Numbers, names: Names) -> Static:
-    """Positions and names of static arguments; one gives the other, as `jax.jit` has it."""
+def _chosen(function: Callable[..., Any], numbers: Numbers, names: Names) -> Chosen:
+    """Arguments by positions and names; one gives the other, as `jax.jit` has it."""
     positions = {numbers} if isinstance(numbers, int) else set(numbers or ())
     called = {names} if isinstance(names, str) else set(names or ())
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return Static(frozenset(positions), frozenset(called))
+        return Chosen(frozenset(positions), frozenset(called))
+    if all(p.kind is not inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        count = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters)
+        positions = {p % count if -count <= p < 0 else p for p in positions}
     plain = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     if names is None:
         called |= {plain[p] for p in positions if -len(plain) <= p < len(plain)}
     if numbers is None:
         positions |= {plain.index(n) for n in called if n in plain}
-    return Static(frozenset(positions), frozenset(called))
+    return Chosen(frozenset(positions), frozenset(called))

@@ -40,6 +40,8 @@ class Manifest:
     """Pytree; None where the program gives flat arrays."""
     names: tuple[str, ...]
     """Of the arguments; "" for one that has none."""
+    donated: tuple[int, ...]
+    """Positions of arguments, flat, whose memory each call gives away."""
     sha256: Mapping[str, str]
     """Of each other member of the archive, by name."""
 
@@ -60,6 +62,7 @@ class Manifest:
             "arguments": structure_of(self.arguments, "arguments"),
             "results": structure_of(self.results, "results"),
             "names": self.names,
+            "donated": self.donated,
             "sha256": dict(self.sha256),
         }
         return json.dumps(fields, indent=2, sort_keys=True).encode()
@@ -97,6 +100,7 @@ def manifest_of(path: Path, text: bytes) -> Manifest:
         arguments=tree_of(fields["arguments"]),
         results=tree_of(fields["results"]),
         names=tuple(fields["names"]),
+        donated=tuple(fields["donated"]),
         sha256=fields["sha256"],
     )
 
@@ -119,7 +123,8 @@ def _fields_of(path: Path, text: bytes) -> dict[str, Any]:
             f"expected a tuned program of format {FORMAT} or older, got {path} of format "
             f"{_shown(version)}; upgrade hlotune"
         )
-    fields: dict[str, Any] = {"names": [], **found}  # files from before there were names
+    fields: dict[str, Any] = {"names": [], "donated": [], **found}
+    # files from before there were names, or donation
     return fields
 
 
@@ -152,6 +157,10 @@ def _are_names(value: object) -> bool:
     return len(named) == len(set(named))
 
 
+def _are_positions(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_count, value)) and len(set(value)) == len(value)
+
+
 def _are_hashes(value: object) -> bool:
     return isinstance(value, dict) and all(map(_is_hex(64), value.values()))
 
@@ -178,6 +187,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "arguments": ("null, or containers of leaves as `(args, {})` has them", _are_arguments),
     "results": ("null, or containers of leaves", _are_results),
     "names": ("a list of different texts", _are_names),
+    "donated": ("a list of different numbers, 0 or more", _are_positions),
     "sha256": ("hashes of 64 hex digits by the names of members", _are_hashes),
 }
 """What each field may be, in words and as a test."""

@@ -14,6 +14,7 @@ from hlotune.codegen.backends import backend_named
 from hlotune.codegen.build import build
 from hlotune.codegen.built import Built
 from hlotune.hlo.calling.callable import JittedProgram, jitted
+from hlotune.hlo.calling.donation import donated_pairs
 from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import Program
@@ -48,10 +49,23 @@ def replacement(program: Program, site: Site, built: Built) -> Replacement:
         HlotuneError: the kernel cannot be loaded, or packs a constant whose value is unknown.
     """
     graph = graph_of(site.kernel)
-    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types))
+    shared = in_place_of(program, site, built)
+    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types), shared)
     values = {p.argument: constant(program, site, p.argument) for p in built.packed}
     code = backend_named(built.backend).replacement(loaded_here(built), signature, values)
     return Replacement(site, code.text, code.packed, built)
+
+
+def in_place_of(program: Program, site: Site, built: Built) -> tuple[tuple[int, int], ...]:
+    """(result, argument) of a kernel for each of its results that the program's results have in
+    the memory of an argument, where the kernel may write it there.
+    """
+    if site.path:
+        return ()
+    wanted = donated_pairs(program)
+    return tuple(
+        (r, a) for r, a in built.in_place if (site.results[r], site.arguments[a]) in wanted
+    )
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from hlotune.deploy.accuracy import Inputs, called
+from hlotune.deploy.accuracy import Inputs, called_once, to_give_away
 from hlotune.hlo.calling.callable import device_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
@@ -67,9 +67,13 @@ class Timer:
         return calls, tuple(samples[0]), tuple(samples[1])
 
     def sample(self, function: Function, calls: int) -> float:
-        """Seconds of a blocking call, the mean of several."""
+        """Seconds of a blocking call, the mean of several.
+
+        What the program donates is copied before the clock starts, for each call.
+        """
+        values = [to_give_away(self.program, self.values) for _ in range(calls)]
         start = time.perf_counter()
-        for _ in range(calls):
-            for x in called(self.program, function, self.values):
+        for given in values:
+            for x in called_once(self.program, function, given):
                 x.block_until_ready()
         return (time.perf_counter() - start) / calls

@@ -16,6 +16,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import BuildError, WrongResult
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import executed_flops
+from hlotune.schedules.ir.in_place import in_place
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Target
@@ -41,6 +42,7 @@ class _Llvm:
             threads=target.threads,
             algorithm=schedule.algorithm,
             tiles=any(s.tiles for s in nest.stages),
+            in_place=in_place(nest),
         )
 
     def load(self, built: Built) -> Loaded:
@@ -59,6 +61,7 @@ class _Llvm:
             signature.results,
             built.scratch_bytes,
             {p.argument: p.bytes for p in built.packed},
+            signature.in_place,
         )
         forms = prepack(loaded, constants, serial())
         return SiteCode(text, tuple(forms[k].copy() for k in sorted(forms)))

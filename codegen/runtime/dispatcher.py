@@ -240,6 +240,7 @@ def replacement(
     result_types: Sequence[TensorType],
     scratch_bytes: int,
     packed_bytes: Mapping[int, int],
+    in_place: Sequence[tuple[int, int]] = (),
 ) -> str:
     """Text of a StableHLO module whose `@main` is one call of the kernel bound to a key.
 
@@ -249,6 +250,8 @@ def replacement(
         result_types: of the site, in the kernel's order.
         scratch_bytes: scratch to provide, enough for every kernel that will be bound to the key.
         packed_bytes: position of a constant argument -> bytes of its packed form.
+        in_place: (result, argument) for each result that lies in the memory of an argument; where
+            that is still read, XLA copies it first.
 
     Returns:
         A module whose `@main` takes the site's arguments and then, in the order of their positions,
@@ -263,8 +266,9 @@ def replacement(
         operands[position] = len(argument_types) + i
     scratch = [TensorType((scratch_bytes,), "ui8")] if scratch_bytes else []
     call = _custom_call(
-        name_key, scratch_bytes, operands, [types[o] for o in operands], [*result_types, *scratch]
-    )
+        name_key, scratch_bytes, operands, [types[o] for o in operands], [*result_types, *scratch],
+        in_place,
+    )  # fmt: skip
     parameters = ", ".join(f"%a{i}: {t}" for i, t in enumerate(types))
     outputs = ", ".join(map(str, result_types))
     values = _values(len(result_types), len(result_types) + len(scratch))
@@ -282,6 +286,7 @@ def _custom_call(
     operands: Sequence[int],
     operand_types: Sequence[TensorType],
     result_types: Sequence[TensorType],
+    in_place: Sequence[tuple[int, int]],
 ) -> str:
     names = ", ".join(f"%a{o}" for o in operands)
     inputs = ", ".join(map(str, operand_types))
@@ -292,8 +297,19 @@ def _custom_call(
         f"{produced if result_types else ''}stablehlo.custom_call @{TARGET}({names}) "
         f"{{api_version = 4 : i32, backend_config = {config}, "
         f"operand_layouts = [{_row_major(operand_types)}], "
-        f"result_layouts = [{_row_major(result_types)}]}} : ({inputs}) -> ({outputs})"
+        f"result_layouts = [{_row_major(result_types)}]{_aliases(in_place, len(result_types))}}} "
+        f": ({inputs}) -> ({outputs})"
     )
+
+
+def _aliases(in_place: Sequence[tuple[int, int]], results: int) -> str:
+    """The attribute that puts results into the memory of operands; "" where none is."""
+    each = ", ".join(
+        f"#stablehlo.output_operand_alias<output_tuple_indices = [{r if results > 1 else ''}], "
+        f"operand_index = {a}, operand_tuple_indices = []>"
+        for r, a in in_place
+    )
+    return f", output_operand_aliases = [{each}]" if in_place else ""
 
 
 def _values(used: int, produced: int) -> str:

@@ -2,7 +2,7 @@
 what else it gets where it differs from what the program was loaded with."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -21,6 +21,22 @@ def names_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
         return ()
     row = list(takewhile(lambda p: p.kind in IN_A_ROW, parameters))[:count]
     return tuple(p.name if p.kind is BY_NAME else "" for p in row)
+
+
+def whole_arguments(leaves: Collection[int], in_tree: Any) -> tuple[int, ...]:
+    """Positions of the arguments all of whose arrays are among these leaves of a program.
+
+    `in_tree` is the pytree of `(args, {})`; None where the program takes flat arrays.
+    """
+    if in_tree is None:
+        return tuple(leaves)
+    found, first = [], 0
+    for k, tree in enumerate(in_tree.children()[0].children()):
+        own = range(first, first + tree.num_leaves)
+        if own and all(leaf in leaves for leaf in own):
+            found.append(k)
+        first += tree.num_leaves
+    return tuple(found)
 
 
 def leaves_of(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from hlotune.hlo.calling.arguments import leaves_of
+from hlotune.hlo.calling.arguments import leaves_of, whole_arguments
 from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
@@ -55,7 +55,8 @@ def jitted(
     It takes and gives the pytrees of the original, by position or by name.  A program that did not
     come from a JAX function takes flat arrays and gives a tuple.  `hidden_values` are the arguments
     that splicing appended: they are put on the device once and passed with every call.  It runs on
-    the first device of the platform, and fetches arguments that lie elsewhere.
+    the first device of the platform, and fetches arguments that lie elsewhere.  Arguments that the
+    program donates are deleted for the caller, where `jax.jit` would delete them.
     """
     module = mlir.parse(program.bytecode if bytecode is None else bytecode)
     function = mlir.signature(module)
@@ -67,7 +68,7 @@ def jitted(
         )
     return function_of(
         module, program.in_tree, program.out_tree, program.names,
-        hidden_values=hidden_values, platform=platform,
+        hidden_values=hidden_values, platform=platform, donated=program.donated,
     )  # fmt: skip
 
 
@@ -79,8 +80,12 @@ def function_of(
     *,
     hidden_values: Sequence[Any] = (),
     platform: str = HOST_PLATFORM,
+    donated: Sequence[int] = (),
 ) -> JittedProgram:
-    """A jitted function of a module whose last arguments are hidden; flat without the pytrees."""
+    """A jitted function of a module whose last arguments are hidden; flat without the pytrees.
+
+    `donated` are positions of arguments, flat.
+    """
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
     wide = any(t.dtype in WIDE for t in types)
@@ -88,9 +93,15 @@ def function_of(
     with jax.enable_x64(wide or already), jax.default_device(device_of(platform)):
         exported = _exported(module, function, platform)
         values = tuple(jnp.asarray(v) for v in hidden_values)
-    run = jax.jit(_program(exported, in_tree, out_tree, names))
+    whole = whole_arguments(donated, in_tree)
+    by_name = [name for k, name in enumerate(names) if name and k in whole]
+    given = [1 + k for k in whole]  # the hidden values come first
+    run = jax.jit(
+        _program(exported, in_tree, out_tree, names), donate_argnums=given, donate_argnames=by_name
+    )
     call: Any = functools.partial(run, values)
-    lower: Any = functools.partial(_lowered, run, values, platform)
+    ahead = functools.partial(jax.jit, donate_argnums=whole, donate_argnames=by_name)
+    lower: Any = functools.partial(_lowered, ahead(functools.partial(run, values)), platform)
     if device_of(platform) != jax.devices()[0]:
         call = _fetching(call, device_of(platform))
     if wide:
@@ -149,8 +160,7 @@ def _refused(transformation: str, *_: Any) -> NoReturn:
 
 
 def _lowered(
-    run: Callable[..., Any],
-    values: Sequence[jax.Array],
+    run: Any,
     platform: str,
     /,
     *args: Any,
@@ -161,7 +171,8 @@ def _lowered(
         lambda x: jax.typeof(x) if isinstance(x, jax.Array) else x, (args, named)
     )
     with jax.default_device(device_of(platform)):
-        return jax.jit(functools.partial(run, values)).lower(*args, **named)
+        lowered: jax.stages.Lowered = run.lower(*args, **named)
+        return lowered
 
 
 def _fetching(function: Callable[..., Any], device: jax.Device) -> Callable[..., Any]:

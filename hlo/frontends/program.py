@@ -22,7 +22,7 @@ from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
-from hlotune.hlo.mlir.rewrite import take_notes
+from hlotune.hlo.mlir.rewrite import take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
@@ -49,6 +49,8 @@ class Program:
     """Names of arguments; "" for one that has none, and none at all of a file that has no names."""
     notes: tuple[str, ...] = field(default=(), repr=False)
     """What has to be said beside every figure of the program, as that values of it are missing."""
+    donated: tuple[int, ...] = field(default=(), repr=False)
+    """Positions of arguments, flat, whose memory each call gives away, as `jax.jit` has it."""
 
     @cached_property
     def key(self) -> str:
@@ -71,6 +73,9 @@ def load(
     dims: Mapping[str, int] | None = None,
 ) -> Program:
     """Reads a program.
+
+    Arguments that the source donates (a function of `jax.jit` or `hlotune.jit` with
+    `donate_argnums` or `donate_argnames`, a file of such a function) are donated by the program.
 
     `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
     that takes nothing and returns `(function, example_args)`, or a function when arguments are
@@ -139,6 +144,7 @@ def _from_function(
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
         lowered = traced.lower(lowering_platforms=(HOST_PLATFORM,))
+        donated = _donated(function, arguments)
     except RAISED as error:
         reason = f"{type(error).__name__}: {str(error)[:500]}"
         raise ProgramError(
@@ -147,7 +153,7 @@ def _from_function(
             "check the function and its example arguments"
         ) from error
     module = normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo")))
-    notes = take_notes(module)
+    notes, _ = take_notes(module), take_donated(module)
     graph = mlir.graph(module)
     if len(graph.arguments) != lowered.in_tree.num_leaves:
         raise ProgramError(
@@ -157,7 +163,16 @@ def _from_function(
     return Program(
         source.rpartition(":")[2], source, module.bytecode(), graph,
         lowered.in_tree, lowered.out_tree, arguments, names_of(function, len(arguments)), notes,
+        donated,
     )  # fmt: skip
+
+
+def _donated(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[int, ...]:
+    """Positions of the leaves of its arguments that a jitted function donates."""
+    trace = getattr(function, "trace", None)
+    info = getattr(trace(*arguments), "args_info", ()) if callable(trace) else ()
+    leaves = enumerate(jax.tree.leaves(info))
+    return tuple(k for k, leaf in leaves if getattr(leaf, "donated", False))
 
 
 def _check_no_sizes(dims: Mapping[str, int], source: str) -> None:
@@ -178,10 +193,13 @@ def _from_file(path: Path, arguments: Sequence[Any], dims: Mapping[str, int]) ->
     read = parsed(path, dims)
     bytecode = read.bytecode
     module = mlir.parse(bytecode)
-    if notes := take_notes(module):
+    notes, donated = take_notes(module), take_donated(module)
+    if notes or donated:
         bytecode = module.bytecode()
     graph = mlir.graph(module)
-    return Program(path.stem, str(path), bytecode, graph, names=read.names, notes=notes)
+    return Program(
+        path.stem, str(path), bytecode, graph, names=read.names, notes=notes, donated=donated
+    )
 
 
 @contextmanager

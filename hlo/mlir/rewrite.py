@@ -22,13 +22,17 @@ _STAND_IN = "hlotune.kept."
 _DEPRECATED = "stablehlo-legalize-deprecated-ops{fail-on-unused=false}"
 """With that option the pass leaves alone what it has no other form for: map and rng."""
 _NOTES = "hlotune.notes"
+_DONATED = "hlotune.donated"
+_DONATION = ("tf.aliasing_output", "jax.buffer_donor")
+"""Attributes of arguments whose memory a caller gives away."""
 _MODULE_ATTRIBUTES = ("mhlo.num_partitions", "mhlo.num_replicas")
 
 
 def normalise(module: Module, entry: str = "main") -> None:
     """Brings a module to normal form, in place: one function, no calls, no noise, simplified.
 
-    What people have to know of it is left in the module for `take_notes`.
+    What people have to know of it is left in the module for `take_notes`, and which arguments are
+    donated for `take_donated`.
 
     Raises:
         ProgramError: the module has no function `entry`, or calls itself or Python, or is made for
@@ -36,7 +40,7 @@ def normalise(module: Module, entry: str = "main") -> None:
     """
     with module.op.context, ir.Location.unknown():
         main = module.function(entry)
-        notes = put_values(module)
+        notes, donated = put_values(module), _donated(main)
         _strip(module, main)
         inline_calls(module, main)
         for name, function in module.functions().items():
@@ -50,6 +54,8 @@ def normalise(module: Module, entry: str = "main") -> None:
         if notes:
             strings = [ir.StringAttr.get(note) for note in notes]
             module.op.operation.attributes[_NOTES] = ir.ArrayAttr.get(strings)
+        if donated:
+            module.op.operation.attributes[_DONATED] = ir.DenseI64ArrayAttr.get(donated)
 
 
 def take_notes(module: Module) -> tuple[str, ...]:
@@ -61,6 +67,25 @@ def take_notes(module: Module) -> tuple[str, ...]:
         notes = tuple(ir.StringAttr(x).value for x in ir.ArrayAttr(attributes[_NOTES]))
         del attributes[_NOTES]
     return notes
+
+
+def take_donated(module: Module) -> tuple[int, ...]:
+    """Positions of the donated arguments of a module in normal form, which forgets them."""
+    attributes = module.op.operation.attributes
+    if _DONATED not in attributes:
+        return ()
+    with module.op.context:
+        donated = tuple(ir.DenseI64ArrayAttr(attributes[_DONATED]))
+        del attributes[_DONATED]
+    return donated
+
+
+def _donated(main: Any) -> list[int]:
+    """Positions of the arguments of a function whose memory a caller gives away."""
+    if "arg_attrs" not in main.attributes:
+        return []
+    found = enumerate(ir.DictAttr(a) for a in ir.ArrayAttr(main.attributes["arg_attrs"]))
+    return [k for k, attributes in found if any(name in attributes for name in _DONATION)]
 
 
 def _strip(module: Module, main: Any) -> None:

@@ -75,6 +75,8 @@ class _Round:
     placement: Placement
     hosts: Callable[[], tuple[Host | InHalves, ...]]
     """Made where they are needed: code that runs elsewhere has none."""
+    over_arguments: bool = False
+    """Whether one call more has its results over its arguments, where it may."""
 
 
 def verify(
@@ -157,7 +159,7 @@ def _rounds(threads: int, thorough: bool, *, few: bool) -> Iterator[_Round]:
     if few:
         yield _Round("few", 0, "behind", lambda: (serial(),))
     if thorough:
-        yield _Round("normal", 1, "behind", every)
+        yield _Round("normal", 1, "behind", every, over_arguments=True)
         yield _Round("special", 2, "before", every)
         yield _Round("integers", 3, "behind", every)
 
@@ -216,8 +218,44 @@ def _watched(
     for position, (buffer, content) in enumerate(zip(arguments, contents, strict=True)):
         if not np.array_equal(buffer.data, content):
             raise WrongResult(f"expected argument {position} to be left alone, got it changed")
+    if round_.over_arguments and loaded.built.in_place:
+        for host in round_.hosts():
+            for buffer, content in zip(arguments, contents, strict=True):
+                buffer.data[...] = content
+            _check_over_arguments(loaded, arguments, first, host, pages)
     types = graph.result_types
     return [o.array(t.shape, numpy_dtype(t.dtype)) for o, t in zip(first, types, strict=True)]
+
+
+def _check_over_arguments(
+    loaded: Loaded,
+    arguments: Sequence[Guarded],
+    first: Sequence[Guarded],
+    host: Host | InHalves,
+    pages: Pages,
+) -> None:
+    """Raises WrongResult where results over arguments are others than those beside them.
+
+    As many results lie over arguments as may at the same time; the arguments are lost.
+    """
+    over = dict[int, int]()
+    for result, argument in loaded.built.in_place:
+        if result not in over and argument not in over.values():
+            over[result] = argument
+    assert isinstance(host, Host), "halves of a loop are run on copies"
+    outputs = [
+        arguments[over[r]] if r in over else pages.guarded(x.bytes, "behind")
+        for r, x in enumerate(first)
+    ]
+    scratch = pages.guarded(rounded(loaded.built.scratch_bytes), "behind")
+    into, out = ([x.address for x in buffers] for buffers in (arguments, outputs))
+    loaded.call(KERNEL, into, out, scratch.address, host)
+    for result, argument in over.items():
+        if not np.array_equal(outputs[result].data, first[result].data):
+            raise WrongResult(
+                f"expected the same bits of result {result} written over argument {argument} as "
+                "written beside it, got others; an element is read after it was overwritten"
+            )
 
 
 def _contents(
