@@ -126,9 +126,14 @@ bench-search: setup
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
 	$(PYTHON) -m benchmarks.searchers
 
-# Kernels without a contraction against XLA: elementwise, transposes, reductions, rows.
-bench-kernels: setup
-	$(PYTHON) -m benchmarks.kernels
+# Kernels of programs as users write them against XLA and other libraries, tuned for SECONDS each.
+# CASES are patterns of names; STOP is when no further case begins, and MISSING=1 takes only cases
+# that were not measured.  Results are kept in build/kernels/results.jsonl; the table is of all.
+bench-kernels: setup setup-oldest
+	$(PYTHON) -m benchmarks.peers.environments
+	$(PYTHON) -m benchmarks.kernels $(if $(CASES),--cases $(CASES)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STOP),--stop $(STOP)) \
+	  $(if $(MISSING),--missing)
 
 # What could be won by putting images into columns first.
 bench-columns: setup

@@ -29,15 +29,20 @@ def least_seconds(compute: Compute, target: CpuTarget, properties: Properties) -
     """Seconds of one warm call on all threads of a target, at least."""
     clock = properties.clock_hz * target.threads
     arithmetic = sum(s.points * operations_of(s) / _lanes(s, target) for s in compute.stages)
-    moved = moved_bytes(compute)
+    vectors = VECTORS_A_MULTIPLY_ADD * target.multiply_adds
+    moved_s = seconds_of_bytes(moved_bytes(compute), target, properties)
+    return max(arithmetic / (vectors * clock), moved_s)
+
+
+def seconds_of_bytes(moved: int, target: CpuTarget, properties: Properties) -> float:
+    """Seconds that it takes at least to move so many bytes, each once, in one warm call."""
+    clock = properties.clock_hz * target.threads
     levels = (0, target.threads * target.l1_bytes, target.threads * target.l2_bytes)
     times = [
         max(0, moved - held) / (rate * clock)
         for held, rate in zip(levels, BYTES_A_CYCLE, strict=True)
     ]
-    times.append(max(0, moved - target.l3_bytes) / properties.read_bytes_per_s)
-    vectors = VECTORS_A_MULTIPLY_ADD * target.multiply_adds
-    return max(arithmetic / (vectors * clock), *times)
+    return max(*times, max(0, moved - target.l3_bytes) / properties.read_bytes_per_s)
 
 
 def moved_bytes(compute: Compute) -> int:

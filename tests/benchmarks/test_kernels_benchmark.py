@@ -1,39 +1,101 @@
-"""The benchmark of kernels without a contraction times what is right, and shows what it timed."""
+"""The benchmark of kernels: its cases, what it keeps, and what its table says of them."""
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.kernels import CASES, arguments_of, cells, measured, table
-from benchmarks.row_kernels import gelu, layer_norm, log_softmax, rms_norm, softmax, transpose
-from hlotune.measure.machine.targets import host_target
-from hlotune.schedules.errors import WrongResult
-from tests.support.interpreter import interpret
+from benchmarks.kernels import kept
+from benchmarks.kernels.case import TYPES, Case, f32
+from benchmarks.kernels.cases import CASES, chosen
+from benchmarks.kernels.kept import Line, lines
+from benchmarks.kernels.measuring import furthest, wrong
+from benchmarks.kernels.onnx_graph import model
+from benchmarks.kernels.peer_ours import prepared
+from benchmarks.kernels.table import notes, reasons, table, verdict
+from benchmarks.kernels.tuning import Tuning, tuned
+from hlotune.schedules.errors import ProgramError
 
-SMALL: dict[str, Any] = {
-    "softmax 512x1024": softmax, "log softmax 512x1024": log_softmax,
-    "layer norm 512x1024": layer_norm, "RMS norm 512x1024": rms_norm,
-    "gelu(x + bias) 512x3072": gelu, "transpose 1024x1024": transpose,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_computes_of_cases_are_what_their_functions_compute(name: str) -> None:
-    compute, (_, function) = SMALL[name](5, 33), CASES[name]
-    values = arguments_of(compute)
-    (found,) = interpret(compute, values)
-    np.testing.assert_allclose(found, function(*values), rtol=1e-4, atol=1e-5)
+LINE = Line(
+    case="softmax 512x1024", conditions={}, refused={},
+    tuning=Tuning(kernels=1, first_s=1e-6, default_s=2e-6, limit_s=5e-7),
+    times_s={kept.XLA: 4e-6, kept.OURS: 2e-6, "pytorch eager": 3e-6, "openvino model": 5e-6},
+)  # fmt: skip
 
 
-def test_a_case_is_timed_beside_xla_and_shown() -> None:
-    line = measured("toy", softmax(3, 33), jax.nn.softmax, host_target(), 1e-9, 0.0, 2)
-    assert min(line.xla_s, line.first_s, line.best_s) > 0
-    assert cells(line)[0] == "toy"
-    assert "geometric means" in table([line]).notes[1]
+def test_there_are_at_least_forty_cases_and_jax_takes_all_of_them() -> None:
+    assert len(CASES) >= 40
+    for case in CASES.values():
+        with jax.enable_x64(case.has_wide_numbers):
+            given = [jax.ShapeDtypeStruct(g.shape, TYPES[g.dtype]) for g in case.given]  # type: ignore[no-untyped-call]
+            results = jax.tree.leaves(jax.eval_shape(case.jax, *given))
+        for before, after in zip(given[: case.donated], results, strict=False):
+            assert (before.shape, before.dtype) == (after.shape, after.dtype), case.name
 
 
-def test_a_kernel_that_computes_something_else_is_not_timed() -> None:
-    with pytest.raises(WrongResult, match="expected what XLA computes of y0"):
-        measured("toy", softmax(3, 33), jax.nn.log_softmax, host_target(), 1e-9, 0.0, 0)
+def test_models_of_onnx_are_well_formed() -> None:
+    written = [c for c in CASES.values() if c.onnx is not None]
+    assert len(written) > 10
+    for case in written:
+        assert case.onnx is not None and model(case.onnx, case.given)
+
+
+def test_cases_are_chosen_by_patterns_in_their_order() -> None:
+    names = [c.name for c in chosen(["P18*", "softmax 512x1024"])]
+    assert names == ["P18 six rolled steps 1024x1024", "softmax 512x1024"]
+    with pytest.raises(ProgramError, match="expected a pattern that matches a case, got 'sofmax'"):
+        chosen(["sofmax"])
+
+
+def test_the_table_says_how_a_case_stands_to_the_best_peer() -> None:
+    assert verdict(LINE) == "ahead"
+    assert verdict(replace(LINE, times_s={**LINE.times_s, "pytorch eager": 2.01e-6})) == "level"
+    assert verdict(replace(LINE, times_s={**LINE.times_s, "pytorch eager": 1e-6})) == "behind"
+    assert verdict(replace(LINE, times_s={kept.XLA: 4e-6, kept.OURS: 2e-6})) == "no peer"
+    assert verdict(replace(LINE, times_s={kept.XLA: 4e-6})) == "failed"
+    (row,) = table([LINE]).rows
+    assert row[1:5] == ("4", "2.00", "2", "2.00") and row[-4:-1] == ("1.50", "0.5", "25%")
+
+
+def test_what_xla_keeps_counts_with_its_time_and_is_never_ahead() -> None:
+    left = replace(LINE, left_to_xla="left to XLA: no kernel was cut", tuning=Tuning())
+    assert verdict(left) == "left to XLA" and left.ours_s == left.xla_s
+    assert verdict(replace(left, tuning=LINE.tuning)) == "kept XLA"
+    assert "2 cases: 1 ahead, 1 left to XLA" in notes([LINE, left])
+    assert any("geometric means: 1.41 times XLA's" in note for note in notes([LINE, left]))
+    assert reasons([left]) == ["softmax 512x1024: left to XLA: no kernel was cut"]
+
+
+def test_the_last_line_of_a_case_counts(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    later = replace(LINE, tuning=replace(LINE.tuning, skipped=("add: a reason",)), goal_s=1.0)
+    for line in (LINE, replace(LINE, case="gone"), later):
+        kept.add(path, line)
+    assert lines(path, CASES) == [later]
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 3
+
+
+def test_results_that_are_not_xlas_are_refused() -> None:
+    case, right = CASES["softmax 512x1024"], [np.ones((2, 2), np.float32)]
+    found = {kept.XLA: right, "good": right, "bad": [right[0] * 1.1], "few": []}
+    refused = wrong(case, found)
+    assert set(refused) == {"bad", "few"} and refused["bad"].kind == "wrong_result"
+    assert furthest([np.zeros(3)], [np.zeros(3)]) == 0
+
+
+def test_donated_arguments_are_replaced_by_the_first_results() -> None:
+    case = Case(name="", jax=lambda x, y: (x + y, y), given=(f32(2), f32(2)), donated=1)
+    made = prepared(case, case.compiled(), [jnp.zeros(2), jnp.ones(2)])
+    made.call()
+    assert np.asarray(made.results()[0]).tolist() == [1, 1]
+    assert np.asarray(made.call()[0]).tolist() == [3, 3]  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_a_case_is_tuned_from_an_empty_database(tmp_path: Path) -> None:
+    case = Case(name="toy", jax=lambda x: jax.nn.softmax(x), given=(f32(300, 1000),))
+    found = tuned(case, 12.0, tmp_path)
+    assert found.kernels >= 1 and found.first_s and found.limit_s

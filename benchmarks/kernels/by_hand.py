@@ -1,6 +1,6 @@
-"""Kernels without a contraction against XLA: elementwise, transposes, reductions, rows.
+"""Computes built by hand against XLA, without XLA around them: elementwise, reductions, rows.
 
-    python -m benchmarks.kernels --seconds 60
+    python -m benchmarks.kernels.by_hand --seconds 60
 
 Each case is called in turns with what XLA makes of the same function: the first candidate, and the
 best of a short random search that begins there.  Results are held against XLA's before any time
@@ -219,7 +219,7 @@ def table(lines: Sequence[Line]) -> Table:
         [(x, x.first_s) for x in lines], [(x, x.best_s) for x in lines],
     )]  # fmt: skip
     return Table(
-        name="kernels",
+        name="kernels_by_hand",
         columns=["case", ">XLA us", ">first us", ">ratio", ">searched us", ">ratio ",
                  ">limit us", ">first of limit"],
         rows=[cells(x) for x in lines],

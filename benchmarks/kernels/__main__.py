@@ -1,0 +1,77 @@
+"""Measures cases in parts, keeps what was found, and prints the table of all."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.command import RECORDED, command
+from benchmarks.kernels import kept
+from benchmarks.kernels.case import Case
+from benchmarks.kernels.cases import CASES, chosen
+from benchmarks.kernels.measuring import Measuring, contestants
+from benchmarks.kernels.table import cells, reasons, table
+from benchmarks.kernels.tuning import FOLDER
+from benchmarks.peers.arena import versions
+from benchmarks.peers.process import Worker
+from benchmarks.results import conditions, publish
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.timing.core_sharing_probe import Probe
+
+RESULTS = "results.jsonl"
+
+
+def main() -> None:
+    options = parsed()
+    path = options.folder / RESULTS
+    if not options.print:
+        measure(chosen(options.cases), options, path)
+    found = kept.lines(path, CASES)
+    if not found:
+        print("nothing was measured yet")
+        return
+    latest = max((x.conditions for x in found), key=lambda c: str(c["started"]))
+    publish(table(found), latest, [str(x.case) for x in found])
+    for reason in reasons(found):
+        print(reason)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", default=["*"], metavar="PATTERN")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of tuning, for each case")
+    parser.add_argument("--stop", type=float, default=1e9, metavar="SECONDS",
+                        help="begin no case after so many seconds")  # fmt: skip
+    parser.add_argument("--missing", action="store_true", help="only cases without a line yet")
+    parser.add_argument("--print", action="store_true", help="measure nothing")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    return parser.parse_args()
+
+
+def measure(cases: Sequence[Case], options: argparse.Namespace, path: Path) -> None:
+    start_s, target = time.monotonic(), host_target()
+    done = {x.case for x in kept.lines(path, CASES)} if options.missing else set[str]()
+    before = conditions(target, None)
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(Worker(c, target.threads)) for c in contestants(options.folder)
+        ]
+        under = {**before, "versions": versions(workers, print)}
+        measuring = Measuring(
+            folder=options.folder, workers=workers, conditions=under,
+            apart=Probe(target).apart, seconds=options.seconds,
+        )  # fmt: skip
+        for case in cases:
+            if case.name in done:
+                continue
+            if time.monotonic() - start_s > options.stop:
+                print(f"{case.name} and what follows is left for another run")
+                break
+            line = measuring.line(case)
+            kept.add(path, line)
+            print(" | ".join(cells(line)), flush=True)
+
+
+if __name__ == "__main__":
+    command(main, RECORDED)

@@ -1,0 +1,74 @@
+"""XLA's side and ours, in one process: `jax.jit`, and what `hlotune.apply` makes of records.
+
+It is started as `python -m benchmarks.kernels.peer_ours FOLDER`, with the databases of the cases.
+Where arguments are donated, ours is `hlotune.jit`.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import hlotune
+from benchmarks.kernels.case import Case
+from benchmarks.kernels.cases import CASES
+from benchmarks.kernels.onnx_graph import restored, stored
+from benchmarks.kernels.peer import Array, Prepared, serve
+from benchmarks.kernels.tuning import database_of
+
+
+class Ours:
+    version = f"{hlotune.__version__} with jaxlib {version('jaxlib')}"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(
+        self, case: str, form: str, inputs: Sequence[Array], types: Sequence[str], model: str
+    ) -> Prepared:
+        found = CASES[case]
+        jax.config.update("jax_enable_x64", found.has_wide_numbers)  # type: ignore[no-untyped-call]
+        given = [jax.device_put(restored(x, t)) for x, t in zip(inputs, types, strict=True)]
+        if form == "xla":
+            return prepared(found, found.compiled(), given)
+        function, note = tuned(found, given, database_of(self.folder, case))
+        return prepared(found, function, given, note)
+
+
+def tuned(case: Case, given: Sequence[Any], database: Path) -> tuple[Callable[..., Any], str]:
+    """What a user calls, and why XLA keeps it; "" where a kernel of ours is in it."""
+    if not database.exists():
+        return case.compiled(), "left to XLA: nothing was tuned"
+    program = hlotune.load(case.jax, *given)
+    made = hlotune.apply(program, database=database)
+    if not made.sites:
+        reasons = "; ".join(dict.fromkeys(e.reason for e in made.explain()))
+        return case.compiled(), f"left to XLA: {reasons or 'no kernel was cut'}"
+    if not case.donated:
+        return made, ""
+    donated = tuple(range(case.donated))
+    return hlotune.jit(case.jax, database=database, donate_argnums=donated), ""
+
+
+def prepared(
+    case: Case, function: Callable[..., Any], given: Sequence[Any], note: str = ""
+) -> Prepared:
+    state, rest = list(given[: case.donated]), given[case.donated :]
+
+    def call() -> list[Any]:
+        made = jax.tree.leaves(function(*state, *rest))
+        for x in made:
+            x.block_until_ready()
+        state[:] = made[: case.donated]
+        return made
+
+    first = [stored(np.array(x)) for x in call()]
+    return Prepared(call, lambda: first, note)
+
+
+if __name__ == "__main__":
+    serve(Ours(Path(sys.argv[1])))

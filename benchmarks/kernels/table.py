@@ -1,0 +1,107 @@
+"""The table of all cases that were measured, and how many of them are ahead."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from benchmarks.kernels.kept import Line
+from benchmarks.results import Table, geometric_mean
+
+NEAR = 1.03
+"""A time within it of another is level with it."""
+Verdict = Literal["ahead", "level", "behind", "no peer", "left to XLA", "kept XLA", "failed"]
+PEERS = ("pytorch eager", "pytorch compiled", "onnxruntime model", "openvino model")
+_COLUMNS = [
+    "case", ">XLA us", ">first", ">ours us", ">XLA / ours", ">eager", ">compiled", ">ORT",
+    ">OpenVINO", ">best peer / ours", ">limit us", ">of limit", "verdict",
+]  # fmt: skip
+
+
+def verdict(line: Line) -> Verdict:
+    """How ours stands to the best peer; what has no kernel of ours has won nothing."""
+    if line.ours_s is None:
+        return "failed"
+    if line.left_to_xla:
+        return "kept XLA" if line.tuning.kernels else "left to XLA"
+    if line.best_peer is None:
+        return "no peer"
+    ratio = line.best_peer[1] / line.ours_s
+    if ratio > NEAR:
+        return "ahead"
+    return "level" if ratio >= 1 / NEAR else "behind"
+
+
+def first_ratio(line: Line) -> float | None:
+    """The default's time over that of the first candidates; None where one has none."""
+    tuning = line.tuning
+    if tuning.first_s is None or tuning.default_s is None:
+        return None
+    return tuning.default_s / tuning.first_s
+
+
+def table(lines: Sequence[Line]) -> Table:
+    return Table(
+        name="kernels", columns=_COLUMNS, rows=[cells(x) for x in lines], notes=notes(lines)
+    )
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    first, ours, xla, peer = first_ratio(line), line.ours_s, line.xla_s, line.best_peer
+    limit, said = line.tuning.limit_s, str(verdict(line))
+    if line.goal_s is not None:
+        said += f", goal {line.goal_s * 1e6:g}"
+    return (
+        line.case, _us(xla), _ratio(first), _us(ours), _ratio(_over(xla, ours)),
+        *(_us(line.times_s.get(name)) for name in PEERS),
+        _ratio(_over(peer[1] if peer else None, ours)), _us(limit),
+        f"{limit / ours:.0%}" if limit and ours else "-", said,
+    )  # fmt: skip
+
+
+def _over(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
+
+
+def _us(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e6:.4g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def notes(lines: Sequence[Line]) -> list[str]:
+    said = [verdict(x) for x in lines]
+    firsts = [r for r in map(first_ratio, lines) if r is not None]
+    xla = [r for x in lines if (r := _over(x.xla_s, x.ours_s))]
+    peer = [r for x in lines if x.best_peer and (r := _over(x.best_peer[1], x.ours_s))]
+    found = [
+        "blocking calls of one jitted function, medians of turns of all in one run; `first` is the "
+        "time of XLA's kernel over that of the first candidate, each by itself; peers in us",
+        f"{len(lines)} cases: " + ", ".join(f"{said.count(v)} {v}" for v in dict.fromkeys(said)),
+        "what is left to XLA counts with XLA's time, and is never ahead",
+    ]
+    if xla and peer:
+        found.append(
+            f"geometric means: {geometric_mean(xla):.2f} times XLA's speed, "
+            f"{geometric_mean(peer):.2f} times the best peer's"
+        )
+    if firsts:
+        good = sum(r >= 1 for r in firsts)
+        found.append(f"first candidates at least as fast as XLA: {good} of {len(firsts)}")
+    return found
+
+
+def reasons(lines: Sequence[Line]) -> list[str]:
+    """Why cases are left to XLA or failed, and who refused what."""
+    found = []
+    for x in lines:
+        if x.tuning.failure:
+            found.append(f"{x.case}: tuning failed: {x.tuning.failure}")
+        if x.left_to_xla:
+            found.append(f"{x.case}: {x.left_to_xla}")
+            found += [f"{x.case}: {reason}" for reason in x.tuning.skipped]
+        found += [
+            f"{x.case}: {label}: {why}" for label, why in x.refused.items()
+            if not why.startswith("unsupported")
+        ]  # fmt: skip
+    return found
