@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Dimensions, Json, Program
-from hlotune.cli.printing import counted, print_json, print_notes, print_table, size, times
+from hlotune.cli.options import ArgumentTypes, Dimensions, Json, Program, Trips
+from hlotune.cli.printing import counted, print_json, print_notes, print_table, say, size, times
 
 if TYPE_CHECKING:
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites.sites import Site
+    from hlotune.hlo.sites.trip_counts import Flow
     from hlotune.schedules.targets.target import Properties, Target
     from hlotune.tuning_logs.database import Conditions, Database
 
@@ -102,6 +103,7 @@ def kernels(
     target: Named = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
+    trips: Trips = None,
     json: Json = False,
 ) -> None:
     """Lists the kernels of a program, with their work and data.
@@ -110,15 +112,16 @@ def kernels(
     maker's figures of the device that is named.
     """
     from hlotune.hlo.sites.sites import sites
+    from hlotune.hlo.sites.trip_counts import flows
     from hlotune.schedules.errors import NoRecord
     from hlotune.schedules.targets.kinds import named_target
-    from hlotune.tuning_logs.render import time_text
 
     device = named_target(target) if target else None
-    loaded = load_program(program, arg, dim)
+    loaded = load_program(program, arg, dim, trips)
     by_key: dict[str, list[Site]] = {}
     for site in sites(loaded):
         by_key.setdefault(site.kernel.key, []).append(site)
+    control_flow = flows(loaded.graph, loaded.trips).values()
     if not by_key:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     # Before the peaks: these take seconds.
@@ -126,27 +129,49 @@ def kernels(
     limits = limits_of(device)
     lines = [describe(group, limits, records.get(key)) for key, group in by_key.items()]
     if json:
-        about = {"program": loaded.name, "notes": list(loaded.notes)}
+        about = {
+            "program": loaded.name,
+            "notes": list(loaded.notes),
+            "control_flow": [flow._asdict() for flow in control_flow],
+        }
         return print_json({**about, "kernels": [asdict(x) for x in lines]})
     print_notes(loaded.notes)
-    rows = [
-        (
-            x.key[:8],
-            x.label,
-            str(x.sites),
-            f"{x.calls:g}",
-            str(x.sketches),
-            f"{x.configs:.1e}" if x.configs else "-",
-            size(x.flops, "FLOP"),
-            size(x.bytes, "B", 1024),
-            time_text(x.roofline_s) if x.roofline_s else "-",
-            x.left_to_xla or "",
-            *([share_text(x), str(x.known)] if x.known else []),
-        )
-        for x in lines
-    ]
     columns = (*COLUMNS, ">of the limit", "known") if records else COLUMNS
-    return print_table(columns, rows, title=loaded.name, spare=SPARE)
+    print_table(columns, map(cells, lines), title=loaded.name, spare=SPARE)
+    for flow in control_flow:
+        say(flow_text(flow))
+    return None
+
+
+def cells(x: Line) -> tuple[str, ...]:
+    """A row of the table; the last two cells are there where a database was named."""
+    from hlotune.tuning_logs.render import time_text
+
+    return (
+        x.key[:8],
+        x.label,
+        str(x.sites),
+        f"{x.calls:g}",
+        str(x.sketches),
+        f"{x.configs:.1e}" if x.configs else "-",
+        size(x.flops, "FLOP"),
+        size(x.bytes, "B", 1024),
+        time_text(x.roofline_s) if x.roofline_s else "-",
+        x.left_to_xla or "",
+        *([share_text(x), str(x.known)] if x.known else []),
+    )
+
+
+def flow_text(flow: "Flow") -> str:
+    """A line like `while0 runs 12 times (its counter)`."""
+    name, runs, why = flow
+    if name.startswith("while"):
+        if why == "not evident":
+            return f"{name} counts as running once: its trips are not evident (--trips {name}=N)"
+        return f"{name} runs {runs[0]:g} times ({why})"
+    shares = " : ".join(f"{share:.2g}" for share in runs)
+    how = f"not evident: --trips {name}=A,B" if why == "not evident" else why
+    return f"{name} takes its branches {shares} ({how})"
 
 
 def share_text(line: Line) -> str:

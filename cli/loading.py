@@ -23,16 +23,40 @@ def begin_loading(arguments: Sequence[str]) -> None:
 
 
 def load_program(
-    source: str, argument_types: Sequence[str] | None, sizes: Sequence[str] | None = None
+    source: str,
+    argument_types: Sequence[str] | None,
+    sizes: Sequence[str] | None = None,
+    trips: Sequence[str] | None = None,
 ) -> "Program":
-    """The program, with sizes of symbolic dimensions as in batch=8.
+    """The program, with sizes of symbolic dimensions as in batch=8, and trips of loops as in
+    while0=50.
 
     What its Python code prints goes to stderr: stdout has the answer alone.  Raises ProgramError.
     """
     from hlotune.hlo.frontends.program import load
 
     with redirect_stdout(sys.stderr):
-        return load(source, argument_types=argument_types or (), dims=dimensions(sizes or ()))
+        return load(
+            source,
+            argument_types=argument_types or (),
+            dims=dimensions(sizes or ()),
+            trips=trips_of(trips or ()),
+        )
+
+
+def trips_of(texts: Sequence[str]) -> dict[str, list[float]]:
+    """Numbers by the name of a loop or choice; raises ProgramError for what is none."""
+    found: dict[str, list[float]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            found[name] = [float(number) for number in numbers.split(",")]
+        except ValueError:
+            raise ProgramError(
+                f"expected trips as in 50, while0=50 or if0=0.9,0.1, got {text!r}; give numbers "
+                "behind the name of a loop or of a choice between branches"
+            ) from None
+    return found
 
 
 def dimensions(texts: Sequence[str]) -> dict[str, int]:

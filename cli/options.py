@@ -61,6 +61,17 @@ Dimensions = Annotated[
         show_default=False,
     ),
 ]
+Trips = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trips",
+        metavar="[LOOP=]N",
+        help="How often a loop runs that does not say it itself, as in while0=50, or 50 for all of "
+        "them; or the share of each branch, as in if0=0.9,0.1.  `tune kernels` lists their names.  "
+        "[default: a loop once, branches alike]",
+        show_default=False,
+    ),
+]
 Database = Annotated[
     Path | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Events, Json, Quiet
+from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Events, Json, Quiet, Trips
 from hlotune.cli.run import end
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.schedules.errors import DatabaseError
@@ -43,6 +43,7 @@ def resume(
     model_file: ModelFile = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
+    trips: Trips = None,
     quiet: Quiet = False,
     events: Events = False,
     json: Json = False,
@@ -58,7 +59,7 @@ def resume(
     with beating() as pulse:
         with TuningDatabase(path, read_only=True) as opened:
             before = interrupted(opened, run)
-        loaded = load_program(program or trusted(before), arg, dim)
+        loaded = load_program(program or trusted(before), arg, dim, trips)
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
         from hlotune.codegen.runtime.malloc_settings import keep_memory
@@ -75,7 +76,7 @@ def resume(
                 pulse=pulse,
             )
     print_report(result.database, result.run, json=json)
-    end(result, before.budget_s, model_file, arg or (), dim or ())
+    end(result, before.budget_s, model_file, arg or (), dim or (), trips or ())
 
 
 def trusted(before: "Interrupted") -> str:

@@ -21,6 +21,7 @@ from hlotune.cli.options import (
     Quiet,
     seconds,
 )
+from hlotune.cli.options import Trips as LoopTrips
 from hlotune.cli.printing import print_notes, say
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.measure.workers.early_start import workers_ahead
@@ -90,6 +91,7 @@ def run(
     target: Device = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
+    trips: LoopTrips = None,
     quiet: Quiet = False,
     events: Events = False,
     json: Json = False,
@@ -98,7 +100,7 @@ def run(
     device = check(budget, trials, target)
     path = database_path(database)
     with beating() as pulse, workers_ahead():
-        loaded = load_program(program, arg, dim)
+        loaded = load_program(program, arg, dim, trips)
         print_notes(loaded.notes, file=sys.stderr)
         # After loading: what is wrong with a program shall not wait for xgboost and torch.
         from hlotune.cli.progress import watching
@@ -123,7 +125,7 @@ def run(
                 target=device,
             )
     print_report(result.database, result.run, json=json)
-    end(result, budget, model_file, arg or (), dim or ())
+    end(result, budget, model_file, arg or (), dim or (), trips or ())
 
 
 def check(budget_s: float | None, trials: int | None, target: str | None) -> "Target | None":
@@ -162,10 +164,12 @@ def end(
     model_file: Path | None = None,
     types: Sequence[str] = (),
     sizes: Sequence[str] = (),
+    loops: Sequence[str] = (),
 ) -> None:
     """After the report: what a caller has to know besides it, as an exit code and a line.
 
-    `model_file`, `types` of arguments and `sizes` of dimensions are what the command was given.
+    `model_file`, `types` of arguments, `sizes` of dimensions and trips of `loops` are what the
+    command was given.
     """
     from hlotune.search.budget.budget import DEFAULT_BUDGET_S
 
@@ -174,7 +178,7 @@ def end(
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:
-        say(f"tune: to go on: {going_on(result, model_file, types, sizes)}", file=sys.stderr)
+        say(f"tune: to go on: {going_on(result, model_file, types, sizes, loops)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.needed_s is not None:
         raise NoRecord(
@@ -194,6 +198,7 @@ def going_on(
     model_file: Path | None,
     types: Sequence[str],
     sizes: Sequence[str] = (),
+    loops: Sequence[str] = (),
 ) -> str:
     """The command that takes up an interrupted run, in this folder: what no database has of it is
     given again.
@@ -202,7 +207,8 @@ def going_on(
     model = ["--model-file", str(model_file)] if model_file else []
     arguments = [word for kind in types for word in ("--arg", kind)]
     dims = [word for size in sizes for word in ("--dim", size)]
-    return shlex.join(["tune", "resume", result.run, *database, *model, *arguments, *dims])
+    trips = [word for loop in loops for word in ("--trips", loop)]
+    return shlex.join(["tune", "resume", result.run, *database, *model, *arguments, *dims, *trips])
 
 
 def wrong_in_the_program(result: "TuneResult") -> WrongResult:

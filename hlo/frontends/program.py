@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,7 @@ from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.rewrite import take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
+from hlotune.hlo.sites.trip_counts import flows
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
@@ -51,6 +52,9 @@ class Program:
     """What has to be said beside every figure of the program, as that values of it are missing."""
     donated: tuple[int, ...] = field(default=(), repr=False)
     """Positions of arguments, flat, whose memory each call gives away, as `jax.jit` has it."""
+    trips: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    """How often loops and branches run that do not say it themselves, by their names in
+    `hlo/sites/trip_counts.py`."""
 
     @cached_property
     def key(self) -> str:
@@ -71,6 +75,7 @@ def load(
     *example_args: Any,
     argument_types: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, Sequence[float]] | None = None,
 ) -> Program:
     """Reads a program.
 
@@ -82,19 +87,30 @@ def load(
     given here; or the path of a StableHLO file (text, bytecode or portable artifact), an HLO
     file (text, or a protocol buffer as XLA dumps it) or an ONNX model.
     Arguments are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.  `dims`
-    are sizes of a model's symbolic dimensions, by name.
+    are sizes of a model's symbolic dimensions, by name.  `trips` says how often loops run that do
+    not say it themselves, as in `{"while0": [50]}`, or with the name "" for all of them, and how
+    large the share of each branch is, as in `{"if0": [0.9, 0.1]}`.
 
     Raises:
         ProgramError: the source is no program, or one that hlotune does not take.
     """
     arguments = example_args or tuple(argument(t) for t in argument_types)
+    program = _loaded(source, arguments, dims or {})
+    told = {name: tuple(map(float, numbers)) for name, numbers in (trips or {}).items()}
+    flows(program.graph, told)
+    return replace(program, trips=told)
+
+
+def _loaded(
+    source: Callable[..., Any] | str | Path, arguments: tuple[Any, ...], dims: Mapping[str, int]
+) -> Program:
     if callable(source):
-        _check_no_sizes(dims or {}, _qualified_name(source))
+        _check_no_sizes(dims, _qualified_name(source))
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
     if names_a_file(text):
-        return _from_file(Path(text), arguments, dims or {})
-    _check_no_sizes(dims or {}, text)
+        return _from_file(Path(text), arguments, dims)
+    _check_no_sizes(dims, text)
     where, _, name = text.rpartition(":")
     if not where or not name:
         raise ProgramError(

@@ -24,6 +24,7 @@ from hlotune.hlo.sites.fusion import computes, fused, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
+from hlotune.hlo.sites.trip_counts import flows
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def sites(program: Program) -> tuple[Site, ...]:
     """
     found: list[Site] = []
     counts = Counter[str]()
-    places = [_place(scope) for scope in scopes(program.graph)]
+    runs = {place: flow.runs for place, flow in flows(program.graph, program.trips).items()}
+    places = [_place(scope) for scope in scopes(program.graph, runs)]
     for place in places:
         for group in place.contractions:
             kind = "dot" if place.scope.graph.ops[group.root].name == ANCHORS[0] else "conv"

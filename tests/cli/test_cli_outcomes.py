@@ -100,8 +100,8 @@ def test_going_on_takes_again_what_no_database_has(tmp_path: Path) -> None:
         known_trials=0, wall_s=1.0,
     )  # fmt: skip
     types, sizes = ["f32[8,784]", "f32[2]"], ["batch=8"]
-    words = shlex.split(going_on(result, Path("my model.npz"), types, sizes))
+    words = shlex.split(going_on(result, Path("my model.npz"), types, sizes, ["while0=9"]))
     assert words[5:] == [
         "--model-file", "my model.npz", "--arg", "f32[8,784]", "--arg", "f32[2]", "--dim",
-        "batch=8",
+        "batch=8", "--trips", "while0=9",
     ]  # fmt: skip

@@ -1,0 +1,52 @@
+"""`tune kernels` says how often loops and branches run, and is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hlotune.cli.loading import trips_of
+from hlotune.schedules.errors import ProgramError
+from tests.cli.test_cli import tune
+
+LOOPING = """
+import jax, jax.numpy as jnp
+from jax import lax
+
+def looping(x):
+    y = lax.fori_loop(0, 6, lambda i, y: y @ x, x)
+    y = lax.while_loop(lambda y: y.sum() < 9, lambda y: y @ x, y)
+    return lax.cond(y[0, 0] > 0, lambda: jnp.sort(y), lambda: y)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    path = tmp_path / "program.py"
+    path.write_text(LOOPING)
+    return [f"{path}:looping", "--arg", "f32[64,64]", "--target", "cuda:h100"]
+
+
+def test_kernels_lists_loops_and_branches(program: list[str]) -> None:
+    lines = tune("kernels", *program).stdout.splitlines()[-3:]
+    assert lines == [
+        "while0 runs 6 times (its counter)",
+        "while1 counts as running once: its trips are not evident (--trips while1=N)",
+        "case0 takes its branches 0.5 : 0.5 (not evident: --trips case0=A,B)",
+    ]
+
+
+def test_kernels_counts_calls_by_what_it_is_told(program: list[str]) -> None:
+    told = ["--trips", "20", "--trips", "case0=0.9,0.1", "--json"]
+    data = json.loads(tune("kernels", *program, *told).stdout)
+    assert [(flow["name"], flow["runs"], flow["why"]) for flow in data["control_flow"]] == [
+        ("while0", [6, 6], "its counter"), ("while1", [20, 20], "told"),
+        ("case0", [0.9, 0.1], "told"),
+    ]  # fmt: skip
+    assert 26 in [kernel["calls"] for kernel in data["kernels"]]
+
+
+@pytest.mark.parametrize("text", ["while0", "while0=", "while0=a", "0.5,"])
+def test_trips_that_are_no_numbers_are_refused(text: str) -> None:
+    with pytest.raises(ProgramError, match=f"expected trips as in 50, while0=50 .*got '{text}'"):
+        trips_of([text])
