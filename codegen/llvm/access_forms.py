@@ -65,6 +65,11 @@ class Form:
             result.append((d, low + min(0, reach), high + max(0, reach), end, divisor))
         return result
 
+    def lanes_vary(self, dimensions: list[int]) -> bool:
+        """Whether the lanes of a vector stand at several places along some dimensions."""
+        wide = self.lane is not None and self.lane.lanes > 1
+        return wide and any(self.steps[d] for d in dimensions)
+
     # addresses ------------------------------------------------------------------------------------
 
     @cached_property

@@ -43,6 +43,8 @@ class Place:
     """Whether nothing writes there while the function runs."""
     nowhere: str = ""
     """Where checked stores go that lie outside."""
+    is_guard: bool = False
+    """Whether nothing is read there: a load only says whether it lies inside."""
     beside: int = 0
     """Dimensions at the end that take no memory: those of a load which must be real as well."""
 
@@ -192,6 +194,8 @@ class Places:
     def _source(self, name: str) -> Place:
         """A tensor that an earlier root stage made, or an argument; results are where they go."""
         tensor, maker = self.nest.compute.tensor(name), self.nest.producer(name)
+        if tensor.role == "guard":
+            return _guard(tensor)
         if maker is None or tensor.role == "result":
             return replace(self._argument(tensor), checked=True)
         return self._temporary(maker, tensor, _zeros(tensor.shape))
@@ -242,6 +246,14 @@ class Places:
         if not offset:
             return pointer
         return self.f.hoisted(0, f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _guard(tensor: Tensor) -> Place:
+    none = {(d, 1): 0 for d in range(len(tensor.shape))}
+    return Place(
+        base="null", shape=tensor.shape, dtype=tensor.dtype, strides=none, is_guard=True,
+        origin=_zeros(tensor.shape), checked=True, constant=True,
+    )  # fmt: skip
 
 
 def _zeros(shape: tuple[int, ...]) -> tuple[Affine, ...]:

@@ -13,6 +13,8 @@ from hlotune.schedules.ir.monoids import Monoid, Values
 
 OUTSIDE = 0
 """In the place of a load's lanes: it lies outside of its tensor for certain."""
+INSIDE = -1
+"""The same of a guard that is inside for certain."""
 
 
 def steps_of(
@@ -103,6 +105,8 @@ class _Statement:
         added = self._added(expr)
         if added is not None:
             return added
+        if expr.op == "select" and (chosen := self._chosen(expr)) is not None:
+            return self._value(chosen)
         args = [self._value(a) for a in expr.args]
         if expr.op == "convert":
             known_zero = args[0].known == 0
@@ -112,9 +116,16 @@ class _Statement:
         args = [a if a.lanes == wide else splat(self.f, a, wide) for a in args]
         return apply(self.f, expr.op, tuple(args), expr.dtype)
 
+    def _chosen(self, expr: Apply) -> Expr | None:
+        """What is selected, where that is known while emitting: the other one takes no code."""
+        condition = self._value(expr.args[0]).known
+        return None if condition is None else expr.args[1 if condition else 2]
+
     def _loaded(self, x: Load) -> Value:
         number = self.numbers[x]
         lanes = self.loaded[number]
+        if lanes == INSIDE:
+            return literal(1, x.dtype, 1)
         if lanes == OUTSIDE:
             return literal(x.outside, x.dtype, 1)
         return Value(self.f.read(number), x.dtype, lanes)

@@ -14,9 +14,10 @@ from functools import partial
 from hlotune.codegen.llvm.access_forms import Constants, Form, constants_of, form_of
 from hlotune.codegen.llvm.addresses import chosen_pointer, lane_stride, pointer_to, quotient
 from hlotune.codegen.llvm.buffers import Place
-from hlotune.codegen.llvm.expressions import OUTSIDE
+from hlotune.codegen.llvm.expressions import INSIDE, OUTSIDE
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.masked_access import (
+    filled,
     gather,
     lanes_in_use,
     lanes_inside,
@@ -76,12 +77,34 @@ def _found(f: Function, x: Load, form: Form, discharged: Discharged, at: At) -> 
         checks = [d for d in checks if (x, d) not in discharged]
     if checks is None:
         return Found(OUTSIDE, partial(literal, x.outside, x.dtype, 1))
+    if form.place.is_guard:
+        return _guard(f, form, constants, checks)
     if not checks and form.is_run(constants):
         return Found(form.lanes, partial(_plain, f, form, constants))
     steps = _decisive(form.place, form.steps, checks)
     lane = form.lane if form.lane and form.lane.lanes > 1 and any(steps) else None
     read = partial(_checked, f, form.place, x, form.where(constants), steps, checks, lane)
     return Found(lane.lanes if lane else 1, read)
+
+
+def _guard(f: Function, form: Form, constants: Constants, checks: list[int]) -> Found:
+    """Whether an index lies inside, of all lanes or of each."""
+    if not checks:
+        return Found(INSIDE, partial(literal, 1, form.place.dtype, 1))
+    index, lane = form.where(constants), form.lane
+    across = form.lanes_vary(checks)
+
+    def condition() -> Value:
+        plain = Load("", tuple(index), form.place.dtype)
+        name, _ = _condition(f, form.place, plain, index, checks)
+        return Value(name, form.place.dtype, 1)
+
+    def mask() -> Value:
+        assert lane is not None, "some index varies along the lanes"
+        name = lanes_inside(f, form.place.shape, index, form.steps, checks, lane)
+        return Value(name, form.place.dtype, lane.lanes)
+
+    return Found(lane.lanes, mask) if lane and across else Found(1, condition)
 
 
 def _plain(f: Function, form: Form, constants: Constants) -> Value:
@@ -100,13 +123,13 @@ def _checked(
     stride = lane_stride(f, place, index, steps, lane) if whole else 0
     if stride == 1 and not any(d in checks for d in across):
         return _straight(f, place, x, index, checks, lane)
-    if x.outside != 0 or any(x.divisor(d) > 1 for d in checks):
+    if any(x.divisor(d) > 1 for d in checks):
         return gather(f, place, x, index, steps, lane)
     elements = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
     if stride == 1:
-        return _masked_run(f, place, elements, steps, checks, lane)
+        return _masked_run(f, place, x, elements, steps, checks, lane)
     if 0 < abs(stride) <= MOST_STRIDE and _is_run(place, across):
-        return _strided(f, place, elements, steps, checks, lane)
+        return _strided(f, place, x, elements, steps, checks, lane)
     return gather(f, place, x, index, steps, lane)
 
 
@@ -195,16 +218,19 @@ def _straight(
 
 
 def _masked_run(
-    f: Function, place: Place, index: list[Affine], steps: list[int], masked: list[int], lane: Lane
-) -> Value:
-    """Neighbouring elements of which some lie outside: these lanes are zero."""
+    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], masked: list[int],
+    lane: Lane,
+) -> Value:  # fmt: skip
+    """Neighbouring elements of which some lie outside: these lanes are as `x` says."""
     mask = lanes_inside(f, place.shape, index, steps, masked, lane)
-    return masked_load(f, "load", pointer_to(f, place, index), lane, place.dtype, mask)
+    value = masked_load(f, "load", pointer_to(f, place, index), lane, place.dtype, mask)
+    return value if x.outside == 0 else filled(f, value, mask, x.outside)
 
 
 def _strided(
-    f: Function, place: Place, index: list[Affine], steps: list[int], masked: list[int], lane: Lane
-) -> Value:
+    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], masked: list[int],
+    lane: Lane,
+) -> Value:  # fmt: skip
     """Elements a few apart, or backwards: all of their run is loaded, and picked from."""
     across = next(d for d, c in enumerate(steps) if c)
     step, count = steps[across], lane.active - 1
@@ -214,7 +240,7 @@ def _strided(
         at = list(index)
         at[across] = at[across] + (least + start)
         part = Lane(lane.root, lane.lanes, min(lane.lanes, length - start))
-        masks = (f, place, at, run, masked, part)
+        masks = (f, place, x, at, run, masked, part)
         parts.append(_masked_run(*masks) if masked else read_run(f, place, at, part))
     return picked(
         f, parts, [min(step * min(k, count) - least, length - 1) for k in range(lane.lanes)]

@@ -28,12 +28,15 @@ def gather(
     mask = _inside(f, place, divisors, raw, lane)
     pointers = lane_pointers(f, place, lane_indices(f, index, steps, divisors, lane), lane)
     value = masked_load(f, "gather", pointers, lane, place.dtype, mask)
-    if x.outside == 0:
-        return value
-    outside = literal(x.outside, x.dtype, lane.lanes)
-    choice = f"{value.type} {value.name}, {value.type} {outside.name}"
-    chosen = f.op(f"select {vector('i1', lane.lanes)} {mask}, {choice}")
-    return Value(chosen, x.dtype, lane.lanes)
+    return value if x.outside == 0 else filled(f, value, mask, x.outside)
+
+
+def filled(f: Function, value: Value, mask: str, outside: float | int) -> Value:
+    """A vector with a number in the lanes that a mask leaves out."""
+    number = literal(outside, value.dtype, value.lanes)
+    choice = f"{value.type} {value.name}, {value.type} {number.name}"
+    chosen = f.op(f"select {vector('i1', value.lanes)} {mask}, {choice}")
+    return Value(chosen, value.dtype, value.lanes)
 
 
 def _inside(

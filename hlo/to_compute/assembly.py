@@ -51,7 +51,7 @@ class Assembly:
 
     def reader(self, domain: Domain, known: Known | None = None) -> Reader:
         names = {v: f"a{k}" for k, v in enumerate(self.graph.arguments)}
-        return Reader(self.graph, names, self.table, domain.extents, known, self.held)
+        return Reader(self.graph, names, self.table, self.guard, domain.extents, known, self.held)
 
     def hoist(self, expr: Expr, axes: tuple[Axis, ...]) -> Expr:
         """The expression with what varies along fewer than `axes` in stages of its own."""
@@ -76,6 +76,13 @@ class Assembly:
             else:
                 self.tables[content] = self.constants(content)
         return self.tables[content]
+
+    def guard(self, shape: tuple[int, ...]) -> str:
+        """A guard of a shape."""
+        name = "inside" + "x".join(map(str, shape))
+        if all(t.name != name for t in self.temporaries):
+            self.temporaries.append(Tensor(name, shape, "i1", "guard"))
+        return name
 
     def constants(self, literal: Literal) -> str:
         shape, dtype = literal.type.shape, accumulator(literal.type.dtype)

@@ -106,6 +106,8 @@ class Reader:
     """Names of the tensors that hold the arguments."""
     table: Callable[[Literal | int], str]
     """Names a tensor that holds a constant, or the first n integers in i32."""
+    guard: Callable[[Shape], str]
+    """Names a guard of a shape."""
     extents: Mapping[str, int]
     known: Known | None = None
     held: Mapping[int, Held] = field(default_factory=dict)
@@ -182,30 +184,50 @@ class Reader:
 
     def _pad(self, op: Op, index: Index) -> tuple[Expr, int]:
         """The operand's element where there is one, else the padding."""
-        shape, result = (self.graph.types[v].shape for v in (op.operands[0], op.results[0]))
         low, inner = numbers(op, "edge_padding_low"), numbers(op, "interior_padding")
         places = tuple(e + -n for e, n in zip(index, low, strict=True))
-        divisors = tuple(n + 1 for n in inner)
         padding, count = self._counted(op.operands[1], ())
-        plain = self._plain_load(op.operands[0])
+        divisors = tuple(n + 1 for n in inner) if any(inner) else ()
+        value, more = self._bordered(op, op.operands[0], places, padding, divisors)
+        return value, count + more
+
+    def windowed(self, op: Op, value: int, index: Index, padding: Expr) -> Expr:
+        """The element of a window's operand, or the padding, at an index that may be outside."""
+        return self._bordered(op, value, index, padding)[0]
+
+    def _bordered(
+        self, op: Op, value: int, places: Index, padding: Expr, divisors: tuple[int, ...] = ()
+    ) -> tuple[Expr, int]:
+        """The element of a value where there is one, else the padding."""
+        plain = self._plain_load(value)
         if plain is not None and isinstance(padding, Const):
-            load = replace(
-                plain, index=places, divisors=divisors if any(inner) else (), outside=padding.value
-            )
-            return widened(load), count
-        if any(inner):
+            load = replace(plain, index=places, divisors=divisors, outside=padding.value)
+            return widened(load), 0
+        if divisors:
             raise UnsupportedKernel(
                 f"expected padding between the elements of an argument or of what a stage stores, "
                 f"got it around {op.name} of a computed value; the kernel stays with the default "
                 "compiler"
             )
-        value, more = self._counted(op.operands[0], places)
-        for d, (n, whole) in enumerate(zip(shape, result, strict=True)):
-            for limit, direction in ((low[d] + n, "LT"), (low[d], "GE")):
-                if 0 < limit < whole:
-                    inside = self._compared(direction, index[d], whole, limit)
-                    value = Apply("select", (inside, value, padding), value.dtype)
-        return value, count + more + 1
+        found, count = self._counted(value, places)
+        here = self._inside(places, self.graph.types[value].shape)
+        if here is None:
+            return found, count
+        return Apply("select", (here, found, padding), found.dtype), count + 1
+
+    def _inside(self, places: Index, shape: Shape) -> Expr | None:
+        """Whether an index lies inside of a shape; None where it does everywhere."""
+        ranges = {a: (0, n - 1) for a, n in self.extents.items()}
+        bounds = [e.bounds(ranges) for e in places]
+        may_leave = [
+            d
+            for d, ((low, high), n) in enumerate(zip(bounds, shape, strict=True))
+            if low < 0 or high >= n
+        ]
+        if not may_leave:
+            return None
+        name = self.guard(tuple(shape[d] for d in may_leave))
+        return Load(name, tuple(places[d] for d in may_leave), "i1")
 
     def _plain_load(self, value: int) -> Load | None:
         """A load of the value's tensor, with no index yet, where it stands in one of its own."""
@@ -220,26 +242,21 @@ class Reader:
         """The element of the operand in whose part of the result the index lies."""
         d = cast(int, op["dimension"])
         extents = [self.graph.types[v].shape[d] for v in op.operands]
-        place, whole, end = index[d], sum(extents), sum(extents)
+        place, end = index[d], sum(extents)
         value: Expr | None = None
         count = 0
         for operand, extent in reversed(list(zip(op.operands, extents, strict=True))):
-            inner = (*index[:d], place + (extent - end), *index[d + 1 :])
+            end -= extent
+            inner = (*index[:d], place + -end, *index[d + 1 :])
             found, more = self._counted(operand, inner)
             count += more + 1
-            if value is None:
+            here = self._inside((inner[d],), (extent,)) if extent else None
+            if value is None or (here is None and extent):
                 value = found
-            elif extent:
-                here = self._compared("LT", place, whole, end)
+            elif here is not None:
                 value = Apply("select", (here, found, value), found.dtype)
-            end -= extent
         assert value is not None, "a concatenation has operands"
         return value, count
-
-    def _compared(self, direction: str, place: Affine, extent: int, limit: int) -> Expr:
-        """Whether an index of a dimension of an extent is less than a limit, or at least it."""
-        number = Load(self.table(extent), (place,), "i32")
-        return Apply(f"compare_{direction}", (number, Const(limit, "i32")), "i1")
 
     def _apply(self, op: Op, name: str, index: Index) -> tuple[Expr, int]:
         read = [self._counted(v, index if self.graph.types[v].shape else ()) for v in op.operands]

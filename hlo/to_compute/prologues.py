@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from hlotune.hlo.to_compute.contractions import Place
 from hlotune.schedules.ir.expr import (
@@ -110,12 +111,12 @@ def placed(expr: Expr, places: Mapping[str, Place]) -> Expr:
     affine = {axis: place.index for axis, place in places.items()}
 
     def moved(load: Load) -> Load:
-        divisors = tuple(places[e.terms[0][0]].divisor if e.terms else 1 for e in load.index)
-        return Load(
-            load.tensor,
-            tuple(e.substitute(affine) for e in load.index),
-            load.dtype,
-            divisors if any(d > 1 for d in divisors) else (),
+        divisors = tuple(
+            load.divisor(d) * (places[e.terms[0][0]].divisor if e.terms else 1)
+            for d, e in enumerate(load.index)
         )
+        index = tuple(e.substitute(affine) for e in load.index)
+        kept = divisors if any(d > 1 for d in divisors) else ()
+        return replace(load, index=index, divisors=kept)
 
     return map_loads(expr, {load: moved(load) for load in loads(expr)})

@@ -109,7 +109,7 @@ def _kernel(c: Contraction, t: CpuTarget, lanes: int) -> Floats:
     """`(len(KERNEL_NAMES), 1)`: what all configs of a kernel on a target have in common."""
     extents = np.array([a.extent for a in (*c.parallel, *c.reduce)], dtype=np.float32)
     flops, parallel = np.float32(2 * np.prod(extents.astype(np.float64))), len(c.parallel)
-    moved = sum(x.bytes for x in c.compute.tensors if x.role != "temporary")
+    moved = sum(x.bytes for x in c.compute.tensors if x.is_outer)
     arithmetic = sum(s.flops for s in c.compute.stages)
     results = float(extents[:parallel].prod())
     columns = {

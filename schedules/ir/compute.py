@@ -22,7 +22,7 @@ from hlotune.schedules.ir.expr import (
 )
 from hlotune.schedules.ir.monoids import Monoid
 
-Role = Literal["argument", "constant", "result", "temporary"]
+Role = Literal["argument", "constant", "result", "temporary", "guard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Digit:
 class Tensor:
     """A row-major array.
 
-    Its role `constant` is an argument whose values are known when the program is loaded.
+    Its role `constant` is an argument whose values are known when the program is loaded.  A `guard`
+    of i1 is true everywhere and takes no memory: a load of it says whether an index lies inside.
     """
 
     name: str
@@ -63,6 +64,11 @@ class Tensor:
     @property
     def bytes(self) -> int:
         return self.elements * BYTES[self.dtype]
+
+    @property
+    def is_outer(self) -> bool:
+        """Whether a kernel is given it, or gives it."""
+        return self.role in ("argument", "constant", "result")
 
     @cached_property
     def strides(self) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def moved_bytes(compute: Compute) -> int:
         accesses += [(x.tensor, x.index) for x in stage.stores]
         for name, index in accesses:
             tensor = compute.tensor(name)
-            if tensor.role != "temporary":
+            if tensor.is_outer:
                 reached = min(tensor.elements, _distinct(stage, index)) * BYTES[tensor.dtype]
                 found[name] = max(found.get(name, 0), reached)
     return sum(found.values())

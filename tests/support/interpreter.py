@@ -35,7 +35,7 @@ def interpret(compute: Compute, arguments: Sequence[Array]) -> list[Array]:
     for t in compute.tensors:
         if t.name not in memory:
             poison = np.full(t.shape, 97, dtype=numpy_dtype(t.dtype))
-            memory[t.name] = poison
+            memory[t.name] = np.ones(t.shape, bool) if t.role == "guard" else poison
     written = {t.name: np.zeros(t.shape, int) for t in compute.results}
     for stage in compute.stages:
         run(stage, memory, written)

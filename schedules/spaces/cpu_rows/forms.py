@@ -72,7 +72,7 @@ def forms_of(compute: Compute, stage: Stage, lanes: int) -> tuple[Form, ...]:
 def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
     """Vectors' worth of accesses of one vector along an axis, wasted lanes included."""
     total = 0.1
-    for x in stage.loads:
+    for x in (x for x in stage.loads if compute.tensor(x.tensor).role != "guard"):
         apart = abs(_stride(compute, x.tensor, x.index, axis))
         total += (0.1, 1.0)[apart] if apart <= 1 else APART
     reduces = all(a.name != axis for a in stage.parallel)

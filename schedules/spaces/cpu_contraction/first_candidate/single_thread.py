@@ -21,7 +21,7 @@ SMALL_CYCLES = 200_000.0
 def serial_cycles(c: Contraction, target: CpuTarget) -> float:
     """Of one thread at best: multiply-adds in full vectors, or operands and results read once."""
     lanes = max(1, target.vector_bytes // BYTES[c.dtype])
-    moved = sum(t.bytes for t in c.compute.tensors if t.role != "temporary")
+    moved = sum(t.bytes for t in c.compute.tensors if t.is_outer)
     return max(c.core.points / (lanes * target.multiply_adds), moved / NEAR_BYTES)
 
 
