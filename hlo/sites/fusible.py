@@ -5,13 +5,16 @@ it is a constant, an index map (a broadcast, a reshape, a slice), or computed fr
 alone.  What is free stays in the program for those who read it there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
+from typing import cast
 
 from hlotune.hlo.graph import Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
+from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.reductions import unit_reductions
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.ir.operations import FLOATS, INTEGERS, OPERATIONS, TRUTHS
@@ -24,6 +27,11 @@ MOVES = frozenset({
 """Operations that move elements and may be members."""
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
+WINDOW = "stablehlo.reduce_window"
+REDUCTIONS = frozenset({REDUCE, WINDOW})
+MOST_TAPS = 1024
+"""Elements of the largest window that is read whole for each result: sums over larger ones had
+better be made of one another."""
 MOST_COPIED = 64
 """Operations of an element, what is used twice counted twice: values that take more of them are
 computed once, not by every kernel that reads them."""
@@ -131,6 +139,8 @@ class Fusible:
             return is_cloned_constant(op)
         if op.name == REDUCE:
             return is_reduction(op)
+        if op.name == WINDOW:
+            return is_reduction(op) and is_window(op, self.region.type(op.operands[0]).shape)
         if op.name in INDEX_MAPS or op.name in MOVES or op.name == "stablehlo.iota":
             return True
         return op.name in KERNELS_ELEMENTWISE and self._computes(op)
@@ -147,7 +157,7 @@ class Fusible:
         if index in self.views or is_cloned_constant(op) or op.name in INDEX_MAPS:
             return True
         if index in self.cloned:
-            return op.name != REDUCE
+            return op.name not in REDUCTIONS
         light = op.name in TURNS or (
             op.name in KERNELS_ELEMENTWISE and self.region.is_narrow(op.results[0])
         )
@@ -167,6 +177,21 @@ def is_reduction(op: Op) -> bool:
     inner = [o for region in op.regions for o in region.ops]
     plain = all(o.name in KERNELS_ELEMENTWISE or o.name == "stablehlo.constant" for o in inner)
     return plain and not any(region.captures for region in op.regions)
+
+
+def is_window(op: Op, shape: Sequence[int]) -> bool:
+    """Whether a windowed reduction reads neighbours, few enough of them, and not all before it.
+
+    JAX writes cumulative sums as windows as long as their axis.
+    """
+    window, strides = numbers(op, "window_dimensions"), numbers(op, "window_strides")
+    padding = cast(tuple[tuple[int, int], ...], op["padding"])
+    cumulative = any(
+        n == size > 1 and stride == 1 and sum(pads) == n - 1
+        for n, size, stride, pads in zip(window, shape, strides, padding, strict=True)
+    )
+    plain = set(numbers(op, "base_dilations")) == {1}
+    return plain and not cumulative and prod(window) <= MOST_TAPS
 
 
 def kind_of(dtype: str) -> str:

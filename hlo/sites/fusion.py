@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import cast
 
-from hlotune.hlo.graph import Graph
+from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.hlo.sites.fusible import MOVES, REDUCE, Fusible
+from hlotune.hlo.sites.fusible import MOVES, REDUCE, REDUCTIONS, WINDOW, Fusible
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names
 
@@ -105,13 +105,13 @@ class _Growth:
         op = self.region.graph.ops[index]
         if not grows:
             return frozenset(), frozenset()
-        value = op.operands[0] if op.name == REDUCE else op.results[0]
+        value = op.operands[0] if op.name in REDUCTIONS else op.results[0]
         names, shape = self.names[value], self.region.type(value).shape
+        axes = frozenset(name for name, n in zip(names, shape, strict=True) if n > 1)
+        if op.name == WINDOW:
+            return axes, frozenset(_windows(op, names))
         dimensions = cast(tuple[int, ...], op["dimensions"]) if op.name == REDUCE else ()
-        return (
-            frozenset(name for name, n in zip(names, shape, strict=True) if n > 1),
-            frozenset(names[d] for d in dimensions if shape[d] > 1),
-        )
+        return axes, frozenset(names[d] for d in dimensions if shape[d] > 1)
 
     def fix(self, members: Iterable[int]) -> None:
         """Makes one node of operations that are one kernel already."""
@@ -151,7 +151,7 @@ class _Growth:
         sizes, depths = dict[int, int](), dict[int, int]()
         for m in sorted(members):
             way = self.ways[ops[m].results[0]]
-            read = [s for s in self.sources[m] if s in members and ops[s].name != REDUCE]
+            read = [s for s in self.sources[m] if s in members and ops[s].name not in REDUCTIONS]
             uses = {s: way.sources.get(s, (1, 0)) for s in read}
             sizes[m] = 1 + way.size + sum(sizes[s] * n for s, (n, _) in uses.items())
             behind = (depths[s] + depth for s, (_, depth) in uses.items())
@@ -220,6 +220,15 @@ def group_of(region: Region, members: Iterable[int]) -> Group:
     return Group(root, found, pattern_of(region.graph, found))
 
 
+def _windows(op: Op, names: Sequence[str]) -> Iterable[str]:
+    """What a windowed reduction goes over along each dimension: equal windows only fit together."""
+    kinds = ("window_dimensions", "window_strides", "window_dilations", "padding")
+    for d, name in enumerate(names):
+        parts = [cast(tuple[object, ...], op[kind])[d] for kind in kinds]
+        if parts[0] != 1:
+            yield f"{name} by {parts}"
+
+
 def _fit(a: _Node, b: _Node) -> bool:
     """Whether two nodes walk the same axes, and reduce over the same ones."""
     nested = a.axes <= b.axes or b.axes <= a.axes
@@ -234,7 +243,9 @@ def computes(graph: Graph, members: Iterable[int]) -> bool:
 def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:
     """`rows` where a value as large as what is reduced waits for a reduction."""
     members = set(members)
-    reductions = [m for m in members if graph.ops[m].name == REDUCE]
+    reductions = [m for m in members if graph.ops[m].name in REDUCTIONS]
+    if any(graph.ops[m].name == WINDOW for m in reductions):
+        return "window"
     if not reductions:
         return "elementwise"
     largest = max(graph.types[graph.ops[m].operands[0]].elements for m in reductions)
@@ -255,7 +266,7 @@ def levels(graph: Graph, members: Iterable[int]) -> dict[int, int]:
     for i in range(min(inside), max(inside) + 1):
         op = graph.ops[i]
         level = max((behind.get(v, 0) for v in op.operands), default=0)
-        ends = i in inside and op.name == REDUCE
+        ends = i in inside and op.name in REDUCTIONS
         behind.update(dict.fromkeys(op.results, level + ends))
         if i in inside:
             found[i] = level

@@ -7,7 +7,7 @@ from typing import cast
 
 from hlotune.hlo.graph import Literal, Op
 from hlotune.hlo.sites.contractions import after, before
-from hlotune.hlo.sites.fusible import REDUCE
+from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOW
 from hlotune.hlo.sites.pattern_names import pattern_name, reduction_name
 from hlotune.hlo.sites.region import Group, Region
 
@@ -27,14 +27,25 @@ def _fused(region: Region, group: Group) -> str:
     """`softmax 512x1024`, `add+relu 56x56x256`, `sum 512x1024->512`."""
     ops = region.graph.ops
     name = pattern_name(region, group) or "+".join(_chain(region, group.members))
-    reductions = [ops[m] for m in sorted(group.members) if ops[m].name == REDUCE]
+    reductions = [ops[m] for m in sorted(group.members) if ops[m].name in REDUCTIONS]
     walked = [ops[m].results[0] for m in group.members] + [op.operands[0] for op in reductions]
     widest = max(walked, key=lambda v: (region.type(v).elements, -v))
     extents = _shape(region, widest)
     if group.pattern == "reduction":
         extents += f"->{_shape(region, reductions[0].results[0])}"
     dtype = region.type(widest).dtype
-    return " ".join([name, extents, *([] if dtype == "f32" else [dtype])])
+    sizes = next((_windows(op) for op in reductions if op.name == WINDOW), [])
+    return " ".join([name, extents, *sizes, *([] if dtype == "f32" else [dtype])])
+
+
+def _windows(op: Op) -> list[str]:
+    """`k3 s2` of a window, what is 1 along a dimension left out, and its dilation."""
+    window, strides, spread = (
+        _ints(op, f"window_{kind}") for kind in ("dimensions", "strides", "dilations")
+    )
+    walked = [d for d, n in enumerate(window) if n > 1] or [0]
+    size, stride, apart = ([x[d] for d in walked] for x in (window, strides, spread))
+    return [f"k{_equal(size)}", f"s{_equal(stride)}", *filter(None, [_option("d", apart)])]
 
 
 def _shape(region: Region, value: int) -> str:
@@ -117,7 +128,7 @@ def _chain(region: Region, members: frozenset[int]) -> list[str]:
 
 def _name(region: Region, member: int) -> str:
     op = region.graph.ops[member]
-    if op.name == REDUCE:
+    if op.name in REDUCTIONS:
         return reduction_name(region, member)
     name = op.name.partition(".")[2]
     narrow = any(region.is_narrow(v) or _is_broadcast(region, v) for v in op.operands)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hlotune.hlo.sites.fusible import REDUCE
+from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOW
 from hlotune.hlo.sites.fusion import levels
 from hlotune.hlo.sites.region import Group, Region
 from hlotune.hlo.to_compute.reductions import name_of_region, plain_operation
@@ -30,8 +30,8 @@ class Shape:
 
 def shape_of(region: Region, group: Group) -> Shape:
     graph, level = region.graph, levels(region.graph, group.members)
-    reductions = [m for m in sorted(group.members) if graph.ops[m].name == REDUCE]
-    others = [m for m in sorted(group.members) if graph.ops[m].name != REDUCE]
+    reductions = [m for m in sorted(group.members) if graph.ops[m].name in REDUCTIONS]
+    others = [m for m in sorted(group.members) if graph.ops[m].name not in REDUCTIONS]
     largest = max((region.type(graph.ops[m].operands[0]).elements for m in reductions), default=0)
     depth = 1 + max((level[m] for m in reductions), default=-1)
     behind = [m for m in others if level[m] == depth]
@@ -50,9 +50,10 @@ def short(region: Region, member: int) -> str:
 
 
 def reduction_name(region: Region, member: int) -> str:
-    inner = region.graph.ops[member].regions[0]
-    plain = plain_operation(inner)
-    return name_of_region(inner) if plain is None else SUMS.get(plain, plain)
+    op = region.graph.ops[member]
+    plain = plain_operation(op.regions[0])
+    name = name_of_region(op.regions[0]) if plain is None else SUMS.get(plain, plain)
+    return f"{name} pool" if op.name == WINDOW else name
 
 
 def _softmax(s: Shape) -> bool:
@@ -88,6 +89,10 @@ def _mean(s: Shape) -> bool:
     return s.reductions == ("sum",) and not s.is_full and s.operations in ({"divide"}, MEAN)
 
 
+def _average_pool(s: Shape) -> bool:
+    return set(s.reductions) == {"sum pool"} and s.operations in ({"divide"}, MEAN)
+
+
 def _roots(s: Shape) -> bool:
     return not {"rsqrt", "sqrt"}.isdisjoint(s.operations)
 
@@ -105,6 +110,7 @@ NAMED: dict[str, Callable[[Shape], bool]] = {
     "RMS norm": _rms_norm,
     "variance": _variance,
     "mean": _mean,
+    "average pool": _average_pool,
 }
 """The first that holds is the name."""
 

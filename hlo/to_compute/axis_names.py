@@ -60,6 +60,9 @@ def tied(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dime
     if name == "reduce":
         yield from _of_reduction(graph, op)
         return
+    if name == "reduce_window":
+        yield from _of_window(graph, op, loose=loose)
+        return
     result = op.results[0]
     for operand, mine, others in _pairs(graph, op, name):
         extents = graph.types[operand].shape[mine], graph.types[result].shape[others]
@@ -98,3 +101,15 @@ def _of_reduction(graph: Graph, op: Op) -> Iterator[tuple[Dimension, Dimension]]
     for result in op.results:
         for k, d in enumerate(kept):
             yield (result, k), (inputs[0], d)
+
+
+def _of_window(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dimension]]:
+    """Operands with one another, and results with them where the window is one element."""
+    inputs, window = op.operands[: len(op.results)], numbers(op, "window_dimensions")
+    shape = graph.types[inputs[0]].shape
+    for operand, result in zip(inputs, op.results, strict=True):
+        for d, n in enumerate(graph.types[result].shape):
+            yield (operand, d), (inputs[0], d)
+            yield (result, d), (op.results[0], d)
+            if (window[d] == 1 and n == shape[d]) or (loose and 1 not in (n, shape[d])):
+                yield (op.results[0], d), (inputs[0], d)

@@ -25,8 +25,10 @@ from hlotune.hlo.to_compute.expressions import (
     short_name,
 )
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
+from hlotune.hlo.to_compute.prologues import varying
 from hlotune.hlo.to_compute.reductions import monoid_of, without_unit_reductions
 from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Expr, Load, loads
 
@@ -35,6 +37,7 @@ CHEAP = frozenset({
     "clamp", "select", "compare", "convert", "square", "sign", "is_finite", "floor", "ceil",
 })  # fmt: skip
 """Operations that stages compute again rather than read from memory."""
+REDUCTIONS = frozenset({"reduce", "reduce_window"})
 Cut = tuple[str, int]
 """An axis, and the extent of the inner one of the two that it is split into."""
 
@@ -65,7 +68,7 @@ class _Group(Assembly):
     def assemble(self) -> None:
         kept = kept_values(self.graph)
         for op in self.graph.ops:
-            if short_name(op) == "reduce":
+            if short_name(op) in REDUCTIONS:
                 self.reduction(op)
             elif kept & set(op.results):
                 self.whole(op.results[0])
@@ -82,12 +85,17 @@ class _Group(Assembly):
         pairs = zip(self.names[value], self.graph.types[value].shape, strict=True)
         return {name: n for name, n in pairs if n > 1}
 
-    def domain(self, value: int, reduced: tuple[int, ...] = ()) -> Domain:
-        """The axes of a value, some of its dimensions reduced, with all cuts made."""
+    def domain(
+        self, value: int, reduced: tuple[int, ...] = (), taps: Sequence[Axis] = ()
+    ) -> Domain:
+        """The axes of a value, some of its dimensions reduced, with all cuts made.
+
+        `taps` are more axes to reduce over.
+        """
         pairs = zip(self.names[value], self.graph.types[value].shape, strict=True)
         axes = [Axis(name, n) for name, n in pairs]
         parallel = [a for d, a in enumerate(axes) if d not in reduced]
-        result = Domain.of(parallel, [axes[d] for d in reduced])
+        result = Domain.of(parallel, [*(axes[d] for d in reduced), *taps])
         for name, inner in self.cuts:
             if name in result.extents:
                 result = result.split(name, inner)
@@ -98,27 +106,28 @@ class _Group(Assembly):
         return tuple(domain.places[name] for name in self.names[value])
 
     def reduction(self, op: Op) -> None:
-        """The stage of a reduction, whose results are held."""
+        """The stage of a reduction, or of a windowed one, whose results are held."""
         count = len(op.results)
-        inputs, inits = op.operands[:count], op.operands[count:]
+        inits = op.operands[count:]
         dtypes = [accumulator(self.graph.types[r].dtype) for r in op.results]
-        reduced = cast(tuple[int, ...], op["dimensions"])
-        domain = self.domain(inputs[0], reduced)
-        reader = self.reader(domain)
         starts = [
             converted(self.reader(Domain.of(())).read(v, ()), d)
             for v, d in zip(inits, dtypes, strict=True)
         ]
         monoid = monoid_of(op, dtypes, starts)
+        is_window = short_name(op) == "reduce_window"
+        if is_window and monoid.identities(tuple(dtypes)) != tuple(starts):
+            raise UnsupportedKernel(
+                f"expected a window that begins at what changes nothing, got {starts[0]} of a "
+                f"{monoid}; the kernel stays with the default compiler"
+            )
+        read = self.read_window if is_window else self.read_whole
+        domain, found = read(op, starts)
         axes = domain.parallel + domain.reduce
-        values = [
-            converted(self.hoist(reader.read(v, self.index(v, domain)), axes), d)
-            for v, d in zip(inputs, dtypes, strict=True)
-        ]
-        domain, stores = domain.filled(), []
-        kept = tuple(a for d, a in enumerate(self.names[inputs[0]]) if d not in reduced)
+        values = [converted(self.hoist(v, axes), d) for v, d in zip(found, dtypes, strict=True)]
+        names, domain, stores = self.kept(op), domain.filled(), []
         for result, start, dtype in zip(op.results, starts, dtypes, strict=True):
-            name = self.hold(result, kept, domain.parallel, dtype)
+            name = self.hold(result, names, domain.parallel, dtype)
             stores.append(Store(name, identity(domain.parallel)))
             if monoid.arity == 1 and monoid.identities((dtype,)) != (start,):
                 self.held[result] = replace(self.held[result], monoid=monoid, start=start)
@@ -126,6 +135,49 @@ class _Group(Assembly):
         self.stages.append(
             Stage(stage, domain.parallel, domain.reduce, tuple(stores), tuple(values), monoid)
         )
+
+    def kept(self, op: Op) -> tuple[str, ...]:
+        """Names of the dimensions of a reduction's results."""
+        if short_name(op) == "reduce_window":
+            return self.names[op.results[0]]
+        reduced = numbers(op, "dimensions")
+        return tuple(a for d, a in enumerate(self.names[op.operands[0]]) if d not in reduced)
+
+    def read_whole(self, op: Op, starts: Sequence[Expr]) -> tuple[Domain, list[Expr]]:
+        """What a reduction goes over, with its domain."""
+        inputs = op.operands[: len(op.results)]
+        domain = self.domain(inputs[0], numbers(op, "dimensions"))
+        reader = self.reader(domain)
+        return domain, [reader.read(v, self.index(v, domain)) for v in inputs]
+
+    def read_window(self, op: Op, starts: Sequence[Expr]) -> tuple[Domain, list[Expr]]:
+        """The same of a windowed one; results vary along the axes only that its values vary along.
+
+        Taps have axes of their own, and begin as many elements before the operand as are padded.
+        """
+        window, strides, spread = (
+            cast(tuple[int, ...], op[kind])
+            for kind in ("window_dimensions", "window_strides", "window_dilations")
+        )
+        lows = [low for low, _ in cast(tuple[tuple[int, int], ...], op["padding"])]
+        names = self.names[op.results[0]]
+        taps = [
+            Axis(f"tap{d} {name}", n) for d, (name, n) in enumerate(zip(names, window, strict=True))
+        ]
+        domain = self.domain(op.results[0], taps=[t for t in taps if t.extent > 1])
+        index = tuple(
+            domain.places[name] * strides[d]
+            + (Affine.axis(taps[d].name, spread[d]) if window[d] > 1 else Affine())
+            + -lows[d]
+            for d, name in enumerate(names)
+        )
+        reader, inputs = self.reader(domain), op.operands[: len(op.results)]
+        values = [
+            reader.windowed(op, v, index, start) for v, start in zip(inputs, starts, strict=True)
+        ]
+        used = frozenset[str]().union(*map(varying, values))
+        parallel = tuple(a for a in domain.parallel if a.name in used)
+        return replace(domain, parallel=parallel), values
 
     def whole(self, value: int) -> None:
         """The stage of a value that several stages read."""
@@ -174,7 +226,7 @@ def kept_values(graph: Graph) -> frozenset[int]:
     for op in reversed(graph.ops):
         stages = set().union(*(readers[r] for r in op.results))
         name = short_name(op)
-        if name == "reduce":
+        if name in REDUCTIONS:
             stages = {op.results}
         elif name in ELEMENTWISE and name not in CHEAP and len(stages) > 1:
             kept.add(op.results[0])
