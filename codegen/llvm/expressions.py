@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hlotune.codegen.llvm.idioms.dot_instructions import dot
 from hlotune.codegen.llvm.math.operations import apply
+from hlotune.codegen.llvm.math.quotients import divided
 from hlotune.codegen.llvm.math.values import Value, convert, literal, splat, suffix
 from hlotune.codegen.llvm.templates import Draft, Step
 from hlotune.schedules.dtypes import GROUPS, is_float
@@ -18,25 +19,28 @@ INSIDE = -1
 
 
 def steps_of(
-    stage: Stage, lanes: int, dtypes: tuple[str, ...], loaded: tuple[int, ...]
-) -> tuple[Step, ...]:
+    stage: Stage, lanes: int, dtypes: tuple[str, ...], loaded: tuple[int, ...],
+    features: tuple[str, ...] = (), zeros_alike: bool = False,
+) -> tuple[Step, ...]:  # fmt: skip
     """How a statement of a stage is written, on so many lanes.
 
-    `dtypes` are those of its results, `loaded` the lanes of its loads, or OUTSIDE.
+    `dtypes` are those of its results, `loaded` the lanes of its loads, or OUTSIDE; `features` are
+    the target's.  Where `zeros_alike`, the sign of a result that is zero does not matter.
     """
-    key = lanes, dtypes, loaded
+    key = lanes, dtypes, loaded, features, zeros_alike
     known = stage.derived.get(key)
     if not isinstance(known, tuple):
-        known = stage.derived[key] = _Statement(stage, lanes, loaded).steps(dtypes)
+        statement = _Statement(stage, lanes, loaded, Draft(features))
+        statement.f.zeros_alike = zeros_alike
+        known = stage.derived[key] = statement.steps(dtypes)
     return known
 
 
 class _Statement:
     """Writes the values of a statement to a draft."""
 
-    def __init__(self, stage: Stage, lanes: int, loaded: Sequence[int]) -> None:
-        self.stage, self.lanes, self.loaded = stage, lanes, loaded
-        self.f = Draft()
+    def __init__(self, stage: Stage, lanes: int, loaded: Sequence[int], f: Draft) -> None:
+        self.stage, self.lanes, self.loaded, self.f = stage, lanes, loaded, f
         self.numbers = {x: k for k, x in enumerate(stage.loads)}
         self.shared: dict[int, Value] = {}
         """Values by the identity of their expression."""
@@ -108,6 +112,8 @@ class _Statement:
         if expr.op == "select" and (chosen := self._chosen(expr)) is not None:
             return self._value(chosen)
         args = [self._value(a) for a in expr.args]
+        if expr.op == "divide" and is_float(expr.dtype) and args[1].lanes < args[0].lanes:
+            return divided(self.f, args[0], args[1], expr.dtype)
         if expr.op == "convert":
             known_zero = args[0].known == 0
             return literal(0, expr.dtype, 1) if known_zero else convert(self.f, args[0], expr.dtype)

@@ -51,6 +51,8 @@ class Module:
 
     declarations: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
+    features: tuple[str, ...] = ()
+    """LLVM features of the target that its functions may use beyond what LLVM selects itself."""
 
     def declare(self, name: str, text: str) -> None:
         self.declarations[name] = text
@@ -72,6 +74,8 @@ class Function:
         self.local: dict[str, str] = {}
         self.kept: dict[object, object] = {}
         """Values that may be used again in this block only."""
+        self.zeros_alike = False
+        """Whether the larger of two zeros may be either, in what is written now."""
         self._body: Lines = []
         self._out = self._body
         self._heads: list[Head] = []
@@ -134,10 +138,13 @@ class Function:
             head.lines.append(f"  {name} = {text}")
         return name
 
-    def intrinsic(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
+    def intrinsic(
+        self, name: str, result: str, *arguments: tuple[str, str], flags: str = ""
+    ) -> str:
         types = ", ".join(t for t, _ in arguments)
         self.module.declare(name, f"declare {result} @{name}({types})")
-        call = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        call = f"{result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        call = f"call {flags} {call}" if flags else f"call {call}"
         if result == "void":
             self.emit(call)
             return ""

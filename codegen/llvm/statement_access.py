@@ -22,7 +22,9 @@ from hlotune.codegen.llvm.templates import Step
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.monoids import MAX, MIN
 from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.ir.zero_signs import may_be_either_zero
 
 Key = tuple[int, ...]
 """Offsets of a register on the parallel axes of its stage."""
@@ -39,6 +41,10 @@ class Frame:
     loads: tuple[Source, ...]
     targets: "tuple[Form | Registers, ...]"
     squares: tuple[Square, ...]
+    features: tuple[str, ...]
+    """Of the target."""
+    zeros_alike: bool
+    """Whether the sign of a result that is zero does not matter."""
 
     @cached_property
     def _steps(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
@@ -48,7 +54,9 @@ class Frame:
         """How a copy is written whose loads give so many lanes."""
         known = self._steps.get(loaded)
         if known is None:
-            known = self._steps[loaded] = steps_of(self.stage, self.lanes, self.dtypes, loaded)
+            known = self._steps[loaded] = steps_of(
+                self.stage, self.lanes, self.dtypes, loaded, self.features, self.zeros_alike
+            )
         return known
 
 
@@ -60,6 +68,8 @@ class Frames:
         self._frames: dict[object, Frame] = {}
         self._elements: dict[object, int] = {}
         """Numbers of loads at positions of the same variables."""
+        self._zeros_alike: dict[str, bool] = {}
+        """By stage."""
 
     def __call__(self, s: StageNest, point: Point) -> Frame:
         where = point.lane, point.discharged, point.terms
@@ -68,6 +78,14 @@ class Frames:
         if frame is None:
             frame = self._frames[key] = self._frame(s, point)
         return frame
+
+    def zeros_alike(self, stage: Stage) -> bool:
+        """Whether a stage merges by extremes whose sign does not matter where they are zero."""
+        if stage.combine not in (MAX, MIN):
+            return False
+        if stage.name not in self._zeros_alike:
+            self._zeros_alike[stage.name] = may_be_either_zero(self.nest.compute, stage)
+        return self._zeros_alike[stage.name]
 
     def _frame(self, s: StageNest, point: Point) -> Frame:
         lanes = point.lane.lanes if point.lane else 1
@@ -87,6 +105,8 @@ class Frames:
             loads=tuple(self._source(x, point, lanes, reads_only) for x in s.stage.loads),
             targets=tuple(targets),
             squares=squares_of(s.stage, self.places, point),
+            features=self.nest.target.features,
+            zeros_alike=self.zeros_alike(s.stage),
         )
 
     def _source(self, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:

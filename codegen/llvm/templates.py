@@ -88,8 +88,8 @@ Step = Read | Old | Once | Block | Put
 class Draft(Function):
     """Takes down what is written to a function, with numbered blanks in the place of names."""
 
-    def __init__(self) -> None:
-        super().__init__(Module(), "")
+    def __init__(self, features: tuple[str, ...] = ()) -> None:
+        super().__init__(Module(features=features), "")
         self.steps: list[Step] = []
         self._out = []
         self._named = 0

@@ -61,7 +61,7 @@ class Elementwise:
     """A library of operations for one instruction set and one number of lanes."""
 
     def __init__(self, operations: Sequence[Operation], isa: str, lanes: int) -> None:
-        module = Module()
+        module = Module(features=level(isa).features)
         for operation in operations:
             _write(module, operation, lanes)
         self.lanes = lanes

@@ -29,7 +29,12 @@ def exponential(t: Lanes, x: str) -> str:
 def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
     """exp(x + rest) for a small rest, which may carry bits that x has no place for."""
     low, high = RANGE[t.element]
-    r, n = _reduced(t, t.at_least(t.at_most(x, high), low), rest)
+    x = t.at_least(t.at_most(x, high), low)
+    if t.scales:
+        count = t.rounded(t.multiply(x, t.number(LOG2_E)))
+        r = _remainder(t, x, count, rest)
+        return t.scaled(t.add(_minus_one(t, r), t.number(1)), count)
+    r, n = _reduced(t, x, rest)
     p = t.add(_minus_one(t, r), t.number(1))
     # in two steps, since 2^n may lie outside the range in which exp(x) still does not
     half = t.on_bits("ashr", n, 1)
@@ -40,11 +45,16 @@ def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
 def _reduced(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str]:
     """r and the integer n of x + rest = n log(2) + r; n means nothing where x is no number."""
     count, n = t.nearest(t.multiply(x, t.number(LOG2_E)))
+    return _remainder(t, x, count, rest), n
+
+
+def _remainder(t: Lanes, x: str, count: str, rest: str | None) -> str:
+    """x + rest - count log(2)."""
     first, second = LOG_2[t.element]
     r = t.multiply_add(count, t.number(-first), x)
     if rest is None:
-        return t.multiply_add(count, t.number(-second), r), n
-    return t.add(r, t.multiply_add(count, t.number(-second), rest)), n
+        return t.multiply_add(count, t.number(-second), r)
+    return t.add(r, t.multiply_add(count, t.number(-second), rest))
 
 
 def _minus_one(t: Lanes, r: str) -> str:

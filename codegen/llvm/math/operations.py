@@ -50,7 +50,9 @@ def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
         return Value(f.op(f"fneg {a.type} {a.name}"), dtype, lanes)
     if row.intrinsic:
         kind = f"llvm.{row.intrinsic}.{suffix(HELD[a.dtype], lanes)}"
-        return Value(f.intrinsic(kind, a.type, *((x.type, x.name) for x in args)), dtype, lanes)
+        loose = f.zeros_alike and row.intrinsic in ("maximum", "minimum")
+        operands = [(x.type, x.name) for x in args]
+        return Value(f.intrinsic(kind, a.type, *operands, flags="nsz" * loose), dtype, lanes)
     if op == "is_finite":
         size = apply(f, "abs", (a,), a.dtype)
         return compare(f, "LT", size, literal(float("inf"), a.dtype, lanes))

@@ -14,6 +14,7 @@ from hlotune.codegen.llvm.math.values import literal, suffix, vector
 
 MANTISSA = {"float": 23, "double": 52}
 BIAS = {"float": 127, "double": 1023}
+WIDTH = {"float": 4, "double": 8}
 DTYPE = {"float": "f32", "double": "f64"}
 INTEGER = {"float": "i32", "double": "i64"}
 
@@ -184,6 +185,57 @@ class Lanes:
         return self.of_bits(
             self.on_bits("add", self.bits(x), self.on_bits("shl", exponent, self.mantissa))
         )
+
+    @property
+    def scales(self) -> bool:
+        """Whether one instruction multiplies a vector by powers of two, rounding once."""
+        features, bits = self.f.module.features, 8 * WIDTH[self.element] * self.lanes
+        narrow = bits in (128, 256) and "avx512vl" in features
+        return "avx512f" in features and (bits % 512 == 0 or narrow)
+
+    def rounded(self, x: str) -> str:
+        """The nearest integer, as a float."""
+        return self._intrinsic("nearbyint", x)
+
+    def scaled(self, x: str, exponent: str) -> str:
+        """x * 2^exponent for an integer as a float, where `scales`; rounded once."""
+        whole = 64 // WIDTH[self.element]
+        if self.lanes <= whole:
+            return self._scaled(x, exponent)
+        part = Lanes(self.f, self.element, whole)
+        starts = range(0, self.lanes, whole)
+        pairs = [(self._part(x, k, whole), self._part(exponent, k, whole)) for k in starts]
+        return self._together([part._scaled(*pair) for pair in pairs], whole)
+
+    def _scaled(self, x: str, exponent: str) -> str:
+        bits = 8 * WIDTH[self.element] * self.lanes
+        short = {"float": "ps", "double": "pd"}[self.element]
+        mask = f"i{max(8, self.lanes)}"
+        lanes = [(self.type, x), (self.type, exponent), (self.type, "zeroinitializer")]
+        arguments = [*lanes, (mask, "-1"), *([("i32", "4")] if bits == 512 else [])]
+        name = f"llvm.x86.avx512.mask.scalef.{short}.{bits}"
+        return self.f.intrinsic(name, self.type, *arguments)
+
+    def _part(self, x: str, start: int, lanes: int) -> str:
+        order = ", ".join(f"i32 {k}" for k in range(start, start + lanes))
+        return self.f.op(
+            f"shufflevector {self.type} {x}, {self.type} poison, <{lanes} x i32> <{order}>"
+        )
+
+    def _together(self, parts: list[str], lanes: int) -> str:
+        """Vectors of so many lanes one behind the other."""
+        while len(parts) > 1:
+            kind, order = (
+                vector(self.element, lanes),
+                ", ".join(f"i32 {k}" for k in range(2 * lanes)),
+            )
+            parts = [
+                self.f.op(f"shufflevector {kind} {a}, {kind} {b}, <{2 * lanes} x i32> <{order}>")
+                for a, b in zip(parts[::2], [*parts[1::2], "poison"], strict=False)
+            ]
+            lanes *= 2
+        wide = Lanes(self.f, self.element, lanes)
+        return parts[0] if lanes == self.lanes else wide._part(parts[0], 0, self.lanes)
 
     def power_of_two(self, exponent: str) -> str:
         """2^exponent where that is normal."""

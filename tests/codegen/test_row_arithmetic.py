@@ -1,0 +1,118 @@
+"""Arithmetic that kernels of rows have their own instructions for: quotients, extremes, scaling."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from benchmarks.row_kernels import OF_ROWS, log_softmax, softmax
+from hlotune.measure.machine.targets import host_target
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
+from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.zero_signs import may_be_either_zero
+from hlotune.schedules.spaces.cpu_rows.space import space_of
+from tests.support.reductions import called
+
+Array = np.ndarray[Any, Any]
+ROW, COLUMN = Affine.axis("i"), Affine.axis("j")
+TYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16}
+EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "bf16": 2.0**-7}
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -3.0, 1e30]
+
+
+def vectorized(compute: Compute, *values: Array) -> Array:
+    """The result of the first candidate."""
+    space = space_of(compute, host_target())
+    result: Array = called(compute, space.schedule(space.heuristic()).steps, values)[0]
+    return result
+
+
+def quotients(dtype: str, x: Array, by: Array) -> Array:
+    """`x[i, j] / by[i]` by a kernel whose vectors lie along j."""
+    a, b = Load("a0", (ROW, COLUMN), dtype), Load("a1", (ROW,), dtype)
+    axes = Axis("i", x.shape[0]), Axis("j", x.shape[1])
+    value = Apply("divide", (a, b), dtype)
+    stage = Stage("out", axes, (), (Store("y0", (ROW, COLUMN)),), (value,))
+    tensors = (
+        Tensor("a0", x.shape, dtype, "argument"),
+        Tensor("a1", by.shape, dtype, "argument"),
+        Tensor("y0", x.shape, dtype, "result"),
+    )
+    return vectorized(Compute(tensors, (stage,)), x, by).reshape(x.shape)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_quotients_by_one_number_a_row_are_those_of_a_division(dtype: str) -> None:
+    rng, kind = np.random.default_rng(3), TYPES[dtype]
+    x, by = (rng.standard_normal(n) * 2.0 ** rng.integers(-30, 30, n) for n in ((16, 400), (16, 1)))
+    x, by = x.astype(kind), by.astype(kind)
+    with np.errstate(all="ignore"):
+        wanted = (x.astype(np.longdouble) / by.astype(np.longdouble)).astype(kind)
+    got = quotients(dtype, x, by[:, 0])
+    assert (got == wanted).mean() > 0.999
+    error = np.abs(got.astype(np.longdouble) - wanted.astype(np.longdouble))
+    unit = np.abs(wanted.astype(np.longdouble)) * EPSILON[dtype]
+    assert (error <= unit).all()
+
+
+def test_whole_quotients_are_exact() -> None:
+    by = np.arange(1, 65, dtype=np.float32)
+    wanted = np.tile(np.arange(-40, 40, dtype=np.float32), (64, 1))
+    assert np.array_equal(quotients("f32", wanted * by[:, None], by), wanted)
+
+
+def test_quotients_of_zeros_infinities_and_nan_are_those_of_a_division() -> None:
+    by = np.array(EDGES, np.float32)
+    x = np.tile(np.array(EDGES * 8, np.float32), (len(EDGES), 1))
+    with np.errstate(all="ignore"):
+        wanted = x / by[:, None]
+    got = quotients("f32", x, by)
+    np.testing.assert_array_equal(got, wanted)
+    there = ~np.isnan(wanted)
+    assert np.array_equal(np.signbit(got[there]), np.signbit(wanted[there]))
+
+
+@pytest.mark.parametrize("make", [softmax, log_softmax], ids=lambda f: f.__name__)
+def test_the_sign_of_a_largest_zero_does_not_matter_where_it_is_only_subtracted(make: Any) -> None:
+    compute = make(4, 32)
+    assert may_be_either_zero(compute, compute.stages[0])
+
+
+def test_the_sign_of_a_zero_matters_where_it_is_a_result_or_divides() -> None:
+    assert not any(
+        may_be_either_zero(c, s) for c in [OF_ROWS["over_columns"](4, 32)] for s in c.stages
+    )
+    compute = softmax(4, 32)
+    total = next(s for s in compute.stages if s.name == "sum")
+    assert not may_be_either_zero(compute, total)
+
+
+def test_rows_of_nan_infinities_and_zeros_of_both_signs_have_the_softmax_of_numpy() -> None:
+    x = np.zeros((7, 48), np.float32)
+    x[0, ::2] = -0.0
+    x[1, 5] = np.nan
+    x[2, 47] = -np.nan
+    x[3] = -np.inf
+    x[4, 3] = np.inf
+    x[5] = -100
+    x[6, 1:] = -120
+    with np.errstate(all="ignore"):
+        e = np.exp(x - x.max(1, keepdims=True))
+        wanted = e / e.sum(1, keepdims=True)
+    got = vectorized(softmax(*x.shape), x).reshape(x.shape)
+    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-44)
+
+
+@pytest.mark.parametrize("columns", [47, 48, 96, 160, 333])
+def test_sums_of_exponentials_are_right_whatever_the_lanes_of_a_row(columns: int) -> None:
+    x = Load("a0", (ROW, COLUMN), "f32")
+    stage = Stage(
+        "all", (Axis("i", 3),), (Axis("j", columns),), (Store("y0", (ROW,)),),
+        (Apply("exponential", (x,), "f32"),), SUM,
+    )  # fmt: skip
+    tensors = Tensor("a0", (3, columns), "f32", "argument"), Tensor("y0", (3,), "f32", "result")
+    values = np.random.default_rng(0).uniform(-20, 5, (3, columns)).astype(np.float32)
+    got = vectorized(Compute(tensors, (stage,)), values)
+    np.testing.assert_allclose(got, np.exp(values.astype(np.float64)).sum(1), rtol=1e-6)
