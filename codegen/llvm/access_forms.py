@@ -124,6 +124,16 @@ class Form:
         pointer, _ = self.f.pointer(self.place.base, self._offset)
         return plus(self.f, pointer, total)
 
+    def is_aligned(self, constants: Constants, to_bytes: int) -> bool:
+        """Whether the first lane lies at a multiple of some bytes, as the place itself does."""
+        if self._offset is None or self.place.blocks:
+            return False
+        size = BYTES[self.place.dtype]
+        strides = [self.place.strides[d, 1] for d in range(self._own)]
+        pairs = zip(constants, self.place.origin, strides, strict=False)
+        total = self._offset.constant + sum((c - e.constant) * n for c, e, n in pairs) * size
+        return self.f.multiple_of(self._offset, to_bytes) and total % to_bytes == 0
+
     @cached_property
     def _offset(self) -> Affine | None:
         """Bytes, but for what constants add; None where variables say which element of a block."""

@@ -84,6 +84,9 @@ class StageFunction:
                 lambda t: self._task(parallel, spans, t), nonempty=True,
             )  # fmt: skip
         self.tiles.close()
+        if self.root.non_temporal and self.nest.target.triple.startswith("x86_64"):
+            # others may read results as soon as a task ends, and these stores keep no order
+            self.f.intrinsic("llvm.x86.sse.sfence", "void")
         self.f.finish()
 
     # tasks --------------------------------------------------------------------------------------

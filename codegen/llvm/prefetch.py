@@ -129,6 +129,14 @@ def _ask(f: Function, place: Place, offset: Affine, asked: Sequence[int]) -> Non
         f.intrinsic("llvm.prefetch.p0", "void", *wanted)
 
 
+def ask(f: Function, pointer: str, behind: int, size: int) -> None:
+    """Asks for the lines of `size` bytes so far behind an address, into the first cache."""
+    for k in range(0, size, LINE_BYTES):
+        at = f.once(f"getelementptr i8, ptr {pointer}, i64 {behind + k}")
+        wanted = (("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+        f.intrinsic("llvm.prefetch.p0", "void", *wanted)
+
+
 def _run(lines: int) -> range:
     return range(0, lines * LINE_BYTES, LINE_BYTES)
 

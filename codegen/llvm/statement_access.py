@@ -18,7 +18,9 @@ from hlotune.codegen.llvm.idioms.transposed_loads import Square, squares_of
 from hlotune.codegen.llvm.loads import At, Found, Source, source
 from hlotune.codegen.llvm.math.values import HELD, Value, vector
 from hlotune.codegen.llvm.points import Point
+from hlotune.codegen.llvm.prefetch import ask
 from hlotune.codegen.llvm.templates import Step
+from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Affine, Load
@@ -102,12 +104,29 @@ class Frames:
             stage=s.stage,
             lanes=lanes,
             dtypes=tuple(self.nest.compute.tensor(x.tensor).dtype for x in s.stage.stores),
-            loads=tuple(self._source(x, point, lanes, reads_only) for x in s.stage.loads),
+            loads=tuple(self._ahead(s, x, point, lanes, reads_only) for x in s.stage.loads),
             targets=tuple(targets),
             squares=squares_of(s.stage, self.places, point),
             features=self.nest.target.features,
             zeros_alike=self.zeros_alike(s.stage),
         )
+
+    def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
+        """A load, and with it the request for what lies some bytes behind."""
+        fresh, behind = self._source(x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
+        place = self.places[x.tensor]
+        if not behind or not isinstance(place, Place):
+            return fresh
+        form = form_of(self.f, place, x, point)
+
+        def found(at: At) -> Found:
+            constants, here = constants_of(x.index, at), fresh(at)
+            if form.lanes > 1 and form.is_run(constants):
+                size = BYTES[place.dtype] * form.lanes
+                ask(self.f, form.pointer(constants), behind, size)
+            return here
+
+        return found
 
     def _source(self, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
         place = self.places[x.tensor]

@@ -86,7 +86,8 @@ class Statements:
         elif self.waiting and self.waiting.takes(target.place, x, like):
             self.waiting.add(self.f, target.place, x, value, standing(like, at))
         else:
-            put(self.f, target, constants_of(x.index, at), value)
+            constants = constants_of(x.index, at)
+            put(self.f, target, constants, value, past=s.non_temporal)
 
     def _of_lanes_in_use(
         self, s: StageNest, target: Registers, value: Value, like: Point, at: At

@@ -43,8 +43,8 @@ def store(f: Function, place: Place, x: Store, value: Value, point: Point) -> No
     put(f, form_of(f, place, x, point), constants_of(x.index, point.constants), value)
 
 
-def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
-    """The same, of an access of a form."""
+def put(f: Function, form: Form, constants: Constants, value: Value, *, past: bool = False) -> None:
+    """The same, of an access of a form; `past` the caches, where it is an aligned vector."""
     checks = form.outside(constants) if form.place.nowhere else []
     if checks is None:
         return
@@ -55,7 +55,7 @@ def put(f: Function, form: Form, constants: Constants, value: Value) -> None:
         return
     value = splat(f, value, lane.lanes)
     if _is_whole_run(form, constants) and not any(form.steps[d] for d in checks):
-        _put_run(f, form, constants, value, lane)
+        _put_run(f, form, constants, value, lane, past)
     else:
         _put_lanes(f, form, constants, value, lane, checks)
 
@@ -65,10 +65,17 @@ def _is_whole_run(form: Form, constants: Constants) -> bool:
     return form.lane is not None and form.lanes == form.lane.lanes and form.is_run(constants)
 
 
-def _put_run(f: Function, form: Form, constants: Constants, value: Value, lane: Lane) -> None:
+def _put_run(
+    f: Function, form: Form, constants: Constants, value: Value, lane: Lane, past: bool
+) -> None:
     """Neighbours, all of which are inside, or none."""
     name, pointer = to_memory(f, value), _kept_pointer(f, form, constants)
-    if lane.active == lane.lanes:
+    size = BYTES[value.dtype] * lane.lanes
+    if lane.active == lane.lanes and past and form.is_aligned(constants, size):
+        f.module.declare("non-temporal", "!0 = !{i32 1}")
+        memory = vector(STORED[value.dtype], lane.lanes)
+        f.emit(f"store {memory} {name}, ptr {pointer}, align {size}, !nontemporal !0")
+    elif lane.active == lane.lanes:
         _write(f, name, value.dtype, lane.lanes, pointer)
     elif lane.active == 1:
         # LLVM 22 stores a masked single lane for AVX-512 in its width before truncation

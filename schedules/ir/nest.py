@@ -66,6 +66,10 @@ class StageNest:
     stream: tuple[tuple[str, str], ...] = ()
     """(tensor, loop): what the loop's next iteration reads of the tensor is asked for in its
     innermost loop."""
+    ahead: tuple[tuple[str, int], ...] = ()
+    """(argument, bytes): with each vector of it what lies so far behind is asked for."""
+    non_temporal: bool = False
+    """Whether its results are stored past the caches."""
     overrun: tuple[str, ...] = ()
     """Axes along which its region is computed whole, beyond the end of the axis too."""
     tiles: tuple[str, str] | None = None
@@ -341,8 +345,11 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
         yield f"{'  ' * depth}prefetch {tensor}"
     for tensor, axis in s.stream:
         yield f"{'  ' * depth}prefetch {tensor} along {axis}"
+    for tensor, behind in s.ahead:
+        yield f"{'  ' * depth}prefetch {tensor} {behind} bytes ahead"
     for store, value in zip(s.stage.stores, s.stage.values, strict=True):
         place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
         how = "=" if s.stage.combine is None else f"{s.stage.combine}="
         where = "" if s.scope in ("register", "call") else f"  ({s.scope})"
+        where += "  past the caches" * s.non_temporal
         yield f"{'  ' * depth}{place} {how} {value}{where}"

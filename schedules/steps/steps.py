@@ -6,7 +6,7 @@ scratch, code size) are in `limits.py`.  Steps that have a file of their own: `P
 `pack.py`, `Narrow` in `narrow.py`, `Tensorize` in `tensorize.py`, `Overrun` in
 `overrun.py`, `VectorizeReduction` in `vectorize_reduction.py`, what holds sums in registers in
 `accumulate.py`, what says where results lie in `layout.py`, what asks for operands ahead in
-`prefetch.py`.
+`prefetch.py`, what is for tensors larger than the caches in `streaming.py`.
 """
 
 from dataclasses import dataclass, replace
@@ -36,6 +36,8 @@ from hlotune.schedules.steps.overrun import Overrun as Overrun
 from hlotune.schedules.steps.pack import Pack as Pack
 from hlotune.schedules.steps.prefetch import Prefetch as Prefetch
 from hlotune.schedules.steps.prefetch import Stream as Stream
+from hlotune.schedules.steps.streaming import Ahead as Ahead
+from hlotune.schedules.steps.streaming import NonTemporal as NonTemporal
 from hlotune.schedules.steps.tensorize import Tensorize as Tensorize
 from hlotune.schedules.steps.vectorize_reduction import VectorizeReduction as VectorizeReduction
 
@@ -309,6 +311,8 @@ Step = (
     | Narrow
     | Tensorize
     | VectorizeReduction
+    | Ahead
+    | NonTemporal
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

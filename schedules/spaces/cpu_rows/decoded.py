@@ -43,6 +43,10 @@ class Placed:
     loops: tuple[Level, ...]
     block: Mapping[str, Ints]
     """By row axis of the nest: elements of an iteration over rows."""
+    ahead: Ints
+    """Bytes behind what is loaded that are asked for; 0 for none."""
+    past: Ints
+    """1 where results are stored past the caches."""
 
     @cached_property
     def trips(self) -> tuple[Ints, ...]:
@@ -64,6 +68,7 @@ class Placed:
         for x, trips in zip((*self.outer, *self.loops), self.trips, strict=True):
             word = (numbers[x.root] * 4 + KINDS.index(x.kind)) * 1_000_003 + trips
             value = np.where(trips > 1, (value ^ word.astype(np.uint64)) * prime, value)
+        value = (value ^ (2 * self.ahead + self.past).astype(np.uint64)) * prime
         if not self.form.vector:
             return value
         lanes = np.where(self.trips[-1] > 1, self.sizes.lanes, 1).astype(np.uint64)
@@ -100,6 +105,14 @@ def _sizes(space: RowsKnobs, stage: Stage, form: Form, configs: Configs) -> Size
     )  # fmt: skip
 
 
+def _streams(space: RowsKnobs, stage: Stage, configs: Configs) -> tuple[Ints, Ints]:
+    """What is asked for ahead, and whether stores go past the caches; 0 without such knobs."""
+    none = np.zeros(len(configs), dtype=np.int64)
+    kinds = [(kind, stage.name) for kind in ("ahead", "past")]
+    ahead, past = (space.values(configs, *k) if k in space.columns else none for k in kinds)
+    return ahead, past
+
+
 def _anchors(space: RowsKnobs, nest: Nest, configs: Configs) -> list[Placed]:
     stage, found = nest.anchor, []
     for form, at in _forms(space, stage, configs):
@@ -112,7 +125,11 @@ def _anchors(space: RowsKnobs, nest: Nest, configs: Configs) -> list[Placed]:
         block = {a: register(stage, form, sizes, a) * kept.tiles[a] for a in nest.rows}
         loops = loops_of(nest, stage, form, sizes, kept)
         holds = space.holds[stage.name]
-        found.append(Placed(nest, stage, form, holds, at, sizes, (), loops, block))
+        found.append(
+            Placed(
+                nest, stage, form, holds, at, sizes, (), loops, block, *_streams(space, stage, own)
+            )
+        )
     return found
 
 
@@ -128,7 +145,20 @@ def _members(
         around = tuple(Level(own[x.root], x.step[at], x.kind, x.part) for x in outer)
         loops = loops_of(nest, stage, form, sizes, none)
         holds = space.holds[stage.name]
-        found.append(Placed(nest, stage, form, holds, at, sizes, around, loops, here))
+        found.append(
+            Placed(
+                nest,
+                stage,
+                form,
+                holds,
+                at,
+                sizes,
+                around,
+                loops,
+                here,
+                *_streams(space, stage, configs[at]),
+            )
+        )
     return found
 
 

@@ -11,6 +11,7 @@ from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, touched
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
+from hlotune.schedules.spaces.cpu_rows.streams import bytes_ahead
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.cpu import LATENCY
 
@@ -37,6 +38,7 @@ def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
     for nest in partition:
         for stage in nest.stages:
             _put_body(space, config, nest, stage)
+            _put_streams(space, config, nest, stage)
         _put_blocks(space, config, nest)
     return config
 
@@ -54,6 +56,17 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
     numbers["chunk"] = _chunk(space.compute, nest, stage, form)
     for kind, value in numbers.items():
         _put(space, config, kind, stage.name, value)
+
+
+def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
+    """What is asked for ahead where rows are computed one by one, and what passes the caches."""
+    if ("ahead", stage.name) in space.columns and nest.members:
+        own = stage.points // max(1, nest.row_points)
+        widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
+        asked = bytes_ahead(space.compute, stage, space.target, own * widest)
+        _put(space, config, "ahead", stage.name, asked)
+    if ("past", stage.name) in space.columns:
+        _put(space, config, "past", stage.name, 1)
 
 
 def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, int, int]:

@@ -1,6 +1,6 @@
 """The way into a rows' space for schedules that were not made by it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,9 @@ from hlotune.schedules.spaces.cpu_rows.partitions import Partition
 from hlotune.schedules.spaces.cpu_rows.view import Rows
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import (
+    Ahead,
     ComputeAt,
+    NonTemporal,
     Reorder,
     Split,
     Step,
@@ -45,6 +47,9 @@ def located(space: Rows, schedule: Schedule, algorithm: str = "direct") -> NDArr
             found = _Read([s for s in schedule.steps if s.stage == stage.name])
             _put_form(space, config, stage.name, found)
             _put_sizes(space, config, stage.name, found, nest.rows * (stage is nest.anchor))
+            _put_knobs(space, config, {
+                ("ahead", stage.name): found.ahead, ("past", stage.name): found.past,
+            })  # fmt: skip
     return config if bool(space.legal(config[None])[0]) else None
 
 
@@ -57,6 +62,8 @@ class _Read:
         self.loops = orders[-1] if orders else ()
         lanes = [s.axis for s in steps if isinstance(s, Vectorize | VectorizeReduction)]
         self.vector = lanes[-1].partition(".")[0] if lanes else ""
+        self.ahead = max((s.bytes for s in steps if isinstance(s, Ahead)), default=0)
+        self.past = any(isinstance(s, NonTemporal) for s in steps)
 
 
 def _put_form(space: Rows, config: NDArray[np.int32], stage: str, found: _Read) -> None:
@@ -89,6 +96,13 @@ def _put_sizes(
             wanted["unroll", stage] = own[-1]
         if axis not in rows and len(own) == 2 and (form.reduces or axis != form.vector):
             wanted["chunk", stage] = own[0]
+    _put_knobs(space, config, wanted)
+
+
+def _put_knobs(
+    space: Rows, config: NDArray[np.int32], wanted: Mapping[tuple[str, str], int]
+) -> None:
+    """The nearest values of those knobs that there are."""
     for (kind, axis), value in wanted.items():
         if (kind, axis) in space.columns:
             column = space.columns[kind, axis]

@@ -29,6 +29,12 @@ from hlotune.schedules.spaces.cpu_rows.populations import (
     nodes_of_rows,
 )
 from hlotune.schedules.spaces.cpu_rows.sketch import Loops, steps_of
+from hlotune.schedules.spaces.cpu_rows.streams import (
+    AHEAD_BYTES,
+    may_pass_caches,
+    stream_steps,
+    streamed,
+)
 from hlotune.schedules.spaces.knobs import Knob, Knobs, trips
 from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limits import CALL_BYTES, TASK_BYTES, check
@@ -113,6 +119,10 @@ class RowsSpace:
             for a in s.parallel:
                 knobs.append(Knob("tiles", f"{s.name} {a.name}", trips(a.extent)))
                 knobs.append(Knob("blocks", f"{s.name} {a.name}", trips(a.extent)))
+            if streamed(self.compute, s):
+                knobs.append(Knob("ahead", s.name, AHEAD_BYTES))
+            if may_pass_caches(self.compute, s, self.target):
+                knobs.append(Knob("past", s.name, (0, 1)))
         return Knobs(tuple(knobs), {})
 
     @cached_property
@@ -184,6 +194,9 @@ class RowsSpace:
         for nest in partition:
             own = [p for p in found if p.nest is nest]
             steps += steps_of(nest, [(Loops(p.stage, p.loops), p.form, p.holds) for p in own])
+            for p in own:
+                ahead, past = (int(x.item()) for x in (p.ahead, p.past))
+                steps += stream_steps(self.compute, p.stage, ahead, bool(past))
         return tuple(steps)
 
 

@@ -1,0 +1,59 @@
+"""Knobs for tensors that are larger than the caches: what is asked for ahead, and stored past them.
+
+Asking ahead pays where a stage that computes much reads what no core's second cache holds from call
+to call; stores past the caches where even the third cache has no room for the results.
+"""
+
+from collections.abc import Sequence
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.distances import stride
+from hlotune.schedules.patterns.row_limit import operations_of
+from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
+from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
+
+AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768)
+BUSY = 4
+"""Operations of a point from which on a stage has time for requests."""
+
+
+def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
+    """The arguments that vectors of a stage may go along, in order."""
+    found = dict.fromkeys(
+        x.tensor
+        for x in stage.loads
+        if compute.tensor(x.tensor).role in ("argument", "constant")
+        and compute.tensor(x.tensor).bytes > LINE_BYTES
+        and any(stride(x.index, compute.tensor(x.tensor).strides, a.name) == 1 for a in stage.axes)
+    )
+    return tuple(found)
+
+
+def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether the results of a stage are no reduction's and larger than half of the last cache,
+    with rows that begin at lines."""
+    results = [compute.tensor(x.tensor) for x in stage.stores]
+    if stage.reduce or any(t.role != "result" for t in results):
+        return False
+    aligned = all(
+        len(t.shape) < 2 or t.shape[-1] * BYTES[t.dtype] % LINE_BYTES == 0 for t in results
+    )
+    return aligned and sum(t.bytes for t in results) > target.l3_bytes // 2
+
+
+def bytes_ahead(compute: Compute, stage: Stage, target: CpuTarget, row_bytes: int) -> int:
+    """What the first candidate asks for ahead: two rows at least, where it asks at all."""
+    names = streamed(compute, stage)
+    total = sum(compute.tensor(name).bytes for name in names)
+    if total <= target.threads * target.l2_bytes // 2 or operations_of(stage) < BUSY:
+        return 0
+    return next((n for n in AHEAD_BYTES[1:] if n >= 2 * row_bytes), AHEAD_BYTES[-1])
+
+
+def stream_steps(compute: Compute, stage: Stage, ahead_bytes: int, past: bool) -> Sequence[Step]:
+    """The steps of a stage for both."""
+    steps: list[Step] = []
+    if ahead_bytes:
+        steps += [Ahead(stage.name, t, ahead_bytes) for t in streamed(compute, stage)]
+    return [*steps, NonTemporal(stage.name)] if past else steps

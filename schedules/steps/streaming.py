@@ -1,0 +1,51 @@
+"""Steps for operands and results that are larger than the caches."""
+
+from dataclasses import dataclass, replace
+
+from hlotune.schedules.errors import require
+from hlotune.schedules.ir.nest import LoopNest
+
+MOST_AHEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Asks with each vector that is loaded of an argument for what lies some bytes behind it.
+
+    for i: for j: s(x[i, j])   ->   for i: for j: {fetch x[i, j] + 4096 bytes; s(x[i, j])}
+
+    The hardware stops at the end of each page; and while a stage computes functions of one row, the
+    next row may already be on its way.
+    """
+
+    stage: str
+    tensor: str
+    bytes: int
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        sensible = 0 < self.bytes <= MOST_AHEAD_BYTES
+        require(sensible, "ahead", f"expected 1 to {MOST_AHEAD_BYTES} bytes, got {self.bytes}")
+        loaded = any(x.tensor == self.tensor for x in s.stage.loads)
+        require(loaded, "ahead", f"{self.stage} does not load {self.tensor}")
+        argument = nest.compute.tensor(self.tensor).role in ("argument", "constant")
+        require(argument, "ahead", f"{self.tensor} is no argument")
+        return nest.put(replace(s, ahead=(*s.ahead, (self.tensor, self.bytes))))
+
+
+@dataclass(frozen=True, slots=True)
+class NonTemporal:
+    """Stores the results of a stage to memory, not to the caches.
+
+    A store to a line that is in no cache reads it first: a third of all traffic where as much is
+    read as is stored.  Whole vectors at aligned addresses are stored so, others as ever.
+    """
+
+    stage: str
+
+    def apply(self, nest: LoopNest) -> LoopNest:
+        s = nest.stage(self.stage)
+        results = all(nest.compute.tensor(x.tensor).role == "result" for x in s.stage.stores)
+        require(results, "non_temporal", f"others read what {self.stage} stores")
+        require(not s.stage.reduce, "non_temporal", f"{self.stage} loads its results again")
+        return nest.put(replace(s, non_temporal=True))
