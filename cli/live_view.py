@@ -15,6 +15,7 @@ from hlotune.search.progress import (
     Event,
     Finalising,
     Finished,
+    KernelAtLimit,
     KernelSkipped,
     KernelStarted,
     KernelStopped,
@@ -90,6 +91,8 @@ class View:
             case KernelStopped():
                 for row in self.rows.values():
                     row.state = "stopped" if row.label == event.label else row.state
+            case KernelAtLimit():
+                self.rows[event.key].state = "at its limit"
             case KernelSkipped() | Moved():
                 pass
 

@@ -21,6 +21,7 @@ from hlotune.search.progress import (
     Event,
     Finalising,
     Finished,
+    KernelAtLimit,
     KernelSkipped,
     KernelStarted,
     KernelStopped,
@@ -98,6 +99,8 @@ def line(event: Event) -> str:
             return f"{event.label}: left to XLA, {event.reason}"
         case KernelStopped():
             return f"{event.label}: search ended early, {event.reason}"
+        case KernelAtLimit():
+            return f"{event.label}: stopped: at {event.share:.0%} of its limit"
         case Moved():
             return moved_line(event)
         case Batch():

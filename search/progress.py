@@ -56,6 +56,16 @@ class KernelStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelAtLimit:
+    """The search of a kernel ended as hardly anything is left to gain."""
+
+    key: str
+    label: str
+    share: float
+    """Of the least time by its best one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """A batch of one kernel was measured, recorded and learned from."""
 
@@ -120,8 +130,8 @@ class Finished:
 
 
 Event = (
-    Started | KernelStarted | KernelSkipped | KernelStopped | Batch | Finalising | Finished
-    | Moved
+    Started | KernelStarted | KernelSkipped | KernelStopped | KernelAtLimit | Batch | Finalising
+    | Finished | Moved
 )  # fmt: skip
 Progress = Callable[[Event], None]
 

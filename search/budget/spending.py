@@ -23,7 +23,8 @@ from hlotune.search.budget.budget import (
     trials_left,
 )
 from hlotune.search.budget.closing_costs import Due
-from hlotune.search.progress import Batch, KernelStarted, KernelStopped, Progress
+from hlotune.search.budget.stopping import floor_s, share_at_limit
+from hlotune.search.progress import Batch, KernelAtLimit, KernelStarted, KernelStopped, Progress
 from hlotune.search.tasks import Task
 from hlotune.search.tuner import KernelTuner, Step
 
@@ -70,7 +71,8 @@ class Spending:
     failures: list[int] = field(default_factory=list)
     """Of each batch in `spent`."""
     exhausted: frozenset[int] = frozenset()
-    """Kernels whose space has nothing new to offer, and those whose search raised an error."""
+    """Kernels whose space has nothing new to offer, those at their limit, and those whose search
+    raised an error."""
     interrupted: bool = False
     rivals: Callable[[], Sequence[Contest]] = lambda: ()
     """Opens the contests of other forms of kernels that do not gain; asked once."""
@@ -118,6 +120,7 @@ class Spending:
                     self.exhausted |= {choice.item}
                 else:
                     self._tell(choice.item, step, self.now() - start_s)
+                    self._stop_at_limit(choice.item, step.best_s)
         except KeyboardInterrupt:
             self.interrupted = True
 
@@ -227,6 +230,16 @@ class Spending:
                 failed=tuple(t.outcome.kind for t in step.trials if isinstance(t.outcome, Failure)),
             )
         )
+
+    def _stop_at_limit(self, item: int, best_s: float) -> None:
+        """No more batches for a kernel that has come as near to its limit as is worth the time."""
+        task = self.contests[item].task
+        if self.peaks is None:
+            return
+        share = share_at_limit(best_s, floor_s(task.compute, self.target, self.peaks()))
+        if share is not None:
+            self.exhausted |= {item}
+            self.progress(KernelAtLimit(key=task.kernel.key, label=task.label, share=share))
 
     def _limit_s(self, task: Task) -> float | None:
         if self.peaks is None or self.target is None:

@@ -16,6 +16,7 @@ from hlotune.search.progress import (
     Event,
     Finalising,
     Finished,
+    KernelAtLimit,
     KernelSkipped,
     KernelStarted,
     KernelStopped,
@@ -75,6 +76,10 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
         (
             KernelStopped(label="fft", reason="a fault of hlotune: ValueError"),
             "fft: search ended early, a fault of hlotune: ValueError",
+        ),
+        (
+            KernelAtLimit(key="k", label="softmax 512x1024", share=0.96),
+            "softmax 512x1024: stopped: at 96% of its limit",
         ),
         (BATCH, "best 100 us of 200 us, 512.3 GFLOP/s, 75% of peak, 50 s left"),
         (replace(BATCH, is_estimate=True), "75% of peak, about 50 s left"),
