@@ -14,7 +14,7 @@ from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.hlo.sites.fusible import MOVES, REDUCE, REDUCTIONS, WINDOW, Fusible
+from hlotune.hlo.sites.fusible import MOVES, REDUCE, REDUCTIONS, TURNS, WINDOW, Fusible
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names
 
@@ -209,7 +209,7 @@ class _Growth:
     def groups(self) -> list[Group]:
         nodes = {id(n): n for n in self.nodes if n.grows}
         found = [group_of(self.region, n.members) for n in nodes.values()]
-        kept = [g for g in found if computes(self.region.graph, g.members)]
+        kept = [g for g in found if is_worth_a_kernel(self.region.graph, g.members)]
         return sorted(kept, key=lambda g: self.region.order[g.root])
 
 
@@ -235,9 +235,9 @@ def _fit(a: _Node, b: _Node) -> bool:
     return nested and (not a.reduced or not b.reduced or a.reduced == b.reduced)
 
 
-def computes(graph: Graph, members: Iterable[int]) -> bool:
-    """Whether operations do more than move elements."""
-    return any(graph.ops[m].name not in MOVES for m in members)
+def is_worth_a_kernel(graph: Graph, members: Iterable[int]) -> bool:
+    """Whether operations compute something or turn tensors; XLA copies the rest as fast."""
+    return any(graph.ops[m].name not in MOVES - TURNS for m in members)
 
 
 def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:

@@ -20,7 +20,7 @@ from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.contractions import ANCHORS, bare, clones, groups, with_epilogue
 from hlotune.hlo.sites.fusible import Fusible
-from hlotune.hlo.sites.fusion import computes, fused, parts
+from hlotune.hlo.sites.fusion import fused, is_worth_a_kernel, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
@@ -127,7 +127,7 @@ def _without_contraction(place: _Place, counts: Counter[str]) -> Iterator[Site]:
         yield _fused_site(place, fusible, group, name)
     for fusible, group, name in wholes:
         for k, part in enumerate(parts(region, group)):
-            if part.members not in seen and computes(place.scope.graph, part.members):
+            if part.members not in seen and is_worth_a_kernel(place.scope.graph, part.members):
                 seen.add(part.members)
                 yield _fused_site(place, fusible, part, f"{name}.part{k}")
 

@@ -1,9 +1,10 @@
 """The value of a graph's element as an expression over loads.
 
 Narrow floats are computed in f32: an operation of the program on bf16 or f16 is an `Apply` in f32,
-and the rounding happens once, where the chain ends (a store, the operand of a dot).  XLA may
-round in between, so that a floor or a conversion to integers can differ from its own by a step of
-the narrow type.  A convert that the program itself writes from a wider type is kept.
+and the rounding happens once, where the chain ends: at a store, the operand of a dot, and in front
+of an operation that jumps (a floor, a comparison, a conversion to integers), whose result would
+otherwise be off by a whole step.  A convert that the program itself writes from a wider type is
+kept.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ import numpy as np
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.index_maps import Index, reshape_index, unravel
-from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.ir.monoids import Monoid
@@ -25,6 +26,10 @@ Shape = tuple[int, ...]
 Extents = Mapping[str, int]
 
 ELEMENTWISE = named(lambda row: row.kernels)
+JUMPS = named(lambda row: row.error is not None and row.error.kind == "step") | {
+    "compare", "remainder",
+}  # fmt: skip
+"""Operations whose results jump where an operand moves by little."""
 VIEWS = frozenset({"reshape", "transpose", "broadcast_in_dim", "reverse", "slice"})
 OPERATIONS_LIMIT = 4096
 """Expressions are trees: values used twice double them, and kernels of this size are not fast."""
@@ -56,6 +61,11 @@ def converted(expr: Expr, dtype: str) -> Expr:
     if dtype == "i1":
         return Apply("compare_NE", (expr, Const(0, expr.dtype)), "i1")
     return Apply("convert", (expr,), dtype)
+
+
+def rounded(expr: Expr, dtype: str) -> Expr:
+    """A computed value as the program's narrow type holds it, still in f32."""
+    return widened(narrowed(expr, dtype)) if accumulator(dtype) == expr.dtype else expr
 
 
 def narrowed(expr: Expr, dtype: str) -> Expr:
@@ -268,6 +278,9 @@ class Reader:
                 f"{op.name}; cut a smaller kernel, or leave it to the default compiler"
             )
         result = self.graph.types[op.results[0]].dtype
+        if name in JUMPS or (name == "convert" and not is_float(result)):
+            types = (self.graph.types[v].dtype for v in op.operands)
+            args = tuple(rounded(x, dtype) for x, dtype in zip(args, types, strict=True))
         if name == "convert":
             return self._convert(args[0], self.graph.types[op.operands[0]].dtype, result), count
         if name == "compare":

@@ -86,6 +86,9 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "with its transpose": lambda x: jax.nn.softmax(x[:10, :10] + x[:10, :10].T, axis=0),
     "masked": lambda x: jnp.where(jnp.arange(12) <= jnp.arange(14)[:, None], x, -1e9),
     "an outer sum": lambda x: jnp.exp(x[:, :1] + x[:1, :]),
+    "a transpose alone": lambda x: x.T,
+    "a reverse alone": lambda x: x[:, ::-1],
+    "a transpose of a block": lambda x: x[:, :10].reshape(7, 2, 10).transpose(2, 0, 1),
     "results of two shapes": lambda x: (jnp.tanh(x), jnp.tanh(x).sum(1), x.T + 1),
 }
 
@@ -104,11 +107,36 @@ def test_other_floats_are_computed_too(name: str, dtype: Any) -> None:
     check(PROGRAMS[name], array(14, 12, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_narrow_floats_are_rounded_in_front_of_what_jumps(dtype: Any) -> None:
+    """A product that rounds up to a whole number is that number, as the program says."""
+    x = np.linspace(1, 3, 300).astype(dtype)
+    y = (3 / x.astype(np.float32)).astype(dtype)
+
+    def jumps(x: Any, y: Any) -> Any:
+        product = x * y
+        whole = product.astype(jnp.int32)
+        return jnp.floor(product), whole, product >= 3, jnp.ceil(product), jnp.round(product)
+
+    program = load(jumps, x, y)
+    site = sites(program)[0]
+    got = called(compute_of(graph_of(site.kernel)), (), [x, y])
+    assert (np.float32(x) * np.float32(y) != np.float32(x * y)).any()
+    right = dict(zip(program.graph.results, jumps(jnp.asarray(x), jnp.asarray(y)), strict=True))
+    for value, found in zip(site.results, got, strict=True):
+        np.testing.assert_array_equal(np.float32(found).reshape(-1), np.float32(right[value]))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint8, np.int64])
 def test_integers_are_exact(dtype: Any) -> None:
     x = array(14, 12, dtype=np.int64).astype(dtype)
     check(lambda x: (x * x - 3, x.max(1), jnp.min(x, 1), lax.reduce(
         x, np.asarray(0, dtype), lax.add, (1,))), x)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, ml_dtypes.bfloat16, np.float64, np.bool_])
+def test_transposes_of_other_types_move_what_they_are_given(dtype: Any) -> None:
+    check(lambda x: x.transpose(0, 2, 1), array(3, 70, 33, dtype=dtype))
 
 
 def test_truths_are_exact() -> None:
