@@ -182,12 +182,12 @@ _FUNCTIONS = (
     _function("tanh", 4.0, np.tanh, zero_at_zero=True, bounded=True),
     _unary("sine", numpy=np.sin, error=_WAVE, zero_at_zero=True, bounded=True),
     _unary("cosine", numpy=np.cos, error=_WAVE, bounded=True),
+    _function("tan", 4.0, np.tan, dialects=BOTH, zero_at_zero=True),
     _function("erf", 4.0, dialects=_CHLO, zero_at_zero=True, bounded=True),
     _unary("erfc", dialects=_CHLO, bounded=True),
 )  # fmt: skip
 _LEFT_TO_XLA = (
     _left_to_xla("atan2", 2, "f"),
-    _left_to_xla("tan", types="f", dialects=BOTH, numpy=np.tan, error=Error("smooth", 8.0)),
     _left_to_xla("round_nearest_afz", types="f", error=_STEP),
     _left_to_xla("reduce_precision", types="f"),
     *(

@@ -94,7 +94,7 @@ def by_mpmath(function: Callable[[Any], Any], x: Array, large: float = np.inf) -
         high = float(exact)
         return np.longdouble(high) + np.longdouble(float(exact - high))
 
-    with mp.workprec(1200 if function in (mp.sin, mp.cos) else 120):
+    with mp.workprec(1200 if function in (mp.sin, mp.cos, mp.tan) else 120):
         return np.array([value(v) for v in x], np.longdouble)
 
 
@@ -107,7 +107,7 @@ def error_function(x: Array, *, complement: bool) -> Array:
 
 
 def wave(function: Callable[[Any], Any], x: Array) -> Array:
-    own: Array = {mp.sin: np.sin, mp.cos: np.cos}[function](x)
+    own: Array = {mp.sin: np.sin, mp.cos: np.cos, mp.tan: np.tan}[function](x)
     far = np.abs(x) > 1e5
     own[far] = by_mpmath(function, x[far])
     return own
@@ -119,13 +119,14 @@ WIDE: dict[str, Callable[[Array], Array]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "logistic": lambda x: np.where(x < 0, np.exp(x), 1) / (1 + np.exp(-np.abs(x))),
     "erf": scipy.special.erf, "erfc": scipy.special.erfc, "sine": np.sin, "cosine": np.cos,
+    "tan": np.tan,
 }  # fmt: skip
 LONG = WIDE | {
     "erf": partial(error_function, complement=False),
     "erfc": partial(error_function, complement=True),
-    "sine": partial(wave, mp.sin), "cosine": partial(wave, mp.cos),
+    "sine": partial(wave, mp.sin), "cosine": partial(wave, mp.cos), "tan": partial(wave, mp.tan),
 }  # fmt: skip
-SLOW = ("erf", "erfc", "sine", "cosine")
+SLOW = ("erf", "erfc", "sine", "cosine", "tan")
 """References of f64 that take mpmath."""
 
 
@@ -234,6 +235,7 @@ EDGES: dict[str, list[tuple[float, float]]] = {
     "rsqrt": [(INF, 0.0), (-1.0, NAN), (NAN, NAN), (0.0, INF), (-0.0, -INF), (4.0, 0.5)],
     "cbrt": [(INF, INF), (-INF, -INF), (NAN, NAN), (-0.0, -0.0), (27.0, 3.0), (-8.0, -2.0)],
     "sine": [(INF, NAN), (-INF, NAN), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0)],
+    "tan": [(INF, NAN), (-INF, NAN), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0)],
     "cosine": [(INF, NAN), (-INF, NAN), (NAN, NAN), (0.0, 1.0)],
 }  # fmt: skip
 

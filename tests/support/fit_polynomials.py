@@ -65,6 +65,11 @@ def fits() -> list[Fit]:
             mp.mpf(0), s**2 * mp.mpf("1.001"), {"double": 8},
         ),
         Fit(
+            "TANH", "tanh(x) = x + x^3 * TANH(x^2), |x| <= 0.55",
+            lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+            mp.mpf(0), mp.mpf("0.55") ** 2, {"float": 4, "double": 11},
+        ),
+        Fit(
             "ERF", "erf(x) = x + x * ERF(x^2), |x| <= 1",
             lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
             mp.mpf(0), mp.mpf(1), {"float": 6, "double": 13},
@@ -105,6 +110,62 @@ def coefficients(fit: Fit, element: str) -> list[float]:
     return [float(np.float32(mp.nstr(c, 20))) for c in numbers]
 
 
+INTERVALS = 3.875
+"""Intervals of the table of the error function in a unit: the last of sixteen ends at 4."""
+LIMIT = 3.99
+DEGREE = 4
+LAST = 3e-8
+"""What is added at the end of the last interval, half a unit of the last place."""
+
+
+def point(k: int) -> tuple[float, float]:
+    """A float near the middle of an interval whose error function is a float as good as exactly."""
+    middle = np.float32(k / INTERVALS)
+    if k == 0:
+        return 0.0, 0.0
+    found = []
+    for step in range(-400, 401):
+        at = middle + np.float32(step) * np.spacing(middle)
+        exact = mp.erf(mp.mpf(float(at)))
+        value = np.float32(mp.nstr(exact, 20))
+        found.append((abs(exact - mp.mpf(float(value))), float(at), float(value)))
+    _, best, value = min(found)
+    return best, float(value)
+
+
+def interval(k: int) -> list[float]:
+    """The point, its value, and the slope from there as a polynomial; around 0 the slope less 1."""
+    at, value = point(k)
+    half = mp.mpf("0.5004")
+    low, high = ((mp.mpf(k) + s * half) / INTERVALS - at for s in (-(k > 0), 1))
+    less = 1 if k == 0 else 0
+    count = DEGREE + 1
+    middle, radius = (low + high) / 2, (high - low) / 2
+    nodes = [middle + radius * mp.cos(mp.pi * (2 * n + 1) / (2 * count)) for n in range(count)]
+    powers = mp.matrix([[d**n for n in range(count)] for d in nodes])
+    slopes = [(mp.erf(at + d) - mp.erf(at)) / d - less if d else slope(at) - less for d in nodes]
+    if k == 15:  # so that the limit, which stands for all larger numbers, gives 1
+        slopes = [s + mp.mpf(LAST) * d / (high * high) for s, d in zip(slopes, nodes, strict=True)]
+    solved = mp.lu_solve(powers, mp.matrix(slopes))
+    return [at, value, *(float(np.float32(mp.nstr(solved[n], 20))) for n in range(count))]
+
+
+def slope(x: float) -> mp.mpf:
+    return 2 / mp.sqrt(mp.pi) * mp.exp(-(mp.mpf(x) ** 2))
+
+
+def table() -> str:
+    rows = [interval(k) for k in range(16)]
+    lines = [
+        "# erf(x) = value + d * (slope + ...) with d = x - point, a column for each, by intervals",
+        f"ERF_INTERVALS, ERF_LIMIT = {INTERVALS}, {LIMIT}",
+        "ERF_TABLE = (",
+    ]
+    for column in zip(*rows, strict=True):
+        lines += ["    (", *(f"        {x!r}," for x in column), "    ),"]
+    return "\n".join([*lines, ")"])
+
+
 def text() -> str:
     lines = [HEADER]
     with mp.workdps(60):
@@ -115,6 +176,7 @@ def text() -> str:
                 lines += [f"        {c!r}," for c in coefficients(fit, element)]
                 lines.append("    ),")
             lines.append("}\n")
+        lines.append(table())
     return "\n".join(lines).rstrip() + "\n"
 
 

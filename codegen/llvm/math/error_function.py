@@ -1,11 +1,20 @@
 """The error function and its complement.
 
-Up to 1, of the complement up to 0.5, they are odd polynomials; beyond,
+Where sixteen lanes can look into a table at once, the error function of floats has one polynomial
+for each of sixteen intervals.  Otherwise, up to 1, and its complement up to 0.5, are odd
+polynomials; beyond,
 erfc(x) = exp(-x^2) ERFCX(t) / (x + 2) with t = (x - 2) / (x + 2), which is smooth to infinity.
 """
 
 from hlotune.codegen.llvm.math.exponentials import exponential_of_sum
-from hlotune.codegen.llvm.math.polynomials import ERF, ERFCX
+from hlotune.codegen.llvm.math.polynomials import (
+    ERF,
+    ERF_INTERVALS,
+    ERF_LIMIT,
+    ERF_TABLE,
+    ERFCX,
+)
+from hlotune.codegen.llvm.math.tables import has_lookups, looked_up
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
 ZERO = {"float": 10.5, "double": 27.5}
@@ -13,9 +22,30 @@ ZERO = {"float": 10.5, "double": 27.5}
 
 
 def erf(t: Lanes, x: str) -> str:
+    if has_lookups(t):
+        return _erf_by_table(t, x)
     size = t.magnitude(x)
     far = t.with_sign(t.subtract(t.number(1), _complement(t, size)), x)
     return t.select(t.compare("lt", size, t.number(1)), _near(t, x), far)
+
+
+def _erf_by_table(t: Lanes, x: str) -> str:
+    """By a polynomial around a point of its own in each of sixteen intervals up to 4.
+
+    The points are such that their values are floats as good as exactly; around 0, x is the first
+    term.
+    """
+    size = t.at_most(t.magnitude(x), ERF_LIMIT)
+    large = 1.5 * 2.0**t.mantissa
+    counted = t.fma(size, t.number(ERF_INTERVALS), t.number(large))
+    point, value, *slopes = looked_up(t, "erf_intervals", ERF_TABLE, t.bits(counted))
+    near = t.compare("eq", counted, t.number(large))
+    apart = t.subtract(size, point)
+    total = slopes[-1]
+    for c in reversed(slopes[:-1]):
+        total = t.multiply_add(total, apart, c)
+    found = t.multiply_add(total, apart, t.select(near, size, value))
+    return t.with_sign(found, x)
 
 
 def erfc(t: Lanes, x: str) -> str:

@@ -4,7 +4,7 @@ An exponential takes x = n log(2) + r apart, |r| <= log(2) / 2, and log(2) in tw
 the first has so few bits that n times it is exact.
 """
 
-from hlotune.codegen.llvm.math.polynomials import EXP, LOG
+from hlotune.codegen.llvm.math.polynomials import EXP, LOG, TANH
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
 LOG2_E = 1.4426950408889634
@@ -17,6 +17,8 @@ RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 """Beyond it exponentials are 0 and infinity."""
 MINUS_ONE = {"float": -18.0, "double": -38.0}
 """Below it exponentials minus one are -1."""
+FAR = 0.55
+"""From it on hyperbolic tangents are made of exponentials."""
 ONE = {"float": 10.0, "double": 20.0}
 """Above it hyperbolic tangents are 1."""
 SQRT_HALF = 0.7071067811865476
@@ -81,16 +83,32 @@ def _unless_tiny(t: Lanes, x: str, result: str) -> str:
 
 
 def tanh(t: Lanes, x: str) -> str:
+    """1 - 2 / (exp(2 x) + 1), and an odd polynomial where that loses places."""
     size = t.at_most(t.magnitude(x), ONE[t.element])
-    e = exponential_minus_one(t, t.add(size, size))
-    return t.with_sign(t.divide(e, t.add(e, t.number(2))), x)
+    r, n = _reduced(t, t.add(size, size))
+    scale = t.power_of_two(n)
+    above = t.multiply_add(scale, _minus_one(t, r), t.add(scale, t.number(1)))
+    far = t.subtract(t.number(1), t.divide(t.number(2), above))
+    z = t.multiply(x, x)
+    near = t.multiply_add(t.multiply(z, t.polynomial(z, TANH[t.element])), size, size)
+    return t.with_sign(t.select(t.compare("lt", size, t.number(FAR)), near, far), x)
 
 
 def logistic(t: Lanes, x: str) -> str:
-    """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)), which does not overflow."""
+    """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)), which does not overflow.
+
+    The quotient is off by what its own rounding and that of the sum lost, which is added.
+    """
     e = exponential(t, t.negate(t.magnitude(x)))
-    above = t.select(t.compare("lt", x, t.number(0)), e, t.number(1))
-    return t.divide(above, t.add(e, t.number(1)))
+    below = t.compare("lt", x, t.number(0))
+    above = t.select(below, e, t.number(1))
+    total = t.add(e, t.number(1))
+    lost = t.subtract(e, t.subtract(total, t.number(1)))
+    quotient = t.divide(above, total)
+    rest = t.fma(t.negate(quotient), total, above)
+    rest = t.multiply_add(t.negate(quotient), lost, rest)
+    inverse = t.select(below, t.subtract(t.number(1), quotient), quotient)
+    return t.multiply_add(rest, inverse, quotient)
 
 
 # logarithms ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sine and cosine, of any finite argument.
+"""Sine, cosine and tangent, of any finite argument.
 
 x = (n + q) pi / 2 with |q| <= 1/2.  A number is a multiple of its last bit; where that is 2^k or
 more, 2^k * 2/pi may be reduced modulo 4 beforehand, which leaves a constant.  So numbers fall into
@@ -6,7 +6,7 @@ groups by their exponent, each with a 2/pi of its own, in parts whose products w
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 
@@ -22,29 +22,59 @@ DOUBLE_GROUPS, DOUBLE_PARTS = 61, 4
 TABLE = "@two_over_pi"
 
 
+Point = tuple[str, str, str]
+"""Sine and cosine of what is left of an argument, and the integer n of quarters before it."""
+
+
 def sine(t: Lanes, x: str) -> str:
-    tiny = t.compare("lt", t.magnitude(x), t.number(2.0 ** (-t.mantissa // 2 - 1)))
-    return t.select(tiny, x, _wave(t, x, 0))
+    return _unless_tiny(t, x, _of_point(t, x, lambda wide, p: _turned(wide, p, 0)))
 
 
 def cosine(t: Lanes, x: str) -> str:
-    return _wave(t, x, 1)
+    return _of_point(t, x, lambda wide, p: _turned(wide, p, 1))
 
 
-def _wave(t: Lanes, x: str, quadrant: int) -> str:
-    """sin(x + quadrant pi / 2); floats are computed as doubles."""
+def tangent(t: Lanes, x: str) -> str:
+    return _unless_tiny(t, x, _of_point(t, x, _slope))
+
+
+def _unless_tiny(t: Lanes, x: str, result: str) -> str:
+    tiny = t.compare("lt", t.magnitude(x), t.number(2.0 ** (-t.mantissa // 2 - 1)))
+    return t.select(tiny, x, result)
+
+
+def _of_point(t: Lanes, x: str, function: Callable[[Lanes, Point], str]) -> str:
+    """A function of the point on the circle; floats are computed as doubles."""
     if t.element == "double":
         r, rest, n = _reduced_double(t, x)
-        return _on_circle(t, r, rest, n, quadrant, "double")
+        return function(t, (*_on_circle(t, r, rest, "double"), n))
     wide = Lanes(t.f, "double", t.lanes)
     x = t.f.op(f"fpext {t.type} {x} to {wide.type}")
     r, n = _reduced_float(wide, x)
-    result = _on_circle(wide, r, None, n, quadrant, "float")
+    result = function(wide, (*_on_circle(wide, r, None, "float"), n))
     return t.f.op(f"fptrunc {wide.type} {result} to {t.type}")
 
 
-def _on_circle(t: Lanes, r: str, rest: str | None, n: str, quadrant: int, precision: str) -> str:
-    """sin(r + rest + (n + quadrant) pi / 2) for |r| <= pi / 4."""
+def _turned(t: Lanes, point: Point, quadrant: int) -> str:
+    """The sine after so many quarters more."""
+    odd, even, n = point
+    n = t.on_bits("add", n, quadrant)
+    across = t.bits_are("ne", t.on_bits("and", n, 1), 0)
+    value = t.select(across, even, odd)
+    down = t.bits_are("ne", t.on_bits("and", n, 2), 0)
+    return t.select(down, t.negate(value), value)
+
+
+def _slope(t: Lanes, point: Point) -> str:
+    """The tangent: a half turn changes nothing, a quarter turns the quotient over."""
+    odd, even, n = point
+    across = t.bits_are("ne", t.on_bits("and", n, 1), 0)
+    above = t.select(across, t.negate(even), odd)
+    return t.divide(above, t.select(across, odd, even))
+
+
+def _on_circle(t: Lanes, r: str, rest: str | None, precision: str) -> tuple[str, str]:
+    """Sine and cosine of r + rest for |r| <= pi / 4."""
     z = t.multiply(r, r)
     odd = t.multiply(t.multiply(z, r), t.polynomial(z, SINE[precision]))
     even = t.multiply(t.multiply(z, z), t.polynomial(z, COSINE[precision]))
@@ -55,11 +85,7 @@ def _on_circle(t: Lanes, r: str, rest: str | None, n: str, quadrant: int, precis
     if rest is not None:
         odd = t.multiply_add(rest, base, odd)
         even = t.multiply_add(t.negate(rest), r, even)
-    n = t.on_bits("add", n, quadrant)
-    across = t.bits_are("ne", t.on_bits("and", n, 1), 0)
-    value = t.select(across, t.add(base, even), t.add(r, odd))
-    down = t.bits_are("ne", t.on_bits("and", n, 2), 0)
-    return t.select(down, t.negate(value), value)
+    return t.add(r, odd), t.add(base, even)
 
 
 # 2/pi ---------------------------------------------------------------------------------------------
