@@ -147,6 +147,12 @@ _ARITHMETIC = (
     _binary("or", "ib", on_integers="or", on_truths="or", whole=np.bitwise_or),
     _binary("xor", "ib", on_integers="xor", on_truths="xor", whole=np.bitwise_xor),
     _unary("not", "ib", whole=np.invert),
+    *(
+        _binary(f"shift_{how}", "i")
+        for how in ("left", "right_arithmetic", "right_logical")
+    ),
+    _unary("popcnt", "i", zero_at_zero=True),
+    _unary("count_leading_zeros", "i"),
     _unary("negate", "fi", numpy=np.negative, error=_EXACT, zero_at_zero=True),
     _unary(
         "abs", "fi", intrinsic="fabs", numpy=np.abs, error=_EXACT, whole=np.abs, zero_at_zero=True,
@@ -168,6 +174,7 @@ _FUNCTIONS = (
     _unary(
         "round_nearest_even", intrinsic="roundeven", numpy=np.rint, error=_STEP, zero_at_zero=True,
     ),
+    _unary("round_nearest_afz", intrinsic="round", error=_STEP, zero_at_zero=True),
     _unary(
         "sqrt", intrinsic="sqrt", numpy=np.sqrt, error=Error("smooth", 1.0, faithful=True),
         zero_at_zero=True, positive=0, keeps_positive=True,
@@ -188,7 +195,6 @@ _FUNCTIONS = (
 )  # fmt: skip
 _LEFT_TO_XLA = (
     _left_to_xla("atan2", 2, "f"),
-    _left_to_xla("round_nearest_afz", types="f", error=_STEP),
     _left_to_xla("reduce_precision", types="f"),
     *(
         _left_to_xla(name, types="f", dialects=_CHLO, numpy=numpy, error=Error("smooth", ulps))
@@ -203,12 +209,6 @@ _LEFT_TO_XLA = (
         _left_to_xla(name, types="f", dialects=_CHLO, error=Error("smooth", 8.0, 8.0))
         for name in ("lgamma", "digamma")
     ),
-    *(
-        _left_to_xla(f"shift_{how}", 2, "i")
-        for how in ("left", "right_arithmetic", "right_logical")
-    ),
-    _left_to_xla("popcnt", types="i"),
-    _left_to_xla("count_leading_zeros", types="i"),
     *(_left_to_xla(name) for name in ("bitcast_convert", "imag", "real")),
     _left_to_xla("complex", 2),
     *(

@@ -198,6 +198,46 @@ def test_errors_stay_below_what_the_table_states(
     assert error <= BOUNDS[name, dtype], f"{error:.3f} units: {where}"
 
 
+WITHIN_TWO = tuple(name for name in NAMES if name not in ("erfc", "power"))
+"""Functions of one f32 that promise at most two units of the last place."""
+
+
+def beyond_two(name: str, x: Array) -> str:
+    """Where an f32 is more than two units off; nothing where none is."""
+    isa, lanes = MACHINES[-1]
+    got = machine(isa, lanes)(OPERATIONS[name, "f32"], x)
+    with np.errstate(all="ignore"):
+        exact = WIDE[name](x.astype(np.float64))
+        right = exact.astype(np.float32)
+    apart = np.abs(got.view(np.int32).astype(np.int64) - right.view(np.int32))
+    doubtful = np.flatnonzero((apart > 1) & ~(np.isnan(got) & np.isnan(right)))
+    if not doubtful.size:
+        return ""
+    error = errors(got[doubtful], exact[doubtful].astype(np.longdouble))
+    k = int(np.argmax(error))
+    at = doubtful[k]
+    return f"{error[k]:.2f} units: {name}({x[at]!r}) = {got[at]!r}" if error[k] > 2 else ""
+
+
+@pytest.mark.parametrize("name", WITHIN_TWO)
+def test_a_million_f32_of_all_sizes_are_within_two_units(name: str) -> None:
+    patterns = np.linspace(0, 2**32 - 1, 1_000_000).astype(np.uint32)
+    assert not beyond_two(name, patterns.view(np.float32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITHIN_TWO)
+def test_every_f32_is_within_two_units(name: str) -> None:
+    for first in range(0, 1 << 32, 1 << 24):
+        patterns = np.arange(first, first + (1 << 24), dtype=np.uint32)
+        assert not beyond_two(name, patterns.view(np.float32))
+
+
+def test_powers_of_f32_are_within_two_units() -> None:
+    error, where = worst("power", "f32", machine(*MACHINES[-1]))
+    assert error <= 2, where
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_narrow_floats_are_rounded_to_nearest_but_for_what_their_f32_is_wrong(

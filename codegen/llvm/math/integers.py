@@ -1,11 +1,11 @@
 """Integer operations that LLVM leaves undefined for some operands, or has no instruction for.
 
-StableHLO's divide rounds towards zero.  Nothing traps: x / 0 has all bits set, x % 0 is x, and the
-least value over -1 is itself.
+StableHLO's shifts by all bits and more leave nothing but signs.  Its divide rounds towards zero.
+Nothing traps: x / 0 has all bits set, x % 0 is x, and the least value over -1 is itself.
 """
 
 from hlotune.codegen.llvm.function import Function
-from hlotune.codegen.llvm.math.values import HELD, Value, literal, vector
+from hlotune.codegen.llvm.math.values import HELD, Value, literal, suffix, vector
 from hlotune.schedules.dtypes import is_unsigned
 
 
@@ -47,6 +47,43 @@ def power(f: Function, a: Value, b: Value) -> Value:
     inverse = _select(f, _equal(f, a, 1), one, inverse)
     name = f.op(f"icmp slt {b.type} {b.name}, {zero.name}")
     return _select(f, Value(name, "i1", a.lanes), inverse, result)
+
+
+def shift_left(f: Function, a: Value, b: Value) -> Value:
+    return _shifted(f, "shl", a, b)
+
+
+def shift_right_logical(f: Function, a: Value, b: Value) -> Value:
+    return _shifted(f, "lshr", a, b)
+
+
+def _shifted(f: Function, op: str, a: Value, b: Value) -> Value:
+    """By no more than all bits, which leaves nothing; a negative number of bits is a large one."""
+    inside, safe = _places(f, a, b, 0)
+    return _select(f, inside, _binary(f, op, a, safe), literal(0, a.dtype, a.lanes))
+
+
+def shift_right_arithmetic(f: Function, a: Value, b: Value) -> Value:
+    """By all bits and more, the sign is left everywhere."""
+    _, safe = _places(f, a, b, _bits(a.dtype) - 1)
+    return _binary(f, "ashr", a, safe)
+
+
+def _places(f: Function, a: Value, b: Value, otherwise: int) -> tuple[Value, Value]:
+    """Whether a shift keeps any bit, and by how many it is; `otherwise` where it keeps none."""
+    bits = literal(_bits(a.dtype), a.dtype, a.lanes)
+    inside = Value(f.op(f"icmp ult {b.type} {b.name}, {bits.name}"), "i1", a.lanes)
+    return inside, _select(f, inside, b, literal(otherwise, a.dtype, a.lanes))
+
+
+def ones(f: Function, a: Value) -> Value:
+    kind = f"llvm.ctpop.{suffix(HELD[a.dtype], a.lanes)}"
+    return Value(f.intrinsic(kind, a.type, (a.type, a.name)), a.dtype, a.lanes)
+
+
+def leading_zeros(f: Function, a: Value) -> Value:
+    kind = f"llvm.ctlz.{suffix(HELD[a.dtype], a.lanes)}"
+    return Value(f.intrinsic(kind, a.type, (a.type, a.name), ("i1", "false")), a.dtype, a.lanes)
 
 
 def _bits(dtype: str) -> int:

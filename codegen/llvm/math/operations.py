@@ -18,6 +18,16 @@ from hlotune.schedules.dtypes import is_float, is_unsigned
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.operations import row_of
 
+BINARY_INTEGERS = {
+    "divide": integers.divide,
+    "remainder": integers.remainder,
+    "power": integers.power,
+    "shift_left": integers.shift_left,
+    "shift_right_logical": integers.shift_right_logical,
+    "shift_right_arithmetic": integers.shift_right_arithmetic,
+}
+UNARY_INTEGERS = {"popcnt": integers.ones, "count_leading_zeros": integers.leading_zeros}
+
 
 def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
     """One elementwise operation on values of equal lanes.
@@ -74,9 +84,10 @@ def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Valu
     instruction = row_of(op).on_truths if a.dtype == "i1" else row_of(op).on_integers
     if instruction:
         return Value(f.op(f"{instruction} {a.type} {a.name}, {args[1].name}"), dtype, lanes)
-    if op in ("divide", "remainder", "power"):
-        rule = {"divide": integers.divide, "remainder": integers.remainder, "power": integers.power}
-        return rule[op](f, a, args[1])
+    if op in BINARY_INTEGERS:
+        return BINARY_INTEGERS[op](f, a, args[1])
+    if op in UNARY_INTEGERS and a.dtype != "i1":
+        return UNARY_INTEGERS[op](f, a)
     if op in ("maximum", "minimum"):
         kind = f"llvm.{'u' if is_unsigned(a.dtype) else 's'}{op[:3]}.{suffix(HELD[a.dtype], lanes)}"
         return Value(
