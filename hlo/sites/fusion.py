@@ -37,6 +37,9 @@ class _Node:
     """Operations outside that it waits for."""
     users: set[int] = field(default_factory=set)
     """Operations outside that wait for it."""
+    extents: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of each member: the operations of one of its elements, reductions read as values, and how
+    many of them stand one behind the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,12 @@ class _Growth:
                     users[source].add(i)
         candidates = set(fusible.members)
         self.nodes = [
-            _Node({i}, *self._axes(i, i in candidates), i in candidates, set(s), users[i])
+            _Node(
+                {i}, *self._axes(i, i in candidates), i in candidates, set(s), users[i],
+                self._alone(i),
+            )
             for i, s in enumerate(self.sources)
-        ]
+        ]  # fmt: skip
         """By operation; several operations have one node."""
 
     def _axes(self, index: int, grows: bool) -> tuple[frozenset[str], frozenset[str]]:
@@ -127,12 +133,13 @@ class _Growth:
             return
         if not _fit(first, second):
             return
-        size, depth = self._extent(first, second)
-        if size > LARGEST_EXPRESSION or depth > DEEPEST_EXPRESSION:
+        changed = self._extents(first, second)
+        if any(n > LARGEST_EXPRESSION or d > DEEPEST_EXPRESSION for n, d in changed.values()):
             return
         if self._leads(first, second) or self._leads(second, first):
             return
         self._merge(first, second)
+        first.extents.update(changed)
 
     def _merge(self, into: _Node, other: _Node) -> None:
         if into is other:
@@ -141,22 +148,33 @@ class _Growth:
         into.axes, into.reduced = into.axes | other.axes, into.reduced | other.reduced
         into.sources = (into.sources | other.sources) - into.members
         into.users = (into.users | other.users) - into.members
+        into.extents.update(other.extents)
         for member in other.members:
             self.nodes[member] = into
 
-    def _extent(self, a: _Node, b: _Node) -> tuple[int, int]:
-        """Operations of the largest element of two nodes together, reductions read as values, and
-        how many stand one behind the other."""
-        members, ops = a.members | b.members, self.region.graph.ops
-        sizes, depths = dict[int, int](), dict[int, int]()
+    def _alone(self, index: int) -> dict[int, tuple[int, int]]:
+        """The extent of an operation by itself."""
+        results = self.region.graph.ops[index].results
+        way = self.ways[results[0]] if results else _Way(0, 0, {})
+        return {index: (1 + way.size, 1 + way.depth)}
+
+    def _extents(self, a: _Node, b: _Node) -> dict[int, tuple[int, int]]:
+        """The extents of members of two nodes that are others where both are one."""
+        early, late = (a, b) if a.sources.isdisjoint(b.members) else (b, a)
+        apart = early.sources.isdisjoint(late.members)
+        members, ops = (late.members if apart else a.members | b.members), self.region.graph.ops
+        found = dict[int, tuple[int, int]]()
         for m in sorted(members):
             way = self.ways[ops[m].results[0]]
-            read = [s for s in self.sources[m] if s in members and ops[s].name not in REDUCTIONS]
-            uses = {s: way.sources.get(s, (1, 0)) for s in read}
-            sizes[m] = 1 + way.size + sum(sizes[s] * n for s, (n, _) in uses.items())
-            behind = (depths[s] + depth for s, (_, depth) in uses.items())
-            depths[m] = 1 + max((way.depth, *behind))
-        return max(sizes.values()), max(depths.values())
+            size, depth = 1 + way.size, way.depth
+            for s in self.sources[m]:
+                known = found.get(s) or (early.extents.get(s) if apart else None)
+                if known is None or ops[s].name in REDUCTIONS:
+                    continue
+                times, between = way.sources.get(s, (1, 0))
+                size, depth = size + known[0] * times, max(depth, known[1] + between)
+            found[m] = size, depth + 1
+        return found
 
     def _ways(self) -> dict[int, _Way]:
         """Of the result of each operation by way of free ones to what it reads."""
