@@ -111,6 +111,7 @@ def kernels(
     What a call takes at best is by the machine's peaks, which are measured once a day, or by the
     maker's figures of the device that is named.
     """
+    from hlotune.hlo.sites.left_out import left_out
     from hlotune.hlo.sites.sites import sites
     from hlotune.hlo.sites.trip_counts import flows
     from hlotune.schedules.errors import NoRecord
@@ -119,11 +120,16 @@ def kernels(
     device = named_target(target) if target else None
     loaded = load_program(program, arg, dim, trips)
     by_key: dict[str, list[Site]] = {}
-    for site in sites(loaded):
+    found = sites(loaded)
+    for site in found:
         by_key.setdefault(site.kernel.key, []).append(site)
     control_flow = flows(loaded.graph, loaded.trips).values()
+    kept = left_out(loaded, found)
     if not by_key:
-        raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
+        why = "".join(f"; {text}" for text in kept)
+        raise NoRecord(
+            f"program {loaded.name}: expected kernels, found none; XLA keeps all of it{why}"
+        )
     # Before the peaks: these take seconds.
     records = known_of(database, by_key, device) if database else {}
     limits = limits_of(device)
@@ -133,6 +139,7 @@ def kernels(
             "program": loaded.name,
             "notes": list(loaded.notes),
             "control_flow": [flow._asdict() for flow in control_flow],
+            "left_out": list(kept),
         }
         return print_json({**about, "kernels": [asdict(x) for x in lines]})
     print_notes(loaded.notes)
@@ -140,6 +147,8 @@ def kernels(
     print_table(columns, map(cells, lines), title=loaded.name, spare=SPARE)
     for flow in control_flow:
         say(flow_text(flow))
+    for text in kept:
+        say(f"left to XLA: {text}")
     return None
 
 

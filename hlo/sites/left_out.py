@@ -1,0 +1,51 @@
+"""Operations of a program that are in no kernel, with the reason of each."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.operations import KERNELS_ELEMENTWISE
+from hlotune.hlo.sites.fusible import INDEX_MAPS, MOVES
+from hlotune.hlo.sites.sites import Site
+from hlotune.schedules.ir.operations import OPERATIONS
+
+FREE = INDEX_MAPS | MOVES | {"stablehlo.constant", "stablehlo.iota"}
+"""Operations that are copies or parts of others' kernels, or that cost nothing by themselves."""
+NO_CODE = "there is no code for it yet"
+NO_RULE = "no rule makes kernels of it"
+OF_ITS_TYPES = "not of these types or attributes"
+INSIDE = "no kernel is cut out of its region"
+
+
+def left_out(program: Program, sites: Sequence[Site]) -> tuple[str, ...]:
+    """What XLA keeps whatever is tuned: `stablehlo.sort (2 times): no rule makes kernels of it`.
+
+    Of the function's own region; index maps and constants are left away.
+    """
+    graph = program.graph
+    covered = frozenset[int]().union(*(s.ops for s in sites if not s.path))
+    entered = {s.path[0] for s in sites if s.path}
+    told: Counter[tuple[str, str]] = Counter()
+    for index, op in enumerate(graph.ops):
+        if index not in covered and index not in entered and not _is_free(graph, op):
+            told[op.name, _reason(op)] += 1
+    return tuple(f"{name}{_times(n)}: {reason}" for (name, reason), n in told.items())
+
+
+def _is_free(graph: Graph, op: Op) -> bool:
+    """Whether an operation costs nothing: an index map, or one of scalars alone."""
+    return op.name in FREE or all(graph.types[r].elements <= 1 for r in op.results)
+
+
+def _times(count: int) -> str:
+    return f" ({count} times)" if count > 1 else ""
+
+
+def _reason(op: Op) -> str:
+    row = OPERATIONS.get(op.name.partition(".")[2])
+    if op.name in KERNELS_ELEMENTWISE:
+        return OF_ITS_TYPES
+    if row is not None:
+        return NO_CODE
+    return INSIDE if op.regions and op.name == "stablehlo.while" else NO_RULE
