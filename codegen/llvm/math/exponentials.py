@@ -105,8 +105,9 @@ def logistic(t: Lanes, x: str) -> str:
     total = t.add(e, t.number(1))
     lost = t.subtract(e, t.subtract(total, t.number(1)))
     quotient = t.divide(above, total)
-    rest = t.fma(t.negate(quotient), total, above)
-    rest = t.multiply_add(t.negate(quotient), lost, rest)
+    rest = t.multiply(t.negate(quotient), lost)
+    if t.fuses:
+        rest = t.add(t.fma(t.negate(quotient), total, above), rest)
     inverse = t.select(below, t.subtract(t.number(1), quotient), quotient)
     return t.multiply_add(rest, inverse, quotient)
 

@@ -187,6 +187,11 @@ class Lanes:
         )
 
     @property
+    def fuses(self) -> bool:
+        """Whether a fused multiply-add is known to be one instruction."""
+        return "fma" in self.f.module.features
+
+    @property
     def scales(self) -> bool:
         """Whether one instruction multiplies a vector by powers of two, rounding once."""
         features, bits = self.f.module.features, 8 * WIDTH[self.element] * self.lanes
