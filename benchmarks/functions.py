@@ -139,14 +139,16 @@ def ulps(found: Array, exact: Array) -> Array:
         place = np.ldexp(1.0, np.maximum(np.frexp(size)[1], -125) - 24)
         apart = np.abs(found.astype(np.float64) - exact) / place
         same = (np.isnan(found) & np.isnan(right)) | ((found == right) & np.isinf(right))
-    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    found_ulps: Array = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return found_ulps
 
 
 def normal(x: Array, exact: Array) -> Array:
     """Where neither the argument nor the result is subnormal."""
     least = float(np.finfo(np.float32).tiny)
     small = (np.abs(exact) < 2 * least) & (exact != 0)
-    return ~small & ((np.abs(x) >= least) | (x == 0))
+    inside: Array = ~small & ((np.abs(x) >= least) | (x == 0))
+    return inside
 
 
 def in_turns(calls: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -145,10 +145,10 @@ def kernels(
     print_notes(loaded.notes)
     columns = (*COLUMNS, ">of the limit", "known") if records else COLUMNS
     print_table(columns, map(cells, lines), title=loaded.name, spare=SPARE)
-    for flow in control_flow:
-        say(flow_text(flow))
     for text in kept:
         say(f"left to XLA: {text}")
+    for flow in control_flow:
+        say(flow_text(flow))
     return None
 
 

@@ -12,23 +12,23 @@ from hlotune.schedules.ir.operations import OPERATIONS
 
 FREE = INDEX_MAPS | MOVES | {"stablehlo.constant", "stablehlo.iota"}
 """Operations that are copies or parts of others' kernels, or that cost nothing by themselves."""
+FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
+"""Loops and branches, of which kernels are inside."""
 NO_CODE = "there is no code for it yet"
 NO_RULE = "no rule makes kernels of it"
 OF_ITS_TYPES = "not of these types or attributes"
-INSIDE = "no kernel is cut out of its region"
 
 
 def left_out(program: Program, sites: Sequence[Site]) -> tuple[str, ...]:
     """What XLA keeps whatever is tuned: `stablehlo.sort (2 times): no rule makes kernels of it`.
 
-    Of the function's own region; index maps and constants are left away.
+    Of the function's own region; loops, branches, index maps and constants are left away.
     """
     graph = program.graph
     covered = frozenset[int]().union(*(s.ops for s in sites if not s.path))
-    entered = {s.path[0] for s in sites if s.path}
     told: Counter[tuple[str, str]] = Counter()
     for index, op in enumerate(graph.ops):
-        if index not in covered and index not in entered and not _is_free(graph, op):
+        if index not in covered and op.name not in FLOW and not _is_free(graph, op):
             told[op.name, _reason(op)] += 1
     return tuple(f"{name}{_times(n)}: {reason}" for (name, reason), n in told.items())
 
@@ -48,4 +48,4 @@ def _reason(op: Op) -> str:
         return OF_ITS_TYPES
     if row is not None:
         return NO_CODE
-    return INSIDE if op.regions and op.name == "stablehlo.while" else NO_RULE
+    return NO_RULE

@@ -129,8 +129,8 @@ def point(k: int) -> tuple[float, float]:
         exact = mp.erf(mp.mpf(float(at)))
         value = np.float32(mp.nstr(exact, 20))
         found.append((abs(exact - mp.mpf(float(value))), float(at), float(value)))
-    _, best, value = min(found)
-    return best, float(value)
+    _, best, closest = min(found)
+    return best, closest
 
 
 def interval(k: int) -> list[float]:
