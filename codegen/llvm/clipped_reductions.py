@@ -22,7 +22,7 @@ def clipped_range(
     discharged = set[tuple[Load, int]]()
     for x in s.stage.loads:
         for d in guarded(nest.compute, s.stage, x):
-            if root not in x.index[d].coefficients or x.divisor(d) > 1:
+            if root not in x.index[d].coefficients or x.divisor(d) > 1 or x.is_looked_up(d):
                 continue
             extent = nest.compute.tensor(x.tensor).shape[d]
             index = forwards(x.index[d], root, extent)

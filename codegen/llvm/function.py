@@ -7,6 +7,7 @@ known.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hlotune.schedules.ir.expr import Affine, Terms
@@ -306,6 +307,16 @@ class Function:
         self._out.append(f"{label}:")
         self.block = label
         self.forget()
+
+    @contextmanager
+    def head_here(self) -> Iterator[None]:
+        """Meanwhile what would be hoisted into the innermost loop's head is written from here on.
+
+        For values that are made here, as a place that was just loaded.
+        """
+        self._open_head()
+        yield
+        self._heads.pop()
 
     def _open_head(self) -> None:
         lines: Lines = []

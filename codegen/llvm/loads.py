@@ -66,12 +66,18 @@ def source(f: Function, place: Place, x: Load, point: Point) -> Source:
     if x.along is not None:
         return _group(f, place, x, x.along, point)
     if x.dtype != place.dtype:
-        return _widened(f, place, x, point)
+        return widened(f, x, source(f, place, replace(x, dtype=place.dtype), point))
     return partial(_found, f, x, form_of(f, place, x, point), point.discharged)
 
 
 def _found(f: Function, x: Load, form: Form, discharged: Discharged, at: At) -> Found:
-    constants = constants_of(x.index, at)
+    return found_in(f, x, form, constants_of(x.index, at), discharged)
+
+
+def found_in(
+    f: Function, x: Load, form: Form, constants: Constants, discharged: Discharged
+) -> Found:
+    """A load of a form, at the constants of its index."""
     checks = form.outside(constants)
     if checks and discharged:
         checks = [d for d in checks if (x, d) not in discharged]
@@ -150,8 +156,8 @@ def _group(f: Function, place: Place, x: Load, along: int, point: Point) -> Sour
     return found
 
 
-def _widened(f: Function, place: Place, x: Load, point: Point) -> Source:
-    narrow = source(f, place, replace(x, dtype=place.dtype), point)
+def widened(f: Function, x: Load, narrow: Source) -> Source:
+    """A load that converts, of one of the tensor's type."""
 
     def found(at: At) -> Found:
         here = narrow(at)

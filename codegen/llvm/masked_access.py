@@ -1,7 +1,8 @@
 """Lanes that are not neighbours, or that are checked one by one: masks, gathers, picks of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from hlotune.codegen.llvm.buffers import Place
 from hlotune.codegen.llvm.function import Function
@@ -21,12 +22,20 @@ from hlotune.schedules.ir.expr import Affine, Load
 
 
 def gather(
-    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], lane: Lane
-) -> Value:
+    f: Function, place: Place, x: Load, index: list[Affine], steps: list[int], lane: Lane,
+    added: Mapping[int, str] = MappingProxyType({}),
+) -> Value:  # fmt: skip
+    """Lanes by their own addresses, those outside as `x` says.
+
+    Of a guard it is the mask of those inside.  `added` has by dimension a vector of i64 that comes to the indices of the lanes.
+    """
     divisors = tuple(x.divisor(d) for d in range(len(index)))
-    raw = lane_indices(f, index, steps, (1,) * len(index), lane)
+    raw = lane_indices(f, index, steps, (1,) * len(index), lane, added)
     mask = _inside(f, place, divisors, raw, lane)
-    pointers = lane_pointers(f, place, lane_indices(f, index, steps, divisors, lane), lane)
+    if place.is_guard:
+        return Value(mask, x.dtype, lane.lanes)
+    indices = lane_indices(f, index, steps, divisors, lane, added)
+    pointers = lane_pointers(f, place, indices, lane)
     value = masked_load(f, "gather", pointers, lane, place.dtype, mask)
     return value if x.outside == 0 else filled(f, value, mask, x.outside)
 
@@ -57,15 +66,18 @@ def _inside(
 
 
 def lane_indices(
-    f: Function, index: list[Affine], steps: list[int], divisors: tuple[int, ...], lane: Lane
-) -> list[str]:
+    f: Function, index: list[Affine], steps: list[int], divisors: tuple[int, ...], lane: Lane,
+    added: Mapping[int, str] = MappingProxyType({}),
+) -> list[str]:  # fmt: skip
     """For each dimension the vector of element indices."""
     wide, result = vector("i64", lane.lanes), []
-    for e, step, divisor in zip(index, steps, divisors, strict=True):
+    for d, (e, step, divisor) in enumerate(zip(index, steps, divisors, strict=True)):
         name = splat(f, Value(f.integer(e), "i64", 1), lane.lanes).name
         if step:
             offsets = ", ".join(f"i64 {step * k}" for k in range(lane.lanes))
             name = f.op(f"add {wide} {name}, <{offsets}>")
+        if d in added:
+            name = f.op(f"add {wide} {name}, {added[d]}")
         if divisor > 1:
             name = f.op(f"sdiv {wide} {name}, {literal(divisor, 'i64', lane.lanes).name}")
         result.append(name)

@@ -16,6 +16,7 @@ from hlotune.codegen.llvm.expressions import steps_of
 from hlotune.codegen.llvm.function import Function, Register
 from hlotune.codegen.llvm.idioms.transposed_loads import Square, squares_of
 from hlotune.codegen.llvm.loads import At, Found, Source, source
+from hlotune.codegen.llvm.looked_up import Pointer, pointer, source_of
 from hlotune.codegen.llvm.math.values import HELD, Value, vector
 from hlotune.codegen.llvm.points import Point
 from hlotune.codegen.llvm.prefetch import ask
@@ -23,7 +24,7 @@ from hlotune.codegen.llvm.templates import Step
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Stage
-from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.expr import Affine, Load, Lookup
 from hlotune.schedules.ir.monoids import MAX, MIN
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 from hlotune.schedules.ir.zero_signs import may_be_either_zero
@@ -137,11 +138,20 @@ class Frames:
             return lambda at: Found(own, lambda: held.value(at, own))
         if x.beside is not None:
             place = place.with_beside(self.nest.compute.tensor(x.beside.tensor).shape)
-        fresh = source(self.f, place, x.whole, point)
-        if place.constant:
+        pointers = [self._pointer(y, point, lanes, reads_only) for y in x.lookups]
+        fresh = (
+            source_of(self.f, place, x.whole, pointers, point)
+            if pointers
+            else source(self.f, place, x.whole, point)
+        )
+        if place.constant and not any(p.hoisted is None for p in pointers):
             return self._kept(x.whole, point, fresh, 0)
         # another version, for once a stage writes there again, what was loaded before is stale
         return self._kept(x.whole, point, fresh, self.places.version) if reads_only else fresh
+
+    def _pointer(self, x: Lookup, point: Point, lanes: int, reads_only: bool) -> Pointer:
+        read = self._source(x.load, point, lanes, reads_only)
+        return pointer(self.f, x, self.places[x.load.tensor], read, point)
 
     def _kept(self, x: Load, point: Point, fresh: Source, version: int) -> Source:
         """A load from what nothing writes to meanwhile: written once a block for each element."""
@@ -162,7 +172,7 @@ class Frames:
 
 def _element_of(x: Load) -> Callable[[At], Any]:
     """Tells elements apart at positions of the same variables; taps of a window share some."""
-    if any(len(e.terms) > 1 for e in x.index):
+    if any(len(e.terms) > 1 for e in x.index) and not x.lookups:
         return lambda at: tuple(constants_of(x.index, at))
     return itemgetter(*x.axes) if x.axes else lambda _: ()
 

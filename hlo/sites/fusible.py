@@ -23,8 +23,10 @@ INDEX_MAPS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stab
 """Copied into every kernel that reads them, whoever else reads them."""
 MOVES = frozenset({
     "stablehlo.transpose", "stablehlo.reverse", "stablehlo.pad", "stablehlo.concatenate",
+    "stablehlo.dynamic_slice",
 })  # fmt: skip
 """Operations that move elements and may be members."""
+GATHER = "stablehlo.gather"
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
 WINDOW = "stablehlo.reduce_window"
@@ -141,7 +143,7 @@ class Fusible:
             return is_reduction(op)
         if op.name == WINDOW:
             return is_reduction(op) and is_window(op, self.region.type(op.operands[0]).shape)
-        if op.name in INDEX_MAPS or op.name in MOVES or op.name == "stablehlo.iota":
+        if op.name in INDEX_MAPS or op.name in MOVES or op.name in ("stablehlo.iota", GATHER):
             return True
         return op.name in KERNELS_ELEMENTWISE and self._computes(op)
 

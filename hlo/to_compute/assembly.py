@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from hlotune.hlo.to_compute.prologues import hoisted, placed, varying
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Stage, Store, Tensor
-from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, Lookup
 
 TABLE_ELEMENTS = 64
 """Longer constants are arguments of a kernel."""
@@ -32,6 +33,8 @@ class Assembly:
     hoists: dict[tuple[Expr, tuple[Axis, ...]], Load] = field(default_factory=dict)
     held: dict[int, Held] = field(default_factory=dict)
     """By value: those that stages store whole."""
+    lookups: dict[tuple[Load, int], str] = field(default_factory=dict)
+    """Names of the places that data decides, by the load and the largest place."""
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (*self.arguments(), *self.results(), *self.temporaries)
@@ -51,7 +54,18 @@ class Assembly:
 
     def reader(self, domain: Domain, known: Known | None = None) -> Reader:
         names = {v: f"a{k}" for k, v in enumerate(self.graph.arguments)}
-        return Reader(self.graph, names, self.table, self.guard, domain.extents, known, self.held)
+        lookup = None if known else partial(self.lookup, domain.parallel + domain.reduce)
+        extents = domain.extents
+        tensors = self.graph, names, self.table, self.guard
+        return Reader(*tensors, extents, known, self.held, lookup)
+
+    def lookup(self, axes: tuple[Axis, ...], place: Expr, most: int) -> Lookup:
+        """A place that data decides; what is computed for it has a stage of its own."""
+        used = varying(place)
+        kept = tuple(a for a in axes if a.name in used)
+        load = place if isinstance(place, Load) else self.saved(place, kept, place)
+        name = self.lookups.setdefault((load, most), f"@{len(self.lookups)}")
+        return Lookup(name, load, most)
 
     def hoist(self, expr: Expr, axes: tuple[Axis, ...]) -> Expr:
         """The expression with what varies along fewer than `axes` in stages of its own."""
@@ -59,14 +73,22 @@ class Assembly:
         def save(part: Expr, used: frozenset[str]) -> Load:
             kept = tuple(a for a in axes if a.name in used)
             part = placed(part, pinned(varying(part), kept))
-            if (part, kept) not in self.hoists:
-                value = hoisted(part, used, save)
-                name = self.temporary("pre", tuple(a.extent for a in kept), part.dtype)
-                self.stage(kept, (Store(name, identity(kept)),), (value,))
-                self.hoists[part, kept] = Load(name, identity(kept), part.dtype)
-            return self.hoists[part, kept]
+            if (part, kept) in self.hoists:
+                return self.hoists[part, kept]
+            return self.saved(part, kept, hoisted(part, used, save))
 
         return hoisted(expr, frozenset(a.name for a in axes), save)
+
+    def saved(self, part: Expr, kept: tuple[Axis, ...], value: Expr) -> Load:
+        """A load of what a stage of its own stores: `value`, which is `part` over some axes."""
+        if (part, kept) not in self.hoists:
+            axes = kept or (Axis("unit", 1),)
+            name = self.temporary("pre", tuple(a.extent for a in axes), part.dtype)
+            index = identity(kept) or (Affine(),)
+            store = Store(name, identity(axes))
+            self.stage(axes, (store,), (value,))
+            self.hoists[part, kept] = Load(name, index, part.dtype)
+        return self.hoists[part, kept]
 
     def table(self, content: Literal | int) -> str:
         """A tensor with a constant's values, or with the integers from 0 to at least n - 1."""

@@ -11,6 +11,7 @@ from typing import cast
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.index_maps import reshape_groups
+from hlotune.hlo.to_compute.indexed import gather_batches, gather_offsets, start_dimensions
 
 Dimension = tuple[int, int]
 """A value, and the number of one of its dimensions."""
@@ -79,6 +80,11 @@ def _pairs(graph: Graph, op: Op, name: str) -> Iterator[tuple[int, int, int]]:
     elif name == "transpose":
         for t, d in enumerate(numbers(op, "permutation")):
             yield first, d, t
+    elif name == "gather":
+        yield from _of_gather(graph, op)
+    elif name == "dynamic_slice":
+        for d in range(len(target)):
+            yield first, d, d
     elif name == "reshape":
         for source, onto in reshape_groups(graph.types[first].shape, target):
             if len(source) == len(onto) == 1:
@@ -88,6 +94,20 @@ def _pairs(graph: Graph, op: Op, name: str) -> Iterator[tuple[int, int, int]]:
             if len(graph.types[operand].shape) == len(target):
                 for d in range(len(target)):
                     yield operand, d, d
+
+
+def _of_gather(graph: Graph, op: Op) -> Iterator[tuple[int, int, int]]:
+    """Whole dimensions of the operand, and those that starts and result walk together."""
+    shape, sizes = graph.types[op.operands[0]].shape, numbers(op, "slice_sizes")
+    for d, t in gather_offsets(graph, op).items():
+        if sizes[d] == shape[d]:
+            yield op.operands[0], d, t
+    rank, offsets = len(graph.types[op.results[0]].shape), numbers(op, "offset_dims")
+    batch = [d for d in range(rank) if d not in offsets]
+    for d, b in gather_batches(graph, op):
+        yield op.operands[0], d, batch[b]
+    for d, t in zip(start_dimensions(graph, op), batch, strict=True):
+        yield op.operands[1], d, t
 
 
 def _of_reduction(graph: Graph, op: Op) -> Iterator[tuple[Dimension, Dimension]]:

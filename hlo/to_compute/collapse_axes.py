@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hlotune.hlo.to_compute.index_maps import Index
+from hlotune.schedules.ir.borders import index_ranges
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Load, map_loads
 
@@ -70,7 +71,10 @@ def _moved(stage: Stage, move: Move) -> Stage:
     def load(x: Load) -> Load:
         index, divisors = move(Access(stage, x.tensor, x.index, x.divisors or (1,) * len(x.index)))
         kept = divisors if any(d > 1 for d in divisors) else ()
-        return replace(x, index=index, divisors=kept, beside=x.beside and load(x.beside))
+        beside, lookups = x.beside and load(x.beside), x.lookups
+        if lookups:
+            lookups = tuple(replace(y, load=load(y.load)) for y in lookups)
+        return replace(x, index=index, divisors=kept, beside=beside, lookups=lookups)
 
     def store(x: Store) -> Store:
         return Store(x.tensor, move(Access(stage, x.tensor, x.index, (1,) * len(x.index)))[0])
@@ -162,7 +166,7 @@ def _joined(compute: Compute, joins: dict[str, int]) -> Compute | None:
     """Dimensions d and d + 1 of each named tensor as one, or None where an access may leave one."""
     shapes = {t.name: t.shape for t in compute.tensors}
     for x in (x for s in compute.stages for x in accesses(s) if x.tensor in joins):
-        ranges = {a.name: (0, a.extent - 1) for a in x.stage.axes}
+        ranges = index_ranges(x.stage)
         for d in (joins[x.tensor], joins[x.tensor] + 1):
             low, high = x.index[d].bounds(ranges)
             if low < 0 or high >= shapes[x.tensor][d] or x.divisors[d] > 1:

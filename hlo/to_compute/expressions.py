@@ -16,9 +16,19 @@ import numpy as np
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.index_maps import Index, reshape_index, unravel
+from hlotune.hlo.to_compute.indexed import operand_places
 from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.expr import (
+    Affine,
+    Apply,
+    Const,
+    Expr,
+    Load,
+    Lookup,
+    loads,
+    map_loads,
+)
 from hlotune.schedules.ir.monoids import Monoid
 from hlotune.schedules.ir.operations import OPERATIONS, named
 
@@ -30,6 +40,8 @@ JUMPS = named(lambda row: row.error is not None and row.error.kind == "step") | 
     "compare", "remainder",
 }  # fmt: skip
 """Operations whose results jump where an operand moves by little."""
+INDEXED = frozenset({"gather", "dynamic_slice"})
+"""Operations whose operand is read at places that data decides."""
 VIEWS = frozenset({"reshape", "transpose", "broadcast_in_dim", "reverse", "slice"})
 OPERATIONS_LIMIT = 4096
 """Expressions are trees: values used twice double them, and kernels of this size are not fast."""
@@ -121,6 +133,10 @@ class Reader:
     extents: Mapping[str, int]
     known: Known | None = None
     held: Mapping[int, Held] = field(default_factory=dict)
+    lookup: Callable[[Expr, int], Lookup] | None = None
+    """Makes a lookup of a place and the largest one; None where places must be known beforehand."""
+    lookups: dict[str, Lookup] = field(default_factory=dict)
+    """By name: those that indices have."""
     _producers: dict[int, Op] = field(init=False)
     _memo: dict[tuple[int, Index], tuple[Expr, int]] = field(default_factory=dict)
 
@@ -147,9 +163,11 @@ class Reader:
             return self._known_at(index), 0
         if value in self.tensors:
             load = Load(self.tensors[value], index, self.graph.types[value].dtype)
-            return widened(load), 0
+            return widened(self._looking_up(load)), 0
         if value in self.held:
-            return self.held[value].at(index, self.extents), 0
+            found = self.held[value].at(index, self.extents)
+            loads_ = {x: self._looking_up(x) for x in loads(found)} if self.lookups else {}
+            return map_loads(found, loads_), 0
         op = self._producers[value]
         name = short_name(op)
         if name in VIEWS:
@@ -162,9 +180,41 @@ class Reader:
             return self._pad(op, index)
         if name == "concatenate":
             return self._concatenate(op, index)
+        if name in INDEXED:
+            return self._indexed(op, index)
         if name not in ELEMENTWISE or op.regions:
             raise unsupported(op)
         return self._apply(op, name, index)
+
+    def _indexed(self, op: Op, index: Index) -> tuple[Expr, int]:
+        """The element of a gather or a dynamic slice, at places that data decides."""
+        if self.lookup is None:
+            raise unsupported(op)
+        places, count = list[Affine](), 0
+        for place in operand_places(self.graph, op, index):
+            at = place.offset
+            if place.start is not None and place.most:
+                start, more = self._counted(*place.start)
+                at, count = at + self._place(self.lookup, start, place.most), count + more
+            places.append(at)
+        value, more = self._counted(op.operands[0], tuple(places))
+        return value, count + more
+
+    def _place(self, lookup: Callable[[Expr, int], Lookup], start: Expr, most: int) -> Affine:
+        """A place that data decides, clamped to `0 .. most`, by the name that indices have."""
+        if isinstance(start, Const):
+            return Affine((), min(max(int(start.value), 0), most))
+        found = lookup(start, most)
+        self.lookups[found.name] = found
+        self.extents = {**self.extents, found.name: most + 1}
+        return Affine.axis(found.name)
+
+    def _looking_up(self, load: Load) -> Load:
+        """The load with the lookups whose names its index has."""
+        if not self.lookups:
+            return load
+        names = dict.fromkeys(a for e in load.index for a, _ in e.terms if a in self.lookups)
+        return replace(load, lookups=tuple(self.lookups[a] for a in names)) if names else load
 
     def _known_at(self, index: Index) -> Expr:
         assert self.known
@@ -185,12 +235,12 @@ class Reader:
         if literal.splat or literal.type.elements == 1:
             first = np.frombuffer(literal.data, numpy_dtype(literal.type.dtype))[:1]
             return Const(first.astype(numpy_dtype(dtype)).item(), dtype)
-        return Load(self.table(literal), index, dtype)
+        return self._looking_up(Load(self.table(literal), index, dtype))
 
     def _iota(self, op: Op, index: Index) -> Expr:
         kind, dimension = self.graph.types[op.results[0]], cast(int, op["iota_dimension"])
         load = Load(self.table(kind.shape[dimension]), (index[dimension],), "i32")
-        return widened(converted(load, kind.dtype))
+        return widened(converted(self._looking_up(load), kind.dtype))
 
     def _pad(self, op: Op, index: Index) -> tuple[Expr, int]:
         """The operand's element where there is one, else the padding."""
@@ -212,7 +262,7 @@ class Reader:
         plain = self._plain_load(value)
         if plain is not None and isinstance(padding, Const):
             load = replace(plain, index=places, divisors=divisors, outside=padding.value)
-            return widened(load), 0
+            return widened(self._looking_up(load)), 0
         if divisors:
             raise UnsupportedKernel(
                 f"expected padding between the elements of an argument or of what a stage stores, "
@@ -237,7 +287,7 @@ class Reader:
         if not may_leave:
             return None
         name = self.guard(tuple(shape[d] for d in may_leave))
-        return Load(name, tuple(places[d] for d in may_leave), "i1")
+        return self._looking_up(Load(name, tuple(places[d] for d in may_leave), "i1"))
 
     def _plain_load(self, value: int) -> Load | None:
         """A load of the value's tensor, with no index yet, where it stands in one of its own."""

@@ -21,7 +21,7 @@ from hlotune.schedules.ir.operations import row_of
 
 def varying(expr: Expr) -> frozenset[str]:
     """The axes along which an expression varies."""
-    return frozenset(a for load in loads(expr) for e in load.index for a, _ in e.terms)
+    return frozenset(a for load in loads(expr) for a in load.axes)
 
 
 def hoisted(expr: Expr, axes: frozenset[str], save: Callable[[Expr, frozenset[str]], Load]) -> Expr:
@@ -111,12 +111,10 @@ def placed(expr: Expr, places: Mapping[str, Place]) -> Expr:
     affine = {axis: place.index for axis, place in places.items()}
 
     def moved(load: Load) -> Load:
-        divisors = tuple(
-            load.divisor(d) * (places[e.terms[0][0]].divisor if e.terms else 1)
-            for d, e in enumerate(load.index)
-        )
-        index = tuple(e.substitute(affine) for e in load.index)
+        firsts = (e.terms[0][0] if e.terms else "" for e in load.index)
+        found = [places[a].divisor if a in places else 1 for a in firsts]
+        divisors = tuple(n * load.divisor(d) for d, n in enumerate(found))
         kept = divisors if any(d > 1 for d in divisors) else ()
-        return replace(load, index=index, divisors=kept)
+        return replace(load.substitute(affine), divisors=kept)
 
     return map_loads(expr, {load: moved(load) for load in loads(expr)})

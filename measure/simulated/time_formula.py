@@ -137,10 +137,8 @@ def is_gathered(nest: LoopNest, s: StageNest, load: Load) -> bool:
     root = s.vector_root
     if root is None or root not in load.axes or nest.producer(load.tensor) is not None:
         return False
-    strides = nest.compute.tensor(load.tensor).strides
-    return (
-        sum(e.coefficients.get(root, 0) * n for e, n in zip(load.index, strides, strict=True)) != 1
-    )
+    strides, index = nest.compute.tensor(load.tensor).strides, s.stage.walked(load).index
+    return sum(e.coefficients.get(root, 0) * n for e, n in zip(index, strides, strict=True)) != 1
 
 
 def transfer_cycles(nest: LoopNest, s: StageNest, chain: list[Level]) -> float:
@@ -148,7 +146,7 @@ def transfer_cycles(nest: LoopNest, s: StageNest, chain: list[Level]) -> float:
     walked = [with_digits(s.stage, v.sizes) for v in chain]
     streams = [
         (roots(s.stage, x), [lines_bytes(nest, x, sizes) for sizes in walked])
-        for x in s.stage.loads
+        for x in s.stage.walked_loads
     ]
     names = [a.name for a in s.stage.parallel]
     element = BYTES[nest.compute.tensor(s.stage.stores[0].tensor).dtype] * len(s.stage.stores)

@@ -8,8 +8,10 @@ from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
 def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
+    """Least and largest value of what index maps of a stage use: axes, digits and lookups."""
     ranges = {a.name: (0, a.extent - 1) for a in stage.axes}
-    return ranges | {x.name: (0, x.extent - 1) for x in stage.digits}
+    ranges |= {x.name: (0, x.extent - 1) for x in stage.digits}
+    return ranges | {x.name: (0, x.most) for x in stage.lookups}
 
 
 def guarded(compute: Compute, stage: Stage, load: Load) -> tuple[int, ...]:
@@ -29,7 +31,7 @@ def windows_along(compute: Compute, stage: Stage, root: str) -> tuple[Load, ...]
         x
         for x in stage.loads
         for d in guarded(compute, stage, x)
-        if x.divisor(d) == 1 and root in x.index[d].coefficients
+        if x.divisor(d) == 1 and root in x.index[d].coefficients and not x.is_looked_up(d)
     )
 
 

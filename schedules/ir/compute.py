@@ -6,7 +6,7 @@ stages load what earlier ones store.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -16,9 +16,11 @@ from hlotune.schedules.ir.expr import (
     Affine,
     Expr,
     Load,
+    Lookup,
     Terms,
     distinct_loads,
     distinct_operations,
+    loads,
 )
 from hlotune.schedules.ir.monoids import Monoid
 
@@ -136,6 +138,32 @@ class Stage:
         return distinct_loads(self.values)
 
     @cached_property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """Distinct lookups of its loads; index maps use their names like axes."""
+        return tuple(dict.fromkeys(y for x in self.loads for y in x.lookups))
+
+    @cached_property
+    def walked_loads(self) -> tuple[Load, ...]:
+        """Its loads as models of memory see them.
+
+        A looked-up place is taken to be the position of the load that gives it, so that each
+        lookup finds an element of its own.
+        """
+        return tuple(map(self.walked, self.loads)) if self.lookups else self.loads
+
+    def walked(self, load: Load) -> Load:
+        """One of its loads without lookups, as `walked_loads` has it."""
+        if not load.lookups:
+            return load
+        places = dict[str, Affine]()
+        for x in load.lookups:
+            place = Affine()
+            for axis in x.load.axes:
+                place = place * self.extents[axis] + Affine.axis(axis)
+            places[x.name] = place
+        return replace(load, index=tuple(e.substitute(places) for e in load.index), lookups=())
+
+    @cached_property
     def stored_axes(self) -> tuple[str | None, ...] | None:
         """The axis along each dimension of its results; None for a dimension of constant places.
 
@@ -236,4 +264,10 @@ def lines(compute: Compute) -> Iterator[str]:
         for store, value in zip(s.stores, s.values, strict=True):
             place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
             how = f" {s.combine} over {' '.join(a.name for a in s.reduce)}" if s.combine else ""
-            yield f"{s.name} ({axes}): {place} ={how} {value}"
+            yield f"{s.name} ({axes}): {place} ={how} {value}{lookups_text(value)}"
+
+
+def lookups_text(value: Expr) -> str:
+    """The places that data decides in an expression, as text behind it; "" where there are none."""
+    found = dict.fromkeys(x for load in loads(value) for x in load.lookups)
+    return f" where {', '.join(map(str, found))}" if found else ""

@@ -108,6 +108,22 @@ class Const:
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """A place that data decides: what `load` gives, clamped to `0 .. most`.
+
+    `load` is of an integer tensor.  The index of the load that has the lookup may use `name` like
+    an axis.
+    """
+
+    name: str
+    load: "Load"
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.load} in 0..{self.most}"
+
+
+@dataclass(frozen=True)
 class Load:
     """An element of a tensor.
 
@@ -118,6 +134,9 @@ class Load:
     A load whose `dtype` is wider than the tensor's converts.  With `along` it is as many neighbours
     along that dimension as `dtype`, one of GROUPS, is made of, from the one at the index on; those
     that lie outside are 0.
+
+    Where data says which element it is, as in a gather, its index has the names of `lookups` among
+    its axes.
     """
 
     tensor: str
@@ -127,6 +146,7 @@ class Load:
     outside: float | int = 0
     beside: "Load | None" = None
     along: int | None = None
+    lookups: tuple[Lookup, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
@@ -153,13 +173,31 @@ class Load:
 
     @cached_property
     def axes(self) -> tuple[str, ...]:
-        """Axes on which it depends which element is loaded."""
-        return tuple(dict.fromkeys(a for e in self.index for a, _ in e.terms))
+        """Axes on which it depends which element is loaded, by way of lookups too."""
+        looked_up = {x.name: x.load.axes for x in self.lookups}
+        names = (b for e in self.index for a, _ in e.terms for b in looked_up.get(a, (a,)))
+        return tuple(dict.fromkeys(names))
 
     def substitute(self, axes: Mapping[str, Affine]) -> "Load":
-        """Puts an affine in the place of each named axis, in the load beside it too."""
+        """Puts an affine in the place of each named axis, in the loads that it depends on too."""
         index = tuple(e.substitute(axes) for e in self.index)
-        return replace(self, index=index, beside=self.beside and self.beside.substitute(axes))
+        beside = self.beside and self.beside.substitute(axes)
+        lookups = tuple(replace(x, load=x.load.substitute(axes)) for x in self.lookups)
+        return replace(self, index=index, beside=beside, lookups=lookups)
+
+    def with_pointers(self, change: Mapping["Load", "Load"]) -> "Load":
+        """The load with other loads in the place of those that its lookups name."""
+        if not self.lookups:
+            return self
+        lookups = tuple(
+            replace(x, load=change.get(x.load) or x.load.with_pointers(change))
+            for x in self.lookups
+        )
+        return replace(self, lookups=lookups)
+
+    def is_looked_up(self, dimension: int) -> bool:
+        """Whether data decides where along a dimension the element lies."""
+        return any(x.name in self.index[dimension].coefficients for x in self.lookups)
 
     def divisor(self, dimension: int) -> int:
         return self.divisors[dimension] if self.divisors else 1
@@ -209,8 +247,13 @@ Expr = Const | Load | Apply | Given
 
 
 def loads(expr: Expr) -> Iterator[Load]:
-    """All loads of an expression, in order of reading, repeated as often as they stand there."""
+    """All loads of an expression, in order of reading, repeated as often as they stand there.
+
+    A lookup's load is read before the load that has the lookup.
+    """
     if isinstance(expr, Load):
+        for x in expr.lookups:
+            yield from loads(x.load)
         yield expr
     elif isinstance(expr, Apply):
         for arg in expr.args:
@@ -226,6 +269,8 @@ def distinct_loads(values: Iterable[Expr]) -> tuple[Load, ...]:
             return
         seen.add(id(expr))
         if isinstance(expr, Load):
+            for x in expr.lookups:
+                walk(x.load)
             found[expr] = None
         elif isinstance(expr, Apply):
             for arg in expr.args:
@@ -252,13 +297,21 @@ def map_all_loads(values: Iterable[Expr], change: Mapping[Load, Expr]) -> tuple[
 
 def _mapped(expr: Expr, change: Mapping[Load, Expr], known: dict[int, Expr]) -> Expr:
     if isinstance(expr, Load):
-        return change.get(expr, expr)
+        found = change.get(expr)
+        if found is not None:
+            return found
+        return expr.with_pointers(_pointers(change)) if expr.lookups else expr
     if not isinstance(expr, Apply):
         return expr
     if id(expr) not in known:
         args = tuple(_mapped(a, change, known) for a in expr.args)
         known[id(expr)] = Apply(expr.op, args, expr.dtype)
     return known[id(expr)]
+
+
+def _pointers(change: Mapping[Load, Expr]) -> dict[Load, Load]:
+    """The changes from a load to a load, which lookups can have."""
+    return {x: y for x, y in change.items() if isinstance(y, Load)}
 
 
 def distinct_operations(values: Iterable[Expr]) -> int:

@@ -119,10 +119,15 @@ Border = tuple[Affine, int, int]
 
 
 def _borders(compute: Compute, stage: Stage) -> list[Border]:
-    """Of what a stage loads, and of the results at its points; each once."""
+    """The borders of what a stage loads, and of the results at its points; each once.
+
+    Looked-up places are left out: data decides which are inside.
+    """
+    decided = {x.name for x in stage.lookups}
     loads = (x for load in stage.loads for x in (load, load.beside) if x)
     stores = (x for s in compute.stages if s.parallel == stage.parallel for x in s.stores)
     loaded = ((x.tensor, d, e, x.divisor(d)) for x in loads for d, e in enumerate(x.index))
+    loaded = (x for x in loaded if not decided & x[2].coefficients.keys())
     stored = ((x.tensor, d, e, 1) for x in stores for d, e in enumerate(x.index))
     borders = (
         (e, divisor, compute.tensor(name).shape[d]) for name, d, e, divisor in (*loaded, *stored)

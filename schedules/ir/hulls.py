@@ -20,9 +20,10 @@ def hull(producer: Stage, consumer: Stage, inside: Mapping[str, int]) -> dict[st
     """Size along each parallel axis of `producer` that one load of `consumer` covers.
 
     `inside` is what the consumer walks of its own axes meanwhile.  Several loads may differ in the
-    constants of their index maps, as `ComputeAt` requires.
+    constants of their index maps, as `ComputeAt` requires.  A lookup may find any place.
     """
     sizes = {a.name: 1 for a in producer.parallel}
+    inside = {**inside, **{x.name: x.most + 1 for x in consumer.lookups}}
     found = [consumer.maps[t] for t in producer.stored if t in consumer.maps]
     for d, axis in enumerate(producer.stored_axes or ()):
         if axis is None or not found:
@@ -42,6 +43,8 @@ def read_by(
     `walked` is the consumer's own part of its axes.
     """
     sizes = hull(producer, consumer, {axis: part.size for axis, part in walked.items()})
+    looked_up = {x.name: Interval(Affine(), x.most + 1) for x in consumer.lookups}
+    walked = {**walked, **looked_up}
     found = [consumer.maps[t] for t in producer.stored if t in consumer.maps]
     parts = dict[str, Interval]()
     for d, axis in enumerate(producer.stored_axes or ()):

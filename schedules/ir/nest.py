@@ -19,7 +19,7 @@ from typing import Literal
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.compute import Compute, Stage, lookups_text
 from hlotune.schedules.ir.expr import Affine, Load
 from hlotune.schedules.ir.hulls import Interval, hull, joined, read_by
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -352,4 +352,4 @@ def _stage_lines(nest: LoopNest, s: StageNest, depth: int) -> Iterator[str]:
         how = "=" if s.stage.combine is None else f"{s.stage.combine}="
         where = "" if s.scope in ("register", "call") else f"  ({s.scope})"
         where += "  past the caches" * s.non_temporal
-        yield f"{'  ' * depth}{place} {how} {value}{where}"
+        yield f"{'  ' * depth}{place} {how} {value}{lookups_text(value)}{where}"

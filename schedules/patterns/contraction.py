@@ -53,7 +53,7 @@ class Contraction:
     def operands(self) -> tuple[Load, ...]:
         """Loads of the core from arrays that it loads once: these can be packed."""
         tensors = [x.tensor for x in self.core.loads]
-        return tuple(x for x in self.core.loads if x.index and tensors.count(x.tensor) == 1)
+        return tuple(x for x in self.core.walked_loads if x.index and tensors.count(x.tensor) == 1)
 
     @cached_property
     def before(self) -> tuple[Stage, ...]:
@@ -120,6 +120,11 @@ def contraction(compute: Compute) -> Contraction:
             "the kernel stays with the default compiler"
         )
     core = sources[0]
+    if core.lookups:
+        raise UnsupportedKernel(
+            f"expected operands at places that are known beforehand, got {core.lookups[0]}: "
+            "the kernel has the space of rows, or stays with the default compiler"
+        )
     if not _is_one_sum_read_point_by_point(core, out):
         raise UnsupportedKernel(
             "expected the last stage to read the one sum of the reduction point by point: "

@@ -65,6 +65,8 @@ class Pack:
         return "load" if self.axis == "load" else "call"
 
     def _check_layout(self, load: Load) -> None:
+        places = next((str(x) for x in load.lookups), "")
+        require(not places, "pack", f"{self.tensor} is read at places that data decides: {places}")
         require(bool(load.index), "pack", f"{self.tensor} has no dimensions to lay out")
         require(self.lanes >= 1, "pack", f"expected at least one lane, got {self.lanes}")
         dimensions = sorted(d for d, block in self.layout if block == 1)

@@ -66,13 +66,20 @@ def _check_panels(nest: LoopNest, s: StageNest, tensor: str) -> None:
     panels = bool(layout) and layout[0][1] > 1
     require(panels, "prefetch", f"{tensor} is not packed in panels ahead of the loops")
     for x in found:
+        _check_known(x, "prefetch")
         along = bool(x.index[layout[0][0]].terms)
         require(along, "prefetch", f"no loop of {s.stage.name} goes from panel to panel of {x}")
+
+
+def _check_known(x: Load, step: str) -> None:
+    places = next((str(y) for y in x.lookups), "")
+    require(not places, step, f"{x.tensor} is read at places that data decides: {places}")
 
 
 def _check_slices(nest: LoopNest, s: StageNest, tensor: str, axis: str) -> None:
     maker, found = nest.producer(tensor), _loads(s, tensor)
     require(len(found) == 1, "stream", f"{s.stage.name} loads {tensor} {len(found)} times")
+    _check_known(found[0], "stream")
     loop = s.loops[s.index(axis)]
     require(loop.kind == "serial", "stream", f"{axis} is {loop.kind}")
     ahead = maker is None or maker.at is None

@@ -15,9 +15,10 @@ Array = NDArray[Any]
 
 FUNCTIONS: dict[str, Any] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
-    "maximum": np.maximum, "minimum": np.minimum, "power": np.power, "negate": np.negative,
-    "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "exponential": np.exp, "tanh": np.tanh, "log": np.log,
+    "maximum": np.maximum, "minimum": np.minimum, "power": np.power, "remainder": np.fmod,
+    "negate": np.negative, "abs": np.abs, "sign": np.sign, "floor": np.floor,
+    "ceil": np.ceil, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exponential": np.exp, "tanh": np.tanh, "log": np.log,
     "logistic": special.expit, "erf": special.erf, "erfc": special.erfc, "select": np.where,
     "and": np.bitwise_and, "or": np.bitwise_or, "not": np.invert,
     "clamp": lambda a, x, b: np.clip(x, a, b),
@@ -123,6 +124,8 @@ def evaluate(
 
 def load(x: Load, grid: Mapping[str, Array], memory: Mapping[str, Array]) -> Array:
     tensor = memory[x.tensor]
+    looked_up = {y.name: np.clip(load(y.load, grid, memory), 0, y.most) for y in x.lookups}
+    grid = {**grid, **{name: at.astype(np.int64) for name, at in looked_up.items()}}
     assert numpy_dtype(x.dtype) == tensor.dtype
     assert len(x.index) == tensor.ndim
     real, at = where_real(x, grid, tensor.shape)

@@ -52,6 +52,7 @@ def squares_of(stage: Stage, places: Places, point: Point) -> tuple[Square, ...]
 
 def _lies_apart(place: Place, x: Load, lane: Lane) -> bool:
     plain = not x.divisors and x.beside is None and x.along is None and not place.layout
+    plain = plain and not x.lookups
     whole = x.dtype == place.dtype and HELD[x.dtype] == STORED[x.dtype]
     if not (plain and whole and x.index and x.outside == 0):
         return False

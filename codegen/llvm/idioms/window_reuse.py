@@ -14,6 +14,7 @@ from itertools import combinations, groupby
 
 from hlotune.codegen.llvm.access_forms import constants_of
 from hlotune.codegen.llvm.unrolled_copies import Copy
+from hlotune.schedules.ir.borders import index_ranges
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import StageNest
@@ -65,7 +66,7 @@ def _waits(copies: Sequence[Copy], s: StageNest) -> bool:
 
 
 def _met(copy: Copy, s: StageNest) -> _Met:
-    at = dict.fromkeys(s.stage.extents, 0) | dict(copy.offsets)
+    at = dict.fromkeys(index_ranges(s.stage), 0) | dict(copy.offsets)
     loads = enumerate(s.stage.loads)
     return _Met(copy, at, tuple((k, tuple(constants_of(x.index, at))) for k, x in loads))
 

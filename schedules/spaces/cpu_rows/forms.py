@@ -72,7 +72,7 @@ def forms_of(compute: Compute, stage: Stage, lanes: int) -> tuple[Form, ...]:
 def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
     """Vectors' worth of accesses of one vector along an axis, wasted lanes included."""
     total = 0.1
-    for x in (x for x in stage.loads if compute.tensor(x.tensor).role != "guard"):
+    for x in (x for x in stage.walked_loads if compute.tensor(x.tensor).role != "guard"):
         apart = abs(_stride(compute, x.tensor, x.index, axis))
         total += (0.1, 1.0)[apart] if apart <= 1 else APART
     reduces = all(a.name != axis for a in stage.parallel)
@@ -103,7 +103,7 @@ def _row_rank(compute: Compute, stage: Stage, vector: str, axis: str) -> tuple[f
 
 def _turned(compute: Compute, stage: Stage, vector: str, axis: str) -> int:
     """Accesses whose elements lie apart along the vector and together along an axis."""
-    accesses = [*((x.tensor, x.index) for x in stage.loads)]
+    accesses = [*((x.tensor, x.index) for x in stage.walked_loads)]
     accesses += [(x.tensor, x.index) for x in stage.stores]
     return sum(
         abs(_stride(compute, t, e, vector)) > 1 and abs(_stride(compute, t, e, axis)) == 1
