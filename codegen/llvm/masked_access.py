@@ -27,7 +27,8 @@ def gather(
 ) -> Value:  # fmt: skip
     """Lanes by their own addresses, those outside as `x` says.
 
-    Of a guard it is the mask of those inside.  `added` has by dimension a vector of i64 that comes to the indices of the lanes.
+    Of a guard it is the mask of those inside.  `added` has by dimension a vector of i64 that comes
+    to the indices of the lanes.
     """
     divisors = tuple(x.divisor(d) for d in range(len(index)))
     raw = lane_indices(f, index, steps, (1,) * len(index), lane, added)

@@ -75,10 +75,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (TABLE, START),
     ),
     "rows of what is put together": (
-        lambda t, i: jnp.concatenate([t, jnp.exp(t)])[i[0]] + t[i[0]], (TABLE, ROWS),
+        lambda t, i: jnp.concatenate([t, jnp.exp(t)])[i[0]] + t[i[0]],
+        (TABLE, ROWS),
     ),
     "columns of what is put together": (
-        lambda t, i: jnp.concatenate([t, jnp.exp(t)], 1)[:, i[0] % 42] + 1, (TABLE, ROWS),
+        lambda t, i: jnp.concatenate([t, jnp.exp(t)], 1)[:, i[0] % 42] + 1,
+        (TABLE, ROWS),
     ),
     "a row of rows": (lambda t, i: t[jnp.abs(i)[jnp.abs(i[:, 0]) % 3, 1]] + 1, (TABLE, ROWS)),
 }
