@@ -7,6 +7,7 @@ from hlotune.schedules.ir.borders import index_ranges
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Load, map_all_loads
 from hlotune.schedules.ir.nest import Layout, Loop, LoopNest, Scope, StageNest, encloses
+from hlotune.schedules.steps.known_places import check_known_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ class Pack:
         return "load" if self.axis == "load" else "call"
 
     def _check_layout(self, load: Load) -> None:
-        places = next((str(x) for x in load.lookups), "")
-        require(not places, "pack", f"{self.tensor} is read at places that data decides: {places}")
+        check_known_places("pack", load)
         require(bool(load.index), "pack", f"{self.tensor} has no dimensions to lay out")
         require(self.lanes >= 1, "pack", f"expected at least one lane, got {self.lanes}")
         dimensions = sorted(d for d, block in self.layout if block == 1)

@@ -6,6 +6,7 @@ from hlotune.schedules.errors import require
 from hlotune.schedules.ir.distances import nearest_bytes
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.steps.known_places import check_known_places
 from hlotune.schedules.targets.cpu import LINE_BYTES
 
 
@@ -66,20 +67,15 @@ def _check_panels(nest: LoopNest, s: StageNest, tensor: str) -> None:
     panels = bool(layout) and layout[0][1] > 1
     require(panels, "prefetch", f"{tensor} is not packed in panels ahead of the loops")
     for x in found:
-        _check_known(x, "prefetch")
+        check_known_places("prefetch", x)
         along = bool(x.index[layout[0][0]].terms)
         require(along, "prefetch", f"no loop of {s.stage.name} goes from panel to panel of {x}")
-
-
-def _check_known(x: Load, step: str) -> None:
-    places = next((str(y) for y in x.lookups), "")
-    require(not places, step, f"{x.tensor} is read at places that data decides: {places}")
 
 
 def _check_slices(nest: LoopNest, s: StageNest, tensor: str, axis: str) -> None:
     maker, found = nest.producer(tensor), _loads(s, tensor)
     require(len(found) == 1, "stream", f"{s.stage.name} loads {tensor} {len(found)} times")
-    _check_known(found[0], "stream")
+    check_known_places("stream", found[0])
     loop = s.loops[s.index(axis)]
     require(loop.kind == "serial", "stream", f"{axis} is {loop.kind}")
     ahead = maker is None or maker.at is None

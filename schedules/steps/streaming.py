@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import require
 from hlotune.schedules.ir.nest import LoopNest
+from hlotune.schedules.steps.known_places import check_known_places
 
 MOST_AHEAD_BYTES = 1 << 20
 
@@ -26,8 +27,10 @@ class Ahead:
         s = nest.stage(self.stage)
         sensible = 0 < self.bytes <= MOST_AHEAD_BYTES
         require(sensible, "ahead", f"expected 1 to {MOST_AHEAD_BYTES} bytes, got {self.bytes}")
-        loaded = any(x.tensor == self.tensor for x in s.stage.loads)
-        require(loaded, "ahead", f"{self.stage} does not load {self.tensor}")
+        found = [x for x in s.stage.loads if x.tensor == self.tensor]
+        require(bool(found), "ahead", f"{self.stage} does not load {self.tensor}")
+        for x in found:
+            check_known_places("ahead", x)
         argument = nest.compute.tensor(self.tensor).role in ("argument", "constant")
         require(argument, "ahead", f"{self.tensor} is no argument")
         return nest.put(replace(s, ahead=(*s.ahead, (self.tensor, self.bytes))))

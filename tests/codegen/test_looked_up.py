@@ -27,7 +27,7 @@ from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import initial
 from hlotune.schedules.patterns.contraction import contraction
 from hlotune.schedules.spaces.cpu_rows.space import space_of
-from hlotune.schedules.steps.steps import Pack, Stream
+from hlotune.schedules.steps.steps import Ahead, Pack, Stream
 from tests.support.interpreter import interpret
 from tests.support.reductions import called
 
@@ -151,6 +151,8 @@ def test_what_is_looked_up_is_neither_packed_nor_streamed() -> None:
         Pack("all", "a0", "", "call", ((0, 1), (1, 1)), 8).apply(nest)
     with pytest.raises(ScheduleError, match=f"^stream: {place}"):
         Stream("all", "a0", "r").apply(nest)
+    with pytest.raises(ScheduleError, match=f"^ahead: {place}"):
+        Ahead("all", "a0", 4096).apply(nest)
 
 
 def test_a_sum_of_what_is_looked_up_is_no_contraction() -> None:

@@ -23,7 +23,8 @@ def streamed(compute: Compute, stage: Stage) -> tuple[str, ...]:
     found = dict.fromkeys(
         x.tensor
         for x in stage.loads
-        if compute.tensor(x.tensor).role in ("argument", "constant")
+        if not any(y.lookups for y in stage.loads if y.tensor == x.tensor)
+        and compute.tensor(x.tensor).role in ("argument", "constant")
         and compute.tensor(x.tensor).bytes > LINE_BYTES
         and any(stride(x.index, compute.tensor(x.tensor).strides, a.name) == 1 for a in stage.axes)
     )
