@@ -1,11 +1,12 @@
 """What there is to tune in a program: its distinct kernels, each with a search space."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.sites.sites import Site, overlap
+from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.algorithms.algorithm import AlgorithmSpace
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
@@ -77,22 +78,50 @@ def tasks(
     """
     require_searched(target)
     tried = _Tried(target, numerics)
-    taken: list[Site] = []
+    taken, covered = list[Site](), Covered()
     for site in places:
-        if not any(overlap(site, x) for x in taken) and tried.task(site) is not None:
+        if not covered.overlaps(site) and tried.task(site) is not None:
             taken.append(site)
-    rivals = [s for s in places if s not in taken and tiny(s) is None]
+            covered.add(site)
+    chosen = {id(s) for s in taken}
+    rivals = _by_operation([s for s in places if id(s) not in chosen and tiny(s) is None])
     found: dict[str, Task] = {}
     for site in taken:
         task, before = tried.made[site.kernel], found.get(site.kernel.key)
         assert task is not None, "only sites with a task are taken"
-        others = tuple(x for x in rivals if overlap(site, x))
+        found_here = {n: x for op in site.ops for n, x in rivals[site.path, op]}
+        others = tuple(found_here[n] for n in sorted(found_here))
         if before is not None:
             others, weight = (*before.rivals, *others), before.weight + site.weight
             found[site.kernel.key] = replace(before, weight=weight, rivals=others)
         else:
             found[site.kernel.key] = replace(task, weight=site.weight, rivals=others)
     return tuple(found.values()), tuple(tried.told(places, taken))
+
+
+class Covered:
+    """The operations of some sites, by the region that they stand in."""
+
+    def __init__(self) -> None:
+        self._ops = defaultdict[tuple[int, ...], set[int]](set)
+
+    def add(self, site: Site) -> None:
+        self._ops[site.path] |= site.ops
+
+    def overlaps(self, site: Site) -> bool:
+        """Whether a site shares an operation with any of them."""
+        return not self._ops[site.path].isdisjoint(site.ops)
+
+
+def _by_operation(
+    sites: Sequence[Site],
+) -> defaultdict[tuple[tuple[int, ...], int], list[tuple[int, Site]]]:
+    """The sites that have an operation, each with its number, by region and operation."""
+    found = defaultdict[tuple[tuple[int, ...], int], list[tuple[int, Site]]](list)
+    for n, site in enumerate(sites):
+        for op in site.ops:
+            found[site.path, op].append((n, site))
+    return found
 
 
 def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
@@ -171,13 +200,15 @@ class _Tried:
     def told(self, places: Sequence[Site], taken: Sequence[Site]) -> Iterator[Skipped]:
         """What is said of kernels that were passed over: all faults, and that a kernel has no rule
         where nothing that shares operations with it has one either; of several such the first."""
-        said: list[Site] = []
+        covered = Covered()
+        for site in taken:
+            covered.add(site)
         for site in places:
             if (fault := self.faults.get(site.kernel)) is not None:
                 yield fault
-                said.append(site)
+                covered.add(site)
         for site in places:
             skipped = self.unsupported.get(site.kernel)
-            if skipped is not None and not any(overlap(site, x) for x in (*taken, *said)):
+            if skipped is not None and not covered.overlaps(site):
                 yield skipped
-                said.append(site)
+                covered.add(site)
