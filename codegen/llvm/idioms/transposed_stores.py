@@ -11,12 +11,15 @@ from hlotune.codegen.llvm.addresses import elements
 from hlotune.codegen.llvm.buffers import Place
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.idioms.transposed_copies import turned
-from hlotune.codegen.llvm.math.values import HELD, STORED, Value, splat
+from hlotune.codegen.llvm.math.values import HELD, STORED, Value, splat, to_memory
 from hlotune.codegen.llvm.points import Lane, Point, moved
 from hlotune.codegen.llvm.stores import store, write_run
 from hlotune.schedules.ir.compute import Store
 from hlotune.schedules.ir.expr import Affine, Terms
 from hlotune.schedules.ir.nest import StageNest
+
+BITS = {"bf16": "ui16", "f16": "ui16", "i1": "ui8"}
+"""Types whose values are held wider than they lie in memory, and integers of that width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +53,14 @@ class Waiting:
         steps = (
             e.coefficients.get(lane.root, 0) * place.strides[d, 1] for d, e in enumerate(x.index)
         )
-        return sum(steps) not in (0, 1) and HELD[place.dtype] == STORED[place.dtype]
+        return sum(steps) not in (0, 1)
 
     def add(self, f: Function, place: Place, x: Store, value: Value, point: Point) -> None:
         assert point.lane is not None, "it was asked whether it has lanes"
         where = [e.substitute(point.positions) for e in x.index]
         at = elements(f, place, where)
         line = tuple(e.constant for e in where[:-1]) if place.nowhere else ()
-        row = Row(x, at.constant, line, splat(f, value, point.lane.lanes), point)
+        row = Row(x, at.constant, line, _as_stored(f, splat(f, value, point.lane.lanes)), point)
         key = x.tensor, x.terms, point.lane, Affine(at.terms)
         self.rows.setdefault(key, []).append(row)
         self.places[x.tensor] = place
@@ -68,6 +71,13 @@ class Waiting:
             for block in _blocks(rows, lane.lanes):
                 _store_block(f, self.places[tensor], lane, block)
         self.rows.clear()
+
+
+def _as_stored(f: Function, value: Value) -> Value:
+    """The bits that memory has of a value, which are turned as they are."""
+    if HELD[value.dtype] == STORED[value.dtype]:
+        return value
+    return Value(to_memory(f, value), BITS[value.dtype], value.lanes)
 
 
 def waits(s: StageNest, first: int) -> bool:
