@@ -114,21 +114,24 @@ INTERVALS = 3.875
 """Intervals of the table of the error function in a unit: the last of sixteen ends at 4."""
 LIMIT = 3.99
 DEGREE = 4
+ERFCX_DEGREE = 6
 LAST = 3e-8
 """What is added at the end of the last interval, half a unit of the last place."""
 
 
 def point(k: int) -> tuple[float, float]:
-    """A float near the middle of an interval whose error function is a float as good as exactly."""
-    middle = np.float32(k / INTERVALS)
-    if k == 0:
-        return 0.0, 0.0
+    """A point near the middle of an interval, and its error function."""
+    return (0.0, 0.0) if k == 0 else exact_near(np.float32(k / INTERVALS), mp.erf)
+
+
+def exact_near(middle: np.float32, function: Callable[[mp.mpf], mp.mpf]) -> tuple[float, float]:
+    """A float nearby at which a function is a float as good as exactly, and that."""
     found = []
-    for step in range(-400, 401):
+    for step in range(-128, 129):
         at = middle + np.float32(step) * np.spacing(middle)
-        exact = mp.erf(mp.mpf(float(at)))
+        exact = function(mp.mpf(float(at)))
         value = np.float32(mp.nstr(exact, 20))
-        found.append((abs(exact - mp.mpf(float(value))), float(at), float(value)))
+        found.append((abs(exact / mp.mpf(float(value)) - 1), float(at), float(value)))
     _, best, closest = min(found)
     return best, closest
 
@@ -139,31 +142,60 @@ def interval(k: int) -> list[float]:
     half = mp.mpf("0.5004")
     low, high = ((mp.mpf(k) + s * half) / INTERVALS - at for s in (-(k > 0), 1))
     less = 1 if k == 0 else 0
-    count = DEGREE + 1
+
+    def apart(d: mp.mpf) -> mp.mpf:
+        found = ((mp.erf(at + d) - mp.erf(at)) / d if d else slope(at)) - less
+        return found + (mp.mpf(LAST) * d / (high * high) if k == 15 else 0)  # the limit gives 1
+
+    return [at, value, *interpolated(apart, low, high, DEGREE)]
+
+
+def interpolated(
+    function: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf, degree: int
+) -> list[float]:
+    """Coefficients of floats, by Chebyshev nodes."""
+    count = degree + 1
     middle, radius = (low + high) / 2, (high - low) / 2
     nodes = [middle + radius * mp.cos(mp.pi * (2 * n + 1) / (2 * count)) for n in range(count)]
     powers = mp.matrix([[d**n for n in range(count)] for d in nodes])
-    slopes = [(mp.erf(at + d) - mp.erf(at)) / d - less if d else slope(at) - less for d in nodes]
-    if k == 15:  # so that the limit, which stands for all larger numbers, gives 1
-        slopes = [s + mp.mpf(LAST) * d / (high * high) for s, d in zip(slopes, nodes, strict=True)]
-    solved = mp.lu_solve(powers, mp.matrix(slopes))
-    return [at, value, *(float(np.float32(mp.nstr(solved[n], 20))) for n in range(count))]
+    solved = mp.lu_solve(powers, mp.matrix([function(d) for d in nodes]))
+    return [float(np.float32(mp.nstr(solved[n], 20))) for n in range(count)]
+
+
+def quarter(k: int) -> list[float]:
+    """A point in a quarter of an octave of x + 1, from 1 on, and erfcx there, in powers of what x
+    is apart; rows are by the low four bits of exponent and quarter."""
+    number = (k - 12) % 16
+    low = mp.mpf(4 + number % 4) / 4 * 2 ** (number // 4) - 1
+    width = mp.mpf(2) ** (number // 4) / 4
+    at = exact_near(np.float32(float(low + width / 2)), erfcx)[0]
+    slack = width / 1000
+    made = interpolated(
+        lambda d: erfcx(at + d), low - slack - at, low + width + slack - at, ERFCX_DEGREE
+    )
+    return [at, *made]
 
 
 def slope(x: float) -> mp.mpf:
     return 2 / mp.sqrt(mp.pi) * mp.exp(-(mp.mpf(x) ** 2))
 
 
-def table() -> str:
-    rows = [interval(k) for k in range(16)]
-    lines = [
+def tables() -> str:
+    return "\n".join([
         "# erf(x) = value + d * (slope + ...) with d = x - point, a column for each, by intervals",
         f"ERF_INTERVALS, ERF_LIMIT = {INTERVALS}, {LIMIT}",
-        "ERF_TABLE = (",
-    ]
+        *columns("ERF_TABLE", [interval(k) for k in range(16)]),
+        "",
+        "# erfcx(x) = c0 + d * (c1 + ...) with d = x - point, by quarters of octaves of x + 1",
+        *columns("ERFCX_TABLE", [quarter(k) for k in range(16)]),
+    ])  # fmt: skip
+
+
+def columns(name: str, rows: list[list[float]]) -> list[str]:
+    lines = [f"{name} = ("]
     for column in zip(*rows, strict=True):
         lines += ["    (", *(f"        {x!r}," for x in column), "    ),"]
-    return "\n".join([*lines, ")"])
+    return [*lines, ")"]
 
 
 def text() -> str:
@@ -176,7 +208,7 @@ def text() -> str:
                 lines += [f"        {c!r}," for c in coefficients(fit, element)]
                 lines.append("    ),")
             lines.append("}\n")
-        lines.append(table())
+        lines.append(tables())
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,8 +1,7 @@
 """The error function and its complement.
 
-Where sixteen lanes can look into a table at once, the error function of floats has one polynomial
-for each of sixteen intervals.  Otherwise, up to 1, and its complement up to 0.5, are odd
-polynomials; beyond,
+Where sixteen lanes can look into a table at once, floats have one polynomial for each of sixteen
+intervals.  Otherwise, up to 1, and the complement up to 0.5, are odd polynomials; beyond,
 erfc(x) = exp(-x^2) ERFCX(t) / (x + 2) with t = (x - 2) / (x + 2), which is smooth to infinity.
 """
 
@@ -13,6 +12,7 @@ from hlotune.codegen.llvm.math.polynomials import (
     ERF_LIMIT,
     ERF_TABLE,
     ERFCX,
+    ERFCX_TABLE,
 )
 from hlotune.codegen.llvm.math.tables import has_lookups, looked_up
 from hlotune.codegen.llvm.math.vector_builder import Lanes
@@ -49,11 +49,29 @@ def _erf_by_table(t: Lanes, x: str) -> str:
 
 
 def erfc(t: Lanes, x: str) -> str:
+    if has_lookups(t):
+        return _erfc_by_table(t, x)
     size = t.magnitude(x)
     far = _complement(t, size)
     far = t.select(t.compare("lt", x, t.number(0)), t.subtract(t.number(2), far), far)
     near = t.subtract(t.number(1), _near(t, x))
     return t.select(t.compare("lt", size, t.number(0.5)), near, far)
+
+
+def _erfc_by_table(t: Lanes, x: str) -> str:
+    """exp(-x^2) erfcx(x), the latter by a polynomial for each quarter of an octave of x + 1."""
+    size = t.at_most(t.magnitude(x), ZERO[t.element])
+    index = t.on_bits("lshr", t.bits(t.add(size, t.number(1))), t.mantissa - 2)
+    point, *coefficients = looked_up(t, "erfcx_quarters", ERFCX_TABLE, index)
+    apart = t.subtract(size, point)
+    total = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        total = t.multiply_add(total, apart, c)
+    square, lost = t.exact_product(size, size)
+    e = exponential_of_sum(t, t.negate(square), t.negate(lost))
+    found = t.multiply(e, total)
+    below = t.compare("lt", x, t.number(0))
+    return t.select(below, t.subtract(t.number(2), found), found)
 
 
 def _near(t: Lanes, x: str) -> str:
