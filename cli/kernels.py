@@ -223,7 +223,7 @@ def describe(sites: "list[Site]", limits: "Limits", known: Known | None) -> Line
 
     kernel = sites[0].kernel
     graph = graph_of(kernel)
-    if reason := tiny(sites[0]):
+    if reason := tiny(sites[0], limits.target):
         ours = Ours(reason=reason)
     else:
         ours = schedules_of(kernel, limits.target)

@@ -16,14 +16,10 @@ from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.gpu.searched import SearchedSpace, searched_space
 from hlotune.schedules.spaces.space import Space
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import CPU, GPU
+from hlotune.schedules.targets.machine_rates import COMMON
 from hlotune.schedules.targets.target import Kind, Target
-
-TINY_S = 3e-6
-"""A kernel that takes less by the rates below is not worth a call."""
-BYTES_PER_S = 3e10
-OPERATIONS_PER_S = 1e10
-"""What a core does at least of elementwise operations, most of them functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ def tasks(
             taken.append(site)
             covered.add(site)
     chosen = {id(s) for s in taken}
-    rivals = _by_operation([s for s in places if id(s) not in chosen and tiny(s) is None])
+    rivals = _by_operation([s for s in places if id(s) not in chosen and tiny(s, target) is None])
     found: dict[str, Task] = {}
     for site in taken:
         task, before = tried.made[site.kernel], found.get(site.kernel.key)
@@ -150,7 +146,7 @@ def searched(compute: Compute, target: Target, numerics: Numerics = "standard") 
     return SPACES[target.kind](compute, target, numerics)
 
 
-def tiny(site: Site) -> str | None:
+def tiny(site: Site, target: Target) -> str | None:
     """Why a kernel without a contraction is not worth a call, or None where it is."""
     if site.pattern == "contraction":
         return None
@@ -161,11 +157,13 @@ def tiny(site: Site) -> str | None:
         for op in graph.ops
         if op.operands
     )
-    expected_s = max(moved / BYTES_PER_S, operations / OPERATIONS_PER_S)
-    if expected_s >= TINY_S:
+    rates = target.rates if isinstance(target, CpuTarget) else COMMON
+    bytes_s = moved / rates.elementwise_bytes_per_s
+    expected_s = max(bytes_s, operations / rates.elementwise_operations_per_s)
+    if expected_s >= rates.worthless_s:
         return None
     return (
-        f"expected a kernel of at least {1e6 * TINY_S:g} us, got one of about "
+        f"expected a kernel of at least {1e6 * rates.worthless_s:g} us, got one of about "
         f"{1e6 * expected_s:.2g} us, which is not worth a call; the default compiler fuses it "
         "with others"
     )
@@ -185,7 +183,7 @@ class _Tried:
 
     def task(self, site: Site) -> Task | None:
         if site.kernel not in self.made:
-            self.made[site.kernel] = None if tiny(site) else self._task(site)
+            self.made[site.kernel] = None if tiny(site, self.target) else self._task(site)
         return self.made[site.kernel]
 
     def _task(self, site: Site) -> Task | None:

@@ -29,7 +29,7 @@ class Emitted:
 
 def emit(nest: LoopNest) -> Emitted:
     """Raises BuildError where the nest has a form that has no code."""
-    module, scratch = Module(features=nest.target.features), Scratch(nest)
+    module, scratch = Module(features=nest.target.features, rates=nest.target.rates), Scratch(nest)
     packed = []
     for k, (constant, found) in enumerate(preloaded(nest).items()):
         names = [f"pack_stage_{k}", *(f"pack_stage_{k}_{n}" for n in range(1, len(found)))]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hlotune.schedules.ir.expr import Affine, Terms
+from hlotune.schedules.targets.machine_rates import COMMON, MachineRates
 
 Lines = list["str | Lines"]
 
@@ -48,12 +49,13 @@ class Register:
 
 @dataclass(slots=True)
 class Module:
-    """What functions of one module share: declarations and globals."""
+    """What functions of one module share: declarations and globals, and facts of the target."""
 
     declarations: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     features: tuple[str, ...] = ()
     """LLVM features of the target that its functions may use beyond what LLVM selects itself."""
+    rates: MachineRates = COMMON
 
     def declare(self, name: str, text: str) -> None:
         self.declarations[name] = text

@@ -36,7 +36,6 @@ from hlotune.codegen.llvm.math.values import (
 from hlotune.codegen.llvm.points import Lane, Point
 from hlotune.schedules.dtypes import BYTES, GROUPS
 from hlotune.schedules.ir.expr import Affine, Load
-from hlotune.schedules.targets.machine import MOST_STRIDE
 
 Discharged = frozenset[tuple[Load, int]]
 
@@ -134,7 +133,7 @@ def _checked(
     elements = [quotient(f, e, x.divisor(d)) for d, e in enumerate(index)]
     if stride == 1:
         return _masked_run(f, place, x, elements, steps, checks, lane)
-    if 0 < abs(stride) <= MOST_STRIDE and _is_run(place, across):
+    if 0 < abs(stride) <= f.module.rates.most_stride and _is_run(place, across):
         return _strided(f, place, x, elements, steps, checks, lane)
     return gather(f, place, x, index, steps, lane)
 

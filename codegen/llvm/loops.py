@@ -222,8 +222,8 @@ class StageFunction:
                 sizes[loop.root] = static_size(self.f, s, n, point.spans[loop.root])
         key = s.stage.name, k, *sizes.values()
         if key not in self.copies:
-            found = copies(s, k, sizes)
-            self.copies[key] = rolled(found, s, self.nest.target.vector_registers)
+            found, target = copies(s, k, sizes), self.nest.target
+            self.copies[key] = rolled(found, s, target.vector_registers, target.rates)
         return self.copies[key]
 
     def _statement(self, s: StageNest, point: Point) -> None:

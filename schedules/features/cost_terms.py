@@ -15,24 +15,9 @@ from hlotune.schedules.features.footprint import Floats
 from hlotune.schedules.features.loop_levels import OPERANDS, Levels, outermost
 from hlotune.schedules.features.loop_paths import CALL_LEVEL
 from hlotune.schedules.patterns.contraction import Contraction
-from hlotune.schedules.targets.cpu import LATENCY, CpuTarget
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.machine import SHARED_ELEMENTS
-
-UNITS = 2
-"""Multiply-adds, and as many loads, that a core begins in a cycle."""
-CACHE_SHARE = 0.7
-"""Of a cache, that a nest can count on."""
-BYTES_A_CYCLE = {"l1": 128.0, "l2": 64.0, "l3": 24.0}
-"""That enter each cache from the next larger one, or from memory."""
-LOOP_CYCLES = 0.25
-EXIT_CYCLES = 4.0
-"""Of a loop whose end was not foreseen, now and then."""
-CHECK_CYCLES = 0.5
-COPY_CYCLES = 5.0
-"""Of a vector, or of an element where the source is scattered."""
-TASK_CYCLES = 20.0
-WAKE_CYCLES = 3000.0
-"""Until other threads have begun and told that they are done."""
+from hlotune.schedules.targets.machine_rates import MachineRates
 
 
 @dataclass(frozen=True)
@@ -59,11 +44,17 @@ class Costs:
     v: Levels
     work: Work
 
+    @property
+    def rates(self) -> MachineRates:
+        return self.v.target.rates
+
     @cached_property
     def peak_cycles(self) -> np.float32:
         """Of all multiply-adds that the kernel asks for, on all cores."""
         v = self.v
-        return np.float32(self.work.flops / (2.0 * v.lanes * UNITS * v.target.threads))
+        return np.float32(
+            self.work.flops / (2.0 * v.lanes * self.rates.multiply_adds * v.target.threads)
+        )
 
     @cached_property
     def tasks(self) -> Floats:
@@ -96,13 +87,15 @@ class Costs:
 
     @cached_property
     def multiply(self) -> Floats:
-        cycles = self.v.flops / (2.0 * self.v.lanes * UNITS * self.v.lanes_used)
+        cycles = self.v.flops / (2.0 * self.v.lanes * self.rates.multiply_adds * self.v.lanes_used)
         return self.of(cycles / self.work.rate)
 
     @cached_property
     def latency(self) -> Floats:
         """Where a tile has too few sums to keep the units busy."""
-        return self.multiply * (LATENCY * UNITS / self.accumulators)
+        return self.multiply * (
+            self.rates.add_latency * self.rates.multiply_adds / self.accumulators
+        )
 
     @cached_property
     def loads(self) -> Floats:
@@ -111,7 +104,7 @@ class Costs:
         elements = v.at(v.touched.elements[:-1], v.inner)
         rows = (v.lane_kinds == 1) | (self.work.rate > 1)
         wide = np.where(rows, v.lanes * v.lanes_used, np.float32(1))
-        return self.of(self.repeats * elements / (UNITS * wide))
+        return self.of(self.repeats * elements / (self.rates.multiply_adds * wide))
 
     @cached_property
     def repeats(self) -> Floats:
@@ -127,11 +120,11 @@ class Costs:
 
     @cached_property
     def loops(self) -> Floats:
-        return self.of(self.repeats * LOOP_CYCLES)
+        return self.of(self.repeats * self.rates.loop_cycles)
 
     @cached_property
     def exits(self) -> Floats:
-        return self.of(self.v.at(self.v.runs, self.v.around) * EXIT_CYCLES)
+        return self.of(self.v.at(self.v.runs, self.v.around) * self.rates.exit_cycles)
 
     @cached_property
     def checks(self) -> Floats:
@@ -141,7 +134,7 @@ class Costs:
         for k, level in enumerate(v.window_levels):
             if level is not None:
                 total += np.where(v.is_plain[k], v.at(v.runs, level) * rows, np.float32(0))
-        return self.of(total * CHECK_CYCLES)
+        return self.of(total * self.rates.check_cycles)
 
     @cached_property
     def moved(self) -> Floats:
@@ -150,7 +143,9 @@ class Costs:
         A buffer stays as long as a loop's share of it and all else that an iteration touches fit.
         """
         v, touched = self.v, self.v.touched.bytes
-        rooms = np.array([CACHE_SHARE * size for size in v.target.caches_bytes], dtype=np.float32)
+        rooms = np.array(
+            [self.rates.cache_share * size for size in v.target.caches_bytes], dtype=np.float32
+        )
         fits = touched[:, :-1] + v.footprint[1:] <= rooms.reshape(-1, 1, 1, 1)
         levels = outermost(fits)
         np.minimum(levels[:, -1], v.held, out=levels[:, -1])
@@ -160,8 +155,8 @@ class Costs:
     @cached_property
     def caches(self) -> dict[str, Floats]:
         """Of what enters each cache."""
-        rates = np.array(list(BYTES_A_CYCLE.values()), dtype=np.float32).reshape(-1, 1)
-        return dict(zip(BYTES_A_CYCLE, self.of(self.moved.sum(axis=1) / rates), strict=True))
+        rates = np.array(self.rates.entering_bytes, dtype=np.float32).reshape(-1, 1)
+        return dict(zip(("l1", "l2", "l3"), self.of(self.moved.sum(axis=1) / rates), strict=True))
 
     @cached_property
     def packing(self) -> Floats:
@@ -175,7 +170,12 @@ class Costs:
         levels = np.maximum(packs, 0)
         runs = np.where(packs >= CALL_LEVEL, v.at(v.runs, levels), np.float32(0))
         wide = np.where(v.lane_strides > 1, np.float32(1), np.float32(v.lanes))
-        cycles = COPY_CYCLES * runs * v.each_at(v.touched.elements[:-1], levels) / wide
+        cycles = (
+            self.rates.copied_vector_cycles
+            * runs
+            * v.each_at(v.touched.elements[:-1], levels)
+            / wide
+        )
         ahead = cycles / (self.peak_cycles * copying_cores(v.c, v.target))
         return np.where(packs == CALL_LEVEL, ahead, self.of(cycles))
 
@@ -183,12 +183,14 @@ class Costs:
     def stages(self) -> Floats:
         """Of the other stages, in vectors."""
         beside = np.full(self.v.count, self.work.beside, dtype=np.float32)
-        return self.of(beside / (self.v.lanes * UNITS))
+        return self.of(beside / (self.v.lanes * self.rates.multiply_adds))
 
     @cached_property
     def waking(self) -> Floats:
-        several = np.where(self.tasks > 1, np.float32(WAKE_CYCLES), np.float32(0))
-        return (several + self.tasks * TASK_CYCLES / self.v.target.threads) / self.peak_cycles
+        several = np.where(self.tasks > 1, np.float32(self.rates.wake_cycles), np.float32(0))
+        return (
+            several + self.tasks * self.rates.task_cycles / self.v.target.threads
+        ) / self.peak_cycles
 
     @cached_property
     def total(self) -> Floats:

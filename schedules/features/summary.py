@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES, is_float
-from hlotune.schedules.features.cost_terms import CHECK_CYCLES, Costs, Work, plain_work
+from hlotune.schedules.features.cost_terms import Costs, Work, plain_work
 from hlotune.schedules.features.footprint import Floats
 from hlotune.schedules.features.loop_levels import OPERANDS, Levels, deepest, levels_of, strides_of
 from hlotune.schedules.features.loop_paths import CALL_LEVEL, LOAD_LEVEL, Path
@@ -163,7 +163,7 @@ def _edges(v: Levels, costs: Costs) -> Columns:
     rows, lanes, checks = open_borders(v)
     return {
         "even": evenness(v), "open_rows": rows, "open_lanes": lanes,
-        "open_checks": Logged(costs.of(checks * np.float32(CHECK_CYCLES))),
+        "open_checks": Logged(costs.of(checks * np.float32(costs.rates.check_cycles))),
     }  # fmt: skip
 
 

@@ -13,10 +13,6 @@ from hlotune.schedules.ir.expr import Affine, operations
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
 
-VECTORS_A_MULTIPLY_ADD = 2.0
-"""Simple operations on whole vectors that a core begins beside each multiply-add, with it."""
-BYTES_A_CYCLE = (192.0, 64.0, 32.0)
-"""That a core takes at most from the first cache, the second one and the third one."""
 OPERATIONS: dict[str, float] = {
     "exponential": 8, "exponential_minus_one": 10, "log": 9, "log_plus_one": 10, "tanh": 12,
     "logistic": 10, "sine": 10, "cosine": 10, "tan": 12, "erf": 12, "erfc": 14, "power": 16,
@@ -29,7 +25,7 @@ def least_seconds(compute: Compute, target: CpuTarget, properties: Properties) -
     """Seconds of one warm call on all threads of a target, at least."""
     clock = properties.clock_hz * target.threads
     arithmetic = sum(s.points * operations_of(s) / _lanes(s, target) for s in compute.stages)
-    vectors = VECTORS_A_MULTIPLY_ADD * target.multiply_adds
+    vectors = target.rates.vectors_a_multiply_add * target.multiply_adds
     moved_s = seconds_of_bytes(moved_bytes(compute), target, properties)
     return max(arithmetic / (vectors * clock), moved_s)
 
@@ -40,7 +36,7 @@ def seconds_of_bytes(moved: int, target: CpuTarget, properties: Properties) -> f
     levels = (0, target.threads * target.l1_bytes, target.threads * target.l2_bytes)
     times = [
         max(0, moved - held) / (rate * clock)
-        for held, rate in zip(levels, BYTES_A_CYCLE, strict=True)
+        for held, rate in zip(levels, target.rates.most_bytes, strict=True)
     ]
     return max(*times, max(0, moved - target.l3_bytes) / properties.read_bytes_per_s)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from hlotune.schedules.targets.machine_rates import MachineRates, rates_of
 from hlotune.schedules.targets.target import Kind, Target
 
 HOST_PLATFORM = "cpu"
@@ -12,12 +13,8 @@ WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
 LINE_BYTES = 64
 """Of a cache line, on every processor that we know."""
-MULTIPLY_ADDS = 2
-"""Of full vectors, that a core begins in a cycle."""
 HALVES = ("znver4",)
 """Cores that take a vector of 64 bytes in two halves, by their makers' optimization guides."""
-LATENCY = 4
-"""Cycles until a sum can be added to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +72,20 @@ class CpuTarget(Target):
         return 32 if "avx512f" in self.features or self.triple.startswith("aarch64") else 16
 
     @property
+    def rates(self) -> MachineRates:
+        """What its cores take and give in a cycle, as far as kinds of core differ; not measured."""
+        return rates_of(self.isa)
+
+    @property
     def multiply_adds(self) -> int:
         """Of full vectors, that a core begins in a cycle; documented, not measured."""
         halves = self.isa in HALVES and self.vector_bytes == 64
-        return MULTIPLY_ADDS // 2 if halves else MULTIPLY_ADDS
+        return self.rates.multiply_adds // (1 + halves)
 
     @property
     def chains(self) -> int:
         """Independent multiply-adds that keep the units busy."""
-        return LATENCY * self.multiply_adds
+        return self.rates.add_latency * self.multiply_adds
 
 
 def titled(name: str, isa: str | None) -> str:

@@ -18,7 +18,6 @@ from hlotune.codegen.llvm.math.values import HELD, STORED, Value, vector
 from hlotune.codegen.llvm.points import Lane, Point, moved, standing
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Load
-from hlotune.schedules.targets.machine import MOST_STRIDE
 
 FEWEST = 3
 """Neighbours; a gather takes about as long as to read and turn the rows of two."""
@@ -38,9 +37,10 @@ def squares_of(stage: Stage, places: Places, point: Point) -> tuple[Square, ...]
     if lane is None or lane.lanes & (lane.lanes - 1) or lane.lanes < FEWEST:
         return ()
     lines = dict[object, tuple[Place, list[int]]]()
+    most_stride = places.f.module.rates.most_stride
     for n, x in enumerate(stage.loads):
         place = places[x.tensor]
-        if isinstance(place, Place) and _lies_apart(place, x, lane):
+        if isinstance(place, Place) and _lies_apart(place, x, lane, most_stride):
             line = x.terms, tuple(e.constant for e in x.index[:-1]), x.tensor
             lines.setdefault(line, (place, []))[1].append(n)
     return tuple(
@@ -50,14 +50,14 @@ def squares_of(stage: Stage, places: Places, point: Point) -> tuple[Square, ...]
     )
 
 
-def _lies_apart(place: Place, x: Load, lane: Lane) -> bool:
+def _lies_apart(place: Place, x: Load, lane: Lane, most_stride: int) -> bool:
     plain = not x.divisors and x.beside is None and x.along is None and not place.layout
     plain = plain and not x.lookups
     whole = x.dtype == place.dtype and HELD[x.dtype] == STORED[x.dtype]
     if not (plain and whole and x.index and x.outside == 0):
         return False
     steps = [e.coefficients.get(lane.root, 0) * place.strides[d, 1] for d, e in enumerate(x.index)]
-    return abs(sum(steps)) > MOST_STRIDE and steps[-1] == 0
+    return abs(sum(steps)) > most_stride and steps[-1] == 0
 
 
 def _runs(stage: Stage, line: list[int], longest: int) -> Iterator[list[int]]:

@@ -18,7 +18,7 @@ from hlotune.schedules.ir.borders import index_ranges
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import StageNest
-from hlotune.schedules.targets.machine import BUSY_PORTS
+from hlotune.schedules.targets.machine_rates import COMMON, MachineRates
 
 WORTH = 0.8
 """Share of the loads that may be left."""
@@ -44,14 +44,16 @@ class _Order:
     """For sums, taps, and what is loaded at a time."""
 
 
-def rolled(copies: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy, ...]:
+def rolled(
+    copies: tuple[Copy, ...], s: StageNest, registers: int, rates: MachineRates = COMMON
+) -> tuple[Copy, ...]:
     """The copies in the order of fewest loads whose values fit into the registers.
 
     Of orders with as many loads, that of fewest registers.
     """
     if s.accumulate is None or s.stage.combine is not SUM:
         return copies
-    ways = [*_ways(copies, s)] if _waits(copies, s) else []
+    ways = [*_ways(copies, s)] if _waits(copies, s, rates.busy_ports) else []
     met = [_met(copy, s) for copy in copies] if ways else []
     loads, terms = _loads_in_steps(met), _terms(met, s)
     found = [x for way in ways if (x := _order(met, way, terms)) is not None]
@@ -59,10 +61,10 @@ def rolled(copies: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy
     return min(fitting, key=lambda x: (x.loads, x.registers)).copies if fitting else copies
 
 
-def _waits(copies: Sequence[Copy], s: StageNest) -> bool:
+def _waits(copies: Sequence[Copy], s: StageNest, busy_ports: float) -> bool:
     """Whether loads delay the multiply-adds, by the first step of the reduction: all are alike."""
     end = next((n for n, x in enumerate(copies) if n and x.fences), len(copies))
-    return _loads_in_steps(_met(x, s) for x in copies[:end]) >= BUSY_PORTS * end
+    return _loads_in_steps(_met(x, s) for x in copies[:end]) >= busy_ports * end
 
 
 def _met(copy: Copy, s: StageNest) -> _Met:

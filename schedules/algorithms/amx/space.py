@@ -17,7 +17,7 @@ from hlotune.schedules.algorithms.algorithm import Algorithm, constant
 from hlotune.schedules.algorithms.amx.rewriting import MATRIX, matrix, matrix_contraction
 from hlotune.schedules.algorithms.dot_instructions.rewriting import grouping
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.features.cost_terms import UNITS, plain_work
+from hlotune.schedules.features.cost_terms import plain_work
 from hlotune.schedules.features.loop_paths import Ints
 from hlotune.schedules.ir.borders import guarded
 from hlotune.schedules.ir.compute import Compute
@@ -45,8 +45,11 @@ MOST_TILES = 6
 """Along one axis."""
 PRODUCT_CYCLES, LATENCY_CYCLES, LOAD_CYCLES = 16, 52, 13
 """Of a product of two tiles, until a sum can be added to, and of a tile that is loaded beside."""
-RATE = AMX_ROWS * AMX_GROUPS / PRODUCT_CYCLES / UNITS
-"""Sums that are added to in the time of one by vectors, as features count them."""
+
+
+def _rate(target: CpuTarget) -> float:
+    """Sums that are added to in the time of one by vectors, as features count them."""
+    return AMX_ROWS * AMX_GROUPS / PRODUCT_CYCLES / target.rates.multiply_adds
 
 
 def matrix_space(compute: Compute, target: CpuTarget) -> "MatrixSpace | None":
@@ -55,7 +58,7 @@ def matrix_space(compute: Compute, target: CpuTarget) -> "MatrixSpace | None":
     if group is None or not has_matrix_unit(target, group.instruction.group):
         return None
     c = matrix_contraction(compute, group)
-    work = replace(plain_work(group.contraction), rate=RATE)
+    work = replace(plain_work(group.contraction), rate=_rate(target))
     space = MatrixSpace(c, target, MATRIX, work)
     return space if space.sketches and space.legal(space.heuristic()[None])[0] else None
 

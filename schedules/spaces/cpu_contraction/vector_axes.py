@@ -14,19 +14,10 @@ from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.cpu_contraction.sketch import is_panelled
 from hlotune.schedules.targets.cpu import WAY_BYTES, CpuTarget
-from hlotune.schedules.targets.machine import MOST_STRIDE
+from hlotune.schedules.targets.machine_rates import MachineRates
 
-SCATTER_CYCLES = 24.0
-"""Of one vector whose lanes go to places apart; a gather takes about as long."""
-COPY_CYCLES, FAR_COPY = 1.2, 2
-"""Of an element that is packed from places apart, and how much longer it takes from places that
-share a set of the first cache, where no squares are turned in registers."""
-MASK_CYCLES = 0.05
-"""Of a multiply-add, as a share of its own vector, where borders may cross the vector."""
 FEW_LANES = 8
 """Elements of an axis below which vectors along it waste most of what a processor has."""
-STRIDED_CYCLES = 0.75
-"""Cycles that loading a whole run and picking lanes from it takes for each unit of the stride."""
 GATHER_ROWS = 4
 """Rows of a register tile that share one gathered vector, where an operand varies along some."""
 
@@ -56,25 +47,27 @@ def _can_be_brought_together(c: Contraction, axis: str) -> bool:
 
 def cycles(c: Contraction, lanes: int, axis: str, target: CpuTarget) -> float:
     """Estimated cycles of a thread for the whole contraction with vectors along an axis."""
-    extent = c.core.extents[axis]
+    extent, rates = c.core.extents[axis], target.rates
     multiply_adds = c.core.points / extent * ceil(extent / lanes)
     results = multiply_adds / (c.core.points / c.out.points)
     total = multiply_adds / target.multiply_adds
     if c.out_stride(axis) != 1:
         whole = np.array([[a.extent for a in c.parallel]])
-        total += float(scatter_cycles(neighbours(c, axis, whole), lanes)[0]) * results
+        total += float(scatter_cycles(neighbours(c, axis, whole), lanes, rates)[0]) * results
     for x in c.operands:
         step = _step(c, x, axis)
         if step == 1:
-            total += MASK_CYCLES * multiply_adds * (not _is_inside(c, axis))
+            total += rates.mask_share * multiply_adds * (not _is_inside(c, axis))
         elif step and brings_together(c, x, axis):
             constant = c.compute.tensor(x.tensor).role == "constant"
             shares_sets = step * c.element_bytes(x) >= WAY_BYTES
-            far = FAR_COPY if shares_sets and not _panelled(c, x, axis) else 1
+            far = rates.far_copy if shares_sets and not _panelled(c, x, axis) else 1
             copied = 0 if constant else c.compute.tensor(x.tensor).elements
-            total += COPY_CYCLES * far * copied
+            total += rates.copied_element_cycles * far * copied
         elif step:
-            load = STRIDED_CYCLES * step if step <= MOST_STRIDE else SCATTER_CYCLES
+            load = (
+                rates.strided_cycles * step if step <= rates.most_stride else rates.scatter_cycles
+            )
             shared = GATHER_ROWS if any(not c.stride(x, a.name) for a in c.parallel) else 1
             total += load * multiply_adds / shared
     return total
@@ -94,10 +87,10 @@ def neighbours(c: Contraction, axis: str, tiles: NDArray[np.int64]) -> NDArray[n
     return runs
 
 
-def scatter_cycles(rows: NDArray[np.int64], lanes: int) -> NDArray[np.float64]:
+def scatter_cycles(rows: NDArray[np.int64], lanes: int, rates: MachineRates) -> NDArray[np.float64]:
     """`(n,)`: of one vector whose lanes lie apart in the result, so many rows of them together."""
     rows = np.minimum(rows, lanes)
-    return np.where(rows < 2, SCATTER_CYCLES, np.log2(rows) + lanes / rows)
+    return np.where(rows < 2, rates.scatter_cycles, np.log2(rows) + lanes / rows)
 
 
 def brings_together(c: Contraction, x: Load, axis: str) -> bool:

@@ -6,19 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.features.cost_terms import WAKE_CYCLES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, touched
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
 from hlotune.schedules.spaces.cpu_rows.streams import bytes_ahead
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
-from hlotune.schedules.targets.cpu import LATENCY
+from hlotune.schedules.targets.machine_rates import MachineRates
 
-WORTH_WAKING = 4 * WAKE_CYCLES
-"""Cycles of one core from which on a nest is divided among threads."""
-BYTES_A_CYCLE = 32.0
-"""Of what a nest reads and stores, in the mean of all caches, for the decision above."""
+REPAYS_WAKING = 4
+"""How many times what waking takes a nest must take on one core to be divided among threads."""
 ROWS_TOGETHER = 8
 """Rows that an iteration takes where they fit into the first cache: so many short stages, as one
 of means, have whole vectors."""
@@ -83,7 +80,7 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     if is_transposed(space.compute, stage, form):
         return 1, min(lanes, stage.extents[form.row]), 1
     many = stage.flops > MANY_OPERATIONS * stage.points
-    return min(across, 2 if many else LATENCY), 1, 1
+    return min(across, 2 if many else space.target.rates.add_latency), 1, 1
 
 
 def _chunk(compute: Compute, nest: Nest, stage: Stage, form: Form) -> int:
@@ -108,7 +105,9 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
         )
         block[last] = _divisor(stage.extents[last], max(1, rows // steps[last]) * steps[last])
         block[last] = max(1, block[last] // steps[last])
-    wanted = space.target.threads if _cycles(space.compute, nest) > WORTH_WAKING else 1
+    rates = space.target.rates
+    alone = _cycles(space.compute, nest, rates) <= REPAYS_WAKING * rates.wake_cycles
+    wanted = 1 if alone else space.target.threads
     for a in nest.rows:
         iterations = ceil(stage.extents[a] / (steps[a] * block[a]))
         tasks = min(wanted, iterations)
@@ -146,11 +145,11 @@ def _divisor(extent: int, most: int) -> int:
     return found if 2 * found >= most else min(most, extent)
 
 
-def _cycles(compute: Compute, nest: Nest) -> float:
+def _cycles(compute: Compute, nest: Nest, rates: MachineRates) -> float:
     """The cycles of one core for a nest, roughly."""
     moved = 0
     for s in nest.stages:
         for tensor in map(compute.tensor, touched(s)):
             moved += min(tensor.elements, s.points) * BYTES[tensor.dtype]
     work = sum(s.flops for s in nest.stages)
-    return moved / BYTES_A_CYCLE + work / 16
+    return moved / rates.row_bytes + work / 16

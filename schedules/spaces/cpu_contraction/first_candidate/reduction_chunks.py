@@ -17,8 +17,6 @@ from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch, has_rows, is
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
-THIRD_CACHE_BYTES = 10
-"""What the third cache gives a thread in a cycle."""
 FAR_SHARE = 1.5
 """Of the second cache from which on what is read again comes from behind it: of less a part stays,
 and chunks lost time where they were tried on it."""
@@ -58,7 +56,7 @@ def waits_for_far(c: Contraction, target: CpuTarget, vector: str, tile: NDArray[
     multiplies; `tile` has rows and vectors by axis."""
     across = int(tile[[a.name for a in c.parallel].index(vector)])
     cycles = int(np.prod(tile)) / target.multiply_adds
-    return max(LINE_BYTES, across * target.vector_bytes) / THIRD_CACHE_BYTES > cycles
+    return max(LINE_BYTES, across * target.vector_bytes) / target.rates.l3_bytes > cycles
 
 
 def is_packed_far(space: ContractionSpace, config: NDArray[np.int32]) -> bool:

@@ -21,12 +21,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse impor
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.targets.cpu import LINE_BYTES, WAY_BYTES
-from hlotune.schedules.targets.machine import BUSY_PORTS, MOST_STRIDE
 
-SECOND_CACHE_BYTES = 20
-"""What the second cache gives in a cycle, on and on beside multiply-adds; bursts have 32."""
-SCATTERED_BYTES = 9
-"""The same of lines that lie apart, which nothing fetches ahead into the first cache."""
 FEW_LINES = 4
 """That are fetched along with their neighbours."""
 MOST_STREAMS = 8
@@ -50,12 +45,17 @@ def best_tile(
     total = np.prod(tiles + 1, axis=1)
     busy = np.minimum(1, total / space.target.chains)
     ports = sum(_loads(space, x, vector, tiles + 1) for x in c.operands) / total
+    full = space.target.rates.busy_ports
     if any(waits_for_loads(c, x) for x in c.operands):
-        ports = np.maximum(ports, BUSY_PORTS)  # what is shared beyond that is no gain
-    pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - BUSY_PORTS)
+        ports = np.maximum(ports, full)  # what is shared beyond that is no gain
+    pressed = 0.5 * space.target.multiply_adds * np.maximum(0, ports - full)
     loads = 1 + 0.03 * ports + pressed
     # rows along one axis alone keep the loads of a tile near one another
-    spread = 1 + 0.02 * ((tiles > 0).sum(axis=1) - (across > 1) + _streams(c, vector, tiles + 1))
+    spread = 1 + 0.02 * (
+        (tiles > 0).sum(axis=1)
+        - (across > 1)
+        + _streams(c, vector, tiles + 1, space.target.rates.most_stride)
+    )
     score = useful * busy / loads / spread * (1 - 0.1 / total) / _crowding(space, vector, tiles + 1)
     score /= starved(space, vector, packed, tiles + 1) * _scattered(space, vector, tiles + 1)
     best: NDArray[np.int64] = tiles[int(np.argmax(score))]
@@ -93,10 +93,12 @@ def _loads(
     return loads
 
 
-def _streams(c: Contraction, vector: str, tiles: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _streams(
+    c: Contraction, vector: str, tiles: NDArray[np.int64], most_stride: int
+) -> NDArray[np.bool_]:
     """Whether vectors of an operand come from more places apart than are fetched ahead."""
     found = np.zeros(len(tiles), dtype=np.bool_)
-    for x in (x for x in c.operands if 0 < abs(c.stride(x, vector)) <= MOST_STRIDE):
+    for x in (x for x in c.operands if 0 < abs(c.stride(x, vector)) <= most_stride):
         for k, a in enumerate(c.parallel):
             far = abs(c.stride(x, a.name)) * c.element_bytes(x) >= LINE_BYTES
             found |= far and a.name != vector and tiles[:, k] > MOST_STREAMS
@@ -138,7 +140,8 @@ def starved(
     again = (scattered + streamed) * steps >= space.target.l1_bytes
     lines = sum(_lines(c, x, tiles) for x in c.operands if not c.stride(x, vector))
     cycles = np.prod(tiles, axis=1) / space.target.multiply_adds
-    waits = scattered / SCATTERED_BYTES + (streamed + lines * LINE_BYTES) / SECOND_CACHE_BYTES
+    rates = space.target.rates
+    waits = scattered / rates.l2_scattered_bytes + (streamed + lines * LINE_BYTES) / rates.l2_bytes
     return np.where(again, np.maximum(1.0, waits / cycles), 1.0)
 
 
@@ -170,4 +173,6 @@ def _scattered(
     if c.out_stride(vector) == 1:
         return np.ones(len(tiles))
     cycles = prod(a.extent for a in c.reduce) / space.target.multiply_adds
-    return 1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes) / cycles
+    return (
+        1 + scatter_cycles(neighbours(c, vector, tiles), space.lanes, space.target.rates) / cycles
+    )

@@ -6,30 +6,27 @@ those up to some tens of microseconds it is a knob.
 """
 
 from hlotune.schedules.dtypes import BYTES
-from hlotune.schedules.features.cost_terms import WAKE_CYCLES
 from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.targets.cpu import CpuTarget
 
-NEAR_BYTES = 16.0
-"""That one thread reads in a cycle, of operands of a kernel so small that they are near."""
 REPAYS_WAKING = 2.0
 """How many times what waking takes a kernel must take alone, for half of it to be saved."""
-SMALL_CYCLES = 200_000.0
-"""Some 50 us: as long as workers look for work behind a kernel."""
 
 
 def serial_cycles(c: Contraction, target: CpuTarget) -> float:
     """Of one thread at best: multiply-adds in full vectors, or operands and results read once."""
     lanes = max(1, target.vector_bytes // BYTES[c.dtype])
     moved = sum(t.bytes for t in c.compute.tensors if t.is_outer)
-    return max(c.core.points / (lanes * target.multiply_adds), moved / NEAR_BYTES)
+    return max(
+        c.core.points / (lanes * target.multiply_adds), moved / target.rates.small_kernel_bytes
+    )
 
 
 def runs_alone(c: Contraction, target: CpuTarget) -> bool:
     """Whether waking another thread costs more than it gains, all threads awake."""
-    return serial_cycles(c, target) < REPAYS_WAKING * WAKE_CYCLES
+    return serial_cycles(c, target) < REPAYS_WAKING * target.rates.wake_cycles
 
 
 def may_run_alone(c: Contraction, target: CpuTarget) -> bool:
     """Whether it is worth trying: where threads sleep, waking them takes longer."""
-    return target.threads > 1 and serial_cycles(c, target) < SMALL_CYCLES
+    return target.threads > 1 and serial_cycles(c, target) < target.rates.looking_cycles
