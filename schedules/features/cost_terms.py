@@ -25,7 +25,7 @@ class Work:
     """What a kernel asks for, whatever its algorithm, and what a nest does beside its sums."""
 
     flops: float
-    """Of the sums as the kernel states them."""
+    """The operations of the sums as the kernel states them."""
     beside: Floats | float
     """Operations of all other stages, `(n,)` or for all; not what runs as a program is loaded."""
     rate: float = 1.0
@@ -34,7 +34,7 @@ class Work:
 
 @lru_cache(maxsize=64)
 def plain_work(c: Contraction) -> Work:
-    """Of a kernel that is computed as it is stated."""
+    """The work of a kernel that is computed as it is stated."""
     others = (s.flops for s in c.compute.stages if s is not c.core)
     return Work(2.0 * c.core.points, float(sum(others)))
 
@@ -50,7 +50,7 @@ class Costs:
 
     @cached_property
     def peak_cycles(self) -> np.float32:
-        """Of all multiply-adds that the kernel asks for, on all cores."""
+        """The cycles of all multiply-adds that the kernel asks for, on all cores."""
         v = self.v
         return np.float32(
             self.work.flops / (2.0 * v.lanes * self.rates.multiply_adds * v.target.threads)
@@ -128,7 +128,7 @@ class Costs:
 
     @cached_property
     def checks(self) -> Floats:
-        """Of borders: windows of operands that are read where they lie, a check a row."""
+        """The cost of borders: windows of operands that are read where they lie, a check a row."""
         v, total = self.v, np.zeros(self.v.count, dtype=np.float32)
         rows, _ = v.tile
         for k, level in enumerate(v.window_levels):
@@ -154,7 +154,7 @@ class Costs:
 
     @cached_property
     def caches(self) -> dict[str, Floats]:
-        """Of what enters each cache."""
+        """The cost of what enters each cache, by its name."""
         rates = np.array(self.rates.entering_bytes, dtype=np.float32).reshape(-1, 1)
         return dict(zip(("l1", "l2", "l3"), self.of(self.moved.sum(axis=1) / rates), strict=True))
 
@@ -181,7 +181,7 @@ class Costs:
 
     @cached_property
     def stages(self) -> Floats:
-        """Of the other stages, in vectors."""
+        """The cost of the other stages, in vectors."""
         beside = np.full(self.v.count, self.work.beside, dtype=np.float32)
         return self.of(beside / (self.v.lanes * self.rates.multiply_adds))
 

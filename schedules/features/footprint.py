@@ -20,13 +20,13 @@ class Touched:
     """What one execution of each level touches of a buffer, `(L + 1, n)`, or of several."""
 
     bytes: Floats
-    """Of cache lines: a run shorter than a line costs a line."""
+    """Bytes of whole cache lines: a run shorter than a line costs a line."""
     elements: Floats
     run: Floats
     """Bytes that lie together."""
 
     def __getitem__(self, k: int) -> "Touched":
-        """Of one of several buffers, in the same memory."""
+        """What is touched of one of several buffers, in the same memory."""
         return Touched(self.bytes[k], self.elements[k], self.run[k])
 
 

@@ -78,7 +78,7 @@ class Levels:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the axes, in the order of their numbers."""
+        """The names of the axes, in the order of their numbers."""
         return tuple(a.name for a in (*self.c.parallel, *self.c.reduce))
 
     @cached_property
@@ -176,7 +176,7 @@ class Levels:
 
     @cached_property
     def touched(self) -> Touched:
-        """Of all buffers at once: `(operands and the result, L + 1, n)`."""
+        """What is touched of all buffers: `(operands and the result, L + 1, n)`."""
         store = self.c.out.stores[0]
         result = Load(store.tensor, store.index, self.c.compute.tensor(store.tensor).dtype)
         buffers = (*self.c.operands[:OPERANDS], result)
@@ -244,7 +244,7 @@ class Levels:
 
     @cached_property
     def flops(self) -> np.float32:
-        """Of the sums, padding included."""
+        """The operations of the sums, padding included."""
         return np.float32(2 * np.prod(self.extents.astype(np.float64)))
 
     @cached_property

@@ -27,7 +27,7 @@ from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 from hlotune.schedules.targets.machine import PAGE_BYTES
 
 FEATURES_VERSION = 4
-"""Of the columns here and of those of `loop_trees.py`: a model fits the version it learned from."""
+"""The version of the columns here and in `loop_trees.py`: a model fits the one it learned from."""
 
 KERNEL_NAMES = (
     "flops", "results", "reduction", "intensity", "real_work", "epilogue_flops",
@@ -100,7 +100,7 @@ def _put(columns: Columns, names: tuple[str, ...], into: Floats, start: int, end
 
 
 def _log(x: Floats | np.floating[Any] | float) -> Floats:
-    """Of sizes and counts; zero costs stand far below all others."""
+    """Logarithms of sizes and counts; zero costs stand far below all others."""
     return np.log2(np.maximum(np.asarray(x, dtype=np.float32), np.float32(2.0**-16)))
 
 

@@ -87,7 +87,7 @@ class Store:
 
     @cached_property
     def terms(self) -> tuple[Terms, ...]:
-        """Of the index: what places that differ in constants have in common."""
+        """The terms of the index: what places that differ in constants have in common."""
         return tuple(e.terms for e in self.index)
 
 
@@ -97,7 +97,7 @@ class Maps:
 
     terms: frozenset[Terms]
     least: int
-    """Of the constants."""
+    """The least of the constants."""
     most: int
 
 
@@ -116,7 +116,7 @@ class Stage:
     values: tuple[Expr, ...]
     combine: Monoid | None = None
     digits: tuple[Digit, ...] = ()
-    """Of parallel axes, for the index maps of the stage; each axis's from the highest down."""
+    """Digits of parallel axes that index maps use; each axis's from the highest down."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -209,7 +209,7 @@ class Stage:
 
 
 def _maps(found: list[Load]) -> tuple[Maps, ...]:
-    """Of loads of one tensor, dimension by dimension."""
+    """The maps of loads of one tensor, dimension by dimension."""
     result = []
     for along in zip(*(x.index for x in found), strict=True):
         constants = [e.constant for e in along]

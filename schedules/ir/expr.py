@@ -158,7 +158,7 @@ class Load:
 
     @cached_property
     def terms(self) -> tuple[tuple[Terms, ...], tuple[int, ...]]:
-        """Of the index, with its divisors: what loads that differ in constants have in common."""
+        """Terms and divisors of the index: what loads that differ in constants have in common."""
         return tuple(e.terms for e in self.index), self.divisors
 
     @cached_property
@@ -231,7 +231,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Given:
-    """A value that whoever evaluates the expression has at hand, known by its position.
+    """A value that is given to the evaluation of the expression, known by its position.
 
     What a monoid merges is written so; no stage has one among its values.
     """
@@ -261,7 +261,7 @@ def loads(expr: Expr) -> Iterator[Load]:
 
 
 def distinct_loads(values: Iterable[Expr]) -> tuple[Load, ...]:
-    """Of several expressions, in order of reading; what they share is walked once."""
+    """The loads of several expressions, in order of reading; what they share is walked once."""
     seen, found = set[int](), dict[Load, None]()
 
     def walk(expr: Expr) -> None:

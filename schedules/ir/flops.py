@@ -22,7 +22,7 @@ from hlotune.schedules.ir.nest import LoopNest
 from hlotune.schedules.targets.units import DOT_INSTRUCTIONS
 
 MOST_POINTS = 1 << 22
-"""Of axes that decide together, the longest left out, that are looked at one by one."""
+"""Points that are looked at one by one, of axes that decide together, without the longest one."""
 
 
 def flops_of(compute: Compute) -> int:
@@ -52,7 +52,7 @@ def arithmetic_type(compute: Compute) -> str:
 
 
 def _narrow_type(value: Expr) -> str | None:
-    """Of the factors of a product, where all are converted from one type."""
+    """The type that all factors of a product are converted from, where it is one."""
     if not isinstance(value, Apply) or value.op != "multiply":
         return None
     types = {

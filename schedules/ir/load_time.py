@@ -30,6 +30,6 @@ def offset_bytes(nest: LoopNest, s: StageNest) -> int:
 
 
 def form_bytes(nest: LoopNest, constant: str) -> int:
-    """Of all that takes a constant's place."""
+    """The bytes of all that takes a constant's place."""
     last = preloaded(nest)[constant][-1]
     return offset_bytes(nest, last) + stored_bytes(nest, last)

@@ -23,7 +23,7 @@ class Monoid:
     identities: Callable[[tuple[str, ...]], tuple[Const, ...]]
     """By element types: the tuple that changes nothing that it is merged with."""
     merge: Callable[[Values, Values], Values]
-    """Of what has come together so far and what comes to it, as expressions over their parts."""
+    """Merges what has come together with what comes to it, as expressions over their parts."""
     finish: Callable[[Values], Values] | None = None
     """What readers take of the whole tuple, as expressions over its parts; None: the parts."""
 

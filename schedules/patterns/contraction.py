@@ -74,7 +74,7 @@ class Contraction:
         return nearest_bytes(self.compute, load, (a.name for a in axes))
 
     def element_bytes(self, load: Load) -> int:
-        """Of what a stride counts: a load may take several elements at once."""
+        """The bytes of an element as strides count it: a load may take several at once."""
         return BYTES[self.compute.tensor(load.tensor).dtype]
 
     def out_stride(self, axis: str) -> int:

@@ -69,7 +69,7 @@ class GpuAttention:
 
     @property
     def flops(self) -> float:
-        """Of the pairs of query and key that count: half of them in a causal one."""
+        """Operations of the pairs of query and key that count: half of them in a causal one."""
         whole = 4.0 * self.heads * self.queries * self.keys * self.depth
         return whole / 2 if self.causal else whole
 

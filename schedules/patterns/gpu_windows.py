@@ -69,7 +69,7 @@ class WindowBlocks:
 
     @property
     def slabs(self) -> int:
-        """Of one plane of one group."""
+        """Elements of one plane of one group."""
         return self.rows_read * self.columns_read
 
     @property

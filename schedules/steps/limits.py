@@ -18,7 +18,7 @@ CODE_STATEMENTS = 1024
 TASK_BYTES = 4 << 20
 CALL_BYTES = 256 << 20
 MOST_BYTES = {"register": 0, "task": TASK_BYTES, "call": CALL_BYTES, "load": inf}
-"""Of a buffer, by its scope; what is packed when a program is loaded is no scratch."""
+"""The largest buffer, by its scope; what is packed when a program is loaded is no scratch."""
 
 
 def check(nest: LoopNest) -> None:

@@ -87,7 +87,7 @@ def _check_slices(nest: LoopNest, s: StageNest, tensor: str, axis: str) -> None:
 
 
 def _check_rows(nest: LoopNest, s: StageNest, x: Load) -> None:
-    """Of an argument rows are asked for, those of the innermost reduction that goes along it."""
+    """Checks that a loop goes along the rows of an argument: those of its innermost reduction."""
     summed = {a.name for a in s.stage.reduce} & {*x.axes}
     rows = next((loop.root for loop in reversed(s.loops) if loop.root in summed), "")
     looped = any(loop.root == rows and loop.kind == "serial" for loop in s.loops)

@@ -64,5 +64,5 @@ def tile_counts(nest: LoopNest, s: StageNest) -> tuple[int, int]:
 
 
 def tile_registers(rows: int, columns: int) -> int:
-    """Of the sums, and of both operands."""
+    """The registers of the sums and of both operands."""
     return rows * columns + rows + columns

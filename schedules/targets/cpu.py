@@ -12,7 +12,7 @@ HOST_PLATFORM = "cpu"
 WAY_BYTES = 4096
 """Addresses this far apart share a set of the first cache, on all processors of today."""
 LINE_BYTES = 64
-"""Of a cache line, on every processor that we know."""
+"""The size of a cache line, on every processor that we know."""
 HALVES = ("znver4",)
 """Cores that take a vector of 64 bytes in two halves, by their makers' optimization guides."""
 
@@ -78,7 +78,7 @@ class CpuTarget(Target):
 
     @property
     def multiply_adds(self) -> int:
-        """Of full vectors, that a core begins in a cycle; documented, not measured."""
+        """Multiply-adds of full vectors that a core begins in a cycle; documented, not measured."""
         halves = self.isa in HALVES and self.vector_bytes == 64
         return self.rates.multiply_adds // (1 + halves)
 

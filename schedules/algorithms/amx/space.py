@@ -44,7 +44,7 @@ from hlotune.schedules.targets.units import (
 MOST_TILES = 6
 """Along one axis."""
 PRODUCT_CYCLES, LATENCY_CYCLES, LOAD_CYCLES = 16, 52, 13
-"""Of a product of two tiles, until a sum can be added to, and of a tile that is loaded beside."""
+"""Cycles of a product of two tiles, until its sum can be added to, and of a tile's load."""
 
 
 def _rate(target: CpuTarget) -> float:
@@ -170,7 +170,7 @@ class MatrixSpace(CpuSpace):
         return np.array(places, dtype=np.int32)
 
     def _usable(self, vector: str, axis: str, knob: Knob) -> tuple[int, ...]:
-        """Of the values along an axis those with which tiles can go along a vector."""
+        """The values along an axis with which tiles can go along a vector."""
         if axis == self.rows[vector]:
             return knob.values
         alone = axis in self._alone(vector)
@@ -264,7 +264,7 @@ class MatrixSpace(CpuSpace):
         return best
 
     def _cycles(self, vector: str, tile: dict[str, int]) -> float:
-        """Of all register tiles together, for one tile of the reduction each."""
+        """The cycles of all register tiles together, for one tile of the reduction each."""
         rows, extents = self.rows[vector], self.contraction.core.extents
         beside = prod(n for a, n in tile.items() if a not in (rows, vector))
         high, wide = ceil(tile[rows] / AMX_ROWS) * beside, tile[vector]

@@ -18,7 +18,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.single_thread import runs_alone
 
 CACHED_SHARE = 0.8
-"""Of the second cache, for what a block works on."""
+"""The share of L2 for what a block works on."""
 FEWEST_ROWS = 4
 """Tiles of a block below which threads share features instead."""
 LOADS = 2
@@ -26,12 +26,12 @@ LOADS = 2
 SPREAD = 1
 """A sixth of the time where points lie at powers of two, and little elsewhere."""
 WEIGHTS_SHARE = 0.25
-"""Of the second cache, for weights that a task computes at once."""
+"""The share of L2 for weights that a task computes at once."""
 MOST_RUNS = 2
-"""Of the transform of weights, in half the digits and near, by each thread: as long as one by all
-threads together, whose results cross from cache to cache."""
+"""Transforms of all weights by each thread, in half the digits and in its own caches, that take as
+long as one by all threads together, whose results cross from cache to cache."""
 STEPS = 2
-"""Of the reduction, written out: half the branches, and requests that come in pairs."""
+"""Steps of the reduction that are written out: half the branches, and requests in pairs."""
 
 
 def heuristic_config(space: WinogradView) -> NDArray[np.int32]:
@@ -55,7 +55,7 @@ def heuristic_config(space: WinogradView) -> NDArray[np.int32]:
 
 
 def _when(space: WinogradView, runs: float) -> str:
-    """Of weights; `runs` is how often a thread would transform all that it uses.
+    """Where weights are transformed; `runs` is how often a thread would transform all that it uses.
 
     Results that pass the last cache are worth transforming anew each time: what a call writes to
     so much scratch goes to memory, and to pages that are new to each call.
@@ -135,7 +135,7 @@ def _register_tile(space: WinogradView, block: int) -> tuple[int, int]:
     slice_bytes = _depth(space) * space.lanes * BYTES[space.contraction.dtype]
 
     def worth(rows: int, across: int) -> tuple[float, int, int]:
-        """Of equal ones the most even: the last rows of a block are no small tile of their own."""
+        """How good a tile is; of equal ones the most even, so that no small tile ends a block."""
         useful = features / (ceil(features / across) * across)
         copies = [min(rows, block - at) * across for at in range(0, block, rows)]
         busy = sum(n * min(1, n / space.target.chains) for n in copies) / sum(copies)

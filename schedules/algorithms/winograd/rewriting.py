@@ -42,7 +42,7 @@ class Window:
     pairs: tuple[tuple[Axis, Axis], ...]
     """(position, tap) of each axis of the window."""
     steps: tuple[int, ...]
-    """Of each of them, positions from one to the next of a tile; more than one where dilated."""
+    """For each of them the positions between neighbours of a tile; more than 1 where dilated."""
     batch: tuple[Axis, ...]
     """Parallel axes that neither taps nor the window have."""
     channels: tuple[Axis, ...]

@@ -72,13 +72,13 @@ class WinogradSketch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiling:
     tiles: int
-    """Of a block."""
+    """Tiles of a block."""
     rows: int
     """Tiles of a register tile."""
     vectors: int
-    """Of a panel of features."""
+    """Features of a panel."""
     panels: int
-    """Of a group."""
+    """Panels of a group."""
     unroll: int
     """Steps of the innermost reduction that are written out."""
     prefetch: int = 0
@@ -234,7 +234,7 @@ def _weights(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes:
 
 
 def _weights_inside(compute: Compute, lanes: int) -> list[Step]:
-    """Of a panel and some channels, just before the products that read them."""
+    """Transforms the weights of a panel and some channels, just before the products read them."""
     stage, o = compute.stage(WEIGHTS), _feature(compute)
     wide = any(isinstance(v, Apply) and v.op == "convert" for v in stage.values)
     steps: list[Step] = [Narrow(WEIGHTS)] if wide else []

@@ -129,7 +129,7 @@ class WinogradSpace:
 
     @cached_property
     def _values(self) -> tuple[Ints, ...]:
-        """Of each knob."""
+        """The values of each knob."""
         return tuple(np.array(k.values) for k in self.knobs)
 
     @cached_property
@@ -242,7 +242,7 @@ class WinogradSpace:
 
     @cached_property
     def _flops(self) -> float:
-        """Of the sums of the convolution."""
+        """The operations of the convolution's sums."""
         return 2.0 * contraction(self.original).core.points
 
     @cached_property

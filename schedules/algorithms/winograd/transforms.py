@@ -35,7 +35,7 @@ class WindowAxis:
 
     taps: int
     positions: int
-    """Of results along it."""
+    """The number of results along it."""
     stride: int
     """Inputs from one position to the next."""
     spread: int

@@ -199,7 +199,7 @@ def digit(c: Contraction, x: Load, vector: str) -> int | None:
 
 
 def panelled_dimension(c: Contraction, tensor: str, vector: str) -> int:
-    """Of an operand packed for vectors along an axis the dimension that is in panels, or -1."""
+    """The dimension that is in panels of an operand packed for vectors along an axis, or -1."""
     dimension, block = layout(c, tensor, vector, 2)[0]
     return dimension if block > 1 else -1
 

@@ -73,7 +73,7 @@ def tables_of(c: Contraction, target: CpuTarget, sketches: tuple[Sketch, ...]) -
 
 
 def _spans(c: Contraction, x: Load) -> tuple[Ints, Ints]:
-    """Of an operand: what a step along each axis spans of each dimension, and all there is."""
+    """What a step along each axis spans of each dimension of an operand, and all that is there."""
     ranges = index_ranges(c.core)
     axes = [a.name for a in (*c.parallel, *c.reduce)]
     bounds = [(e.unit, *e.bounds(ranges)) for e in x.index]

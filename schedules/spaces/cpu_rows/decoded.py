@@ -39,7 +39,7 @@ class Placed:
     """Which configs these are."""
     sizes: Sizes
     outer: tuple[Level, ...]
-    """Of a member: the loops of its anchor around it that walk axes which it has too."""
+    """The loops of the anchor around a member that walk axes which the member has too."""
     loops: tuple[Level, ...]
     block: Mapping[str, Ints]
     """By row axis of the nest: elements of an iteration over rows."""

@@ -35,7 +35,7 @@ from hlotune.schedules.targets.gpu import GpuTarget
 WARPGROUPS = 2
 """That multiply in `hopper_convolution`."""
 STORED_BYTES = WARPGROUPS * 2 * UNIT_ROWS * LINE * 2
-"""Of units of results on their way to memory, two of each warpgroup."""
+"""Bytes of units of results on their way to memory, two of each warpgroup."""
 BUSY = {64: 0.65, 128: 0.85, 256: 0.9}
 """What part of the peak the matrix unit reaches by the columns of a block of weights."""
 STORED_PER_S = 60e9

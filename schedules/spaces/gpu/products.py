@@ -26,7 +26,7 @@ ACCUMULATOR_REGISTERS = 160
 THREE_WARPGROUPS_REGISTERS = 96
 """The same where three warpgroups multiply, which have 160 registers a thread."""
 SMALLEST_BLOCK = 16
-"""Of the matrix unit, along each axis."""
+"""Elements that the matrix unit takes along each axis."""
 WARPGROUP_THREADS = 128
 STORED_ROWS, STORED_LINE_BYTES = 64, 128
 """Rows of what one warpgroup stores at once, and bytes of each."""

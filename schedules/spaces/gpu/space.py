@@ -62,7 +62,7 @@ class BlockSpace(Generic[Device]):
     target: Device
     sketches: tuple[GpuSketch, ...]
     correction: Callable[[Configs], NDArray[np.float64]] | None = None
-    """Of configs, by what factor their times differ from the roofline's guesses, where learned."""
+    """By what factor times differ from the roofline's guesses, where it was learned."""
 
     @property
     def width(self) -> int:

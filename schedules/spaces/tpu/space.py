@@ -20,9 +20,9 @@ from hlotune.schedules.spaces.gpu.space import (
 from hlotune.schedules.targets.tpu import LANES, TpuTarget, tile_rows
 
 COPIES = 2
-"""Of each block in vector memory: one is computed with while the next one arrives."""
+"""Copies of each block in vector memory: the next one arrives while one is computed with."""
 VMEM_SHARE = 0.5
-"""Of vector memory that blocks and sums may take; the compiler needs some for values between."""
+"""The share of vector memory that blocks and sums may take; the compiler needs the rest."""
 STEP_S = 0.35e-6
 """What a step of the grid costs besides its work, roughly."""
 Seconds = NDArray[np.float64]

@@ -18,10 +18,10 @@ from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
 FAR_SHARE = 1.5
-"""Of the second cache from which on what is read again comes from behind it: of less a part stays,
-and chunks lost time where they were tried on it."""
+"""How many times L2 what is read again must be to come from behind it: a part of less stays, and
+chunks lost time there."""
 LEAST_STEPS = 64
-"""Of a chunk, for which it is worth it to read sums and write them again."""
+"""Steps of a chunk for which it is worth it to read sums and write them again."""
 CHUNK_SHARE = 0.4
 """Share of the second cache for what a chunk of the reduction reads again."""
 

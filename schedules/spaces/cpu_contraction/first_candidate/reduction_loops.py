@@ -107,7 +107,8 @@ def written_out(
 
 
 def _steps_of_a_pass(space: ContractionSpace, tile: NDArray[np.int64], extent: int) -> int:
-    """Of the innermost loop: the fewest that last long enough and leave no rest."""
+    """Steps of the innermost loop that are written out: the fewest that last long enough and
+    leave no rest."""
     cycles = int(np.prod(tile)) / space.target.multiply_adds
     longest = range(1, min(extent, LONGEST_UNROLL) + 1)
     return next((n for n in longest if n * cycles >= SHORT_PASS and extent % n == 0), 1)

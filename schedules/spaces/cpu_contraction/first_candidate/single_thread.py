@@ -14,7 +14,7 @@ REPAYS_WAKING = 2.0
 
 
 def serial_cycles(c: Contraction, target: CpuTarget) -> float:
-    """Of one thread at best: multiply-adds in full vectors, or operands and results read once."""
+    """Cycles of one thread at best: multiply-adds in full vectors, or all tensors read once."""
     lanes = max(1, target.vector_bytes // BYTES[c.dtype])
     moved = sum(t.bytes for t in c.compute.tensors if t.is_outer)
     return max(

@@ -22,19 +22,19 @@ APART_BYTES = 2048
 REPAYS_PACKING = 16
 """Operations on a byte of an operand from which on copying it first is little work."""
 LEAST_ROWS, MOST_ROWS = 8, 64
-"""Of the operand that are read side by side."""
+"""Rows of the operand that are read side by side."""
 ASKED_SHARE = 0.25
-"""Of the second cache, for the rows that are asked for while as many others are used."""
+"""The share of L2 for rows that are asked for while as many others are used."""
 ASKED_RESULTS = 2
-"""Of a row from which on there is time to ask for the next rows, whichever cache has them; with one
-there is only where they come from memory."""
+"""Results of a row from which on there is time to ask for the next rows, whichever cache has them;
+with one result there is time only where they come from memory."""
 LEAST_VECTORS, MOST_VECTORS = 3, 8
-"""Of a row that are read in one go."""
+"""Vectors of a row that are read in one go."""
 MOST_WASTE = 1.05
 """Vectors of all tiles, as a multiple of those that a row has."""
 UNROLLED = 4
 SUMS_SHARE = 0.25
-"""Of the second cache, for the sums that wait."""
+"""The share of L2 for the sums that wait."""
 
 Wanted = dict[str, NDArray[np.int64]]
 """By kind of knob: a value for each of its axes."""
@@ -126,7 +126,7 @@ def _shared_rows(space: ContractionSpace, v: int, tile: NDArray[np.int64]) -> ND
 
 
 def _vectors(space: ContractionSpace, rows: int, extent: int) -> int:
-    """Of a row, that are read in one go: as many as registers hold, few of them in vain."""
+    """Vectors of a row that are read in one go: as many as registers hold, few of them in vain."""
     needed = ceil(extent / space.lanes)
     most = min(MOST_VECTORS, needed, max(1, (space.target.vector_registers - 1) // (rows + 1)))
     waste = {n: ceil(needed / n) * n / needed for n in range(1, most + 1)}

@@ -17,7 +17,7 @@ from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.knobs import LONGEST_UNROLL
 
 SUMS_SHARE = 0.5
-"""Of the registers, for sums that wait for loads: the others hold what is on its way."""
+"""The share of the registers for sums that wait for loads; the others hold what is loaded."""
 SHORT_REDUCTION = 32
 """Steps of a reduction up to which it is written out."""
 
