@@ -42,7 +42,7 @@ class Built:
     threads: int
     """Slots for which scratch is laid out: a host may run at most so many bodies at once."""
     algorithm: str = field(default="direct", kw_only=True)
-    """Of the schedule: it says which rounding errors are legitimate."""
+    """The algorithm of the schedule, which says which rounding errors are legitimate."""
     tiles: bool = field(default=False, kw_only=True)
     """Whether it uses a matrix unit, for which a process must ask the system."""
     in_place: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)

@@ -18,7 +18,7 @@ from hlotune.schedules.ir.compute import Store
 from hlotune.schedules.ir.expr import Affine, Load
 
 Constants = list[int]
-"""Of an index, dimension by dimension: what tells accesses of one form apart."""
+"""The constants of an index by dimension: what tells accesses of one form apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Form:
     """Without its constants."""
     divisors: tuple[int, ...]
     steps: list[int]
-    """Of each dimension, between neighbouring lanes."""
+    """Steps of the index between neighbouring lanes, by dimension."""
     lane: Lane | None
 
     def where(self, constants: Constants) -> list[Affine]:
@@ -52,7 +52,7 @@ class Form:
 
     @cached_property
     def _limits(self) -> list[tuple[int, int, int, int, int]]:
-        """Of each dimension to check: least and largest index but for its constant, and its end.
+        """For each dimension to check its least and largest index but for constants, and its end.
 
         Last its divisor.
         """
@@ -74,7 +74,7 @@ class Form:
 
     @cached_property
     def lanes(self) -> int:
-        """Of what is read where nothing is to be checked; 1 where all lanes are one element.
+        """Lanes of what is read where nothing is to be checked; 1 where all lanes are one element.
 
         A dimension beside the place's own takes no memory, and decides nothing then.
         """
@@ -144,7 +144,7 @@ class Form:
 
     @cached_property
     def _scales(self) -> list[tuple[int, int, int, int]]:
-        """Of each dimension: its origin, bytes of a step, its block or 0, and bytes of a block."""
+        """For each dimension its origin, bytes of a step, its block or 0, and bytes of a block."""
         size, result = BYTES[self.place.dtype], []
         for d, origin in enumerate(self.place.origin):
             block = self.place.blocks.get(d, 0)

@@ -50,7 +50,7 @@ class Place:
 
     @cached_property
     def blocks(self) -> dict[int, int]:
-        """Of the dimensions that lie in blocks."""
+        """The blocks of the dimensions that have some."""
         return {d: b for d, b in self.layout if b > 1}
 
     @cached_property

@@ -21,7 +21,7 @@ class Variable:
     """An integer SSA value."""
 
     depth: int
-    """Of the loops around its definition."""
+    """How many loops stand around its definition."""
     range: tuple[int, int]
     """Least and largest value."""
     multiple: int = 1

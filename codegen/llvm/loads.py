@@ -45,7 +45,7 @@ class Found:
     """A load that is about to be written."""
 
     lanes: int
-    """Of what it gives: one where that does not vary along the vector, or OUTSIDE."""
+    """Lanes of what it gives: one where that does not vary along the vector; OUTSIDE or INSIDE."""
     read: Callable[[], Value]
     """Writes it."""
 

@@ -58,7 +58,7 @@ class StageFunction:
         self.run: transposed_copies.Run | None = None
         """What the copy being written is turned along."""
         self.copies: dict[object, tuple[Copy, ...]] = {}
-        """Of a stage's statement, by the loop that they begin with and sizes."""
+        """Copies of a stage's statement, by the loop that they begin with and sizes."""
         self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in nest.stages}
         self.written_out = {s.stage.name: s.written_out for s in nest.stages}
         """The first loop of each stage from which on all are unrolled or vectorized."""

@@ -41,12 +41,12 @@ class Point:
 
     @cached_property
     def constants(self) -> dict[str, int]:
-        """Of the positions."""
+        """The constants of the positions."""
         return {root: span.low.constant for root, span in self.spans.items()}
 
     @cached_property
     def terms(self) -> tuple[tuple[str, ...], tuple[Terms, ...]]:
-        """Of the positions, by root: what copies of a statement have in common."""
+        """The terms of the positions, by root: what copies of a statement have in common."""
         return tuple(self.spans), tuple([span.low.terms for span in self.spans.values()])
 
 

@@ -40,12 +40,12 @@ class Frame:
     stage: Stage
     lanes: int
     dtypes: tuple[str, ...]
-    """Of its results."""
+    """The types of its results."""
     loads: tuple[Source, ...]
     targets: "tuple[Form | Registers, ...]"
     squares: tuple[Square, ...]
     features: tuple[str, ...]
-    """Of the target."""
+    """The features of the target."""
     zeros_alike: bool
     """Whether the sign of a result that is zero does not matter."""
 

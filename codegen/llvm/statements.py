@@ -188,7 +188,7 @@ class Statements:
         return parts
 
     def _sizes(self, s: StageNest, point: Point) -> dict[str, int]:
-        """Of a register tile, along the parallel axes."""
+        """The sizes of a register tile along the parallel axes."""
         sizes = {}
         for axis in s.stage.parallel:
             size = known_size(self.f, point.spans[axis.name])

@@ -38,7 +38,7 @@ def _vector(copy: Copy, root: str, lanes: int, left: Mapping[str, int]) -> Copy:
 def _iterations(
     loop: Loop, copy: Copy, left: Mapping[str, int], *, fence: bool
 ) -> Iterator[tuple[Copy, Mapping[str, int]]]:
-    """Of a loop inside a copy of those around it, with what they leave of the roots."""
+    """Iterations of a loop inside a copy of those around it, with what they leave of roots."""
     root, size, start = loop.root, left[loop.root], copy.offsets.get(loop.root, 0)
     for p in range(0, size, loop.step):
         fences = (0 if p else copy.fences) + fence

@@ -22,7 +22,7 @@ Sums = tuple[jax.Array, jax.Array, jax.Array]
 def triton_attention(
     attention: GpuAttention, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of `q (heads, queries, depth)`, `k` and `v (heads, keys, depth)`."""
+    """Attention of `q (heads, queries, depth)` to `k` and `v (heads, keys, depth)`."""
     a = attention
     result = struct((a.heads, a.queries, a.depth), a.element)
     body = functools.partial(_queries, a, knobs)

@@ -47,7 +47,7 @@ class _Shared:
 def hopper_attention(
     attention: GpuAttention, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of `q (heads, queries, depth)`, `k` and `v (heads, keys, depth)`."""
+    """Attention of `q (heads, queries, depth)` to `k` and `v (heads, keys, depth)`."""
     require(not interpret, "hopper_attention", "has no interpreter: lower it for a GPU")
     a, q = attention, operands[0]
     made: jax.Array = mosaic.kernel(

@@ -20,7 +20,7 @@ from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuProduct
 from hlotune.schedules.spaces.gpu.products import STORED_ROWS, stored_columns
 
 COPYING_REGISTERS = 40
-"""Of each thread of the warpgroup that copies; the others get what it leaves."""
+"""Registers of each thread of the warpgroup that copies; the others get what it leaves."""
 BOTH = 2
 """Warpgroups that multiply, and blocks of a cluster."""
 STORES = 2
@@ -63,7 +63,7 @@ def hopper_product(
     *operands: jax.Array,
     multiprocessors: int = 132,
 ) -> jax.Array:
-    """Of `(batch, m, k)` and `(batch, k, n)`; the batch axis is missing where the batch is 1."""
+    """The product of `(batch, m, k)` and `(batch, k, n)`; a batch of 1 has no axis."""
     require(not interpret, "hopper_product", "has no interpreter: lower it for a GPU")
     a, b = operands
     p, blocks = product, _Blocks(**knobs)

@@ -16,7 +16,7 @@ from hlotune.schedules.patterns.gpu import GpuProduct
 def triton_product(
     product: GpuProduct, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Of `(batch, m, k)`, `(batch, k, n)` and, with an epilogue, a bias `(n,)`.
+    """The product of `(batch, m, k)` and `(batch, k, n)`; with an epilogue also of a bias `(n,)`.
 
     The batch axis is missing where the batch is 1.  With `split_k` parts, each program sums a part
     of k, and the parts are added up by XLA.

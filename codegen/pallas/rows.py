@@ -24,7 +24,7 @@ def triton_rows(
     *operands: jax.Array,
     ahead: bool = False,
 ) -> jax.Array:
-    """Of `(rows, columns)`; of a layer norm, with a scale and an offset `(columns,)`."""
+    """The kernel of rows over `(rows, columns)`; a layer norm takes a scale and an offset too."""
     result = struct((rows.rows, rows.columns), rows.element)
     blocks = pl.cdiv(rows.rows, knobs["rows"])
     programs = pl.cdiv(blocks, knobs["turns"])

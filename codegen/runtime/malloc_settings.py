@@ -5,7 +5,7 @@ import os
 from functools import cache
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
-"""Of `mallopt`, by glibc's malloc.h."""
+"""Numbers of `mallopt`'s parameters, by glibc's malloc.h."""
 SETTINGS = {TRIM_THRESHOLD: 256 << 20, TOP_PAD: 1 << 20, MMAP_THRESHOLD: 32 << 20}
 """Bytes: of free memory that stays at the end of a heap, that are asked of the system beside each
 need, and of arrays that are mapped apart, always anew.  32 MiB is the most that an older glibc

@@ -28,17 +28,17 @@ from hlotune.schedules.targets.units import AMX_ROWS
 INTRINSIC = {"bf16x2": "llvm.x86.tdpbf16ps", "i8x4": "llvm.x86.tdpbssd"}
 """By the type of the groups.  The first rounds after each product and flushes what is subnormal."""
 CONFIG_BYTES, ROW_BYTES, WIDTHS, HEIGHTS = 64, 4, 16, 48
-"""Of a configuration; of an element in a row; where bytes a row and where rows stand in it."""
+"""Bytes of a configuration and of an element in a row, and where widths and heights stand in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of the tiles of a stage."""
+    """The shape of the tiles of a stage."""
 
     rows: tuple[tuple[tuple[int, ...], int], ...]
-    """Of each tile of rows: offsets along the parallel axes, and how many rows it has."""
+    """For each tile of rows its offsets along the parallel axes, and how many rows it has."""
     lanes: tuple[int, ...]
-    """Of each tile of lanes."""
+    """The lanes of each tile."""
     groups: int
 
     @property
@@ -63,7 +63,7 @@ class Tiles:
         found = [s for s in nest.stages if s.tiles and _root(nest, s) is root]
         self.whole = _whole(nest, found[0]) if found else None
         self.shape = self.whole
-        """Of what is being written."""
+        """The shape of what is being written."""
 
     def open(self) -> None:
         if self.whole:

@@ -32,7 +32,7 @@ class Square:
 
 
 def squares_of(stage: Stage, places: Places, point: Point) -> tuple[Square, ...]:
-    """Of the vector of a statement; none where it has no lanes."""
+    """The squares of a statement's vector; none where it has no lanes."""
     lane = point.lane
     if lane is None or lane.lanes & (lane.lanes - 1) or lane.lanes < FEWEST:
         return ()

@@ -177,7 +177,7 @@ def _terms(met: Iterable[_Met], s: StageNest) -> dict[Place, list[Place]]:
 
 
 def _loads_in_steps(met: Iterable[_Met]) -> int:
-    """Of copies as they come: each step of the reduction loads what it needs."""
+    """The loads of copies as they come: each step of the reduction loads what it needs."""
     total, step = 0, set[Element]()
     for x in met:
         if x.copy.fences:

@@ -21,7 +21,7 @@ def reciprocal_square_root(t: Lanes, x: str) -> str:
 
 
 def cube_root(t: Lanes, x: str) -> str:
-    """Of m = |x| / 8^q by a polynomial, made better by Halley's steps, which triple the digits."""
+    """Takes the root of m = |x| / 8^q by a polynomial, then by Halley's steps for more digits."""
     size = t.magnitude(x)
     e, m = split(t, size)
     count = t.float_of(e)
