@@ -11,7 +11,7 @@ import torch
 DECAY = 1e-4
 """Share of each weight that is added to its gradient."""
 FIRST, SECOND = 0.9, 0.999
-"""Of a moment, what is kept from one step to the next."""
+"""The share of each moment that is kept from one step to the next."""
 TINY = 1e-8
 
 

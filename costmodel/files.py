@@ -27,7 +27,7 @@ from hlotune.schedules.features.summary import FEATURES_VERSION
 
 FORMAT = 2
 LARGEST_BYTES = 1 << 30
-"""Of all arrays of a file together; the largest model that comes with the package has 2 MB."""
+"""The most bytes of a file's arrays together; the largest model of the package has 2 MB."""
 Arrays = Mapping[str, NDArray[Any]]
 
 

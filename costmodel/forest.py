@@ -103,7 +103,7 @@ class Asked:
 
 
 def forest_of(trees: Sequence[Mapping[str, Any]]) -> Forest | None:
-    """Of trees as xgboost's JSON has them; None where they are too deep."""
+    """The forest of trees as xgboost's JSON has them; None where they are too deep."""
     ends = np.cumsum([0, *(len(t["left_children"]) for t in trees)])
 
     def joined(name: str, kind: type[np.generic]) -> NDArray[Any]:

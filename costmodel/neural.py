@@ -41,7 +41,7 @@ class Schooling:
     """Newest rows that are read."""
     rate: float
     fresh_rate: float
-    """Of a network that was not loaded."""
+    """The learning rate of a network that was not loaded."""
 
 
 SCHOOLING: dict[Effort, Schooling] = {
@@ -49,7 +49,7 @@ SCHOOLING: dict[Effort, Schooling] = {
     "offline": Schooling(3000, 600, 50, 12, rows=10**6, rate=7e-4, fresh_rate=7e-4),
 }
 KERNELS, ROWS = 4, 32
-"""Of a minibatch: so many rows of each of so many kernels."""
+"""The size of a minibatch: so many rows of each of so many kernels."""
 CLIP = 5.0
 PREDICTED = 512
 """Rows predicted at a time: what they need on the way stays in the caches."""

@@ -56,7 +56,7 @@ def both_gradients(
 
 
 def sums(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row of `(n, partners)`, halves added: NumPy sums short rows one by one."""
+    """The sum of each row of `(n, partners)`, by halves: NumPy sums short rows one by one."""
     while pairs.shape[1] > 1:
         pairs = pairs[:, 0::2] + pairs[:, 1::2]
     return pairs[:, 0]

@@ -20,7 +20,7 @@ class Start:
     words: str
     """What it knows and where from, for people."""
     digest: str | None
-    """Of the file it was loaded from."""
+    """The digest of the file that it was loaded from."""
 
 
 def shipped(name: str) -> Path | None:

@@ -21,7 +21,7 @@ CLOSE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """Of a ranking of a kernel's recorded trials; nan where it is not defined."""
+    """How good a ranking of a kernel's recorded trials is; nan where it is not defined."""
 
     pairwise_accuracy: float
     fastest_quarter_accuracy: float

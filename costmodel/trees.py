@@ -57,7 +57,7 @@ class Growth:
     depth: int
     eta: float
     min_child_weight: float
-    """Of a tree on pairs; one on log time weighs a row as 1."""
+    """The least weight of a leaf of a tree on pairs; one on log time weighs a row as 1."""
     columns: float
     """Share of the features that a level of a tree chooses from."""
 
@@ -310,7 +310,7 @@ def _together(base: Forests | None, members: Sequence[Forests], lesson: Lesson) 
 
 
 def _spread(margins: Scores, groups: Groups) -> float:
-    """Of a kernel's rows, in the mean over the kernels."""
+    """The spread of the margins of a kernel's rows, in the mean over the kernels."""
     return float(np.mean([np.std(margins[a:b]) for a, b in pairwise(_ends(groups))]))
 
 
