@@ -22,6 +22,7 @@ from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import Loop, StageNest
 from hlotune.schedules.patterns.contraction import contraction
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse import distinct, rolling
+from hlotune.schedules.targets.machine_rates import MachineRates
 from tests.support.computes import Case, conv, depthwise, named, planes, tiled
 
 AVX512 = TARGETS["znver4"]
@@ -219,8 +220,10 @@ def test_depthwise_schedules_are_right(case: Case, monkeypatch: pytest.MonkeyPat
     configs = [space.heuristic(), *space.sample(12, np.random.default_rng(4))]
     rolls: list[bool] = []
 
-    def counted(found: tuple[Copy, ...], s: StageNest, registers: int) -> tuple[Copy, ...]:
-        result = rolled(found, s, registers)
+    def counted(
+        found: tuple[Copy, ...], s: StageNest, registers: int, rates: MachineRates
+    ) -> tuple[Copy, ...]:
+        result = rolled(found, s, registers, rates)
         rolls.append(result != found)
         return result
 
