@@ -16,6 +16,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.spaces.cpu_contraction.vector_axes import neighbours, scatter_cycles
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.machine_rates import COMMON
 from tests.support.computes import Case, planes, whole
 
 AVX512 = TARGETS["znver4"]
@@ -150,6 +151,6 @@ def test_rows_of_a_tile_that_lie_together_are_counted_along_whole_axes() -> None
 
 
 def test_the_more_rows_lie_together_the_less_a_vector_costs() -> None:
-    costs = scatter_cycles(np.array([1, 2, 4, 8, 16, 100]), 16).tolist()
+    costs = scatter_cycles(np.array([1, 2, 4, 8, 16, 100]), 16, COMMON).tolist()
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] == costs[-2]
