@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +24,7 @@ from hlotune.cli.options import (
 )
 from hlotune.cli.options import Trips as LoopTrips
 from hlotune.cli.printing import print_notes, say
+from hlotune.hlo.frontends.dump_folder import dumped_modules
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.errors import NoRecord, WrongResult
@@ -96,9 +98,23 @@ def run(
     events: Events = False,
     json: Json = False,
 ) -> None:
-    """Searches for faster schedules and records every trial."""
+    """Searches for faster schedules and records every trial.
+
+    PROGRAM may also be a folder that XLA has dumped its modules into: those that take most of the
+    time are tuned, one after another.
+    """
     device = check(budget, trials, target)
     path = database_path(database)
+    if modules := dumped_modules(Path(program)):
+        from hlotune.cli.run_folder import run_modules
+        from hlotune.search.budget.budget import DEFAULT_BUDGET_S
+
+        one = partial(
+            run, trials=trials, database=database, searcher=searcher, model=model,
+            model_file=model_file, seed=seed, numerics=numerics, target=target, trips=trips,
+            quiet=quiet, events=events, json=json,
+        )  # fmt: skip
+        return run_modules(modules, None if trials else budget or DEFAULT_BUDGET_S, one)
     with beating() as pulse, workers_ahead():
         loaded = load_program(program, arg, dim, trips)
         print_notes(loaded.notes, file=sys.stderr)
@@ -125,7 +141,7 @@ def run(
                 target=device,
             )
     print_report(result.database, result.run, json=json)
-    end(result, budget, model_file, arg or (), dim or (), trips or ())
+    return end(result, budget, model_file, arg or (), dim or (), trips or ())
 
 
 def check(budget_s: float | None, trials: int | None, target: str | None) -> "Target | None":

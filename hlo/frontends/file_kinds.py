@@ -70,9 +70,13 @@ def check_kind(path: Path) -> None:
     if suffix in WEIGHTS:
         raise _refused(path, WEIGHTS[suffix], "name the program that uses these values")
     if path.is_dir():
-        raise _refused(path, "a folder", "name the file in it")
+        raise _refused(path, "a folder", _FOLDER)
 
 
+_FOLDER = (
+    "name the file in it; `tune run` also takes a folder that XLA has dumped its modules into "
+    "(XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto')"
+)
 _EXPORT = "hlotune does not read it: export the model to StableHLO or ONNX first"
 
 
