@@ -29,9 +29,9 @@ class Seen:
     at_s: float
     """On the clock of `time.monotonic`."""
     busy_s: float
-    """Of all processes."""
+    """Seconds in which some process ran."""
     own_s: float
-    """Of this process and of what it began, wherever they ran."""
+    """Seconds in which this process ran or what it began, on whichever processor."""
 
 
 def seen(proc: Path = PROC) -> Seen | None:
@@ -46,14 +46,14 @@ def seen(proc: Path = PROC) -> Seen | None:
 
 
 def busy_ticks(text: str, wanted: Sequence[int]) -> int:
-    """Of all processes on some processors, from /proc/stat."""
+    """Ticks of all processes on some processors, from /proc/stat."""
     names = {f"cpu{k}" for k in wanted}
     lines = (line.split() for line in text.splitlines())
     return sum(int(line[1 + k]) for line in lines if line and line[0] in names for k in _BUSY)
 
 
 def own_ticks(processes: Iterable[str], root: int) -> int:
-    """Of a process and of all that came from it, from the lines of all processes."""
+    """Ticks of a process and of all that came from it, from the lines of all processes."""
     ticks, children = dict[int, int](), dict[int, list[int]]()
     for line in processes:
         number, _, rest = line.partition(" (")

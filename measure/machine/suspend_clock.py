@@ -39,7 +39,7 @@ class Pulse:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     start_s: float = 0.0
-    """Of `clock_s`, when it was made."""
+    """What `clock_s` said when it was made."""
 
     def __post_init__(self) -> None:
         self._seen = self.now(), self.worked()
@@ -59,7 +59,7 @@ class Pulse:
 
 
 def absence_s(passed_s: float, worked_s: float) -> float:
-    """Of the time between two looks, what the process was away.
+    """How long the process was away between two looks.
 
     It may have worked for a part of it, before or after; threads that worked side by side count
     once each, and then less is called an absence than was.

@@ -13,7 +13,7 @@ TASKS = Path("/proc/self/task")
 
 
 class ThreadWaits:
-    """Of some threads, whose accounts stay open as long as this."""
+    """How long some threads waited; their accounts stay open as long as this."""
 
     def __init__(self, threads: Iterable[int], tasks: Path = TASKS) -> None:
         """Threads that have no account never seem to wait."""

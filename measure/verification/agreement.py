@@ -33,7 +33,7 @@ class Agreement:
 def agreement(
     call: Callable[[Sequence[Array]], Sequence[NDArray[np.generic]]], references: References
 ) -> Agreement | None:
-    """Of the results of a function of the kernel's arguments; None where the oracle has none."""
+    """How a function's results agree with the oracle's; None where the oracle has none."""
     worst = relative = 0.0
     try:
         for kind in KINDS:

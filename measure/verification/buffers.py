@@ -19,9 +19,9 @@ POISON = 0xFF
 """Every floating-point type reads this byte, repeated, as NaN; every signed integer as -1."""
 
 POISONS = (POISON, 0x7E, 0xFD)
-"""Of one call after the other with the same inputs: no integer is every one of them, so what a
-kernel does not write, or makes of what it did not, differs between the calls.  Their signs and
-lowest bits differ, and floating-point types read the others as very large numbers or NaN.
+"""Poisons of one call after the other with the same inputs: no integer is every one of them, so
+what a kernel does not write, or makes of what it did not, differs between the calls.  Their signs
+and lowest bits differ, and floating-point types read the others as very large numbers or NaN.
 """
 
 ALIGNMENT = 64
@@ -29,7 +29,7 @@ _CANARY = 0xA5
 _PAGE = mmap.PAGESIZE
 _PROT_NONE = 0
 MOST_KEPT_BYTES = 64 << 20
-"""Of one buffer; a larger one gets memory of its own."""
+"""The largest buffer that is kept; a larger one gets memory of its own."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
@@ -66,7 +66,7 @@ class Guarded:
         self.data[...] = value
 
     def unwritten(self, element_bytes: int) -> NDArray[np.bool_]:
-        """Of each element whether it is poison still; a number may look like that by chance."""
+        """For each element whether it is poison still; a number may look like that by chance."""
         elements = self.data.view(f"u{element_bytes}")
         fresh: NDArray[np.bool_] = elements == int.from_bytes([self.poison] * element_bytes)
         return fresh

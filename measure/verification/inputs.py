@@ -43,7 +43,7 @@ _NOT_WHOLE = {"stablehlo.broadcast_in_dim", "stablehlo.constant"}
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-6, -1e-6)
 _SUBNORMAL_SHARE = 0.05
 MOST_SUBNORMAL = 64
-"""Of one argument: some processors take a hundred times as long for a product with one."""
+"""Subnormal numbers of one argument: some processors take a hundred times as long for each."""
 _FEW = 1 / 16
 """Share of an image's elements that are not zero in inputs of the kind `few`."""
 
@@ -205,7 +205,7 @@ def _argument(
 
 
 def _left_to_xla(tensor: TensorType, rng: np.random.Generator, scale: float) -> Array:
-    """Of a type that kernels do not have: normal numbers, or small integers."""
+    """Values of a type that kernels do not have: normal numbers, or small integers."""
     dtype = numpy_dtype(tensor.dtype)
     if tensor.dtype.startswith(("i", "ui")):
         return np.asarray(rng.integers(0, 2, tensor.shape)).astype(dtype)

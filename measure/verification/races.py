@@ -18,7 +18,7 @@ from hlotune.schedules.errors import WrongResult
 _LOOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 Body = Callable[[int, int, int, int], None]
-"""Of its data, the range of its tasks, and its slot."""
+"""A body of tasks, called with its data, the range of its tasks, and its slot."""
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 

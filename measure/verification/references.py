@@ -29,10 +29,10 @@ ANSWERS = 6
 """Arrays as large as the oracle's values that a case has: values, bounds, places and steps."""
 
 MOST_BYTES = 1 << 29
-"""Of the cases that are kept of kernels seen before; the last kernel's are, however large."""
+"""The most that cases of earlier kernels keep; the last kernel's are kept, however large."""
 
 MOST_KEPT_BYTES = 1 << 28
-"""Of sums from which bounds of tiles are made, beside the cases of a kernel."""
+"""The most that sums keep from which bounds of tiles are made, besides the cases."""
 
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.001)
 _TRIED: dict[InputKind, tuple[float, ...]] = {
@@ -40,7 +40,7 @@ _TRIED: dict[InputKind, tuple[float, ...]] = {
     "few": (1.0, 1 / 16, 16.0, 1 / 256),
 }
 _MOST_ALIKE = 0.75
-"""Of the results of few terms; more are zeros, or a function behind the sums is flat there."""
+"""The share of equal results above which inputs of few terms tell too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Expected:
     box: tuple[slice, ...]
     reference: Reference
     shape: tuple[int, ...]
-    """Of the whole result."""
+    """The shape of the whole result."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Together:
 
     result: int
     places: NDArray[np.intp]
-    """Of their elements in the result as one row."""
+    """The places of their elements in the result as one row."""
     reference: Reference
     step: NDArray[np.float64]
     """For each element the grid that the exact values of its box lie on; 0 where it is fine."""
@@ -77,7 +77,7 @@ class Together:
 
     @cached_property
     def largest(self) -> float:
-        """Of the values that are numbers."""
+        """The largest of the values that are numbers."""
         return float(np.abs(self.reference.value[self.finite]).max(initial=0.0))
 
 
@@ -165,7 +165,7 @@ class References:
         self.kernel = kernel
         self._cases: dict[tuple[InputKind, int, int], Case] = {}
         self._oracles: dict[tuple[InputKind, int], Oracle] = {}
-        """Of cases without tiles, from whose sums those with tiles are made."""
+        """Oracles of cases without tiles, from whose sums those with tiles are made."""
 
     @cached_property
     def graph(self) -> Graph:
@@ -173,7 +173,7 @@ class References:
 
     @property
     def bytes(self) -> int:
-        """Of all cases; inputs that several have are there once."""
+        """The bytes of all cases; inputs that several have count once."""
         cases = self._cases.values()
         inputs = {id(v): v.nbytes for case in cases for v in case.values}
         return sum(inputs.values()) + sum(case.answers_bytes for case in cases)
