@@ -61,12 +61,12 @@ class TuneResult:
     away_s: float = 0.0
     """The part of it for which the process was suspended; in no budget."""
     others_share: float | None = None
-    """Of the processors, what other processes took meanwhile; None where the system does not tell.
-    Of a run that was taken up again, since then."""
+    """The share of the processors that other processes took meanwhile, since the run was taken up
+    again; None where the system does not tell."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
     probe_s: tuple[float, ...] = ()
-    """Of a fixed probe beside the trials of each batch: the machine's pace is as far apart."""
+    """Seconds of a fixed probe beside the trials of each batch: how the machine's pace moved."""
     speedup: float | None = None
     """Whole program, default / tuned; None where it was not measured."""
     speedup_low: float | None = None

@@ -26,13 +26,13 @@ from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, 
 class Interrupted:
     run: str
     source: str
-    """Of the program, as `hlotune.load` takes it."""
+    """The program's source, as `hlotune.load` takes it."""
     program: str
     """The program's key: it must not have changed."""
     seed: int
     numerics: Any
     under: Conditions
-    """Of its times: they must hold here and now."""
+    """The conditions of its times, which must hold here and now."""
     searcher: str
     model: str
     model_digest: str | None

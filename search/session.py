@@ -69,7 +69,7 @@ class Session:
     under: Conditions
     target: Target
     peaks: Callable[[], Properties]
-    """Of the target, as they are known by then: a kernel that beats them has them measured anew."""
+    """The target's peaks as known by then: a kernel that beats them has them measured anew."""
     builder: Builder
     runner: Device
     experience: Experience
@@ -80,7 +80,7 @@ class Session:
     limits: Limits
     whole: Comparing
     start_s: float
-    """Of `now`, when the run was asked for."""
+    """What `now` said when the run was asked for."""
     model_words: str = ""
     """What the cost model knows at the start, for people."""
     now: Callable[[], float] = time.monotonic
@@ -96,7 +96,7 @@ class Session:
     others: Callable[[], float | None] = lambda: None
     """The share of the processors that other processes took; None where nobody knows."""
     turns: Turns = field(default_factory=Turns)
-    """Of the builder and the runner, which say how long they waited."""
+    """Turns of the builder and the runner, which say how long they waited."""
     resumed: bool = False
     """Whether the run was interrupted before, and goes on with what is left of its budget."""
     interrupted: bool = False
@@ -275,7 +275,7 @@ class Session:
         return found
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
-        """Of each kernel what is known already, once it is told how much."""
+        """What is known of each kernel already, once it is told how much."""
         known = [self._recorded(t.kernel, share_of_known(len(tasks))) for t in tasks]
         own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
         self.progress(

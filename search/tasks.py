@@ -45,7 +45,7 @@ class Task:
 
     @property
     def dtype(self) -> str:
-        """Of the peak that its speed is held against."""
+        """The element type of the peak that its speed is held against."""
         return arithmetic_type(self.compute)
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import ceil, isinf
 
 DEFAULT_BUDGET_S = 300.0
-"""Of a run that is given neither seconds nor trials."""
+"""The budget of a run that is given neither seconds nor trials."""
 BATCH = 64
 """The largest batch."""
 YOUNG = 16

@@ -33,7 +33,7 @@ class Costs:
     """Of the others in the first batch: algorithms that do more than reorder sums need answers of
     their own."""
     usual_s: float = 0.0
-    """Of the others in the first batch, the median."""
+    """The median of the others in the first batch."""
     entrants: int = 3
     """Champions that are built, verified and timed."""
     crowd: int = 0
@@ -51,7 +51,7 @@ class Due:
 
 
 def final_s(costs: Costs, pairs: int) -> float | None:
-    """Of one kernel, with so many pairs; None where it had no batch in this run."""
+    """Seconds of one kernel's final with so many pairs; None where it had no batch in this run."""
     if costs.build_s is None or costs.first_s is None:
         return None
     verifying_s = SETS * (costs.first_s + costs.slowest_s)
@@ -71,7 +71,7 @@ def building_s(costs: Sequence[Costs]) -> float:
 
 
 def finals_s(costs: Sequence[Costs], pairs: int) -> list[float]:
-    """Of each kernel; of those that had no batch what the others take in the mean."""
+    """Seconds of each kernel's final; those without a batch take the mean of the others."""
     known = [final_s(c, pairs) for c in costs]
     usual_s = mean([s for s in known if s is not None] or [UNKNOWN_FINAL_S])
     return [usual_s if s is None else s for s in known]

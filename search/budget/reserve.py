@@ -38,7 +38,7 @@ class Reserve:
     budget_s: float | None
     whole: Comparing
     _expected_s: float = 0.0
-    """Of the finals that are through, and what they took."""
+    """Seconds that were expected of the finals that are through, and what they took."""
     _took_s: float = 0.0
     _through: set[str] = field(default_factory=set)
     """Keys of the kernels that had their turn."""
@@ -65,12 +65,12 @@ class Reserve:
         return sum(each) + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0))
 
     def whole_s(self, timing_s: float) -> float:
-        """Of the whole program, with champions wherever there are any, and what comes after."""
+        """Seconds of the whole program, with champions where there are some, and what follows."""
         building = building_s([costs(c, PAIRS) for c in self.contests if has_champion(c)])
         return self.whole.due_s(building, timing_s) + OUTSIDE_S
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
-        """Of samples in the final of the first of those that wait for theirs.
+        """Pairs of samples in the final of the first kernel that waits for its own.
 
         As many as let all of them end in time; 0 for a champion without hope when there is no time
         for it.  `hurried`: there is none, whatever the budget says.

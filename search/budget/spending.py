@@ -43,9 +43,9 @@ class Contest:
     timing_s: float | None = None
     """What timing the default took on the wall; None where the run had done that before."""
     default_slow_s: float | None = None
-    """Of the default's slow mode; None where it has one mode, or was timed before."""
+    """Seconds of the default's slow mode; None where it has one mode, or was timed before."""
     default_error: float = 0.0
-    """Of the default's own result, in units of the tolerance of `standard`."""
+    """The error of the default's own result, in units of the tolerance of `standard`."""
 
     @property
     def item(self) -> Item:
@@ -69,7 +69,7 @@ class Spending:
     """For the limits of kernels in what is told."""
     spent: list[Spent] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
-    """Of each batch in `spent`."""
+    """Failures of each batch in `spent`."""
     exhausted: frozenset[int] = frozenset()
     """Kernels whose space has nothing new to offer, those at their limit, and those whose search
     raised an error."""

@@ -43,12 +43,12 @@ class Judged:
     curve: tuple[float, ...]
     """Best score so far when the trials are measured in the order of the predictions."""
     train_s: float
-    """Of the model, on all that it learned from."""
+    """Seconds of the model's training on all that it learned from."""
     predict_rows_per_s: float
 
     @property
     def predict_s(self) -> float:
-        """Of all the trials that it is judged by, features not included."""
+        """Seconds for all the trials that it is judged by, features not included."""
         return self.trials / self.predict_rows_per_s
 
 

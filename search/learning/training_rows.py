@@ -39,7 +39,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.rows import Row
 
 ARRAYS = {"features", "values", "parent", "times_s", "drawn"}
-"""Of a file of the cache."""
+"""The arrays of a file of the cache."""
 
 Recorded = tuple[str, float | None, bool]
 """A schedule as JSON, its time, and whether it was drawn at random."""

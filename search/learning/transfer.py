@@ -111,7 +111,7 @@ def lent(
 
 
 def config_of(space: Space, text: str) -> NDArray[np.int32] | None:
-    """Of a recorded schedule; None where another version wrote it, or it has no place here."""
+    """The config of a recorded schedule; None where another version wrote it, or it has none."""
     try:
         schedule = Schedule.from_json(text)
     except ValueError:
