@@ -64,7 +64,7 @@ UNDER = """target = :fingerprint and toolchain = :toolchain_key
 """The conditions as SQL."""
 
 MOST_TRIALS = 2**62
-"""Of one kernel; nobody has as many."""
+"""More trials than one kernel can have."""
 
 
 class ProgramIdentity(Protocol):
@@ -392,7 +392,7 @@ class Database:
         return rows.properties_of(found[0]["properties"]) if found else None
 
     def keep_properties(self, target: Target, properties: Properties) -> None:
-        """Of each peak the most that was ever measured stays."""
+        """Keeps of each peak the most that was ever measured."""
         with self.writing():
             self._put_target(target, properties)
 

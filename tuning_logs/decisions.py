@@ -41,7 +41,7 @@ class _Verdict:
     final: Final
     run: str
     rank: int
-    """Of the setting of its run: the higher, the laxer."""
+    """The rank of the numerics of its run: the higher, the laxer."""
     decided: str
     """When."""
 

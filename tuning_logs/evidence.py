@@ -28,7 +28,7 @@ class Point:
     """One trial, the default's too."""
 
     number: int
-    """Of the run, from 0."""
+    """The number of the batch in its run, from 0."""
     after_s: float
     """From the start of the run until it was recorded, pauses included."""
     time_s: float | None
@@ -49,7 +49,7 @@ class KernelEvidence:
     report: KernelReport
     text: str
     moved_bytes: int | None
-    """Of all arguments and results; None where the text does not say."""
+    """Bytes of all arguments and results; None where the text does not say."""
     flops: int | None
     dtype: str | None
     limit: Limit | None
@@ -62,7 +62,7 @@ class KernelEvidence:
 
     @property
     def default_s(self) -> float | None:
-        """Of the comparison that decided, else of the search."""
+        """The default's time in the comparison that decided, else in the search."""
         if self.report.champion:
             return self.report.champion.default_s
         return min((p.time_s for p in self.points if p.is_default and p.time_s), default=None)
@@ -79,7 +79,7 @@ class KernelEvidence:
 
     @property
     def limit_share(self) -> float | None:
-        """Of the code that is used: 1 at the limit."""
+        """How near the code that is used comes to the limit: 1 at the limit."""
         used_s = self.report.used_s
         return self.limit.share(used_s) if self.limit and used_s else None
 
@@ -104,7 +104,7 @@ class Evidence:
 
 
 def evidence(database: Database, name: str) -> Evidence:
-    """Of a run, by its id or a prefix, or of a program's newest.  Raises NoRecord."""
+    """The evidence of a run, by its id or a prefix, or of a program's newest.  Raises NoRecord."""
     found = reports.report(database, name)
     run = database.query(
         """select runs.*, identity, properties from runs

@@ -92,7 +92,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Of a whole run; parts that were not measured are None."""
+    """The last words of a whole run; parts that were not measured are None."""
 
     wall_s: float
     waited_s: float = 0.0
@@ -100,12 +100,12 @@ class Summary:
     away_s: float = 0.0
     """The part of it for which the process was suspended."""
     others_share: float | None = None
-    """Of the processors, what other processes took meanwhile; None where the system does not tell.
-    """
+    """The share of the processors that other processes took meanwhile; None where the system does
+    not tell."""
     overrun: str = ""
     """By how much the run missed its budget, and where; nothing where it kept it."""
     fastest_probe_s: float | None = None
-    """Of a fixed probe, its median beside the trials of a batch, in the batch with the least."""
+    """The median of a fixed probe beside the trials of a batch, in the batch with the least."""
     slowest_probe_s: float | None = None
     """In the batch with the most."""
     whole: Paired | None = None

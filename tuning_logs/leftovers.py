@@ -23,7 +23,7 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _JOURNAL_HEADER = struct.Struct(">8sIIIII")
 """Magic, records, nonce, pages of the database before, bytes of a sector, bytes of a page."""
 _COUNTER = slice(24, 28)
-"""Of page 1: each transaction that goes through a journal adds one to it."""
+"""The counter of page 1: each transaction that goes through a journal adds one to it."""
 _LOCK = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux."""
 _SHM_IN_USE = 128

@@ -46,7 +46,7 @@ class RunLine:
     started: str
     finished: str | None
     trials: int
-    """Of candidates of ours, without the default."""
+    """Trials of candidates of ours, without the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def recomputed(row: Row) -> Row:
 
 
 def _of_samples(claimed: Paired) -> Paired:
-    """Of the confidences that an interval may have, the one whose bound is nearest to the claim."""
+    """The interval that is nearest to the claim, of all confidences that it may have."""
     ratios = [speedup(claimed.default_s, claimed.tuned_s, shared(n)) for n in CONTENDERS]
     low = claimed.low if _is_number(claimed.low) else 0.0
     best = min(ratios, key=lambda ratio: (abs(ratio.low - low), ratio.low))

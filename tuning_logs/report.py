@@ -45,25 +45,25 @@ class KernelReport:
     """Candidates of ours: the default is timed as well, and is none."""
     failures: int
     default_error: float
-    """Of XLA's own result, in units of the tolerance of candidates: above 1 it does not agree with
-    the reference.  0 where nobody looked."""
+    """The error of XLA's own result, in units of the tolerance of candidates: above 1 it does not
+    agree with the reference; 0 where it was not checked."""
     decision: str
     """`tuned`, `kept xla`, or `not compared` where the run ended before that."""
     withdrawn: str | None = None
     """Why the champion was taken back after it had won."""
     won: bool = False
     algorithm: str | None = None
-    """Of the best candidate, whether it won or not."""
+    """The algorithm of the best candidate, whether it won or not."""
     champion: Speedup | None = None
     """The best candidate against the default, whether it won or not."""
     used_s: float | None = None
     """Time of what `apply` uses: the champion's where it won, else the default's."""
     speedup: float = 1.0
-    """Of what `apply` uses: 1 unless won."""
+    """The speedup of what `apply` uses: 1 unless won."""
     flop_per_s: float | None = None
-    """Of what `apply` uses; None where the arithmetic was not recorded."""
+    """The speed of what `apply` uses; None where the arithmetic was not recorded."""
     share_of_peak: float | None = None
-    """Of the measured multiply-add peak of its element type, all threads."""
+    """The share of the measured multiply-add peak of its element type, all threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ class Report:
     away_s: float
     """The part of it for which the process was suspended."""
     others_share: float | None
-    """Of the processors, what other processes took meanwhile; None where nobody knows."""
+    """The share of the processors that other processes took meanwhile; None where it is unknown."""
     overrun: str
     """By how much the run missed its budget, and where; nothing where it kept it."""
     fastest_probe_s: float | None
-    """Of a fixed probe, its median beside the trials of a batch, in the batch with the least."""
+    """The median of a fixed probe beside the trials of a batch, in the batch with the least."""
     slowest_probe_s: float | None
     """In the batch with the most: so far apart are times of different batches."""
     trials: int

@@ -20,7 +20,7 @@ class Elsewhere:
 
     toolchain: Toolchain
     trials: int
-    """Of schedules of ours, failures too."""
+    """Trials of schedules of ours, failures too."""
 
 
 def with_other_flags(

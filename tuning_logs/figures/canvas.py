@@ -51,7 +51,7 @@ class Figure:
     """One figure in three forms, with what it shows in words."""
 
     name: str
-    """Of its file, without an ending."""
+    """The name of its file, without an ending."""
     title: str
     alt: str
     """What one sees in it, with its figures, for who cannot see it."""

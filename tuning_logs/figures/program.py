@@ -83,7 +83,7 @@ def _bar(axes: "Axes", place: int, speedup: Speedup, proven: bool) -> None:
 
 
 def _end(speedup: Speedup) -> float:
-    """Of its interval; of one without an end that of the bar."""
+    """Where its interval ends; without an end, where the bar does."""
     high = speedup.speedup_high
     return max(high, speedup.speedup) if isfinite(high) else speedup.speedup
 

@@ -17,12 +17,12 @@ class Way:
 
 
 def kernel_way(kernel: KernelEvidence) -> Way | None:
-    """Of one call of a kernel, by the search's own times; None where its default has none."""
+    """The way of one call of a kernel, by the search's times; None where its default has none."""
     return _way([kernel], weights=(1.0,))
 
 
 def program_way(kernels: Sequence[KernelEvidence]) -> Way | None:
-    """Of all kernels whose default was timed: calls times the best known time, added up.
+    """The way of all kernels whose default was timed: calls times the best known time, added up.
 
     It is an estimate, as nothing but the comparisons at the end proves a time; a candidate counts
     from the moment it beats the default of the search.

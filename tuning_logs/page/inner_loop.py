@@ -24,7 +24,7 @@ class InnerLoop:
 
 
 def inner_loop(assembly: str) -> InnerLoop | None:
-    """Of the loops that hold no other, the one with the most multiply-adds; of several the longest.
+    """The innermost loop with the most multiply-adds; of several the longest.
 
     None where nothing jumps back.
     """

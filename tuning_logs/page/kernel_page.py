@@ -91,7 +91,7 @@ def _numbers(kernel: KernelEvidence) -> Markup:
 def _bounds(
     kernel: KernelEvidence, made: Regenerated | None, peaks: Properties | None
 ) -> Iterator[Markup]:
-    """Of our code, whose features are known; of its comparison, or else its fastest trial."""
+    """The facts of our code whose features are known: of its comparison, or its fastest trial."""
     champion = kernel.report.champion
     ours_s = champion.tuned_s if champion and kernel.report.algorithm != "xla" else kernel.best_s
     if not ours_s:

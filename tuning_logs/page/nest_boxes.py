@@ -27,7 +27,7 @@ class Box:
 
 
 def boxes(nest: LoopNest) -> tuple[Box, ...]:
-    """Of each stage that stands at the root, those that it holds inside."""
+    """The boxes of each stage at the root, with those that it holds inside."""
     return tuple(box for s in nest.stages if s.at is None for box in _stage(nest, s))
 
 

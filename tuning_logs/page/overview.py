@@ -113,7 +113,7 @@ def _facts(found: Evidence) -> Markup:
 
 
 def _score(kernels: Sequence[KernelEvidence]) -> str:
-    """Of all compared kernels with a limit together, each as often as it is called."""
+    """The score of all compared kernels with a limit, each as often as it is called."""
     known = [
         (k.calls, k.default_s, k.report.used_s, k.limit.time_s)
         for k in kernels

@@ -21,7 +21,7 @@ from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 
 MOST_BYTES = 4 << 20
 LINES = (1200, 400, 150, 60, 0)
-"""Of assembly and of LLVM text that a kernel's page shows: the most with which the file fits."""
+"""Lines of assembly and of LLVM text that a kernel's page may show, until the file fits."""
 MOST_FIGURES = 60
 """Kernels with a figure of their own: those that take most time."""
 NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -47,11 +47,11 @@ class Regenerated:
     code: str
     """Hash of the machine code, to be compared with that of the code that was verified."""
     features: dict[str, float]
-    """Of the nest, by name; none where today's space does not have the schedule."""
+    """Features of the nest by name; none where today's space does not have the schedule."""
     correlated: tuple[Correlated, ...]
     """The strongest first."""
     predicted: tuple[tuple[float, float], ...] = ()
-    """Of each trial, the share of trials that the model of the run's start took for faster, and the
+    """For each trial the share of trials that the model of the run's start took for faster, and the
     share that was; none where that model is not here any more."""
 
 

@@ -30,7 +30,7 @@ from hlotune.schedules.targets.kinds import target_of
 from hlotune.tuning_logs.page.nest_boxes import boxes
 
 MOST_TRIALS = 256
-"""Of a kernel, whose features are looked at: the newest."""
+"""The newest trials of a kernel, whose features are looked at."""
 FEWEST_TRIALS = 16
 """From which on a correlation is worth telling."""
 WEAKEST = 0.3
