@@ -161,7 +161,7 @@ def print_result(result: "BenchResult", limits_s: Mapping[str, float] | None = N
 
 
 def print_kernels(result: "BenchResult", limits_s: Mapping[str, float]) -> None:
-    """Of each kernel what was measured now, and what the run said that decided."""
+    """Prints for each kernel what was measured now, and what the run said that decided."""
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.render import modes_text
 

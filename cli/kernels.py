@@ -52,11 +52,11 @@ class Known:
     """What a database has of a kernel, of this machine and for standard numerics."""
 
     trials: int
-    """Of candidates of ours."""
+    """Trials of candidates of ours."""
     decision: str | None = None
     """`tuned` or `kept xla`; None where no comparison with the default is recorded."""
     speedup: float = 1.0
-    """Of what `apply` uses: 1 unless tuned."""
+    """The speedup of what `apply` uses: 1 unless tuned."""
     default_error: float = 0.0
     """The error of XLA's own result, in units of the tolerance: above 1 it is wrong."""
     used_s: float | None = None
@@ -88,7 +88,7 @@ class Line:
     configs: float
     flops: int | None
     bytes: int
-    """Of all arguments and results, each counted once."""
+    """Bytes of all arguments and results, each counted once."""
     roofline_s: float | None
     """The least time that the device's peaks allow one call."""
     left_to_xla: str | None

@@ -335,7 +335,7 @@ def means(lines: "Sequence[Judged]") -> "Iterator[tuple[tuple[str, str, str], li
 
 
 def rows_per_s(lines: "Sequence[Judged]") -> float:
-    """Of all kernels together: all rows over the time for all."""
+    """Rows a second of all kernels together: all rows over the time for all."""
     return sum(x.trials for x in lines) / sum(x.predict_s for x in lines)
 
 

@@ -10,7 +10,7 @@ from hlotune.tuning_logs.columns import fitting, left_out
 from hlotune.tuning_logs.text import escaped
 
 LONGEST_WORDS = 24
-"""Of a column that may fold or be cut, what is asked for before others are left out."""
+"""The width that is asked for a column that may fold or be cut, before others are left out."""
 PIPED_WIDTH = 200
 """Columns of a table that no terminal shows: lines are for grep, not for folding."""
 
