@@ -65,11 +65,12 @@ def look(module: DumpedModule) -> Timed:
     """Loads a module and times a call of it as XLA compiles it."""
     from hlotune.deploy.default_time import default_time_s
     from hlotune.hlo.sites.sites import sites
+    from hlotune.measure.machine.targets import host_target
     from hlotune.search.tasks import tiny
 
     try:
         program = load_program(str(module.file), None)
-        has_kernels = any(tiny(site) is None for site in sites(program))
+        has_kernels = any(tiny(site, host_target()) is None for site in sites(program))
         return Timed(module, program.key, default_time_s(program), has_kernels)
     except HlotuneError as error:
         return Timed(module, str(module.file), refused=str(error))
