@@ -26,7 +26,12 @@ from hlotune.hlo.to_compute.expressions import (
 )
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
 from hlotune.hlo.to_compute.prologues import varying
-from hlotune.hlo.to_compute.reductions import monoid_of, without_unit_reductions
+from hlotune.hlo.to_compute.reductions import (
+    counts_along,
+    monoid_of,
+    parts_of,
+    without_unit_reductions,
+)
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
@@ -114,7 +119,8 @@ class _Group(Assembly):
             converted(self.reader(Domain.of(())).read(v, ()), d)
             for v, d in zip(inits, dtypes, strict=True)
         ]
-        monoid = monoid_of(op, dtypes, starts)
+        monoid = monoid_of(op, dtypes, starts, counted=self.is_counted(op))
+        parts = parts_of(op.regions[0], dtypes) or ()
         is_window = short_name(op) == "reduce_window"
         if is_window and monoid.identities(tuple(dtypes)) != tuple(starts):
             raise UnsupportedKernel(
@@ -126,15 +132,22 @@ class _Group(Assembly):
         axes = domain.parallel + domain.reduce
         values = [converted(self.hoist(v, axes), d) for v, d in zip(found, dtypes, strict=True)]
         names, domain, stores = self.kept(op), domain.filled(), []
-        for result, start, dtype in zip(op.results, starts, dtypes, strict=True):
+        for k, (result, start, dtype) in enumerate(zip(op.results, starts, dtypes, strict=True)):
             name = self.hold(result, names, domain.parallel, dtype)
             stores.append(Store(name, identity(domain.parallel)))
-            if monoid.arity == 1 and monoid.identities((dtype,)) != (start,):
-                self.held[result] = replace(self.held[result], monoid=monoid, start=start)
+            if parts and parts[k].identities((dtype,)) != (start,):
+                self.held[result] = replace(self.held[result], monoid=parts[k], start=start)
         stage = f"reduce{len(self.stages)}"
         self.stages.append(
             Stage(stage, domain.parallel, domain.reduce, tuple(stores), tuple(values), monoid)
         )
+
+    def is_counted(self, op: Op) -> bool:
+        """Whether the second part of a reduction is the position along it."""
+        if short_name(op) != "reduce" or len(op.results) != 2:
+            return False
+        reduced = numbers(op, "dimensions")
+        return len(reduced) == 1 and counts_along(self.graph, op.operands[1], reduced[0])
 
     def kept(self, op: Op) -> tuple[str, ...]:
         """Names of the dimensions of a reduction's results."""
