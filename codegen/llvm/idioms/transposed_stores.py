@@ -11,7 +11,7 @@ from hlotune.codegen.llvm.addresses import elements
 from hlotune.codegen.llvm.buffers import Place
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.idioms.transposed_copies import turned
-from hlotune.codegen.llvm.math.values import HELD, STORED, Value, splat, to_memory
+from hlotune.codegen.llvm.math.values import HELD, STORED, Value, splat, to_memory, vector
 from hlotune.codegen.llvm.points import Lane, Point, moved
 from hlotune.codegen.llvm.stores import store, write_run
 from hlotune.schedules.ir.compute import Store
@@ -77,7 +77,11 @@ def _as_stored(f: Function, value: Value) -> Value:
     """The bits that memory has of a value, which are turned as they are."""
     if HELD[value.dtype] == STORED[value.dtype]:
         return value
-    return Value(to_memory(f, value), BITS[value.dtype], value.lanes)
+    bits = vector(STORED[BITS[value.dtype]], value.lanes)
+    stored = vector(STORED[value.dtype], value.lanes)
+    name = to_memory(f, value)
+    name = name if stored == bits else f.op(f"bitcast {stored} {name} to {bits}")
+    return Value(name, BITS[value.dtype], value.lanes)
 
 
 def waits(s: StageNest, first: int) -> bool:

@@ -78,7 +78,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
     if is_transposed(space.compute, stage, form):
-        return 1, min(lanes, stage.extents[form.row]), 1
+        rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
+        return 1, min(rows, stage.extents[form.row]), 1
     many = stage.flops > MANY_OPERATIONS * stage.points
     return min(across, 2 if many else space.target.rates.add_latency), 1, 1
 
