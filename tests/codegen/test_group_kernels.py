@@ -134,7 +134,10 @@ def test_integers_are_exact(dtype: Any) -> None:
         x, np.asarray(0, dtype), lax.add, (1,))), x)  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, ml_dtypes.bfloat16, np.float16, np.float64, np.bool_])
+MOVED = (np.uint8, np.int16, ml_dtypes.bfloat16, np.float16, np.float64, np.bool_)
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=lambda d: np.dtype(d).name)
 def test_transposes_of_other_types_move_what_they_are_given(dtype: Any) -> None:
     """By the first candidate, which turns vectors in registers, over whole tiles and their ends."""
     x = array(2, 140, 67, dtype=dtype)
