@@ -25,7 +25,7 @@ SEED := 0
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser lint types types-oldest slow bench bench-operators bench-kernels bench-peers bench-search \
+.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
   bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance
 
 setup: .venv/.installed
@@ -52,6 +52,15 @@ demo: setup
 
 test: lint types
 	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser"
+
+# The documentation as a site, build/docs/index.html, in an environment of its own.
+docs: .venv-docs/.installed
+	.venv-docs/bin/python -m sphinx -W --keep-going -q docs build/docs
+	@echo "the documentation, for any browser: $(CURDIR)/build/docs/index.html"
+
+.venv-docs/.installed: $(ENVIRONMENT)
+	.ci/environment .venv-docs docs,tune,report 3.13 3.12
+	touch $@
 
 # Opens the report of a small run in headless Chromium; without a browser it fails.  As root, on
 # Debian: apt-get install chromium.  Screenshots are in build/browser.

@@ -1,16 +1,17 @@
-"""Every error of hlotune, in one tree.
+"""Every error of hlotune, in one tree::
 
-HlotuneError
- ├─ ScheduleError      (ValueError)           a step does not apply to this loop nest
- ├─ UnsupportedKernel  (NotImplementedError)  no compute can be made of this kernel
- ├─ ProgramError       (ValueError)           the input is no program, or not one we can take
- ├─ TargetError        (ValueError)           the target is unknown, or is not this machine
- ├─ BuildError         (RuntimeError)         LLVM refused what we emitted
- ├─ WrongResult        (ArithmeticError)      a tuned program or kernel disagrees with the oracle
- ├─ DatabaseError      (OSError)              the database cannot be opened, read or written
- ├─ ModelError         (ValueError)           a file holds no cost model, or not one we can use
- ├─ VersionError       (ImportError)          a library is of a version that lacks what is needed
- └─ NoRecord           (LookupError)          nothing is recorded for what was asked
+ HlotuneError
+  ├─ ScheduleError      (ValueError)           a step does not apply to this loop nest
+  ├─ UnsupportedKernel  (NotImplementedError)  no compute can be made of this kernel
+  ├─ ProgramError       (ValueError)           the input is no program, or not one we can take
+  ├─ TargetError        (ValueError)           the target is unknown, or is not this machine
+  ├─ BuildError         (RuntimeError)         LLVM refused what we emitted
+  ├─ WrongResult        (ArithmeticError)      a tuned program or kernel disagrees with the oracle
+  ├─ DatabaseError      (OSError)              the database cannot be opened, read or written
+  ├─ ModelError         (ValueError)           a file holds no cost model, or not one we can use
+  ├─ VersionError       (ImportError)          a library is of a version that lacks what is needed
+  └─ NoRecord           (LookupError)          nothing is recorded for what was asked
+
 A message says what was expected, what came, and what to do.
 """
 

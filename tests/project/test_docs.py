@@ -1,0 +1,80 @@
+"""The documentation is true: links lead somewhere, commands exist, and its Python code runs."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from hlotune.cli import reference
+from hlotune.cli.main import app
+from tests.support.tree import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
+TUTORIALS = [DOCS / "quickstart.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for name, code in BLOCK.findall(page.read_text()) if name == language]
+
+
+WITH_PYTHON = [page for page in TUTORIALS if blocks(page, "python")]
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each `tune ...` line that stands in a block of code."""
+    for code in blocks(page, ""):
+        for line in code.splitlines():
+            if line.startswith("tune "):
+                yield shlex.split(line)
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "llms.txt", ROOT / "README.md"], ids=str)
+def test_links_lead_to_files(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text())
+    local = [x for x in LINK.findall(text) if not re.match(r"\w+:", x)]
+    assert [x for x in local if not (page.parent / x).exists()] == []
+
+
+def test_each_page_is_in_the_site() -> None:
+    index = (DOCS / "index.md").read_text() + (DOCS / "decisions" / "index.md").read_text()
+    for page in PAGES:
+        name = page.relative_to(DOCS).with_suffix("").as_posix()
+        assert name in index or name.startswith(("lab/", "decisions/")) or name == "index"
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.stem)
+def test_commands_of_tutorials_are_commands_with_these_options(page: Path) -> None:
+    for words in commands(page):
+        command: click.Command = typer.main.get_command(app)
+        rest = words[1:]
+        while names := getattr(command, "commands", None):
+            command = names[rest.pop(0)]
+        options = {text for parameter in command.params for text in parameter.opts}
+        assert {word for word in rest if word.startswith("-")} <= options, words
+
+
+def test_the_page_of_commands_is_what_they_say(request: pytest.FixtureRequest) -> None:
+    path = DOCS / "reference" / "cli.md"
+    if request.config.getoption("--update-golden"):
+        path.write_text(reference.page())
+    assert path.read_text() == reference.page()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [p for p in TUTORIALS if blocks(p, "python")], ids=lambda p: p.stem
+)
+def test_python_code_of_tutorials_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks(page, "python"))
+    shorter = re.sub(r'budget="\w+"', "trials=2", code)
+    exec(compile(shorter, page.name, "exec"), {"__name__": page.stem})
