@@ -18,6 +18,7 @@ from hlotune.schedules.features.footprint import Floats, Touched
 from hlotune.schedules.features.loop_levels import NONE, OPERANDS, Levels
 from hlotune.schedules.features.loop_paths import CALL_LEVEL, KINDS, NOT_PACKED, Ints
 from hlotune.schedules.features.tails import evenness, open_borders, padding
+from hlotune.schedules.steps.limit_formulas import tile_registers
 
 ROOT_PARENT, ABSENT = -1, -2
 TYPES = ("root", *KINDS, "pack", "sum", "epilogue")
@@ -100,7 +101,7 @@ def _put_root(v: Levels, costs: Costs, into: Floats) -> None:
     _put(into, "vector_bytes", t.vector_bytes)
     _put(into, "registers", t.vector_registers)
     _put(into, "threads", t.threads)
-    _put(into, "register_share", (rows * vectors + vectors + 1) / t.vector_registers)
+    _put(into, "register_share", tile_registers(rows, vectors) / t.vector_registers)
     parts = costs.parts
     _put(into, "work", _ratio(v.flops / costs.work.flops))
     _put(into, "balance", costs.balance)

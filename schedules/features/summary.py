@@ -23,6 +23,7 @@ from hlotune.schedules.features.loop_paths import CALL_LEVEL, LOAD_LEVEL, Path
 from hlotune.schedules.features.tails import evenness, open_borders, padding
 from hlotune.schedules.ir.flops import flops_of
 from hlotune.schedules.patterns.contraction import Contraction
+from hlotune.schedules.steps.limit_formulas import tile_registers
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 from hlotune.schedules.targets.machine import PAGE_BYTES
 
@@ -137,7 +138,7 @@ def _tile(v: Levels, costs: Costs) -> Columns:
     code = v.at(v.code, v.inner)
     return {
         "work": Logged(v.flops / costs.work.flops), "rows": rows, "vectors": vectors,
-        "register_share": (rows * vectors + vectors + 1) / v.target.vector_registers,
+        "register_share": tile_registers(rows, vectors) / v.target.vector_registers,
         "lanes_used": v.lanes_used, "ragged": Logged(rows * vectors / costs.accumulators),
         "unrolled": Logged(code / (rows * vectors)), "code": Logged(code),
     }  # fmt: skip

@@ -1,24 +1,27 @@
 """Limits that hang on several steps at once: registers, code size, scratch.
 
-`schedules/spaces/cpu_contraction/batch.py` states the same limits on arrays of configs; a property
-test binds the two.
+The formulas are those of `limit_formulas.py`, which spaces ask of arrays of configs
+(`schedules/spaces/cpu_contraction/batch.py`); what is told of a nest here is which loops they are
+asked of.  A property test binds the two.
 """
 
-from math import ceil, inf, prod
+from math import prod
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.borders import bordering
 from hlotune.schedules.ir.nest import LoopNest, StageNest, reads, region, stored_bytes
-from hlotune.schedules.steps.tile_products import tile_counts, tile_registers
+from hlotune.schedules.steps.limit_formulas import (
+    CODE_STATEMENTS,
+    MOST_BYTES,
+    bodies_of,
+    has_code,
+    tile_registers,
+    vectors_of,
+)
+from hlotune.schedules.steps.tile_products import tile_counts
+from hlotune.schedules.steps.tile_products import tile_registers as matrix_registers
 from hlotune.schedules.steps.validate import check_form
 from hlotune.schedules.targets.units import AMX_REGISTERS
-
-CODE_STATEMENTS = 1024
-"""Statements written out in one function, all bodies together: some 50 ms of LLVM."""
-TASK_BYTES = 4 << 20
-CALL_BYTES = 256 << 20
-MOST_BYTES = {"register": 0, "task": TASK_BYTES, "call": CALL_BYTES, "load": inf}
-"""The largest buffer, by its scope; what is packed when a program is loaded is no scratch."""
 
 
 def check(nest: LoopNest) -> None:
@@ -27,7 +30,7 @@ def check(nest: LoopNest) -> None:
     for s in nest.stages:
         name = s.stage.name
         _check_registers(nest, s)
-        if s.tiles and (needed := tile_registers(*tile_counts(nest, s))) > AMX_REGISTERS:
+        if s.tiles and (needed := matrix_registers(*tile_counts(nest, s))) > AMX_REGISTERS:
             raise ScheduleError(
                 f"{name}: its tiles need {needed} registers of the matrix unit, which has "
                 f"{AMX_REGISTERS}: use a smaller tile"
@@ -36,7 +39,7 @@ def check(nest: LoopNest) -> None:
             raise ScheduleError(
                 f"{name}: its buffer of {size} bytes is too large: compute it further inside"
             )
-        if (size := code_statements(nest, s)) > CODE_STATEMENTS:
+        if not has_code(size := code_statements(nest, s)):
             raise ScheduleError(
                 f"{name}: {size} statements written out, at most {CODE_STATEMENTS}: unroll less"
             )
@@ -61,7 +64,8 @@ def registers(nest: LoopNest, s: StageNest) -> int:
     if s.accumulate is None or s.tiles:
         return 0
     root, tile = s.vector_root, _tile(nest, s)
-    return held(nest, s) + (tile[root] if root is not None and root in tile else 1) + 1
+    across = tile[root] if root is not None and root in tile else 1
+    return int(tile_registers(prod(tile.values()) // across, across, len(s.stage.stores)))
 
 
 def held(nest: LoopNest, s: StageNest) -> int:
@@ -78,7 +82,7 @@ def _tile(nest: LoopNest, s: StageNest) -> dict[str, int]:
     vectors = {a.name: sizes[a.name] for a in s.stage.parallel}
     root = s.vector_root
     if root is not None and root in vectors:
-        vectors[root] = ceil(vectors[root] / s.lanes)
+        vectors[root] = int(vectors_of(vectors[root], s.lanes))
     return vectors
 
 
@@ -137,8 +141,7 @@ def _own(nest: LoopNest, s: StageNest, end: int) -> int:
         extent = size if loop.root in s.overrun else s.stage.extents[loop.root]
         static = inner is not None and inner.kind in ("unroll", "vectorize")
         own = loop.kind in ("serial", "parallel")
-        ragged = static and own and extent % loop.step and size > loop.step
-        here = 1 + bool(ragged)
+        here = int(bodies_of(extent, loop.step, size)) if static and own else 1
         if loop.border == "peel":
             here += len(bordering(nest, s, k))
         count *= here

@@ -32,7 +32,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.streamed_operands 
 )
 from hlotune.schedules.spaces.cpu_contraction.space import CpuSpace
 from hlotune.schedules.spaces.space import Configs, Pattern
-from hlotune.schedules.steps.limits import CALL_BYTES
+from hlotune.schedules.steps.limit_formulas import CALL_BYTES
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import (
     Accumulate,

@@ -1,5 +1,5 @@
 """The limits of `schedules/steps/limits.py` for schedules of a Winograd algorithm, as arrays of
-configs.
+configs, by the formulas of `schedules/steps/limit_formulas.py`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,15 @@ from hlotune.schedules.algorithms.winograd.sketch import WHEN
 from hlotune.schedules.algorithms.winograd.view import WinogradView
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.features.loop_paths import Ints
-from hlotune.schedules.steps.limits import CALL_BYTES, CODE_STATEMENTS, TASK_BYTES
+from hlotune.schedules.steps.limit_formulas import (
+    CALL_BYTES,
+    TASK_BYTES,
+    bodies_of,
+    has_code,
+    tile_registers,
+    vectors_of,
+    whole_blocks,
+)
 from hlotune.schedules.targets.cpu import LINE_BYTES
 
 IN_TASK = WHEN.index("task")
@@ -44,23 +52,22 @@ def fit(space: WinogradView, n: Numbers) -> NDArray[np.bool_]:
     """`(n,)`: whether registers, code and scratch are within the limits."""
     points, tiles, features = space.sizes
     size, width = BYTES[space.contraction.dtype], np.minimum(n.across * space.lanes, features)
-    rows, across = np.minimum(n.rows, n.tiles), -(-width // space.lanes)
+    rows, across = np.minimum(n.rows, n.tiles), vectors_of(width, space.lanes)
     channels = [a.extent for a in space.contraction.reduce]
     group = np.minimum(n.panels * n.across * space.lanes, features)
-    bodies = 1 + ((features % (n.across * space.lanes) != 0) & (group > n.across * space.lanes))
-    own = (1 + (n.tiles % n.rows != 0) * (n.tiles > n.rows)) * (
-        1 + (channels[-1] % n.unroll != 0) * (n.sums[-1] > n.unroll)
-    )
-    result = rows * across + across + 1 <= space.target.vector_registers
-    result &= rows * across * n.unroll * own * bodies <= CODE_STATEMENTS
-    result &= across * len(space.compute.stages[-1].stores) * bodies <= CODE_STATEMENTS
+    bodies = bodies_of(features, n.across * space.lanes, group)
+    own = bodies_of(n.tiles, n.rows, n.tiles) * bodies_of(channels[-1], n.unroll, n.sums[-1])
+    result = tile_registers(rows, across) <= space.target.vector_registers
+    result &= has_code(rows * across * n.unroll * own * bodies)
+    result &= has_code(across * len(space.compute.stages[-1].stores) * bodies)
     depth = float(prod(channels))
     line = points * LINE_BYTES  # left free behind each point
-    inputs = points * np.where(n.apart, -(-tiles // n.tiles), 1) * n.tiles * depth * size
+    blocks = np.where(n.apart, whole_blocks(tiles, n.tiles), n.tiles)
+    inputs = points * blocks * depth * size
     result &= inputs + n.spread * line <= np.where(n.apart, CALL_BYTES, TASK_BYTES)
     result &= points * n.tiles * width * size + n.spread * line <= TASK_BYTES
     panel = n.across * space.lanes
-    weights = points * depth * -(-features // panel) * panel * size
+    weights = points * depth * whole_blocks(features, panel) * size
     result &= (n.when != WHEN.index("call")) | (weights <= CALL_BYTES)
     part = points * (depth / channels[-1]) * n.depth * width * size + line
     result &= (n.when != IN_TASK) | (part <= TASK_BYTES)

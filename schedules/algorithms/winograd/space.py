@@ -38,6 +38,7 @@ from hlotune.schedules.patterns.contraction import Contraction, contraction
 from hlotune.schedules.spaces.knobs import LONGEST_TILE, LONGEST_UNROLL, Knob, trips
 from hlotune.schedules.spaces.moves import retried
 from hlotune.schedules.spaces.space import Configs, Pattern, within
+from hlotune.schedules.steps.limit_formulas import tile_registers
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -124,7 +125,7 @@ class WinogradSpace:
     def register_tiles(self) -> NDArray[np.int32]:
         """Positions of rows and vectors of all register tiles that fit."""
         rows, vectors = np.meshgrid(*(np.array(k.values) for k in self.knobs[1:3]), indexing="ij")
-        fits = rows * vectors + vectors + 1 <= self.target.vector_registers
+        fits = tile_registers(rows, vectors) <= self.target.vector_registers
         return (np.stack([rows[fits], vectors[fits]], axis=1) - 1).astype(np.int32)
 
     @cached_property

@@ -1,7 +1,7 @@
 """Configs of a contraction's space as arrays of numbers: their paths, and which of them are legal.
 
 Everything here states for thousands of configs at once what `sketch.py` and
-`schedules/steps/limits.py` state for one.
+`schedules/steps/limits.py` state for one, by the formulas of `schedules/steps/limit_formulas.py`.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,14 @@ from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.spaces.cpu_contraction.sketch import PACK_LEVELS
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.spaces.space import Configs
-from hlotune.schedules.steps.limits import CODE_STATEMENTS, MOST_BYTES, TASK_BYTES
+from hlotune.schedules.steps.limit_formulas import (
+    MOST_BYTES,
+    TASK_BYTES,
+    bodies_of,
+    has_code,
+    vectors_of,
+    whole_blocks,
+)
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = range(len(KINDS))
 MOST_PACK_BYTES = np.array(
@@ -235,10 +242,10 @@ def legal_of(space: ContractionSpace, p: Population) -> NDArray[np.bool_]:
     tile = rows * across
     bodies = _bodies(space, p, s)
     core, result = space.held(p.vector, s.inside[2], s.reduce_trips[2].prod(axis=1))
-    core *= bodies * (1 + _ragged_reduce(space, p, s)).prod(axis=1)
-    plain = tile * (1 + _ragged(space, s)).prod(axis=1)
+    core *= bodies * bodies_of(space.tables.reduce, p.unroll, s.chunk).prod(axis=1)
+    plain = tile * bodies_of(space.tables.parallel, s.width, s.inside[1]).prod(axis=1)
     out = np.where(p.chunked, plain, tile * bodies)
-    result &= (core <= CODE_STATEMENTS) & (out <= CODE_STATEMENTS)
+    result &= has_code(core) & has_code(out)
     sums = s.inside[1].prod(axis=1, dtype=np.float64) * BYTES[space.contraction.dtype]
     result &= ~p.chunked | (sums <= TASK_BYTES)
     return result & _packs_fit(space, p, s)
@@ -247,26 +254,12 @@ def legal_of(space: ContractionSpace, p: Population) -> NDArray[np.bool_]:
 def tile_of(vector: Ints, tile: Ints, lanes: int) -> tuple[Ints, Ints]:
     """Rows and vectors of register tiles, `(n,)` each, from their elements `(n, A)`."""
     wide = np.take_along_axis(tile, vector[:, None], 1)[:, 0]
-    return tile.prod(axis=1) // wide, -(-wide // lanes)
-
-
-def _ragged(space: ContractionSpace, s: Sizes) -> Ints:
-    """Where the last register tile of an axis is smaller and written apart."""
-    extents = space.tables.parallel
-    ragged: Ints = ((extents % s.width != 0) & (s.inside[1] > s.width)).astype(np.int64)
-    return ragged
-
-
-def _ragged_reduce(space: ContractionSpace, p: Population, s: Sizes) -> Ints:
-    """Where the last unrolled steps of a reduction are fewer and written apart."""
-    extents = space.tables.reduce
-    ragged: Ints = ((extents % p.unroll != 0) & (s.chunk > p.unroll)).astype(np.int64)
-    return ragged
+    return tile.prod(axis=1) // wide, vectors_of(wide, lanes)
 
 
 def _bodies(space: ContractionSpace, p: Population, s: Sizes) -> Ints:
     """Copies of the register tile: ragged ends and peeled borders of each axis multiply."""
-    counts = 1 + _ragged(space, s)
+    counts = bodies_of(space.tables.parallel, s.width, s.inside[1])
     _, peel = p.borders
     if peel.any():
         counts += np.where(peel, _border_tiles(space, p, s), 0)
@@ -291,7 +284,7 @@ def _packs_fit(space: ContractionSpace, p: Population, s: Sizes) -> NDArray[np.b
         extents = _extents(space, p, s, k)
         blocked = space.tables.blocked[k][p.vector][:, None] == np.arange(extents.shape[1])
         panel = panels[:, k : k + 1]
-        rounded = np.where(blocked, -(-extents // panel) * panel, extents)
+        rounded = np.where(blocked, whole_blocks(extents, panel), extents)
         size = rounded.prod(axis=1, dtype=np.float64) * BYTES[x.dtype]
         result &= size <= MOST_PACK_BYTES[p.packs[:, k]]
     return result

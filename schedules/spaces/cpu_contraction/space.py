@@ -40,7 +40,7 @@ from hlotune.schedules.spaces.cpu_contraction.vector_axes import vector_axes
 from hlotune.schedules.spaces.knobs import Knobs, knobs_of, tile_rows
 from hlotune.schedules.spaces.moves import TOGETHER, moved, with_random_tiles
 from hlotune.schedules.spaces.space import Configs, Pattern, within
-from hlotune.schedules.steps.limits import CALL_BYTES
+from hlotune.schedules.steps.limit_formulas import CALL_BYTES, tile_registers
 from hlotune.schedules.steps.pack import has_one_load
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -113,14 +113,15 @@ class CpuSpace:
         column = [a.name for a in c.parallel].index(vector)
         across = rows[:, column]
         extent = c.parallel[column].extent
-        fits = rows.prod(axis=1) + across + 1 <= self.target.vector_registers
+        others = rows.prod(axis=1) // across
+        fits = tile_registers(others, across) <= self.target.vector_registers
         fits &= (across - 1) * self.lanes < extent
         tiles: NDArray[np.int32] = (rows[fits] - 1).astype(np.int32)
         return tiles
 
     def held(self, vector: Ints, tile: Ints, unrolled: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         rows, across = tile_of(vector, tile, self.lanes)
-        fits = rows * across + across + 1 <= self.target.vector_registers
+        fits = tile_registers(rows, across) <= self.target.vector_registers
         return rows * across * unrolled, fits
 
     def path(self, configs: Configs) -> Path:

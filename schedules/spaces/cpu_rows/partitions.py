@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.rows import Nest, joined
-from hlotune.schedules.steps.limits import TASK_BYTES
+from hlotune.schedules.steps.limit_formulas import TASK_BYTES
 from hlotune.schedules.targets.cpu import CpuTarget
 
 Partition = tuple[Nest, ...]

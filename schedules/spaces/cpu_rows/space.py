@@ -37,7 +37,8 @@ from hlotune.schedules.spaces.cpu_rows.streams import (
 )
 from hlotune.schedules.spaces.knobs import Knob, Knobs, trips
 from hlotune.schedules.spaces.space import Configs, Pattern, within
-from hlotune.schedules.steps.limits import CALL_BYTES, TASK_BYTES, check
+from hlotune.schedules.steps.limit_formulas import CALL_BYTES, TASK_BYTES
+from hlotune.schedules.steps.limits import check
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Step
 from hlotune.schedules.targets.cpu import CpuTarget

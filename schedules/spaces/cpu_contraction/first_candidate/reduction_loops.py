@@ -18,7 +18,7 @@ from hlotune.schedules.spaces.cpu_contraction.first_candidate.window_reuse impor
 from hlotune.schedules.spaces.cpu_contraction.sketch import Sketch
 from hlotune.schedules.spaces.cpu_contraction.view import ContractionSpace
 from hlotune.schedules.spaces.knobs import LONGEST_UNROLL
-from hlotune.schedules.steps.limits import CODE_STATEMENTS
+from hlotune.schedules.steps.limit_formulas import CODE_STATEMENTS
 
 PADDING_WORTH = 0.02
 """Share of the taps along an axis from which on leaving out padding pays."""
