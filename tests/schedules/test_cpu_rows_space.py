@@ -168,12 +168,17 @@ def test_neighbours_are_legal_and_differ(name: str) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_schedules_are_located_where_they_came_from(name: str) -> None:
+    """Sizes that an axis or a body cut down are found too, but for a few that no knob has."""
     space, rng = rows_space(KERNELS[name]), np.random.default_rng(0)
-    for config in (space.heuristic(), *space.sample(8, rng)):
+    configs = [space.heuristic(), *space.sample(24, rng)]
+    same = 0
+    for config in configs:
         schedule = space.schedule(config)
         found = space.locate(schedule)
         assert found is not None
         assert space.legal(found[None])[0]
+        same += space.schedule(found) == schedule
+    assert same >= 0.9 * len(configs)
 
 
 @pytest.mark.parametrize("name", KERNELS)

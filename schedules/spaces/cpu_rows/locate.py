@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition
 from hlotune.schedules.spaces.cpu_rows.view import Rows
 from hlotune.schedules.steps.schedule import Schedule
@@ -46,7 +48,7 @@ def located(space: Rows, schedule: Schedule, algorithm: str = "direct") -> NDArr
         for stage in nest.stages:
             found = _Read([s for s in schedule.steps if s.stage == stage.name])
             _put_form(space, config, stage.name, found)
-            _put_sizes(space, config, stage.name, found, nest.rows * (stage is nest.anchor))
+            _put_sizes(space, config, stage, found, nest.rows * (stage is nest.anchor))
             _put_knobs(space, config, {
                 ("ahead", stage.name): found.ahead, ("past", stage.name): found.past,
             })  # fmt: skip
@@ -78,11 +80,12 @@ def _put_form(space: Rows, config: NDArray[np.int32], stage: str, found: _Read) 
 
 
 def _put_sizes(
-    space: Rows, config: NDArray[np.int32], stage: str, found: _Read, rows: tuple[str, ...]
+    space: Rows, config: NDArray[np.int32], of: Stage, found: _Read, rows: tuple[str, ...]
 ) -> None:
+    stage = of.name
     form = space.forms[stage][int(config[space.columns["form", stage]])]
     wanted: dict[tuple[str, str], int] = {}
-    lanes = space.lanes[stage]
+    lanes, chunked = space.lanes[stage], [r.name for r in of.reduce[:1]]
     for axis, factors in found.factors.items():
         own = factors[2:] if axis in rows else factors
         if axis in rows and len(factors) >= 2:
@@ -92,9 +95,9 @@ def _put_sizes(
             wanted["vectors", stage] = own[-1] // lanes if form.reduces else own[0]
         elif axis == form.row and own:
             wanted["rows", stage] = own[0]
-        elif axis not in rows and own:
+        elif axis == innermost_reduce(of, form) and own:
             wanted["unroll", stage] = own[-1]
-        if axis not in rows and len(own) == 2 and (form.reduces or axis != form.vector):
+        if axis in chunked and len(own) == 2:
             wanted["chunk", stage] = own[0]
     _put_knobs(space, config, wanted)
 
@@ -102,9 +105,16 @@ def _put_sizes(
 def _put_knobs(
     space: Rows, config: NDArray[np.int32], wanted: Mapping[tuple[str, str], int]
 ) -> None:
-    """The nearest values of those knobs that there are."""
+    """Puts the values of those knobs that there are into a config."""
     for (kind, axis), value in wanted.items():
         if (kind, axis) in space.columns:
             column = space.columns[kind, axis]
-            values = np.array(space.knobs.knobs[column - 1].values)
-            config[column] = int(np.argmin(np.abs(values - value)))
+            values = space.knobs.knobs[column - 1].values
+            config[column] = _position(values, value, whole=kind == "chunk")
+
+
+def _position(values: tuple[int, ...], value: int, whole: bool) -> int:
+    """Where a knob first reaches a value, which is what a larger one is cut to by what an axis or a
+    body has room for; `whole`: whether 0, at the first place, stands for all that there is."""
+    beyond = 0 if whole else len(values) - 1
+    return next((k for k, x in enumerate(values) if x >= value), beyond)
