@@ -134,6 +134,7 @@ bench-search: setup
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS) --numerics strict
 	$(PYTHON) -m benchmarks.curves --seeds $(SEEDS)
 	$(PYTHON) -m benchmarks.searchers
+	$(PYTHON) -m benchmarks.awkward --seeds $(SEEDS)
 
 # Kernels of programs as users write them against XLA and other libraries, tuned for SECONDS each.
 # CASES are patterns of names; STOP is when no further case begins, and MISSING=1 takes only cases

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command import RECORDED, command
-from benchmarks.dataset_kernels import KERNELS, source
+from benchmarks.dataset_kernels import KERNELS, ROWS, source
 from benchmarks.results import Table, conditions, milliseconds, publish
 from benchmarks.searching import Operator, kernel_tuner, operator
 from hlotune.costmodel.trees import Trees
@@ -73,6 +73,8 @@ PLAN = (
     Part("annealing", 432),
 )
 """300 at random in all: models are judged by how they rank those of a kernel, and all."""
+ROW_PLAN = (Part("random", 32), Part("annealing", 64), Part("random", 96))
+"""Of kernels without a contraction."""
 ELSEWHERE = "elsewhere"
 """What stands for the searcher in a part of what other machines found best.  Guided searches found
 it, so that it counts in no part of the plan, least of all among what was drawn at random."""
@@ -162,6 +164,7 @@ class Recorder:
     target: CpuTarget
     properties: Properties
     plan: tuple[Part, ...] = PLAN
+    row_plan: tuple[Part, ...] = ROW_PLAN
     extended: Part = EXTENDED
     _operators: dict[str, Operator] = field(default_factory=dict)
     _trial_s: dict[str, float] = field(default_factory=dict)
@@ -172,11 +175,15 @@ class Recorder:
         """Part after part, and in each one kernel after the other; ends at `time.monotonic()`."""
         for name in names:
             self._try_elsewhere(name, deadline_s)
-        for goal in self.plan:
+        for turn in range(max(len(self.plan), len(self.row_plan))):
             for name in names:
-                self._advance(name, goal, deadline_s)
+                for goal in self._plan(name)[turn : turn + 1]:
+                    self._advance(name, goal, deadline_s)
         for name in filter(self._is_behind, names):
             self._advance(name, self.extended, deadline_s)
+
+    def _plan(self, name: str) -> tuple[Part, ...]:
+        return self.row_plan if name in ROWS else self.plan
 
     def line(self, name: str) -> Line:
         of = self._operator(name)
@@ -200,8 +207,9 @@ class Recorder:
         found = []
         for name in names:
             count = self._count(self._operator(name))
-            if count < self.plan[-1].trials and name not in self._exhausted:
-                found.append(f"{name}: {count} trials of {self.plan[-1].trials}; go on")
+            wanted = self._plan(name)[-1].trials
+            if count < wanted and name not in self._exhausted:
+                found.append(f"{name}: {count} trials of {wanted}; go on")
             elif self._is_behind(name):
                 found.append(f"{name}: more than {BEHIND:g}x slower than the default compiler")
         return found

@@ -1,25 +1,28 @@
-"""The kernels whose trials cost models learn from: convolutions and products of many shapes, f32.
+"""The kernels whose trials cost models learn from: contractions and rows of many shapes, f32.
 
-Between 1 MFLOP and 5 GFLOP each, half of them above 20 MFLOP.  Their extents are their own: no two
-that the database calls a family share more than half of them, and none is a layer of a network or a
-case of a benchmark that models are judged by.  `KERNELS` has them by name; each is a factory:
+Convolutions and products have between 1 MFLOP and 5 GFLOP each, half of them above 20 MFLOP.  Their
+extents are their own: no two that the database calls a family share more than half of them, and
+none is a layer of a network or a case of a benchmark that models are judged by.  `ROW_GROUPS` has
+what is no contraction, of 100 kB to 30 MB.  `KERNELS` has all by name; each is a factory:
 
     tune run benchmarks/dataset_kernels.py:conv2d_0 --trials 100
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from benchmarks.fused import Fused
 from benchmarks.operations import Array, Convolution, Product, Shape
+from benchmarks.row_functions import Rows
 from hlotune.deploy.freeze import freeze
 
 FILE = "benchmarks/dataset_kernels.py"
 
+Case = TypeVar("Case", Fused, Rows)
 Factory = Callable[[], tuple[Callable[..., jax.Array], tuple[Array, ...]]]
 
 
@@ -156,20 +159,79 @@ GROUPS: dict[str, tuple[Fused, ...]] = {
 }
 """By what they are, from the most telling to the least."""
 
-KERNELS: dict[str, Fused] = {
-    name: case
-    for name, case in chain.from_iterable(
-        zip_longest(
-            *(
-                [(f"{group}_{n}", c) for n, c in enumerate(cases)]
-                for group, cases in GROUPS.items()
-            ),
-            fillvalue=("", None),
-        )
-    )
-    if case is not None
+
+def _rows(function: str, *shapes: Shape) -> Rows:
+    return Rows(function, shapes)
+
+
+def _normed(function: str, *shapes: Shape) -> tuple[Rows, ...]:
+    """Kernels that have vectors of the last axis beside their rows."""
+    vectors = {"bias_gelu": 1, "bias_tanh": 1, "rms_norm": 1, "layer_norm": 2, "batch_norm": 2}
+    return tuple(_rows(function, s, *[s[-1:]] * vectors[function]) for s in shapes)
+
+
+def _alike(function: str, count: int, *shapes: Shape) -> tuple[Rows, ...]:
+    """Kernels of several arrays of one shape."""
+    return tuple(_rows(function, *[s] * count) for s in shapes)
+
+
+ROW_GROUPS: dict[str, tuple[Rows, ...]] = {
+    "bias_gelu": _normed("bias_gelu", (160, 1280), (40, 52, 96), (1100, 1500)),
+    "bias_tanh": _normed("bias_tanh", (75, 640), (640, 2200)),
+    "residual_relu": _alike("residual_relu", 2, (34, 30, 176), (900, 72), (4, 70, 66, 120)),
+    "gated": _alike("gated", 2, (88, 1376), (720, 1111)),
+    "outer": (_rows("outer", (420,), (360,)), _rows("outer", (97,), (2600,))),
+    "adam": _alike("adam", 4, (144, 520), (3, 3, 208, 304)),
+    "turned_sum": (
+        _rows("turned_sum", (260, 330), (330, 260)),
+        _rows("turned_sum", (1300, 700), (700, 1300)),
+    ),
+    "turned_channels": (
+        _rows("turned_channels", (2, 48, 34, 30), (48,)),
+        _rows("turned_channels", (1, 152, 62, 58), (152,)),
+    ),
+    "sum_last": _alike("sum_last", 1, (360, 810), (48, 9000), (2600, 130)),
+    "sum_first": _alike("sum_first", 1, (440, 760), (6000, 90), (70, 16000)),
+    "sum_middle": _alike("sum_middle", 1, (24, 140, 96), (9, 900, 210)),
+    "squares_all": _alike("squares_all", 1, (230000,), (2100000,)),
+    "max_last": _alike("max_last", 1, (208, 1700), (3400, 84)),
+    "argmax_last": _alike("argmax_last", 1, (176, 1450), (56, 12000)),
+    "softmax": _alike("softmax", 1, (192, 700), (8, 60, 330), (24, 11000), (1400, 1900)),
+    "log_softmax": _alike("log_softmax", 1, (240, 430), (90, 5200)),
+    "logsumexp": _alike("logsumexp", 1, (310, 560), (36, 14000)),
+    "layer_norm": _normed("layer_norm", (130, 960), (6, 70, 344), (2900, 480)),
+    "rms_norm": _normed("rms_norm", (110, 1152), (18, 5000), (1700, 640)),
+    "batch_norm": _normed("batch_norm", (6, 22, 20, 72), (12, 34, 30, 40)),
+    "group_norm": _alike("group_norm", 1, (2, 380, 8, 14), (5, 700, 12, 10)),
+    "cross_entropy": _alike("cross_entropy", 2, (150, 900), (40, 7000)),
+    "softmax_backward": _alike("softmax_backward", 2, (170, 620), (1000, 1270)),
+    "layer_norm_backward": (
+        _rows("layer_norm_backward", (140, 880), (880,), (880,), (140, 880)),
+        _rows("layer_norm_backward", (2300, 420), (420,), (420,), (2300, 420)),
+    ),
+    "rms_norm_backward": (
+        _rows("rms_norm_backward", (230, 540), (540,), (230, 540)),
+        _rows("rms_norm_backward", (800, 1720), (1720,), (800, 1720)),
+    ),
+    "gelu_backward": _alike("gelu_backward", 2, (190, 770), (1250, 1030)),
+    "cross_entropy_backward": (
+        _rows("cross_entropy_backward", (125, 980), (125, 980), (125,)),
+        _rows("cross_entropy_backward", (52, 8800), (52, 8800), (52,)),
+    ),
 }
-"""In the order in which they are measured: the first of each group, then the second of each."""
+"""Elementwise groups, some with a transpose, reductions, rows, and gradients of these."""
+
+
+def by_turns(groups: Mapping[str, tuple[Case, ...]]) -> dict[str, Case]:
+    """The first of each group, then the second of each, and so on, by name."""
+    turns = zip_longest(*([(f"{g}_{n}", c) for n, c in enumerate(of)] for g, of in groups.items()))
+    return dict(found for found in chain.from_iterable(turns) if found is not None)
+
+
+CONTRACTIONS: dict[str, Fused] = by_turns(GROUPS)
+ROWS: dict[str, Rows] = by_turns(ROW_GROUPS)
+KERNELS: dict[str, Fused | Rows] = {**CONTRACTIONS, **ROWS}
+"""In the order in which they are measured."""
 
 
 def source(name: str) -> str:
@@ -196,7 +258,7 @@ def __getattr__(name: str) -> Factory:
     try:
         return factory(name)
     except KeyError:
-        groups = ", ".join(GROUPS)
+        groups = ", ".join([*GROUPS, *ROW_GROUPS])
         raise AttributeError(
             f"expected one of {groups}, and a number behind it, got {name!r}"
         ) from None

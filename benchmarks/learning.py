@@ -17,13 +17,14 @@ them, and of the trials that this machine made of the same kernels in other data
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.cases import source
 from benchmarks.command import RECORDED, command
 from benchmarks.learned import (
     CONTESTANTS,
@@ -130,6 +131,8 @@ class Track:
     runner: Runner
     target: CpuTarget
     properties: Properties
+    source: Callable[[str], str] = source
+    """Of a case's program."""
     _operators: dict[str, Operator] = field(default_factory=dict)
 
     def advance(self, race: Race, trials: int, deadline_s: float = inf) -> None:
@@ -251,7 +254,7 @@ class Track:
 
     def _operator(self, case: str) -> Operator:
         if case not in self._operators:
-            self._operators[case] = operator(case, self.target)
+            self._operators[case] = operator(case, self.target, self.source)
         return self._operators[case]
 
     def _started(self, race: Race, of: Operator) -> str:

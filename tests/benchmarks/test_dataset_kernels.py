@@ -9,23 +9,25 @@ from math import prod
 import numpy as np
 import pytest
 
-from benchmarks import dataset_kernels
+from benchmarks import awkward_cases, dataset_kernels
+from benchmarks.awkward_cases import CASES as AWKWARD
 from benchmarks.cases import CASES
-from benchmarks.dataset_kernels import GROUPS, KERNELS, source
+from benchmarks.dataset_kernels import CONTRACTIONS, GROUPS, KERNELS, ROW_GROUPS, ROWS, source
 from benchmarks.fused import Fused
 from benchmarks.jax_operations import computed
 from benchmarks.operations import Convolution, Operation, Product
+from benchmarks.row_functions import Rows
 from benchmarks.searching import Operator, operator
 from hlotune.measure.machine.targets import TARGETS
 
-OPERATIONS = {name: kernel.operation for name, kernel in KERNELS.items()}
+OPERATIONS = {name: kernel.operation for name, kernel in CONTRACTIONS.items()}
 CONVOLUTIONS = [x for x in OPERATIONS.values() if isinstance(x, Convolution)]
 PRODUCTS = [x for x in OPERATIONS.values() if isinstance(x, Product)]
 
 
 @cache
 def operators() -> dict[str, Operator]:
-    return {name: operator(name, TARGETS["znver4"], source) for name in KERNELS}
+    return {name: operator(name, TARGETS["znver4"], source) for name in CONTRACTIONS}
 
 
 def extents(operation: Operation) -> Counter[int]:
@@ -60,11 +62,11 @@ def test_every_form_is_among_them() -> None:
     assert {len(p.batch) for p in PRODUCTS} == {0, 1, 2}
     assert any(min(p.m, p.n) == 1 for p in PRODUCTS)
     assert {p.swapped for p in PRODUCTS} == {"", "left", "right"}
-    assert {k.constant for k in KERNELS.values()} == {True, False}
+    assert {k.constant for k in CONTRACTIONS.values()} == {True, False}
 
 
 def test_no_two_of_a_family_share_more_than_half_of_their_extents() -> None:
-    for one, other in combinations(KERNELS, 2):
+    for one, other in combinations(CONTRACTIONS, 2):
         if family(one) == family(other) or group(one) == group(other):
             first, second = extents(OPERATIONS[one]), extents(OPERATIONS[other])
             shared = (first & second).total()
@@ -110,7 +112,7 @@ def test_none_has_the_extents_of_a_layer_of_a_network_or_of_a_benchmark() -> Non
 
 
 def test_the_arithmetic_is_that_of_the_operation() -> None:
-    for name, kernel in KERNELS.items():
+    for name, kernel in CONTRACTIONS.items():
         if not kernel.parts:
             flops = operators()[name].task.flops
             assert flops == pytest.approx(kernel.operation.flops, rel=0.05), name
@@ -132,13 +134,36 @@ def spread(operation: Operation) -> int:
 
 
 def test_they_are_measured_by_turns_of_their_groups() -> None:
-    names = list(KERNELS)
-    assert [group(name) for name in names[: len(GROUPS)]] == list(GROUPS)
-    assert sorted(map(group, names)) == sorted(g for g, cases in GROUPS.items() for _ in cases)
+    assert list(KERNELS) == [*CONTRACTIONS, *ROWS]
+    for found, groups in ((CONTRACTIONS, GROUPS), (ROWS, ROW_GROUPS)):
+        names = list(found)
+        assert [group(name) for name in names[: len(groups)]] == list(groups)
+        assert sorted(map(group, names)) == sorted(g for g, cases in groups.items() for _ in cases)
+
+
+def test_there_are_forty_kernels_without_a_contraction_each_one_kernel_of_one_program() -> None:
+    found = [operator(name, TARGETS["znver4"], source) for name in ROWS]
+    assert len({of.task.kernel.key for of in found}) == len(ROWS)
+    assert sum(of.task.space.pattern == "rows" for of in found) >= 40
+    assert len({of.task.kernel.family for of in found}) >= 25
+    assert min(of.task.bytes for of in found) >= 300_000
+
+
+def test_an_awkward_case_is_no_kernel_of_the_dataset() -> None:
+    rows = {max(case.shapes) for case in AWKWARD.values() if isinstance(case, Rows)}
+    assert not rows & {max(case.shapes) for case in ROWS.values()}
+    contractions = [case.operation for case in AWKWARD.values() if isinstance(case, Fused)]
+    known = [extents(operation) for operation in OPERATIONS.values()]
+    assert all(extents(operation) not in known for operation in contractions)
+
+
+def test_an_unknown_awkward_case_is_refused_by_name() -> None:
+    with pytest.raises(AttributeError, match=r"expected one of conv2d_26x26x160, .*got 'conv'"):
+        awkward_cases.__getattr__("conv")
 
 
 def test_constants_are_marked_and_arguments_are_not() -> None:
-    for name, kernel in KERNELS.items():
+    for name, kernel in CONTRACTIONS.items():
         assert ("hlotune.constant" in operators()[name].task.kernel.text) == kernel.constant, name
 
 
