@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 CANONICAL_VERSION = "1"
 _EXTENTS = re.compile(r"tensor<(?:\d+x)+")
+_RANKS = re.compile(r"<(?:\d+x)+")
+_LISTS = re.compile(r"_(?:, _)+")
+_NUMBERS = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|0x[0-9A-Fa-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +36,17 @@ class Kernel:
         dense one, and a product in f64 of another than one in f32.
         """
         erased = _EXTENTS.sub(lambda found: re.sub(r"\d+", "_", found[0]), self.text)
+        return hashlib.sha256(f"{CANONICAL_VERSION}\n{erased}".encode()).hexdigest()[:32]
+
+    @property
+    def form(self) -> str:
+        """Hash of the text with all numbers and ranks erased: kernels of the same operations share
+        it.
+
+        Wider than the family: windows of other strides, means over other counts, and element types
+        of other widths are of one form.  What a model is judged by holds out whole forms, so that
+        no twin of a kernel is learned from.
+        """
+        numbers = _NUMBERS.sub("_", _RANKS.sub("<", self.text))
+        erased = _LISTS.sub("_", numbers)
         return hashlib.sha256(f"{CANONICAL_VERSION}\n{erased}".encode()).hexdigest()[:32]

@@ -53,6 +53,7 @@ class Examples:
 
     key: str
     family: str
+    """`Kernel.form`: what is held out together."""
     label: str
     machine: str
     """The name of its processor, the vendor's with LLVM's."""
@@ -101,7 +102,7 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
         folder: of the cache; without one nothing is kept.
     """
     groups = database.query(
-        """select kernel, target, toolchain, cache, threads, family, text, kernels.label, identity
+        """select kernel, target, toolchain, cache, threads, text, kernels.label, identity
         from trials join kernels on kernels.key = kernel join targets on fingerprint = target
         group by kernel, target, toolchain, cache, threads
         having count(*) >= :fewest order by kernel, target, toolchain, cache, threads""",
@@ -148,7 +149,7 @@ def _cached(
     if arrays.keys() >= ARRAYS:
         nodes = Nodes(arrays["values"], arrays["parent"])
         return Examples(
-            kernel.key, kernel.family, label, target.title, arrays["features"], nodes,
+            kernel.key, kernel.form, label, target.title, arrays["features"], nodes,
             arrays["times_s"], arrays["drawn"],
         )  # fmt: skip
     found = _computed(kernel, label, target, trials)
@@ -180,7 +181,7 @@ def _computed(
     is_first = (configs[:, None] == space.firsts()).all(axis=2).any(axis=1)
     drawn = np.array([trials[n][2] for n in rows]) & ~is_first
     return Examples(
-        kernel.key, kernel.family, label, target.title, space.features(configs),
+        kernel.key, kernel.form, label, target.title, space.features(configs),
         space.nodes(configs), times_of([trials[n][1] for n in rows]), drawn,
     )  # fmt: skip
 

@@ -358,6 +358,20 @@ def test_ranks_are_families() -> None:
     assert Kernel(text).family != Kernel(text.replace("4x4x", "4x4x4x")).family
 
 
+def test_extents_windows_counts_and_ranks_are_of_one_form_and_operations_are_not() -> None:
+    assert len({window_kernel(8, **options).form for options in CONVOLUTIONS.values()}) == 1
+
+    def mean(*shape: int) -> Kernel:
+        found = canonical(load(lambda x: x.mean(-1), np.ones(shape, np.float32)).graph)
+        return Kernel(found)
+
+    assert mean(4, 8).form == mean(2, 4, 9).form
+    assert mean(4, 8).family != mean(4, 9).family  # by its constant
+    text = "func.func @kernel(%arg0: tensor<4x4xf32>) -> (tensor<4x4xf32>) { tanh }"
+    assert Kernel(text).form == Kernel(text.replace("f32", "f64")).form
+    assert Kernel(text).form != Kernel(text.replace("tanh", "exp")).form
+
+
 def test_a_fingerprint_tells_large_constants_apart_without_spelling_them() -> None:
     def graph(seed: int) -> Graph:
         values = np.random.default_rng(seed).normal(size=1000)
