@@ -224,8 +224,11 @@ class Places:
         return self._at(self._call_pointer(ARGUMENTS, position), offset)
 
     def _scratch(self, s: StageNest, tensor: Tensor) -> str:
-        names = list(dict.fromkeys(x.tensor for x in s.stage.stores))
-        part = names.index(tensor.name) * (stored_bytes(self.nest, s) // len(names))
+        names = dict.fromkeys(x.tensor for x in s.stage.stores)
+        stored = [t for t in map(self.nest.compute.tensor, names) if t.role == "temporary"]
+        sizes = [BYTES[t.dtype] for t in stored]
+        elements = stored_bytes(self.nest, s) // sum(sizes)
+        part = elements * sum(sizes[: stored.index(tensor)])
         offset = self.scratch.offsets[s.stage.name] + part
         start = self.f.hoisted(0, f"load ptr, ptr {self._at('%call', SCRATCH)}")
         if s.scope == "call":
