@@ -1,11 +1,14 @@
 """Where loops are cut, so that each copy of a body has static sizes."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import groupby
 from math import ceil
 
 from hlotune.codegen.llvm.function import Function
 from hlotune.codegen.llvm.points import Span, known_size
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.ir.borders import bordering
+from hlotune.schedules.ir.borders import bordering, pieces
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 
 
@@ -19,6 +22,23 @@ def special_positions(nest: LoopNest, s: StageNest, k: int, span: Span) -> list[
     if loop.border == "peel":
         result.update(bordering(nest, s, k))
     return sorted(result)
+
+
+def seams(nest: LoopNest, s: StageNest, k: int, span: Span) -> list[int]:
+    """Positions at which a new copy of a peeled loop begins, as other loads lie inside from there
+    on."""
+    if s.loops[k].border != "peel" or span.extent is None:
+        return []
+    return [x.first for x in pieces(nest, s, k)]
+
+
+def runs(positions: Sequence[int], special: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
+    """Positions that are one loop each, in order; those written apart stand alone."""
+    apart, found = set(special), list[list[int]]()
+    piece = {p: p if p in apart else -1 - bisect_right(cuts, p) for p in positions}
+    for _, run in groupby(positions, key=piece.__getitem__):
+        found.append(list(run))
+    return found
 
 
 def is_static_inside(s: StageNest, k: int) -> bool:

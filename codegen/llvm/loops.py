@@ -18,6 +18,8 @@ from hlotune.codegen.llvm.idioms.window_reuse import rolled
 from hlotune.codegen.llvm.loop_splitting import (
     is_static_inside,
     position_range,
+    runs,
+    seams,
     special_positions,
     static_size,
 )
@@ -285,12 +287,13 @@ class StageFunction:
             self._remainder(s, k, point, full)
             return
         special, high = special_positions(self.nest, s, k, span), end_of(self.f, span)
-        if not special and span.size <= loop.step:
+        cuts = seams(self.nest, s, k, span)
+        if not special and len(cuts) < 2 and span.size <= loop.step:
             self._step(s, k, point, span.low)
         elif span.low.terms or high.terms:
-            self._dynamic_loop(s, k, point, high, special)
+            self._dynamic_loop(s, k, point, high, special, cuts)
         else:
-            self._static_loop(s, k, point, high.constant, special)
+            self._static_loop(s, k, point, high.constant, special, cuts)
 
     def _remainder(self, s: StageNest, k: int, point: Point, full: int) -> None:
         """The ragged last tile of a region whose size is no multiple of the step."""
@@ -303,33 +306,28 @@ class StageFunction:
             self.f.when(exists, lambda: self._step(s, k, point, low))
 
     def _static_loop(
-        self, s: StageNest, k: int, point: Point, high: int, special: list[int]
+        self, s: StageNest, k: int, point: Point, high: int, special: list[int], cuts: list[int]
     ) -> None:
         step = s.loops[k].step
         positions = range(point.spans[s.loops[k].root].low.constant, high, step)
-        middle = [p for p in positions if p not in special]
-        first = middle[0] if middle else high
-        for p in (p for p in positions if p in special and p < first):
-            self._step(s, k, point, Affine((), p))
-        if len(middle) == 1:
-            self._step(s, k, point, Affine((), first))
-        elif middle:
-            self.f.loop(
-                str(first), str(middle[-1] + 1), step, (first, middle[-1]),
-                lambda v: self._step(s, k, point, v),
-                nonempty=True, multiple=1 if first % step else step,
-            )  # fmt: skip
-        for p in (p for p in positions if p in special and p > first):
-            self._step(s, k, point, Affine((), p))
+        for run in runs(positions, special, cuts):
+            if len(run) == 1:
+                self._step(s, k, point, Affine((), run[0]))
+            else:
+                self.f.loop(
+                    str(run[0]), str(run[-1] + 1), step, (run[0], run[-1]),
+                    lambda v: self._step(s, k, point, v),
+                    nonempty=True, multiple=1 if run[0] % step else step,
+                )  # fmt: skip
 
     def _dynamic_loop(
-        self, s: StageNest, k: int, point: Point, high: Affine, special: list[int]
+        self, s: StageNest, k: int, point: Point, high: Affine, special: list[int], cuts: list[int]
     ) -> None:
         span, f, step = point.spans[s.loops[k].root], self.f, s.loops[k].step
         low_text, high_text = f.integer(span.low), f.integer(high)
         least, most = position_range(self.f, span, step)
         aligned = span.low.constant % step == 0 and f.multiple_of(span.low, step)
-        if not special:
+        if not special and len(cuts) < 2:
             f.loop(
                 low_text, high_text, step, (least, most), lambda v: self._step(s, k, point, v),
                 nonempty=True, multiple=step if aligned else 1,
@@ -340,16 +338,15 @@ class StageFunction:
                 f"{s.stage.name}: expected {s.loops[k].axis} to start at a multiple of {step}, "
                 f"got {span.low}; split its consumer by a multiple of the step"
             )
-        middle = [p for p in range(0, most + 1, step) if p not in special]
-        if middle:
-            start = f.larger(low_text, str(middle[0]))
-            end = f.smaller(high_text, str(middle[-1] + 1))
-            f.loop(
-                start, end, step, (max(least, middle[0]), middle[-1]),
-                lambda v: self._step(s, k, point, v), nonempty=False, multiple=step,
-            )  # fmt: skip
-        for p in special:
-            self._special(s, k, point, p, low_text, high_text)
+        for run in runs(range(0, most + 1, step), special, cuts):
+            if run[0] in special:
+                self._special(s, k, point, run[0], low_text, high_text)
+            elif run[-1] >= least:
+                start, end = f.larger(low_text, str(run[0])), f.smaller(high_text, str(run[-1] + 1))
+                f.loop(
+                    start, end, step, (max(least, run[0]), run[-1]),
+                    lambda v: self._step(s, k, point, v), nonempty=False, multiple=step,
+                )  # fmt: skip
 
     def _special(self, s: StageNest, k: int, point: Point, p: int, low: str, high: str) -> None:
         """The iteration at a position that is written apart, where the loop comes to it at all."""

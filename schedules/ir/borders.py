@@ -1,10 +1,15 @@
 """Where loads leave their tensors: which dimensions, along which axes, at which positions."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load
 from hlotune.schedules.ir.nest import LoopNest, StageNest
+
+MOST_APART = 16
+"""Neighbouring positions of a loop that are written apart at a border."""
 
 
 def index_ranges(stage: Stage) -> dict[str, tuple[int, int]]:
@@ -75,15 +80,86 @@ def interior(compute: Compute, stage: Stage, root: str, size: int) -> tuple[int,
     return low, high
 
 
-def bordering(nest: LoopNest, s: StageNest, k: int) -> list[int]:
-    """Positions of loop `k` at which it, or a stage inside it, loads from outside a tensor."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Neighbouring positions of a loop at which the same loads lie inside, and outside."""
+
+    first: int
+    last: int
+    is_settled: bool
+    """Whether each load lies inside, or outside, all through the loop's step."""
+
+
+def pieces(nest: LoopNest, s: StageNest, k: int) -> list[Piece]:
+    """The positions of loop `k`, cut where a load of it or of a stage inside comes in or leaves.
+
+    A stencil has borders, `jnp.roll` a seam at which one part ends and the other begins.
+    """
     loop = s.loops[k]
     inner = [x for x in nest.stages if x.at and x.at[0] == s.stage.name and s.index(x.at[1]) >= k]
-    outside = set[int]()
-    for user in (s, *inner):
-        if loop.root in {a.name for a in user.stage.parallel} and user.scope != "load":
-            low, high = interior(nest.compute, user.stage, loop.root, loop.step)
-            outside.update(
-                p for p in range(0, s.stage.extents[loop.root], loop.step) if not low <= p <= high
-            )
-    return sorted(outside)
+    users = [x.stage for x in (s, *inner) if loop.root in x.stage.extents and x.scope != "load"]
+    return pieces_of(nest.compute, users, loop.root, loop.step)
+
+
+def pieces_of(compute: Compute, stages: Sequence[Stage], root: str, step: int) -> list[Piece]:
+    """The same of a loop of the first of some stages, in steps along a root."""
+    edges = [x for s in stages for x in _edges(compute, s, root, step)]
+    extent = stages[0].extents[root]
+    cuts = sorted({0, *(_aligned(e, step) for four in edges for e in four)})
+    cuts = [c for c in cuts if 0 <= c < extent]
+    found = []
+    for first, end in zip(cuts, [*cuts[1:], extent], strict=True):
+        mixed = any(a <= first < b or c <= first < d for a, b, c, d in edges)
+        last = (end - 1) // step * step
+        found.append(Piece(first, last, not mixed))
+    return found
+
+
+def copies(found: Sequence[Piece], step: int) -> int:
+    """How often the body of a peeled loop is written: once a piece, or for each position of it."""
+    apart = sum(_apart(x, step) for x in found)
+    return apart + max(1, sum(not _apart(x, step) for x in found))
+
+
+def _apart(x: Piece, step: int) -> int:
+    """Positions of a piece that are written apart; 0 where it is a loop."""
+    count = (x.last - x.first) // step + 1
+    return 0 if x.is_settled or count > MOST_APART else count
+
+
+def _aligned(position: int, step: int) -> int:
+    """The first position of a loop from there on."""
+    return -(-position // step) * step
+
+
+def _edges(
+    compute: Compute, stage: Stage, root: str, size: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """For each load that may lie outside along a root: a, b, c and d.
+
+    At positions below `a`, and from `d` on, all elements of a step of that size lie outside, from
+    `b` to `c` all lie inside.
+    """
+    ranges = index_ranges(stage)
+    for load in stage.loads:
+        for d in guarded(compute, stage, load):
+            if root not in load.index[d].coefficients or load.divisor(d) > 1:
+                continue
+            extent = compute.tensor(load.tensor).shape[d]
+            index = forwards(load.index[d], root, extent)
+            c = index.coefficients[root]
+            least, most = (index - Affine.axis(root, c)).bounds(ranges)
+            comes, is_in = (-1 - most) // c - size + 2, ceil(-least / c)
+            leaves, is_out = (extent - 1 - most) // c - size + 2, ceil((extent - least) / c)
+            yield (comes, is_in, leaves, is_out) if is_in <= leaves else (comes, is_out) * 2
+
+
+def bordering(nest: LoopNest, s: StageNest, k: int) -> list[int]:
+    """Positions of loop `k` at which it, or a stage inside it, is to be written apart.
+
+    Of more than MOST_APART in a row each makes its checks as the code runs.
+    """
+    step, found = s.loops[k].step, list[int]()
+    for x in pieces(nest, s, k):
+        found += range(x.first, x.last + 1, step) if _apart(x, step) else ()
+    return found

@@ -26,6 +26,8 @@ class Monoid:
     """Merges what has come together with what comes to it, as expressions over their parts."""
     finish: Callable[[Values], Values] | None = None
     """What readers take of the whole tuple, as expressions over its parts; None: the parts."""
+    is_ordered: bool = False
+    """Whether values come one by one in the order of their points: lanes of one vector do not."""
 
     def __str__(self) -> str:
         return self.name
@@ -189,6 +191,26 @@ def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return Apply("select", (condition, yes, no), yes.dtype)
 
 
+def selected(direction: str) -> Monoid:
+    """(value, number): what has come so far stays as long as it compares so with what comes.
+
+    NaN never does, so that the next value takes its place: the order of points decides.
+    """
+
+    def identities(dtypes: tuple[str, ...]) -> tuple[Const, ...]:
+        value, number = dtypes
+        first = least(value) if direction in ("GE", "GT") else most(value)
+        return Const(first, value), Const(0, number)
+
+    def merge(old: Values, new: Values) -> Values:
+        stays = _compare(direction, old[0], new[0])
+        return tuple(_select(stays, a, b) for a, b in zip(old, new, strict=True))
+
+    return Monoid(f"selected by {direction}", 2, identities, merge, is_ordered=True)
+
+
+SELECTED = {direction: selected(direction) for direction in ("GE", "GT", "LE", "LT")}
+"""By the comparison: those of select_and_scatter, where numbers count the elements of a window."""
 ARGMAX = Monoid("argmax", 2, _argmax_identities, _argmax)
 """(value, index) of any ordered type and of integers."""
 ARGMIN = Monoid("argmin", 2, _argmin_identities, _argmin)

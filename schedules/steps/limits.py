@@ -8,7 +8,7 @@ asked of.  A property test binds the two.
 from math import prod
 
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.ir.borders import bordering
+from hlotune.schedules.ir.borders import copies, pieces
 from hlotune.schedules.ir.nest import LoopNest, StageNest, reads, region, stored_bytes
 from hlotune.schedules.steps.limit_formulas import (
     CODE_STATEMENTS,
@@ -143,6 +143,6 @@ def _own(nest: LoopNest, s: StageNest, end: int) -> int:
         own = loop.kind in ("serial", "parallel")
         here = int(bodies_of(extent, loop.step, size)) if static and own else 1
         if loop.border == "peel":
-            here += len(bordering(nest, s, k))
+            here += copies(pieces(nest, s, k), loop.step) - 1
         count *= here
     return count

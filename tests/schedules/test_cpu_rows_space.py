@@ -22,7 +22,7 @@ from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.ir.expr import Affine, Load
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Load
 from hlotune.schedules.ir.monoids import AND, MAX, MIN, OR, PROD, SUM
 from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, operations_of
 from hlotune.schedules.patterns.rows import is_rows
@@ -35,7 +35,24 @@ from tests.support.reductions import called
 
 EXTENTS = st.sampled_from([1, 2, 3, 7, 16, 31, 33, 64, 97])
 INTEGERS = ("i8", "i32", "i64", "ui8")
+
+
+def shifted(rows: int, columns: int) -> Compute:
+    """The row above where there is one, and the next element: loads leave along both axes."""
+    row, column = Affine.axis("i"), Affine.axis("j")
+    above, here = Load("a0", (row + -1, column), "f32"), Load("inside", (row + -1,), "i1")
+    chosen = Apply("select", (here, above, Const(2.0, "f32")), "f32")
+    value = Apply("add", (chosen, Load("a0", (row, column + 1), "f32")), "f32")
+    stage = Stage("out", (Axis("i", rows), Axis("j", columns)), (), (Store("y0", (row, column)),),
+                  (value,))  # fmt: skip
+    shape = (rows, columns)
+    tensors = (Tensor("a0", shape, "f32", "argument"), Tensor("y0", shape, "f32", "result"),
+               Tensor("inside", (rows - 1,), "i1", "guard"))  # fmt: skip
+    return Compute(tensors, (stage,))
+
+
 KERNELS = {
+    "shifted": shifted(19, 71),
     "softmax": OF_ROWS["softmax"](19, 70), "layer_norm": OF_ROWS["layer_norm"](21, 33),
     "over_columns": over_columns(33, 129), "over_rows": over_rows(129, 33),
     "over_all": over_all(1023), "argmax": OF_ROWS["argmax"](7, 131),

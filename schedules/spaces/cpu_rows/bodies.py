@@ -5,7 +5,7 @@ they cannot differ.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -34,6 +34,8 @@ class Sizes:
     """Steps of the innermost reduction that are written out."""
     chunk: Ints
     """Bodies of the outermost reduction that are taken before the next tile; 0 for all."""
+    peel: Ints
+    """Whether loops over tiles are cut where loads come to lie inside of their tensors."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Knobbed:
     rows: Ints
     unroll: Ints
     chunk: Ints
+    peel: Ints
 
 
 def sizes_of(
@@ -159,7 +162,8 @@ def sizes_of(
     vectors = np.minimum(vectors, most)
     rows = np.clip(rows, 1, most // vectors)
     unroll = np.clip(unroll, 1, most // (vectors * rows))
-    return Sizes(wide, vectors, rows, unroll, asked.chunk if stage.reduce else one * 0)
+    chunk = asked.chunk if stage.reduce else one * 0
+    return Sizes(wide, vectors, rows, unroll, chunk, asked.peel)
 
 
 def inside_blocks(
@@ -177,7 +181,7 @@ def inside_blocks(
         vectors = np.gcd(vectors, size // lanes)
     if form.row in own:
         rows = np.gcd(rows, block[own[form.row]])
-    return Sizes(lanes, vectors, rows, sizes.unroll, sizes.chunk)
+    return replace(sizes, lanes=lanes, vectors=vectors, rows=rows)
 
 
 def blocks_within(

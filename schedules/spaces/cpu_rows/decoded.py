@@ -1,13 +1,14 @@
 """What configs mean: the loops of each stage, in groups of configs that have it in one form."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.schedules.features.loop_paths import KINDS, Ints
+from hlotune.schedules.ir.borders import copies, pieces_of
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import (
@@ -25,6 +26,7 @@ from hlotune.schedules.spaces.cpu_rows.forms import Form
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.spaces.space import Configs
+from hlotune.schedules.steps.limit_formulas import CODE_STATEMENTS
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,26 @@ class Placed:
     """Bytes behind what is loaded that are asked for; 0 for none."""
     past: Ints
     """1 where results are stored past the caches."""
+    borders: tuple[str, ...] = ()
+    """Axes along which loads may lie outside of their tensors."""
+
+    @cached_property
+    def peeled(self) -> dict[str, NDArray[np.bool_]]:
+        """By such axis, `(m,)`: whether the loop over its tiles is cut at borders."""
+        trips, found = self.trips[len(self.outer) :], dict[str, NDArray[np.bool_]]()
+        for x, n in zip(self.loops, trips, strict=True):
+            if x.root in self.borders and x.kind == "serial":
+                found[x.root] = (n > 1) & (self.sizes.peel > 0)
+        return found
+
+    @property
+    def peeled_bits(self) -> Ints:
+        """`(m,)`: the same as bits, by the numbers of the axes."""
+        bits = np.zeros(len(self.at), dtype=np.int64)
+        for k, a in enumerate(self.stage.axes):
+            if a.name in self.peeled:
+                bits += self.peeled[a.name].astype(np.int64) << k
+        return bits
 
     @cached_property
     def trips(self) -> tuple[Ints, ...]:
@@ -69,6 +91,8 @@ class Placed:
             word = (numbers[x.root] * 4 + KINDS.index(x.kind)) * 1_000_003 + trips
             value = np.where(trips > 1, (value ^ word.astype(np.uint64)) * prime, value)
         value = (value ^ (2 * self.ahead + self.past).astype(np.uint64)) * prime
+        bits = self.peeled_bits.astype(np.uint64)
+        value = np.where(bits > 0, (value ^ bits) * prime, value)
         if not self.form.vector:
             return value
         lanes = np.where(self.trips[-1] > 1, self.sizes.lanes, 1).astype(np.uint64)
@@ -97,7 +121,7 @@ def _forms(space: RowsKnobs, stage: Stage, configs: Configs) -> list[tuple[Form,
 
 
 def _sizes(space: RowsKnobs, stage: Stage, form: Form, configs: Configs) -> Sizes:
-    kinds = ("vectors", "rows", "unroll", "chunk")
+    kinds = ("vectors", "rows", "unroll", "chunk", "peel")
     asked = Knobbed(*(space.values(configs, kind, stage.name) for kind in kinds))
     return sizes_of(
         stage, form, asked, lanes=space.lanes[stage.name], holds=space.holds[stage.name],
@@ -113,22 +137,34 @@ def _streams(space: RowsKnobs, stage: Stage, configs: Configs) -> tuple[Ints, In
     return ahead, past
 
 
+def _within_code(space: RowsKnobs, stage: Stage, form: Form, sizes: Sizes) -> Sizes:
+    """Sizes without peels where these would write out too much."""
+    written = len(stage.stores) * sizes.vectors * sizes.rows * sizes.unroll
+    for a in stage.axes:
+        steps = register(stage, form, sizes, a.name)
+        bodies = 1 + ((a.extent % steps != 0) & (steps < a.extent) & (steps > 1))
+        for step in np.unique(steps) if a.name in space.peeled[stage.name] else ():
+            found = copies(pieces_of(space.compute, [stage], a.name, int(step)), int(step))
+            bodies = np.where(steps == step, bodies + found - 1, bodies)
+        written = written * bodies
+    return replace(sizes, peel=np.where(written > CODE_STATEMENTS, 0, sizes.peel))
+
+
 def _anchors(space: RowsKnobs, nest: Nest, configs: Configs) -> list[Placed]:
     stage, found = nest.anchor, []
     for form, at in _forms(space, stage, configs):
         own = configs[at]
-        sizes = _sizes(space, stage, form, own)
+        sizes = _within_code(space, stage, form, _sizes(space, stage, form, own))
         names = {a: f"{stage.name} {a}" for a in nest.rows}
         tiles = {a: space.values(own, "tiles", name) for a, name in names.items()}
         blocks = {a: space.values(own, "blocks", name) for a, name in names.items()}
         kept = blocks_within(nest, form, sizes, tiles, blocks)
         block = {a: register(stage, form, sizes, a) * kept.tiles[a] for a in nest.rows}
         loops = loops_of(nest, stage, form, sizes, kept)
-        holds = space.holds[stage.name]
+        holds, borders = space.holds[stage.name], space.peeled[stage.name]
+        streams = _streams(space, stage, own)
         found.append(
-            Placed(
-                nest, stage, form, holds, at, sizes, (), loops, block, *_streams(space, stage, own)
-            )
+            Placed(nest, stage, form, holds, at, sizes, (), loops, block, *streams, borders)
         )
     return found
 
@@ -142,22 +178,13 @@ def _members(
     for form, at in _forms(space, stage, configs):
         here = {a: size[at] for a, size in block.items()}
         sizes = inside_blocks(nest, stage, form, _sizes(space, stage, form, configs[at]), here)
+        sizes = _within_code(space, stage, form, sizes)
         around = tuple(Level(own[x.root], x.step[at], x.kind, x.part) for x in outer)
         loops = loops_of(nest, stage, form, sizes, none)
-        holds = space.holds[stage.name]
+        holds, borders = space.holds[stage.name], space.peeled[stage.name]
+        streams = _streams(space, stage, configs[at])
         found.append(
-            Placed(
-                nest,
-                stage,
-                form,
-                holds,
-                at,
-                sizes,
-                around,
-                loops,
-                here,
-                *_streams(space, stage, configs[at]),
-            )
+            Placed(nest, stage, form, holds, at, sizes, around, loops, here, *streams, borders)
         )
     return found
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.rows import Nest
-from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, touched
+from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, taps_of, touched
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
 from hlotune.schedules.spaces.cpu_rows.streams import bytes_ahead
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
@@ -51,6 +51,8 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
     vectors, rows, unroll = _body(space, stage, form, lanes)
     numbers = {"vectors": vectors, "rows": rows, "unroll": unroll}
     numbers["chunk"] = _chunk(space.compute, nest, stage, form)
+    if space.peeled[stage.name]:
+        numbers["peel"] = int(not is_window(stage))
     for kind, value in numbers.items():
         _put(space, config, kind, stage.name, value)
 
@@ -74,7 +76,9 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     if form.reduces:
         rows = stage.extents[form.row] // space.target.threads if form.row else 1
         rows = min(ROWS_IN_LANES, max(1, rows))
-        return min(across, CHAINS // rows), rows, 1
+        parts = len(stage.stores)
+        most = max(1, (space.target.vector_registers - 2) // (parts + 1) // rows)
+        return _divisor(across, min(across, CHAINS // rows, most)), rows, 1
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
     if is_transposed(space.compute, stage, form):
@@ -82,6 +86,11 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         return 1, min(rows, stage.extents[form.row]), 1
     many = stage.flops > MANY_OPERATIONS * stage.points
     return min(across, 2 if many else space.target.rates.add_latency), 1, 1
+
+
+def is_window(stage: Stage) -> bool:
+    """Whether a stage reads windows: checks of whole taps cost little, those of points much."""
+    return any(taps_of(stage, e) for x in stage.loads for e in x.index)
 
 
 def _chunk(compute: Compute, nest: Nest, stage: Stage, form: Form) -> int:

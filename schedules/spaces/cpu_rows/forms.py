@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.borders import guarded
 from hlotune.schedules.ir.compute import Compute, Stage, Store
 from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Affine, Apply, Expr
@@ -113,3 +114,28 @@ def _turned(compute: Compute, stage: Stage, vector: str, axis: str) -> int:
 
 def _stride(compute: Compute, tensor: str, index: tuple[Affine, ...], axis: str) -> int:
     return stride(index, compute.tensor(tensor).strides, axis)
+
+
+def peeled_axes(compute: Compute, stage: Stage) -> tuple[str, ...]:
+    """Axes along which loads may lie outside of their tensors; taps of a window are none.
+
+    A loop over such an axis can be cut where loads come in and where they leave, so that most of
+    it needs no checks.
+    """
+    found = set[str]()
+    for load in stage.loads:
+        for d in guarded(compute, stage, load):
+            if load.divisor(d) == 1:
+                found |= {a for a, _ in load.index[d].terms} - taps_of(stage, load.index[d])
+    return tuple(a.name for a in stage.axes if a.name in found)
+
+
+def taps_of(stage: Stage, index: Affine) -> set[str]:
+    """The reductions that go over a window of an index, which neighbours of a point share in."""
+    extents, steps = stage.extents, index.coefficients
+    outer = [abs(steps[a.name]) for a in stage.parallel if a.name in steps]
+    return {
+        r.name
+        for r in stage.reduce
+        if r.name in steps and any(c < abs(steps[r.name]) * extents[r.name] for c in outer)
+    }

@@ -14,6 +14,7 @@ from hlotune.schedules.steps.steps import (
     Ahead,
     ComputeAt,
     NonTemporal,
+    Peel,
     Reorder,
     Split,
     Step,
@@ -62,6 +63,7 @@ class _Read:
         self.factors = {s.axis: s.factors for s in steps if isinstance(s, Split)}
         orders = [s.loops for s in steps if isinstance(s, Reorder)]
         self.loops = orders[-1] if orders else ()
+        self.peels = any(isinstance(s, Peel) for s in steps)
         lanes = [s.axis for s in steps if isinstance(s, Vectorize | VectorizeReduction)]
         self.vector = lanes[-1].partition(".")[0] if lanes else ""
         self.ahead = max((s.bytes for s in steps if isinstance(s, Ahead)), default=0)
@@ -84,7 +86,7 @@ def _put_sizes(
 ) -> None:
     stage = of.name
     form = space.forms[stage][int(config[space.columns["form", stage]])]
-    wanted: dict[tuple[str, str], int] = {}
+    wanted = {("peel", stage): int(found.peels)}
     lanes, chunked = space.lanes[stage], [r.name for r in of.reduce[:1]]
     for axis, factors in found.factors.items():
         own = factors[2:] if axis in rows else factors

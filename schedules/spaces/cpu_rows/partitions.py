@@ -1,6 +1,7 @@
 """Sketches of computes without a contraction: which stages share a nest, and which stand alone."""
 
 from collections.abc import Callable
+from math import prod
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
@@ -20,8 +21,10 @@ def partitions(compute: Compute, target: CpuTarget) -> tuple[Partition, ...]:
     """
 
     def cached(before: Nest, after: Nest) -> bool:
-        keeps = after.rows == before.rows or is_heavy(compute, after)
-        spread = after.row_points >= min(target.threads, before.row_points)
+        heavy = is_heavy(compute, after)
+        keeps = after.rows == before.rows or heavy
+        own = prod(a.extent for a in after.members[0].parallel) if heavy else 1
+        spread = after.row_points >= min(target.threads, max(own, before.row_points))
         return keeps and spread and row_bytes(compute, after) <= target.l2_bytes // 2
 
     def possible(before: Nest, after: Nest) -> bool:

@@ -62,7 +62,7 @@ def path_of_stage(p: Placed) -> Path:
         split_from=ones * len(p.outer),
         packs=np.full((n, operands), NOT_PACKED, dtype=np.int64),
         panels=np.ones((n, operands), dtype=np.int64),
-        borders=np.zeros((n, 2), dtype=np.int64),
+        borders=np.stack([none, p.peeled_bits], axis=1),
         handed_over=none,
         prefetch=none,
         asked_along=none - 1,
@@ -85,7 +85,13 @@ def features_of_rows(space: Rows, configs: Configs) -> NDArray[np.float32]:
     for p, rows in groups(space, configs):
         view = stage_view(space.compute, p.stage)
         lanes = space.lanes[p.stage.name]
-        own = features_of(view, space.target, lanes, path_of_stage(p), stage_work(p.stage))
+        own = features_of(
+            view,
+            space.target,
+            lanes,
+            path_of_stage(p),
+            stage_work(p.stage),
+        )
         costs[rows] += np.exp2(own[:, COST_COLUMNS].astype(np.float64)) * (
             peak_work(p.stage) / total
         )

@@ -12,6 +12,7 @@ from hlotune.schedules.steps.steps import (
     Accumulate,
     ComputeAt,
     Parallel,
+    Peel,
     Reorder,
     Split,
     Step,
@@ -42,6 +43,15 @@ class Loops:
         found = [n for n, x in zip(self.names, self.levels, strict=True) if x.part in parts]
         return found[-1] if found else ""
 
+    def tiles(self, roots: Sequence[str]) -> list[str]:
+        """The innermost serial loop over each of some axes."""
+        found = {
+            x.root: name
+            for name, x in zip(self.names, self.levels, strict=True)
+            if x.root in roots and x.kind == "serial"
+        }
+        return list(found.values())
+
     def of_kind(self, kind: str) -> list[str]:
         return [n for n, x in zip(self.names, self.levels, strict=True) if x.kind == kind]
 
@@ -55,24 +65,36 @@ class Loops:
         return found
 
 
-def steps_of(nest: Nest, found: Sequence[tuple[Loops, Form, bool]]) -> tuple[Step, ...]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How one stage is written."""
+
+    loops: Loops
+    form: Form
+    holds: bool
+    """Whether registers hold its results."""
+    peeled: tuple[str, ...] = ()
+    """Axes whose loops over tiles are cut at borders."""
+
+
+def steps_of(nest: Nest, found: Sequence[Written]) -> tuple[Step, ...]:
     """The steps of a nest, of its anchor first and then of its members from the last to the first.
 
-    With the loops of each stage, in the nest's order, come its form and whether it holds results.
+    The stages come in the nest's order.
     """
-    *members, (anchor, form, holds) = found
-    steps = _own(anchor, form, holds)
+    *members, last = found
+    anchor, steps = last.loops, _own(last)
     if tasks := anchor.of_kind("parallel"):
         steps.append(Parallel(anchor.stage.name, tasks[-1]))
     place = anchor.last("block")
-    for loops, form, holds in reversed(members):
-        steps.append(ComputeAt(loops.stage.name, nest.anchor.name, place))
-        steps += _own(loops, form, holds)
+    for member in reversed(members):
+        steps.append(ComputeAt(member.loops.stage.name, nest.anchor.name, place))
+        steps += _own(member)
     return tuple(steps)
 
 
-def _own(loops: Loops, form: Form, holds: bool) -> list[Step]:
-    name = loops.stage.name
+def _own(written: Written) -> list[Step]:
+    loops, form, name = written.loops, written.form, written.loops.stage.name
     steps = loops.splits()
     if len(loops.names) > 1:
         steps.append(Reorder(name, loops.names))
@@ -80,6 +102,7 @@ def _own(loops: Loops, form: Form, holds: bool) -> list[Step]:
         vectorize = VectorizeReduction if form.reduces else Vectorize
         steps.append(vectorize(name, loops.names[-1]))
     steps += [Unroll(name, axis) for axis in reversed(loops.of_kind("unroll"))]
-    if holds:
+    steps += [Peel(name, axis) for axis in loops.tiles(written.peeled)]
+    if written.holds:
         steps.append(Accumulate(name, loops.last("tile") or loops.last("chunk")))
     return steps

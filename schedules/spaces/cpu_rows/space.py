@@ -19,7 +19,7 @@ from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.nest import initial, stored_bytes, without_empty_reduction
 from hlotune.schedules.spaces.cpu_rows.decoded import Placed, placed
 from hlotune.schedules.spaces.cpu_rows.first_candidate import first_columns
-from hlotune.schedules.spaces.cpu_rows.forms import Form, forms_of, lanes_of
+from hlotune.schedules.spaces.cpu_rows.forms import Form, forms_of, lanes_of, peeled_axes
 from hlotune.schedules.spaces.cpu_rows.locate import located
 from hlotune.schedules.spaces.cpu_rows.moves import drawn, moved
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, held_bytes, partitions
@@ -28,7 +28,7 @@ from hlotune.schedules.spaces.cpu_rows.populations import (
     groups,
     nodes_of_rows,
 )
-from hlotune.schedules.spaces.cpu_rows.sketch import Loops, steps_of
+from hlotune.schedules.spaces.cpu_rows.sketch import Loops, Written, steps_of
 from hlotune.schedules.spaces.cpu_rows.streams import (
     AHEAD_BYTES,
     may_pass_caches,
@@ -104,9 +104,15 @@ class RowsSpace:
         found = {}
         for s in self.compute.stages:
             forms = forms_of(self.compute, s, self.lanes[s.name])
-            kept = tuple(f for f in forms if self.holds[s.name] or not f.reduces)
+            lanes = self.holds[s.name] and not (s.combine and s.combine.is_ordered)
+            kept = tuple(f for f in forms if lanes or not f.reduces)
             found[s.name] = kept or (Form("", "", False),)
         return found
+
+    @cached_property
+    def peeled(self) -> dict[str, tuple[str, ...]]:
+        """By stage: axes along which loads may lie outside of their tensors."""
+        return {s.name: peeled_axes(self.compute, s) for s in self.compute.stages}
 
     @cached_property
     def knobs(self) -> Knobs:
@@ -117,6 +123,8 @@ class RowsSpace:
             knobs.append(Knob("rows", s.name, ROWS))
             knobs.append(Knob("unroll", s.name, UNROLL if s.reduce else (1,)))
             knobs.append(Knob("chunk", s.name, CHUNKS if s.reduce else (0,)))
+            if self.peeled[s.name]:
+                knobs.append(Knob("peel", s.name, (0, 1)))
             for a in s.parallel:
                 knobs.append(Knob("tiles", f"{s.name} {a.name}", trips(a.extent)))
                 knobs.append(Knob("blocks", f"{s.name} {a.name}", trips(a.extent)))
@@ -141,7 +149,9 @@ class RowsSpace:
         return float(np.prod(self.counts.astype(np.float64)))
 
     def values(self, configs: Configs, kind: str, axis: str) -> NDArray[np.int64]:
-        """`(n,)`: what one knob stands at."""
+        """`(n,)`: what one knob stands at; 0 where the space has no such knob."""
+        if (kind, axis) not in self.columns:
+            return np.zeros(len(configs), dtype=np.int64)
         column = self.columns[kind, axis]
         table = np.array(self.knobs.knobs[column - 1].values, dtype=np.int64)
         found: NDArray[np.int64] = table[configs[:, column]]
@@ -188,13 +198,17 @@ class RowsSpace:
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
         return Schedule(self.algorithm, self._steps(self.sketches[int(config[0])], config))
 
+    def _written(self, p: Placed) -> Written:
+        axes = tuple(a for a, here in p.peeled.items() if here[0])
+        return Written(Loops(p.stage, p.loops), p.form, p.holds, axes)
+
     def _steps(self, partition: Partition, config: NDArray[np.int32]) -> tuple[Step, ...]:
         by_stage = {p.stage.name: p for p in placed(self, partition, config[None])}
         found = [by_stage[s.name] for nest in partition for s in nest.stages]
         steps: list[Step] = []
         for nest in partition:
             own = [p for p in found if p.nest is nest]
-            steps += steps_of(nest, [(Loops(p.stage, p.loops), p.form, p.holds) for p in own])
+            steps += steps_of(nest, [self._written(p) for p in own])
             for p in own:
                 ahead, past = (int(x.item()) for x in (p.ahead, p.past))
                 steps += stream_steps(self.compute, p.stage, ahead, bool(past))

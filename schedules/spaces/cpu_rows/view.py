@@ -47,8 +47,13 @@ class RowsKnobs(Protocol):
         """By stage."""
         ...
 
+    @property
+    def peeled(self) -> Mapping[str, tuple[str, ...]]:
+        """By stage: axes along which loads may lie outside of their tensors."""
+        ...
+
     def values(self, configs: Configs, kind: str, axis: str) -> NDArray[np.int64]:
-        """`(n,)`: what one knob stands at."""
+        """`(n,)`: what one knob stands at; 0 where the space has no such knob."""
         ...
 
 
