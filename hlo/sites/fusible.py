@@ -16,6 +16,8 @@ from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.reductions import unit_reductions
+from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant
+from hlotune.hlo.to_compute.windows import selection
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.ir.operations import FLOATS, INTEGERS, OPERATIONS, TRUTHS
 
@@ -30,7 +32,9 @@ GATHER = "stablehlo.gather"
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
 WINDOW = "stablehlo.reduce_window"
-REDUCTIONS = frozenset({REDUCE, WINDOW})
+SCATTER = "stablehlo.select_and_scatter"
+WINDOWS = frozenset({WINDOW, SCATTER})
+REDUCTIONS = WINDOWS | {REDUCE}
 MOST_TAPS = 1024
 """Elements of the largest window that is read whole for each result: sums over larger ones had
 better be made of one another."""
@@ -141,10 +145,15 @@ class Fusible:
             return is_cloned_constant(op)
         if op.name == REDUCE:
             return is_reduction(op)
+        if op.name == SCATTER:
+            taps = prod(numbers(op, "window_dimensions"))
+            return selection(op) is not None and taps <= MOST_TAPS
         if op.name == WINDOW:
             return is_reduction(op) and is_window(op, self.region.type(op.operands[0]).shape)
         if op.name in INDEX_MAPS or op.name in MOVES or op.name in ("stablehlo.iota", GATHER):
             return True
+        if op.name in UPDATES:
+            return box_start(self.region.graph, op, self._makers) is not None
         return op.name in KERNELS_ELEMENTWISE and self._computes(op)
 
     def _computes(self, op: Op) -> bool:
@@ -156,7 +165,11 @@ class Fusible:
 
     def _is_free(self, index: int, fits: list[bool]) -> bool:
         op = self.region.graph.ops[index]
-        if index in self.views or is_cloned_constant(op) or op.name in INDEX_MAPS:
+        if index in self.views or is_cloned_constant(op):
+            return True
+        if op.name in INDEX_MAPS:
+            return not self._trims(op)
+        if op.name == "stablehlo.concatenate" and self._is_index(op):
             return True
         if index in self.cloned:
             return op.name not in REDUCTIONS
@@ -165,6 +178,24 @@ class Fusible:
         )
         light = light and self.costs[index] <= MOST_COPIED
         return light and not self._is_needed_whole(op, fits)
+
+    @cached_property
+    def _makers(self) -> dict[int, Op]:
+        return {r: op for op in self.region.graph.ops for r in op.results}
+
+    def _is_index(self, op: Op) -> bool:
+        """Whether a value is known, and read by updates alone."""
+        graph, users = self.region.graph, self.region.users[op.results[0]]
+        known = constant(graph, op.results[0], self._makers) is not None
+        return known and bool(users) and all(graph.ops[u].name in UPDATES for u in users)
+
+    def _trims(self, op: Op) -> bool:
+        """Whether an operation alone reads what windows scatter: borders that JAX pads and cuts."""
+        maker = self.region.producer(op.operands[0])
+        alone = self.region.users[op.operands[0]] == {self.region.producers[op.results[0]]}
+        return (
+            op.name == "stablehlo.slice" and maker is not None and maker.name == SCATTER and alone
+        )
 
     def _is_needed_whole(self, op: Op, fits: list[bool]) -> bool:
         """Whether a result, or an operation that stays outside of kernels, reads it."""

@@ -14,9 +14,20 @@ from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.hlo.sites.fusible import MOVES, REDUCE, REDUCTIONS, TURNS, WINDOW, Fusible
+from hlotune.hlo.sites.apart import apart
+from hlotune.hlo.sites.fusible import (
+    INDEX_MAPS,
+    MOVES,
+    REDUCE,
+    REDUCTIONS,
+    TURNS,
+    WINDOW,
+    WINDOWS,
+    Fusible,
+)
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names
+from hlotune.hlo.to_compute.updates import UPDATES
 
 LARGEST_EXPRESSION = 512
 """Operations of an element, what is used twice counted twice: larger groups are cut."""
@@ -91,6 +102,7 @@ class _Growth:
         self.names = axis_names(graph, loose=True)
         self.sources = [fusible.sources(i) for i in range(len(graph.ops))]
         self.ways = self._ways()
+        self.apart = apart(fusible, self.sources)
         users = defaultdict[int, set[int]](set)
         for i, found in enumerate(self.sources):
             if not fusible.is_free(i):
@@ -114,7 +126,7 @@ class _Growth:
         value = op.operands[0] if op.name in REDUCTIONS else op.results[0]
         names, shape = self.names[value], self.region.type(value).shape
         axes = frozenset(name for name, n in zip(names, shape, strict=True) if n > 1)
-        if op.name == WINDOW:
+        if op.name in WINDOWS:
             return axes, frozenset(_windows(op, names))
         dimensions = cast(tuple[int, ...], op["dimensions"]) if op.name == REDUCE else ()
         return axes, frozenset(names[d] for d in dimensions if shape[d] > 1)
@@ -132,6 +144,9 @@ class _Growth:
         if first is second or not first.grows or not second.grows:
             return
         if not _fit(first, second):
+            return
+        members = first.members | second.members
+        if any(m in members and not members.isdisjoint(rs) for m, rs in self.apart.items()):
             return
         changed = self._extents(first, second)
         if any(n > LARGEST_EXPRESSION or d > DEEPEST_EXPRESSION for n, d in changed.values()):
@@ -240,7 +255,8 @@ def group_of(region: Region, members: Iterable[int]) -> Group:
 
 def _windows(op: Op, names: Sequence[str]) -> Iterable[str]:
     """What a windowed reduction goes over along each dimension: equal windows only fit together."""
-    kinds = ("window_dimensions", "window_strides", "window_dilations", "padding")
+    kinds = ["window_dimensions", "window_strides", "padding"]
+    kinds += ["window_dilations"] if op.name == WINDOW else []
     for d, name in enumerate(names):
         parts = [cast(tuple[object, ...], op[kind])[d] for kind in kinds]
         if parts[0] != 1:
@@ -255,14 +271,15 @@ def _fit(a: _Node, b: _Node) -> bool:
 
 def is_worth_a_kernel(graph: Graph, members: Iterable[int]) -> bool:
     """Whether operations compute something or turn tensors; XLA copies the rest as fast."""
-    return any(graph.ops[m].name not in MOVES - TURNS for m in members)
+    copies = (MOVES - TURNS) | INDEX_MAPS | UPDATES
+    return any(graph.ops[m].name not in copies for m in members)
 
 
 def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:
     """`rows` where a value as large as what is reduced waits for a reduction."""
     members = set(members)
     reductions = [m for m in members if graph.ops[m].name in REDUCTIONS]
-    if any(graph.ops[m].name == WINDOW for m in reductions):
+    if any(graph.ops[m].name in WINDOWS for m in reductions):
         return "window"
     if not reductions:
         return "elementwise"

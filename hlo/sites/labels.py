@@ -7,13 +7,14 @@ from typing import cast
 
 from hlotune.hlo.graph import Literal, Op
 from hlotune.hlo.sites.contractions import after, before
-from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOW
+from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOW, WINDOWS
 from hlotune.hlo.sites.pattern_names import pattern_name, reduction_name
 from hlotune.hlo.sites.region import Group, Region
 
 SHORT = {
     "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",
-    "negate": "neg", "divide": "div", "subtract": "sub", "multiply": "mul",
+    "negate": "neg", "divide": "div", "subtract": "sub", "multiply": "mul", "scatter": "set",
+    "dynamic_update_slice": "set",
 }  # fmt: skip
 LONGEST = 5
 """Operations named in a label; of a longer chain the rest is counted."""
@@ -34,15 +35,14 @@ def _fused(region: Region, group: Group) -> str:
     if group.pattern == "reduction":
         extents += f"->{_shape(region, reductions[0].results[0])}"
     dtype = region.type(widest).dtype
-    sizes = next((_windows(op) for op in reductions if op.name == WINDOW), [])
+    sizes = next((_windows(op) for op in reductions if op.name in WINDOWS), [])
     return " ".join([name, extents, *sizes, *([] if dtype == "f32" else [dtype])])
 
 
 def _windows(op: Op) -> list[str]:
     """`k3 s2` of a window, what is 1 along a dimension left out, and its dilation."""
-    window, strides, spread = (
-        _ints(op, f"window_{kind}") for kind in ("dimensions", "strides", "dilations")
-    )
+    window, strides = _ints(op, "window_dimensions"), _ints(op, "window_strides")
+    spread = _ints(op, "window_dilations") if op.name == WINDOW else (1,) * len(window)
     walked = [d for d, n in enumerate(window) if n > 1] or [0]
     size, stride, apart = ([x[d] for d in walked] for x in (window, strides, spread))
     return [f"k{_equal(size)}", f"s{_equal(stride)}", *filter(None, [_option("d", apart)])]
@@ -114,7 +114,9 @@ def _option(letter: str, sizes: Sequence[int]) -> str:
 
 def _chain(region: Region, members: frozenset[int]) -> list[str]:
     """Names of operations in order; neighbouring scales and biases of channels are one `scale`."""
-    names = [_name(region, m) for m in sorted(members)]
+    names = [
+        _name(region, m) for m in sorted(members) if region.graph.ops[m].name != "stablehlo.slice"
+    ]
     merged: list[str] = []
     for is_affine, run in groupby(names, lambda n: n in ("scale", "bias")):
         several = list(run)

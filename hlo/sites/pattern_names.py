@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOW
+from hlotune.hlo.sites.fusible import REDUCTIONS, SCATTER, WINDOW
 from hlotune.hlo.sites.fusion import levels
 from hlotune.hlo.sites.region import Group, Region
 from hlotune.hlo.to_compute.reductions import name_of_region, plain_operation
@@ -51,6 +51,8 @@ def short(region: Region, member: int) -> str:
 
 def reduction_name(region: Region, member: int) -> str:
     op = region.graph.ops[member]
+    if op.name == SCATTER:
+        return "pool gradient"
     plain = plain_operation(op.regions[0])
     name = name_of_region(op.regions[0]) if plain is None else SUMS.get(plain, plain)
     return f"{name} pool" if op.name == WINDOW else name

@@ -64,6 +64,9 @@ def tied(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dime
     if name == "reduce_window":
         yield from _of_window(graph, op, loose=loose)
         return
+    if name == "select_and_scatter":
+        yield from _of_scatter(graph, op, loose=loose)
+        return
     result = op.results[0]
     for operand, mine, others in _pairs(graph, op, name):
         extents = graph.types[operand].shape[mine], graph.types[result].shape[others]
@@ -133,3 +136,15 @@ def _of_window(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension
             yield (result, d), (op.results[0], d)
             if (window[d] == 1 and n == shape[d]) or (loose and 1 not in (n, shape[d])):
                 yield (op.results[0], d), (inputs[0], d)
+
+
+def _of_scatter(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dimension]]:
+    """The result with the operand, and the source with them where the window is one element."""
+    (operand, source, _), (result,) = op.operands, op.results
+    window = numbers(op, "window_dimensions")
+    for d, (n, m) in enumerate(
+        zip(graph.types[operand].shape, graph.types[source].shape, strict=True)
+    ):
+        yield (result, d), (operand, d)
+        if (window[d] == 1 and n == m) or (loose and 1 not in (n, m)):
+            yield (source, d), (operand, d)

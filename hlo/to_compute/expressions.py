@@ -17,6 +17,7 @@ from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.index_maps import Index, reshape_index, unravel
 from hlotune.hlo.to_compute.indexed import operand_places
+from hlotune.hlo.to_compute.updates import UPDATES, box_start, updates
 from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.expr import (
@@ -182,6 +183,8 @@ class Reader:
             return self._concatenate(op, index)
         if name in INDEXED:
             return self._indexed(op, index)
+        if op.name in UPDATES:
+            return self._updated(op, index)
         if name not in ELEMENTWISE or op.regions:
             raise unsupported(op)
         return self._apply(op, name, index)
@@ -255,14 +258,18 @@ class Reader:
         """The element of a window's operand, or the padding, at an index that may be outside."""
         return self._bordered(op, value, index, padding)[0]
 
+    def spread(self, load: Load, index: Index, strides: Shape, outside: int) -> Load:
+        """The element of a tensor at an index divided by strides, where these divide it."""
+        divisors = strides if any(n > 1 for n in strides) else ()
+        return replace(load, index=index, divisors=divisors, outside=outside)
+
     def _bordered(
         self, op: Op, value: int, places: Index, padding: Expr, divisors: tuple[int, ...] = ()
     ) -> tuple[Expr, int]:
         """The element of a value where there is one, else the padding."""
-        plain = self._plain_load(value)
+        plain = self._plain_load(value, places, divisors)
         if plain is not None and isinstance(padding, Const):
-            load = replace(plain, index=places, divisors=divisors, outside=padding.value)
-            return widened(self._looking_up(load)), 0
+            return widened(self._looking_up(replace(plain, outside=padding.value))), 0
         if divisors:
             raise UnsupportedKernel(
                 f"expected padding between the elements of an argument or of what a stage stores, "
@@ -289,14 +296,22 @@ class Reader:
         name = self.guard(tuple(shape[d] for d in may_leave))
         return self._looking_up(Load(name, tuple(places[d] for d in may_leave), "i1"))
 
-    def _plain_load(self, value: int) -> Load | None:
-        """A load of the value's tensor, with no index yet, where it stands in one of its own."""
+    def _plain_load(self, value: int, places: Index, divisors: tuple[int, ...]) -> Load | None:
+        """A load of the value's tensor, where it stands in one of its own."""
         if value in self.tensors:
-            return Load(self.tensors[value], (), self.graph.types[value].dtype)
+            return Load(self.tensors[value], places, self.graph.types[value].dtype, divisors)
         held = self.held.get(value)
-        if held is None or held.start is not None or any(len(p) != 1 for p in held.parts):
+        if held is None or held.start is not None:
             return None
-        return Load(held.tensor, (), held.dtype) if held.parts else None
+        one = all(
+            len(p) == 1 or (not p and e == Affine())
+            for p, e in zip(held.parts, places, strict=True)
+        )
+        kept = [d for d, p in enumerate(held.parts) if p]
+        if not one or not kept:
+            return None
+        index, own = tuple(places[d] for d in kept), tuple(divisors[d] for d in kept if divisors)
+        return Load(held.tensor, index, held.dtype, own)
 
     def _concatenate(self, op: Op, index: Index) -> tuple[Expr, int]:
         """The element of the operand in whose part of the result the index lies."""
@@ -317,6 +332,19 @@ class Reader:
                 value = Apply("select", (here, found, value), found.dtype)
         assert value is not None, "a concatenation has operands"
         return value, count
+
+    def _updated(self, op: Op, index: Index) -> tuple[Expr, int]:
+        """The element of the box that is updated, or of the tensor around it."""
+        start = box_start(self.graph, op, self._producers)
+        if start is None:
+            raise unsupported(op)
+        places = tuple(e + -n for e, n in zip(index, start, strict=True))
+        inside, count = self._counted(updates(op), places)
+        here = self._inside(places, self.graph.types[updates(op)].shape)
+        if here is None:
+            return inside, count
+        outside, more = self._counted(op.operands[0], index)
+        return Apply("select", (here, inside, outside), inside.dtype), count + more + 1
 
     def _apply(self, op: Op, name: str, index: Index) -> tuple[Expr, int]:
         read = [self._counted(v, index if self.graph.types[v].shape else ()) for v in op.operands]

@@ -9,9 +9,8 @@ Axes that the operations walk together have the same name in all stages, until a
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.assembly import Assembly, identity
@@ -23,8 +22,11 @@ from hlotune.hlo.to_compute.expressions import (
     converted,
     narrowed,
     short_name,
+    unsupported,
+    widened,
 )
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
+from hlotune.hlo.to_compute.joined_reductions import joined_reductions
 from hlotune.hlo.to_compute.prologues import varying
 from hlotune.hlo.to_compute.reductions import (
     counts_along,
@@ -32,10 +34,12 @@ from hlotune.hlo.to_compute.reductions import (
     parts_of,
     without_unit_reductions,
 )
+from hlotune.hlo.to_compute.windows import Windows, selection, sliced
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
-from hlotune.schedules.ir.expr import Affine, Expr, Load, loads
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, loads
+from hlotune.schedules.ir.monoids import SELECTED, SUM
 
 CHEAP = frozenset({
     "add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "not", "negate", "abs",
@@ -43,6 +47,7 @@ CHEAP = frozenset({
 })  # fmt: skip
 """Operations that stages compute again rather than read from memory."""
 REDUCTIONS = frozenset({"reduce", "reduce_window"})
+SCATTER = "select_and_scatter"
 Cut = tuple[str, int]
 """An axis, and the extent of the inner one of the two that it is split into."""
 
@@ -62,7 +67,15 @@ def group_compute(graph: Graph) -> Compute:
             cuts.append((wanted.axis, wanted.inner))
         else:
             whole = Compute(assembly.tensors(), tuple(assembly.stages))
-            return without_copies(whole)
+            return without_copies(joined_reductions(whole, tied_axes(graph, names)))
+
+
+def tied_axes(graph: Graph, names: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
+    """For each name of an axis one that it shares with those of slices of the same tensor."""
+    loose, found = axis_names(graph, loose=True), dict[str, str]()
+    for value, own in names.items():
+        found.update(zip(own, loose[value], strict=True))
+    return found
 
 
 @dataclass(slots=True)
@@ -73,7 +86,9 @@ class _Group(Assembly):
     def assemble(self) -> None:
         kept = kept_values(self.graph)
         for op in self.graph.ops:
-            if short_name(op) in REDUCTIONS:
+            if short_name(op) == SCATTER:
+                self.scattered(op)
+            elif short_name(op) in REDUCTIONS:
                 self.reduction(op)
             elif kept & set(op.results):
                 self.whole(op.results[0])
@@ -166,24 +181,11 @@ class _Group(Assembly):
     def read_window(self, op: Op, starts: Sequence[Expr]) -> tuple[Domain, list[Expr]]:
         """The same of a windowed one; results vary along the axes only that its values vary along.
 
-        Taps have axes of their own, and begin as many elements before the operand as are padded.
+        Windows begin as many elements before the operand as are padded.
         """
-        window, strides, spread = (
-            cast(tuple[int, ...], op[kind])
-            for kind in ("window_dimensions", "window_strides", "window_dilations")
-        )
-        lows = [low for low, _ in cast(tuple[tuple[int, int], ...], op["padding"])]
-        names = self.names[op.results[0]]
-        taps = [
-            Axis(f"tap{d} {name}", n) for d, (name, n) in enumerate(zip(names, window, strict=True))
-        ]
-        domain = self.domain(op.results[0], taps=[t for t in taps if t.extent > 1])
-        index = tuple(
-            domain.places[name] * strides[d]
-            + (Affine.axis(taps[d].name, spread[d]) if window[d] > 1 else Affine())
-            + -lows[d]
-            for d, name in enumerate(names)
-        )
+        windows = Windows.of(op, self.names[op.results[0]])
+        domain = self.domain(op.results[0], taps=windows.taps)
+        index = windows.read(domain.places)
         reader, inputs = self.reader(domain), op.operands[: len(op.results)]
         values = [
             reader.windowed(op, v, index, start) for v, start in zip(inputs, starts, strict=True)
@@ -191,6 +193,70 @@ class _Group(Assembly):
         used = frozenset[str]().union(*map(varying, values))
         parallel = tuple(a for a in domain.parallel if a.name in used)
         return replace(domain, parallel=parallel), values
+
+    def scattered(self, op: Op) -> None:
+        """The stages of select_and_scatter: which element each window selects, and their sums.
+
+        Each element of the result adds up what the windows give that have selected it: those that
+        have it as one of their elements are as many as taps.
+        """
+        _, source, start = op.operands
+        windows = Windows.of(op, self.names[source])
+        numbers = Load(self.table(windows.elements), (windows.number,), "i32")
+        chosen = self.chosen(op, windows, numbers)
+        value, first = sliced(self.graph, op.results[0])
+        domain = self.domain(value, taps=windows.taps)
+        own = zip(self.index(value, domain), first, strict=True)
+        reached = windows.reaching([e + n for e, n in own])
+        reader = self.reader(domain)
+        here = Apply(
+            "compare_EQ", (reader.spread(chosen, reached, windows.strides, -1), numbers), "i1"
+        )
+        given = widened(reader.spread(self.stored(source), reached, windows.strides, 0))
+        nothing = converted(Const(0, "i32"), given.dtype)
+        values = Apply("select", (here, given, nothing), given.dtype)
+        domain = domain.filled()
+        name = self.hold(value, self.names[value], domain.parallel, given.dtype)
+        begin = converted(self.reader(Domain.of(())).read(start, ()), given.dtype)
+        if begin != nothing:
+            self.held[value] = replace(self.held[value], monoid=SUM, start=begin)
+        store = Store(name, identity(domain.parallel))
+        self.stages.append(
+            Stage(f"reduce{len(self.stages)}", domain.parallel, domain.reduce, (store,), (values,),
+                  SUM)
+        )  # fmt: skip
+
+    def chosen(self, op: Op, windows: Windows, numbers: Load) -> Load:
+        """The stage that finds the element that each window selects, as a load without an index."""
+        operand, source, _ = op.operands
+        direction = selection(op)
+        if direction is None:
+            raise unsupported(op)
+        domain = self.domain(source, taps=windows.taps)
+        read = self.reader(domain).read(operand, windows.read(domain.places))
+        domain = domain.filled()
+        value = self.hoist(read, domain.parallel + domain.reduce)
+        shape, place = self.graph.types[source].shape, self.index(source, domain)
+        stores = tuple(
+            Store(self.temporary("pre", shape, dtype), place) for dtype in (value.dtype, "i32")
+        )
+        self.stages.append(
+            Stage(f"reduce{len(self.stages)}", domain.parallel, domain.reduce, stores,
+                  (value, numbers), SELECTED[direction])
+        )  # fmt: skip
+        return Load(stores[1].tensor, (), "i32")
+
+    def stored(self, value: int) -> Load:
+        """A load without an index of a tensor of a value's shape: a stage stores what has none."""
+        kind, arguments = self.graph.types[value], self.graph.arguments
+        if value in arguments:
+            return Load(f"a{arguments.index(value)}", (), kind.dtype)
+        domain, dtype = self.domain(value), accumulator(kind.dtype)
+        place = self.index(value, domain)
+        expr = self.hoist(self.reader(domain).read(value, place), domain.parallel)
+        name = self.temporary("pre", kind.shape, dtype)
+        self.stage(domain.filled().parallel, (Store(name, place),), (converted(expr, dtype),))
+        return Load(name, (), dtype)
 
     def whole(self, value: int) -> None:
         """The stage of a value that several stages read."""
@@ -244,6 +310,8 @@ def kept_values(graph: Graph) -> frozenset[int]:
         elif name in ELEMENTWISE and name not in CHEAP and len(stages) > 1:
             kept.add(op.results[0])
         if kept & set(op.results):
+            stages = {op.results}
+        if name == SCATTER:
             stages = {op.results}
         if name == "pad" and any(numbers(op, "interior_padding")):
             kept.add(op.operands[0])
