@@ -35,11 +35,11 @@ setup-oldest: .venv-oldest/.installed
 	@$(OLDEST)/tune --version
 
 .venv/.installed: $(ENVIRONMENT)
-	.ci/environment .venv tune,onnx,report 3.13 3.12 3.11
+	.ci/environment .venv tune,onnx,report,optuna 3.13 3.12 3.11
 	touch $@
 
 .venv-oldest/.installed: $(ENVIRONMENT)
-	.ci/environment .venv-oldest tune,models,onnx,report 3.11
+	.ci/environment .venv-oldest tune,models,onnx,report,optuna 3.11
 	touch $@
 
 demo: setup

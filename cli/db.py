@@ -78,11 +78,12 @@ def stats(database: Database = None, json: Json = False) -> None:
 def export(
     file: Annotated[Path, typer.Argument(help="File to write.", show_default=False)],
     form: Annotated[
-        Literal["lines", "t4"],
+        Literal["lines", "t4", "optuna"],
         typer.Option(
             "--format",
             help="JSON lines, which `tune db import` reads; or t4, the results that autotuners "
-            "such as Kernel Tuner share: trials alone.",
+            "such as Kernel Tuner share; or optuna, studies in an SQLite file that Optuna's "
+            "dashboard opens.  The last two have trials alone.",
         ),
     ] = "lines",
     database: Database = None,
@@ -93,15 +94,16 @@ def export(
     Where an interrupted search stood is no record: resume it where it began.
     """
     from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.optuna_study import export_optuna
     from hlotune.tuning_logs.records import export_records
     from hlotune.tuning_logs.t4 import export_t4
 
     path = database_path(database)
     require_place(file, path)
     with TuningDatabase(path, read_only=True) as opened:
-        if form == "t4":
+        if form != "lines":
             with writing(file):
-                written = export_t4(opened, file)
+                written = {"t4": export_t4, "optuna": export_optuna}[form](opened, file)
         else:
             written = export_records(opened, file)
     if json:
