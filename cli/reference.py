@@ -1,8 +1,8 @@
 """The commands and their options as one page: `python -m hlotune.cli.reference`."""
 
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import typer.main
 
 from hlotune.cli.main import app
@@ -22,13 +22,12 @@ def section(name: str, text: str) -> str:
 
 def helps() -> Iterator[tuple[str, str]]:
     """The help of each command, groups in front of what is in them."""
-    waiting: list[tuple[str, click.Command, click.Context | None]] = [
-        ("tune", typer.main.get_command(app), None)
-    ]
+    waiting: list[tuple[str, Any, Any]] = [("tune", typer.main.get_command(app), None)]
     while waiting:
         name, command, parent = waiting.pop(0)
-        context = click.Context(
-            command, parent, name.rpartition(" ")[2], max_content_width=WIDTH, terminal_width=WIDTH
+        word = name.rpartition(" ")[2]
+        context = typer.Context(
+            command, parent, word, max_content_width=WIDTH, terminal_width=WIDTH
         )
         yield name, command.get_help(context)
         inner = getattr(command, "commands", {})

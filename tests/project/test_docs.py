@@ -4,8 +4,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer.main
 
@@ -52,7 +52,7 @@ def test_each_page_is_in_the_site() -> None:
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.stem)
 def test_commands_of_tutorials_are_commands_with_these_options(page: Path) -> None:
     for words in commands(page):
-        command: click.Command = typer.main.get_command(app)
+        command: Any = typer.main.get_command(app)
         rest = words[1:]
         while names := getattr(command, "commands", None):
             command = names[rest.pop(0)]
