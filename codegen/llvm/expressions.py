@@ -6,6 +6,7 @@ from hlotune.codegen.llvm.idioms.dot_instructions import dot
 from hlotune.codegen.llvm.math.operations import apply
 from hlotune.codegen.llvm.math.quotients import divided
 from hlotune.codegen.llvm.math.values import Value, convert, literal, splat, suffix
+from hlotune.codegen.llvm.merging import merged, prefixes
 from hlotune.codegen.llvm.templates import Draft, Step
 from hlotune.schedules.dtypes import GROUPS, is_float
 from hlotune.schedules.ir.compute import Stage
@@ -20,18 +21,19 @@ INSIDE = -1
 
 def steps_of(
     stage: Stage, lanes: int, dtypes: tuple[str, ...], loaded: tuple[int, ...],
-    features: tuple[str, ...] = (), zeros_alike: bool = False,
+    features: tuple[str, ...] = (), zeros_alike: bool = False, along: bool = False,
 ) -> tuple[Step, ...]:  # fmt: skip
     """How a statement of a stage is written, on so many lanes.
 
     `dtypes` are those of its results, `loaded` the lanes of its loads, or OUTSIDE; `features` are
-    the target's.  Where `zeros_alike`, the sign of a result that is zero does not matter.
+    the target's.  Where `zeros_alike`, the sign of a result that is zero does not matter; `along`
+    says whether the lanes are points of a scan, in order.
     """
-    key = lanes, dtypes, loaded, features, zeros_alike
+    key = lanes, dtypes, loaded, features, zeros_alike, along
     known = stage.derived.get(key)
     if not isinstance(known, tuple):
         statement = _Statement(stage, lanes, loaded, Draft(features))
-        statement.f.zeros_alike = zeros_alike
+        statement.f.zeros_alike, statement.along = zeros_alike, along
         known = stage.derived[key] = statement.steps(dtypes)
     return known
 
@@ -41,6 +43,7 @@ class _Statement:
 
     def __init__(self, stage: Stage, lanes: int, loaded: Sequence[int], f: Draft) -> None:
         self.stage, self.lanes, self.loaded, self.f = stage, lanes, loaded, f
+        self.along = False
         self.numbers = {x: k for k, x in enumerate(stage.loads)}
         self.shared: dict[int, Value] = {}
         """Values by the identity of their expression."""
@@ -52,17 +55,26 @@ class _Statement:
             for k, expr in enumerate(self.stage.values):
                 self.f.put(k, splat(self.f, self._value(expr), self.lanes))
         else:
+            write = self._merge_prefixes if self.along else self._merge
             for group in self.stage.groups:
-                self._merge(self.stage.combine, group, dtypes)
+                write(self.stage.combine, group, dtypes)
         return tuple(self.f.steps)
 
     def _merge(self, monoid: Monoid, group: range, dtypes: Sequence[str]) -> None:
         """What results have come to so far, with the values that come to them here."""
         old = tuple(Given(k, dtypes[k]) for k in group)
-        merged = monoid.merge(old, tuple(self.stage.values[k] for k in group))
-        self.merged.append(merged)
-        found = [splat(self.f, self._value(expr), self.lanes) for expr in merged]
+        whole = monoid.merge(old, tuple(self.stage.values[k] for k in group))
+        self.merged.append(whole)
+        found = [splat(self.f, self._value(expr), self.lanes) for expr in whole]
         for k, value in zip(group, found, strict=True):
+            self.f.put(k, value)
+
+    def _merge_prefixes(self, monoid: Monoid, group: range, dtypes: Sequence[str]) -> None:
+        """The same of a scan along the lanes: each has what came before it in the vector too."""
+        values = [splat(self.f, self._value(self.stage.values[k]), self.lanes) for k in group]
+        found = prefixes(self.f, monoid, values)
+        old = [Value(self.f.old(k), dtypes[k], self.lanes) for k in group]
+        for k, value in zip(group, merged(self.f, monoid, old, found), strict=True):
             self.f.put(k, value)
 
     def _added(self, expr: Apply) -> Value | None:

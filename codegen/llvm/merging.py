@@ -25,6 +25,34 @@ def across_lanes(f: Function, monoid: Monoid, values: Sequence[Value]) -> list[V
     return found
 
 
+def prefixes(f: Function, monoid: Monoid, values: Sequence[Value]) -> list[Value]:
+    """A tuple of vectors, each lane merged with all lanes before it: by doubling distances."""
+    found, distance = list(values), 1
+    while distance < found[0].lanes:
+        pairs = zip(found, _identities(monoid, found), strict=True)
+        before = [_moved_up(f, x, c, distance) for x, c in pairs]
+        found, distance = merged(f, monoid, before, found), 2 * distance
+    return found
+
+
+def last_lane(f: Function, value: Value, active: int) -> Value:
+    """A vector with the last of the lanes in use in all lanes."""
+    order = ", ".join([f"i32 {active - 1}"] * value.lanes)
+    operands = f"{value.type} {value.name}, {value.type} poison"
+    name = f.op(f"shufflevector {operands}, <{value.lanes} x i32> <{order}>")
+    return Value(name, value.dtype, value.lanes)
+
+
+def _moved_up(f: Function, value: Value, identity: Const, distance: int) -> Value:
+    """The lanes so many places further up, the identity in those that become free."""
+    free = literal(identity.value, identity.dtype, value.lanes)
+    places = [value.lanes] * distance + list(range(value.lanes - distance))
+    order = ", ".join(f"i32 {k}" for k in places)
+    operands = f"{value.type} {value.name}, {value.type} {free.name}"
+    name = f.op(f"shufflevector {operands}, <{value.lanes} x i32> <{order}>")
+    return Value(name, value.dtype, value.lanes)
+
+
 def _identities(monoid: Monoid, values: Sequence[Value]) -> tuple[Const, ...]:
     return monoid.identities(tuple(x.dtype for x in values))
 

@@ -48,6 +48,8 @@ class Frame:
     """The features of the target."""
     zeros_alike: bool
     """Whether the sign of a result that is zero does not matter."""
+    along: bool
+    """Whether the lanes are points of a scan."""
 
     @cached_property
     def _steps(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
@@ -58,8 +60,9 @@ class Frame:
         known = self._steps.get(loaded)
         if known is None:
             known = self._steps[loaded] = steps_of(
-                self.stage, self.lanes, self.dtypes, loaded, self.features, self.zeros_alike
-            )
+                self.stage, self.lanes, self.dtypes, loaded, self.features, self.zeros_alike,
+                self.along,
+            )  # fmt: skip
         return known
 
 
@@ -110,6 +113,7 @@ class Frames:
             squares=squares_of(s.stage, self.places, point),
             features=self.nest.target.features,
             zeros_alike=self.zeros_alike(s.stage),
+            along=s.stage.scans and s.reduces_lanes,
         )
 
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:

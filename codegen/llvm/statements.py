@@ -12,8 +12,8 @@ from hlotune.codegen.llvm.idioms.transposed_stores import Waiting
 from hlotune.codegen.llvm.loads import At, Found, source
 from hlotune.codegen.llvm.masked_access import lanes_in_use
 from hlotune.codegen.llvm.math.values import Value, literal, splat, vector
-from hlotune.codegen.llvm.merging import across_lanes, merged
-from hlotune.codegen.llvm.points import Lane, Point, known_size, standing
+from hlotune.codegen.llvm.merging import across_lanes, last_lane, merged
+from hlotune.codegen.llvm.points import Lane, Point, known_size, moved, standing
 from hlotune.codegen.llvm.statement_access import Frame, Frames, Key, Registers
 from hlotune.codegen.llvm.stores import put
 from hlotune.codegen.llvm.templates import Block, Old, Once, Put, Read
@@ -32,6 +32,8 @@ class Statements:
         self.frames = Frames(nest, f, places)
         self.waiting: Waiting | None = None
         """Rows that are to be stored together."""
+        self.scanned: dict[str, Place] = {}
+        """Where the results of scans lie that go on from registers."""
 
     def written(self, s: StageNest, point: Point, copies: Sequence[Copy]) -> None:
         """Copies of one point, or one vector of points, of a stage."""
@@ -81,7 +83,12 @@ class Statements:
 
     def _put(self, s: StageNest, k: int, frame: Frame, value: Value, like: Point, at: At) -> None:
         x, target = s.stage.stores[k], frame.targets[k]
-        if isinstance(target, Registers):
+        if isinstance(target, Registers) and s.stage.scans:
+            place = self.scanned[x.tensor]
+            put(self.f, form_of(self.f, place, x, like), constants_of(x.index, at), value)
+            active = like.lane.active if like.lane else 1
+            target.put(at, last_lane(self.f, value, active) if s.reduces_lanes else value)
+        elif isinstance(target, Registers):
             target.put(at, self._of_lanes_in_use(s, target, value, like, at))
         elif self.waiting and self.waiting.takes(target.place, x, like):
             self.waiting.add(self.f, target.place, x, value, standing(like, at))
@@ -112,7 +119,7 @@ class Statements:
         """What `inside` writes, with the results in registers; loaded before, stored after."""
         origin = {a.name: point.spans[a.name].low for a in s.stage.parallel}
         tile, memory, first = self._tile(s, point), {}, self.first(s, point, point.constants)
-        apart = s.adds_up or s.reduces_lanes
+        apart = s.adds_up or (s.reduces_lanes and not s.stage.scans)
         begins = "true" if apart else first
         for k, x in enumerate(s.stage.stores):
             place = self.places[x.tensor]
@@ -122,6 +129,9 @@ class Statements:
                 self.f.registers[x.tensor, r.key] = Register(value.name, value.type)
             memory[x.tensor] = place
             self.places[x.tensor] = Held(s.stage.name, origin, self._dtype(x.tensor))
+        if s.stage.scans:
+            self._scanned(memory, tile, inside)
+            return
         inside()
         if s.reduces_lanes and s.stage.combine:
             self._merge_lanes(s, s.stage.combine, tile)
@@ -130,6 +140,18 @@ class Statements:
             places = [place for place in found if isinstance(place, Place)]
             if len(places) == len(found):  # others stay in registers, for who reads them there
                 self._flush(s, group, places, tile, first if apart else "true")
+
+    def _scanned(
+        self, memory: "dict[str, Place | Held]", tile: "list[_Part]", inside: Callable[[], None]
+    ) -> None:
+        """What `inside` writes of a scan, which stores each result as it comes about."""
+        places = {name: place for name, place in memory.items() if isinstance(place, Place)}
+        self.scanned |= places
+        inside()
+        for name, place in places.items():
+            self.places[name] = place
+            for r in tile:
+                del self.f.registers[name, r.key]
 
     def _merge_lanes(self, s: StageNest, monoid: Monoid, tile: "list[_Part]") -> None:
         """One lane in the place of each register."""
@@ -209,12 +231,37 @@ class Statements:
         """
         x, lanes = s.stage.stores[k], like.lane.lanes if like.lane else 1
         start = self._start(s, k, lanes)
+        if s.stage.begins and not isinstance(place, Held):
+            start = self._begun(s, k, like, at)
         if first == "true" or isinstance(place, Held):
             return start
+        if s.stage.scans:
+            like, at = self._before(s, like, at)
         stored = source(self.f, place, Load(x.tensor, x.index, start.dtype), like)(at).read()
         old = splat(self.f, stored, lanes)
         chosen = f"select i1 {first}, {start.type} {start.name}, {start.type} {old.name}"
         return Value(self.f.op(chosen), start.dtype, lanes)
+
+    def _before(self, s: StageNest, like: Point, at: At) -> tuple[Point, At]:
+        """Where a scan stored the result of the point before; at the first one the point itself."""
+        (axis,) = s.stage.reduce
+        low = Affine(like.spans[axis.name].low.terms, at[axis.name])
+        if not low.terms:
+            return like, {**at, axis.name: low.constant - 1}
+        depth, before = self.f.depth_of(low), self.f.integer(low + -1)
+        self.f.module.declare("llvm.smax.i64", "declare i64 @llvm.smax.i64(i64, i64)")
+        name = self.f.hoisted(depth, f"call i64 @llvm.smax.i64(i64 {before}, i64 0)")
+        place = self.f.variable(name, (0, axis.extent - 1), depth=depth)
+        return moved(like, axis.name, place), {**at, axis.name: 0}
+
+    def _begun(self, s: StageNest, k: int, like: Point, at: At) -> Value:
+        """What a scan begins with, where that is no identity."""
+        x = s.stage.begins[k]
+        place = self.places[x.tensor]
+        if not isinstance(place, Place):
+            raise BuildError(f"expected {x.tensor} in memory, got registers; store it for the scan")
+        read = source(self.f, place, x, like)(at).read()
+        return splat(self.f, read, like.lane.lanes if like.lane else 1)
 
     def _start(self, s: StageNest, k: int, lanes: int) -> Value:
         """What a result is before anything has come to it."""

@@ -16,11 +16,13 @@ from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded, received
 from hlotune.hlo.oracle.boxes import Box, elements, slices, whole
 from hlotune.hlo.oracle.comparison import Reference, reference
 from hlotune.hlo.oracle.contraction import convolution, dot_general, in_tiles
+from hlotune.hlo.oracle.cumulative import accumulated
 from hlotune.hlo.oracle.indexed import INDEXED
 from hlotune.hlo.oracle.movement import MOVEMENT
 from hlotune.hlo.oracle.regions import regions_to_check
 from hlotune.hlo.oracle.request import OutOfTime, Request, Rule, unsupported
 from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
+from hlotune.hlo.to_compute.cumulative import cumulative
 
 CONVOLUTION = "stablehlo.convolution"
 SMALL_ELEMENTS = 4096
@@ -69,12 +71,18 @@ def unchanged(request: Request) -> tuple[Bounded, ...]:
     return request.operands()
 
 
+def windows(request: Request) -> tuple[Bounded, ...]:
+    """A reduce_window; those that are cumulative are not taken apart into windows."""
+    found = cumulative(request.graph, request.op)
+    return accumulated(request, found) if found else reduce_window(request)
+
+
 BY_BOX: dict[str, Rule] = {
     **MOVEMENT,
     "stablehlo.dot_general": dot_general,
     CONVOLUTION: convolution,
     "stablehlo.reduce": reduce,
-    "stablehlo.reduce_window": reduce_window,
+    "stablehlo.reduce_window": windows,
     "stablehlo.map": mapped,
 }
 WHOLE: dict[str, Rule] = {

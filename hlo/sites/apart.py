@@ -68,7 +68,7 @@ def _reading(fusible: Fusible, member: int) -> Reading:
                 moves = op.name == "stablehlo.slice"
                 places += moves
                 waiting += [(r, shifted or moves) for r in op.results]
-            elif op.name in WINDOWS:
+            elif op.name in WINDOWS and not fusible.accumulates(op):
                 readers.add(user)
                 places += prod(numbers(op, "window_dimensions")) / prod(
                     numbers(op, "window_strides")

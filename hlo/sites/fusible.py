@@ -15,6 +15,7 @@ from hlotune.hlo.graph import Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
 from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
 from hlotune.hlo.to_compute.reductions import unit_reductions
 from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant
 from hlotune.hlo.to_compute.windows import selection
@@ -31,7 +32,6 @@ MOVES = frozenset({
 GATHER = "stablehlo.gather"
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
-WINDOW = "stablehlo.reduce_window"
 SCATTER = "stablehlo.select_and_scatter"
 WINDOWS = frozenset({WINDOW, SCATTER})
 REDUCTIONS = WINDOWS | {REDUCE}
@@ -95,6 +95,10 @@ class Fusible:
         fits, free = self.facts
         return tuple(i for i in range(len(fits)) if fits[i] and not free[i])
 
+    def accumulates(self, op: Op) -> bool:
+        """Whether an operation is a cumulative reduction."""
+        return cumulative(self.region.graph, op) is not None
+
     def sources(self, index: int) -> set[int]:
         """The operations that one waits for, free ones left out: those behind them."""
         found, waiting, seen = set[int](), list(reads(self.region.graph.ops[index])), set[int]()
@@ -143,7 +147,7 @@ class Fusible:
             return False
         if op.name == "stablehlo.constant":
             return is_cloned_constant(op)
-        if op.name == REDUCE:
+        if op.name == REDUCE or self.accumulates(op):
             return is_reduction(op)
         if op.name == SCATTER:
             taps = prod(numbers(op, "window_dimensions"))

@@ -21,12 +21,12 @@ from hlotune.hlo.sites.fusible import (
     REDUCE,
     REDUCTIONS,
     TURNS,
-    WINDOW,
     WINDOWS,
     Fusible,
 )
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names
+from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
 from hlotune.hlo.to_compute.updates import UPDATES
 
 LARGEST_EXPRESSION = 512
@@ -143,7 +143,7 @@ class _Growth:
         first, second = self.nodes[a], self.nodes[b]
         if first is second or not first.grows or not second.grows:
             return
-        if not _fit(first, second):
+        if not _fit(first, second) or self._accumulates(first):
             return
         members = first.members | second.members
         if any(m in members and not members.isdisjoint(rs) for m, rs in self.apart.items()):
@@ -155,6 +155,10 @@ class _Growth:
             return
         self._merge(first, second)
         first.extents.update(changed)
+
+    def _accumulates(self, node: _Node) -> bool:
+        """Whether a cumulative reduction is in it: its results go to memory, for other kernels."""
+        return any(self.fusible.accumulates(self.region.graph.ops[m]) for m in node.members)
 
     def _merge(self, into: _Node, other: _Node) -> None:
         if into is other:
@@ -228,6 +232,8 @@ class _Growth:
         """Members that read the same tensor, of nodes that might be one."""
         readers = defaultdict[int, list[int]](list)
         for m in sorted(self.fusible.members, key=self.region.order.__getitem__):
+            if self._accumulates(self.nodes[m]):
+                continue
             copies = self.fusible.copies([m])
             own = {*self.region.graph.ops[m].operands}
             own |= {v for c in copies for v in self.region.graph.ops[c].operands}
@@ -279,6 +285,8 @@ def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:
     """`rows` where a value as large as what is reduced waits for a reduction."""
     members = set(members)
     reductions = [m for m in members if graph.ops[m].name in REDUCTIONS]
+    if any(cumulative(graph, graph.ops[m]) for m in reductions):
+        return "cumulative"
     if any(graph.ops[m].name in WINDOWS for m in reductions):
         return "window"
     if not reductions:

@@ -7,9 +7,10 @@ from typing import cast
 
 from hlotune.hlo.graph import Literal, Op
 from hlotune.hlo.sites.contractions import after, before
-from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOW, WINDOWS
+from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOWS
 from hlotune.hlo.sites.pattern_names import pattern_name, reduction_name
 from hlotune.hlo.sites.region import Group, Region
+from hlotune.hlo.to_compute.cumulative import WINDOW
 
 SHORT = {
     "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",
@@ -35,7 +36,8 @@ def _fused(region: Region, group: Group) -> str:
     if group.pattern == "reduction":
         extents += f"->{_shape(region, reductions[0].results[0])}"
     dtype = region.type(widest).dtype
-    sizes = next((_windows(op) for op in reductions if op.name in WINDOWS), [])
+    windows = [op for op in reductions if op.name in WINDOWS] * (group.pattern == "window")
+    sizes = next(map(_windows, windows), [])
     return " ".join([name, extents, *sizes, *([] if dtype == "f32" else [dtype])])
 
 

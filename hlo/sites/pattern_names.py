@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hlotune.hlo.sites.fusible import REDUCTIONS, SCATTER, WINDOW
+from hlotune.hlo.graph import Graph
+from hlotune.hlo.sites.fusible import REDUCTIONS, SCATTER
 from hlotune.hlo.sites.fusion import levels
 from hlotune.hlo.sites.region import Group, Region
+from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
 from hlotune.hlo.to_compute.reductions import name_of_region, plain_operation
 
 SUMS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 """Names of reductions by the one operation of their regions."""
+CUMULATIVE = {name: f"cum{short}" for name, short in SUMS.items()}
+"""The same where every prefix is a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,15 @@ def reduction_name(region: Region, member: int) -> str:
     if op.name == SCATTER:
         return "pool gradient"
     plain = plain_operation(op.regions[0])
+    if cumulative(region.graph, op):
+        other = "cumlogsumexp" if _is_logsumexp(op.regions[0]) else "scan"
+        return CUMULATIVE.get(plain or "", other)
     name = name_of_region(op.regions[0]) if plain is None else SUMS.get(plain, plain)
     return f"{name} pool" if op.name == WINDOW else name
+
+
+def _is_logsumexp(inner: Graph) -> bool:
+    return any(op.name == "stablehlo.log_plus_one" for op in inner.ops)
 
 
 def _softmax(s: Shape) -> bool:

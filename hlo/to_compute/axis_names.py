@@ -10,6 +10,7 @@ from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.cumulative import cumulative
 from hlotune.hlo.to_compute.index_maps import reshape_groups
 from hlotune.hlo.to_compute.indexed import gather_batches, gather_offsets, start_dimensions
 
@@ -61,7 +62,7 @@ def tied(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dime
     if name == "reduce":
         yield from _of_reduction(graph, op)
         return
-    if name == "reduce_window":
+    if name == "reduce_window" and not cumulative(graph, op):
         yield from _of_window(graph, op, loose=loose)
         return
     if name == "select_and_scatter":

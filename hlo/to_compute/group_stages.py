@@ -16,6 +16,7 @@ from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.assembly import Assembly, identity
 from hlotune.hlo.to_compute.axis_names import axis_names
 from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.cumulative import Cumulative, cumulative
 from hlotune.hlo.to_compute.expressions import (
     ELEMENTWISE,
     Held,
@@ -86,7 +87,9 @@ class _Group(Assembly):
     def assemble(self) -> None:
         kept = kept_values(self.graph)
         for op in self.graph.ops:
-            if short_name(op) == SCATTER:
+            if found := cumulative(self.graph, op):
+                self.scan(op, found)
+            elif short_name(op) == SCATTER:
                 self.scattered(op)
             elif short_name(op) in REDUCTIONS:
                 self.reduction(op)
@@ -258,6 +261,52 @@ class _Group(Assembly):
         self.stage(domain.filled().parallel, (Store(name, place),), (converted(expr, dtype),))
         return Load(name, (), dtype)
 
+    def scan(self, op: Op, found: Cumulative) -> None:
+        """The stage of a cumulative reduction, whose results are held.
+
+        Raises UnsupportedKernel where it begins at another value than the identity, or goes along
+        an axis that a reshape cuts.
+        """
+        count = len(op.results)
+        inputs, inits = op.operands[:count], op.operands[count:]
+        dtypes = [accumulator(self.graph.types[r].dtype) for r in op.results]
+        domain, axis = self.domain(inputs[0], (found.dimension,)), self.names[inputs[0]]
+        starts = [
+            converted(self.reader(Domain.of(())).read(v, ()), d)
+            for v, d in zip(inits, dtypes, strict=True)
+        ]
+        monoid = monoid_of(op, dtypes, starts)
+        if len(domain.reduce) != 1 or monoid.identities(tuple(dtypes)) != tuple(starts):
+            raise UnsupportedKernel(
+                "expected a cumulative reduction along one axis that begins at nothing, got "
+                f"{monoid} along {len(domain.reduce)} from {', '.join(map(str, starts))}; "
+                "the kernel stays with the default compiler"
+            )
+        (r,) = domain.reduce
+        along = Affine.axis(r.name, -1) + (r.extent - 1) if found.reverse else Affine.axis(r.name)
+        turned = {**domain.places, axis[found.dimension]: along}
+        walked = Domain(domain.parallel, domain.reduce, turned)
+        reader = self.reader(walked)
+        values = [
+            converted(
+                self.hoist(reader.read(v, self.index(v, walked)), domain.parallel + domain.reduce),
+                d,
+            )
+            for v, d in zip(inputs, dtypes, strict=True)
+        ]
+        ordered = tuple(
+            a for name in axis for a in (*domain.parallel, r) if f"{a.name}.".startswith(f"{name}.")
+        )
+        index = tuple(along if a is r else Affine.axis(a.name) for a in ordered)
+        stores = tuple(
+            Store(self.hold(v, axis, ordered, d), index)
+            for v, d in zip(op.results, dtypes, strict=True)
+        )
+        filled = domain.filled()
+        self.stages.append(
+            Stage(f"scan{len(self.stages)}", filled.parallel, (r,), stores, tuple(values), monoid)
+        )
+
     def whole(self, value: int) -> None:
         """The stage of a value that several stages read."""
         domain, dtype = self.domain(value), accumulator(self.graph.types[value].dtype)
@@ -338,20 +387,36 @@ def _maker(stages: Sequence[Stage], out: Stage, value: Expr) -> Stage | None:
     if not isinstance(value, Load) or value.divisors or value.index != identity(out.parallel):
         return None
     reads = [v for s in stages for v in s.values if value.tensor in {x.tensor for x in loads(v)}]
-    maker = next((s for s in stages if Store(value.tensor, value.index) in s.stores), None)
-    if reads != [value] or maker is None or maker.parallel != out.parallel:
+    maker = next((s for s in stages if value.tensor in s.stored), None)
+    if reads != [value] or maker is None:
         return None
-    return maker
+    if maker.scans:
+        return maker if _names(maker) == _names(out) else None
+    placed = Store(value.tensor, value.index) in maker.stores
+    return maker if placed and maker.parallel == out.parallel else None
+
+
+def _names(stage: Stage) -> list[str]:
+    """Of the axes that a stage walks, in one order."""
+    return sorted(a.name for a in stage.axes if a.extent > 1)
+
+
+def _moved(store: Store, before: Store, axes: tuple[Axis, ...]) -> Store:
+    """Where a copy over some axes, one a dimension, puts what was stored before it."""
+    places = {a.name: e for a, e in zip(axes, before.index, strict=True)}
+    return Store(store.tensor, tuple(e.substitute(places) for e in store.index))
 
 
 def _stored_at_once(
     stages: Sequence[Stage], maker: Stage, tensor: str, copier: str, store: Store
 ) -> tuple[Stage, ...]:
     """The stages with a tensor of one stage stored where another one copies it to."""
-    found = []
+    found, copied = [], next(s for s in stages if s.name == copier).parallel
     for stage in stages:
         if stage is maker:
-            stores = tuple(store if x.tensor == tensor else x for x in stage.stores)
+            stores = tuple(
+                _moved(store, x, copied) if x.tensor == tensor else x for x in stage.stores
+            )
             stage = replace(stage, stores=stores)
         elif stage.name == copier:
             kept = [k for k, x in enumerate(stage.stores) if x != store]

@@ -2,6 +2,7 @@
 
 from hlotune.schedules.algorithms.algorithm import Algorithm
 from hlotune.schedules.algorithms.amx.space import AMX
+from hlotune.schedules.algorithms.blocked_scan.space import BLOCKED_SCAN
 from hlotune.schedules.algorithms.blocks import BLOCKS
 from hlotune.schedules.algorithms.direct import DIRECT
 from hlotune.schedules.algorithms.dot_instructions.space import DOT_INSTRUCTION
@@ -20,6 +21,7 @@ ALGORITHMS = {
         DIRECT,
         SPLIT_REDUCTION,
         PARTIAL_REDUCTIONS,
+        BLOCKED_SCAN,
         *WINOGRAD,
         BLOCKS,
     )

@@ -107,6 +107,9 @@ class Stage:
 
     A monoid of several parts takes as many neighbouring results at a time.  Without `combine` there
     are no reduce axes.
+
+    A stage whose stores are along its reduce axis too is a *scan*: each result is the merge of all
+    points up to its own, in the order of the axis.
     """
 
     name: str
@@ -117,6 +120,8 @@ class Stage:
     combine: Monoid | None = None
     digits: tuple[Digit, ...] = ()
     """Digits of parallel axes that index maps use; each axis's from the highest down."""
+    begins: tuple[Load, ...] = ()
+    """What each result of a scan begins with, over the parallel axes; () for the identities."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -127,6 +132,12 @@ class Stage:
         return {a.name: a.extent for a in self.axes}
 
     @cached_property
+    def scans(self) -> bool:
+        """Whether every prefix of its reduction is a result."""
+        reduce = {a.name for a in self.reduce}
+        return any(a in reduce for x in self.stores for e in x.index for a, _ in e.terms)
+
+    @cached_property
     def groups(self) -> tuple[range, ...]:
         """Positions of the results that its monoid merges together."""
         width = self.combine.arity if self.combine else 1
@@ -135,7 +146,7 @@ class Stage:
     @cached_property
     def loads(self) -> tuple[Load, ...]:
         """Distinct loads, in order of reading."""
-        return distinct_loads(self.values)
+        return distinct_loads((*self.values, *self.begins))
 
     @cached_property
     def lookups(self) -> tuple[Lookup, ...]:
@@ -263,7 +274,8 @@ def lines(compute: Compute) -> Iterator[str]:
         axes = ", ".join(f"{a.name}<{a.extent}" for a in s.axes)
         for store, value in zip(s.stores, s.values, strict=True):
             place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
-            how = f" {s.combine} over {' '.join(a.name for a in s.reduce)}" if s.combine else ""
+            over = "up to" if s.scans else "over"
+            how = f" {s.combine} {over} {' '.join(a.name for a in s.reduce)}" if s.combine else ""
             yield f"{s.name} ({axes}): {place} ={how} {value}{lookups_text(value)}"
 
 

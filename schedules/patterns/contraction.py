@@ -111,6 +111,7 @@ def contraction(compute: Compute) -> Contraction:
         s
         for s in compute.stages[:-1]
         if s.combine
+        and not s.scans
         and s.parallel == out.parallel
         and any(x.tensor == t.tensor for t in s.stores for x in out.loads)
     ]

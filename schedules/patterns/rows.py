@@ -69,7 +69,7 @@ def is_rows(compute: Compute) -> bool:
 
 def _factors(stage: Stage) -> tuple[Expr, Expr] | None:
     """The two factors of different loads that a stage sums the products of, if it does so."""
-    if stage.combine is not SUM:
+    if stage.combine is not SUM or stage.scans:
         return None
     for value in stage.values:
         while isinstance(value, Apply) and value.op == "convert":

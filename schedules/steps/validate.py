@@ -40,6 +40,7 @@ def check_form(nest: LoopNest) -> None:
             _check_enclosing(nest.stage(s.at[0]), s, s.at[1])
             _check_readers(nest, s, s.at)
             _check_region(nest, s)
+        _check_scan(s)
         check_overrun(nest, s)
         check_reach(nest, s)
 
@@ -61,6 +62,17 @@ def _check_parallel(s: StageNest) -> None:
         s.stage.name,
         f"two parallel loops walk {twice}: run only the outer one in tasks",
     )
+
+
+def _check_scan(s: StageNest) -> None:
+    """The results of a scan are those of all its points, each behind the one before it."""
+    if not s.stage.scans:
+        return
+    name = s.stage.name
+    require(len(s.stage.reduce) == 1, name, "a scan goes along one axis: split it as a compute")
+    require(s.at is None, name, "a scan stands inside another stage: compute it at the root")
+    require(not s.adds_up, name, "a scan adds no pieces up: leave that out")
+    require(not s.layout and not s.overrun, name, "a scan stores its results as they are")
 
 
 def _check_vectors(s: StageNest) -> None:

@@ -119,9 +119,16 @@ def test_a_kernel_around_a_contraction_and_one_beside_it_stand_together() -> Non
 
 def test_an_operation_of_total_order_and_one_without_a_kernel_stay_outside() -> None:
     def model(x: jax.Array) -> jax.Array:
-        return jnp.cumsum(jnp.tanh(x), 0) * 2
+        return jnp.sort(jnp.tanh(x), 0) * 2
 
     assert [s.label for s in fused(model, X)] == ["tanh 64x512", "scale 64x512"]
+
+
+def test_a_cumulative_reduction_takes_in_what_it_reads_and_ends_its_kernel() -> None:
+    def model(x: jax.Array) -> jax.Array:
+        return jnp.cumsum(jnp.tanh(x), 0) * 2
+
+    assert [s.label for s in fused(model, X)] == ["tanh+cumsum 64x512", "scale 64x512"]
 
 
 def test_sites_that_would_wait_for_one_another_are_not_chosen_together() -> None:

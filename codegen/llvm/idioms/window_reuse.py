@@ -51,7 +51,7 @@ def rolled(
 
     Of orders with as many loads, that of fewest registers.
     """
-    if s.accumulate is None or s.stage.combine is not SUM:
+    if s.accumulate is None or s.stage.combine is not SUM or s.stage.scans:
         return copies
     ways = [*_ways(copies, s)] if _waits(copies, s, rates.busy_ports) else []
     met = [_met(copy, s) for copy in copies] if ways else []

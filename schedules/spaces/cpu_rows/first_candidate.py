@@ -21,6 +21,8 @@ ROWS_TOGETHER = 8
 of means, have whole vectors."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
+ROWS_IN_SCANS = 4
+"""Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
 """Operations of a point from which on few vectors side by side keep the units busy."""
 SQUARES = 4
@@ -75,6 +77,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
     across = ceil(stage.extents[form.vector] / lanes)
     if form.reduces:
         rows = stage.extents[form.row] // space.target.threads if form.row else 1
+        if stage.scans:
+            return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
         rows = min(ROWS_IN_LANES, max(1, rows))
         parts = len(stage.stores)
         most = max(1, (space.target.vector_registers - 2) // (parts + 1) // rows)

@@ -1,7 +1,7 @@
 """Along which axes a stage has vectors, and rows of them written out: its *forms*."""
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log2
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.borders import guarded
@@ -77,13 +77,15 @@ def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
         apart = abs(_stride(compute, x.tensor, x.index, axis))
         total += (0.1, 1.0)[apart] if apart <= 1 else APART
     reduces = all(a.name != axis for a in stage.parallel)
-    for s in () if reduces else stage.stores:
+    if reduces and stage.scans:
+        total += log2(max(2, lanes))
+    for s in () if reduces and not stage.scans else stage.stores:
         apart = abs(_stride(compute, s.tensor, s.index, axis))
         total += 1.0 if apart == 1 else _stored_apart(compute, stage, s, axis)
     extent = stage.extents[axis]
     full = ceil(extent / lanes) * lanes / extent
     # lanes of a reduction are merged at its end
-    return total * full + (2.0 * lanes / extent if reduces else 0.0)
+    return total * full + (2.0 * lanes / extent if reduces and not stage.scans else 0.0)
 
 
 def _stored_apart(compute: Compute, stage: Stage, s: Store, axis: str) -> float:

@@ -1,0 +1,1 @@
+"""Scans whose axis is cut into blocks, which threads take."""

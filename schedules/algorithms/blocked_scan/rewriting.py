@@ -1,0 +1,123 @@
+"""Scans cut into blocks along their axis.
+
+    y[i, r] = merge up to r of x[i, r]
+        ->   y.totals[p0, i] = merge over r of its block
+             y.carries[p0, i] = merge up to p0 of the totals before
+             y[i, r] = merge up to r, from the carry of its block on
+
+The operand is read twice, and results are written once.  Blocks are contiguous and equally long,
+and carries come together in one order: results are the same in every call.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Load, map_all_loads
+
+BLOCK = "p0"
+"""The axis of the blocks."""
+LEAST_STEPS = 1 << 10
+"""Points of a scan that a block is worth a task for."""
+SPARE = 8
+"""Up to so many times the blocks that are asked for are taken, where only these divide an axis."""
+_NAME = re.compile(r"blocked_scan\((\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedScan:
+    """Cuts each scan that is long enough into at least so many blocks."""
+
+    blocks: int
+
+    def __str__(self) -> str:
+        return f"blocked_scan({self.blocks})"
+
+    def __call__(self, compute: Compute) -> Compute:
+        """Raises ScheduleError where no scan has a length to cut."""
+        tensors, stages = list(compute.tensors), list[Stage]()
+        for stage in compute.stages:
+            blocks = blocks_of(stage, self.blocks)
+            if blocks is None:
+                stages.append(stage)
+                continue
+            found, kept = _cut(stage, blocks)
+            stages += found
+            tensors += kept
+        if len(stages) == len(compute.stages):
+            raise ScheduleError(
+                f"{self}: expected a scan along an axis that some number of blocks from "
+                f"{self.blocks} on divides, got none: use `direct`"
+            )
+        return Compute(tuple(tensors), tuple(stages))
+
+
+def named(algorithm: str) -> Callable[[Compute], Compute] | None:
+    """The rewriting of this name, or None where it is none of these."""
+    found = _NAME.fullmatch(algorithm)
+    return BlockedScan(int(found[1])) if found and int(found[1]) > 1 else None
+
+
+def blocks_of(stage: Stage, least: int) -> int | None:
+    """The number of blocks of a scan; None where it is not cut."""
+    if not stage.scans or stage.begins or stage.digits or BLOCK in stage.extents:
+        return None
+    (axis,) = stage.reduce
+    if axis.extent < LEAST_STEPS * least:
+        return None
+    return next((n for n in range(least, SPARE * least + 1) if axis.extent % n == 0), None)
+
+
+def _cut(stage: Stage, blocks: int) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
+    """The stages of totals, carries and results, and the tensors between them."""
+    assert stage.combine is not None, "a scan merges"
+    (axis,), parallel = stage.reduce, (Axis(BLOCK, blocks), *stage.parallel)
+    inner = Axis(axis.name, axis.extent // blocks)
+    place = {axis.name: Affine.axis(axis.name) + Affine.axis(BLOCK, inner.extent)}
+    values = map_all_loads(stage.values, {x: x.substitute(place) for x in stage.loads})
+    index = tuple(Affine.axis(a.name) for a in parallel)
+    totals, carries = (
+        [f"{stage.name}.{k}.{part}" for k in range(len(values))] for part in ("totals", "carries")
+    )
+    identities = [
+        c
+        for group in stage.groups
+        for c in stage.combine.identities(tuple(values[k].dtype for k in group))
+    ]
+    before = (index[0] + -1, *index[1:])
+    ahead = tuple(
+        Load(name, before, v.dtype, outside=c.value)
+        for name, v, c in zip(totals, values, identities, strict=True)
+    )
+    first = replace(
+        stage,
+        name=f"{stage.name}.totals",
+        parallel=parallel,
+        reduce=(inner,),
+        stores=tuple(Store(name, index) for name in totals),
+        values=values,
+    )
+    second = replace(
+        stage,
+        name=f"{stage.name}.carries",
+        reduce=parallel[:1],
+        stores=tuple(Store(name, index) for name in carries),
+        values=ahead,
+    )
+    last = replace(
+        stage,
+        parallel=parallel,
+        reduce=(inner,),
+        stores=tuple(
+            Store(x.tensor, tuple(e.substitute(place) for e in x.index)) for x in stage.stores
+        ),
+        values=values,
+        begins=tuple(Load(n, index, v.dtype) for n, v in zip(carries, values, strict=True)),
+    )
+    shape = tuple(a.extent for a in parallel)
+    types = [
+        (n, v.dtype) for names in (totals, carries) for n, v in zip(names, values, strict=True)
+    ]
+    return (first, second, last), tuple(Tensor(n, shape, t, "temporary") for n, t in types)

@@ -1,0 +1,209 @@
+"""Cumulative reductions from the function to verified machine code, and faults planted in them."""
+
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from hlotune.codegen.built import Built
+from hlotune.codegen.llvm.compile import compile_object
+from hlotune.codegen.llvm.emit import emit
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.oracle import evaluate
+from hlotune.hlo.sites.sites import Site, sites
+from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.machine.targets import host_target
+from hlotune.measure.trial import Failure
+from hlotune.measure.verification.verify import Verdict, verify
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.expr import Affine, map_all_loads
+from hlotune.schedules.steps.schedule import Schedule
+from tests.support.faults import edited
+
+CPU = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs code of x86-64")
+Change = Callable[[Any], Any]
+CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], str]] = {
+    "along rows": (lambda x: jnp.cumsum(x, 0), (65, 33), "float32"),
+    "along lanes": (lambda x: jnp.cumsum(x, 1), (9, 101), "uint32"),
+    "backwards": (lambda x: lax.cumsum(x * 2, 1, reverse=True), (21, 33), "int64"),
+    "product": (lambda x: lax.cumprod(x, 0, reverse=True), (19, 21), "float32"),
+    "minimum": (lambda x: lax.cummin(x, 1, reverse=True), (9, 101), "float64"),
+    "maximum": (lambda x: lax.cummax(x, 1), (6, 5, 7), "int32"),
+    "logsumexp": (lambda x: lax.cumlogsumexp(x, 0), (40, 19), "float32"),
+    "narrow": (lambda x: jnp.cumsum(x, 1), (6, 128), "bfloat16"),
+    "in blocks": (lambda x: lax.cumsum(x), (4098,), "float32"),
+    "in blocks backwards": (lambda x: lax.cummax(x, 0, reverse=True), (2050, 1), "float32"),
+}
+
+
+@cache
+def site(name: str) -> Site:
+    function, shape, dtype = CASES[name]
+    with jax.enable_x64(True):
+        found = sites(load(function, np.zeros(shape, jnp.dtype(dtype))))[0]
+    assert found.pattern == "cumulative"
+    return found
+
+
+def built(name: str, schedule: Schedule, compute: Change, text: Change) -> Built:
+    """The kernel of a case with a change of its compute, or of its LLVM text."""
+    target = host_target()
+    changed = compute(compute_of(graph_of(site(name).kernel)))
+    emitted = emit(replay(changed, schedule, target))
+    return Built(
+        compile_object(text(emitted.text), target), emitted.scratch_bytes, (), 0, target.threads,
+        algorithm=schedule.algorithm,
+    )  # fmt: skip
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def schedules(name: str, sampled: int) -> list[Schedule]:
+    """The first candidates, and some others."""
+    target = replace(host_target(), threads=max(2, host_target().threads))
+    space = space_of(compute_of(graph_of(site(name).kernel)), target)
+    configs = np.concatenate([space.firsts(), space.sample(sampled, np.random.default_rng(1))])
+    space.features(configs)
+    return [space.schedule(c) for c in configs[space.legal(configs)]]
+
+
+@CPU
+@pytest.mark.parametrize("name", CASES)
+def test_cumulative_reductions_agree_with_the_oracle(name: str) -> None:
+    found = schedules(name, 3)
+    for k, schedule in enumerate(found):
+        verdict = verify(site(name).kernel, built(name, schedule, same, same), thorough=k == 0)
+        assert isinstance(verdict, Verdict), f"{schedule}: {verdict}"
+        assert np.isfinite(verdict.error)
+    blocked = {"in blocks", "in blocks backwards"}
+    assert any("blocked_scan" in s.algorithm for s in found) == (name in blocked)
+
+
+def scanning(change: Callable[[Stage], Stage]) -> Callable[[Compute], Compute]:
+    """With another stage of the results."""
+
+    def changed(compute: Compute) -> Compute:
+        *others, last = compute.stages
+        return replace(compute, stages=(*others, change(last)))
+
+    return changed
+
+
+def exclusive(stage: Stage) -> Stage:
+    """Each result is of what comes before its own element."""
+    (axis,) = stage.reduce
+    before = {axis.name: Affine.axis(axis.name) + -1}
+    moved = {x: x.substitute(before) for x in stage.loads}
+    return replace(stage, values=map_all_loads(stage.values, moved))
+
+
+def lost_lane(text: str) -> str:
+    """The carry of a vector is that of its last lane but one."""
+    carried = ", ".join(["i32 15"] * 16)
+    assert carried in text
+    return text.replace(carried, ", ".join(["i32 14"] * 16))
+
+
+BEGUN = r"select i1 %\w+, (<\d+ x float> zeroinitializer)"
+FAULTS: dict[str, tuple[str, Change, Change]] = {
+    "the carry between blocks of rows is lost": (
+        "along rows", same, edited(BEGUN, r"select i1 true, \1"),
+    ),
+    "a result is of what comes before its element": ("along rows", scanning(exclusive), same),
+    "the last lane of a vector is lost": ("along lanes", same, lost_lane),
+    "the carry of a block is lost": ("in blocks", same, same),
+}  # fmt: skip
+
+
+def without_carries(schedule: Schedule) -> Built:
+    """A blocked scan whose blocks begin at nothing."""
+    target = host_target()
+    nest = replay(compute_of(graph_of(site("in blocks").kernel)), schedule, target)
+    last = nest.stages[-1]
+    nest = nest.put(replace(last, stage=replace(last.stage, begins=())))
+    emitted = emit(nest)
+    code = compile_object(emitted.text, target)
+    return Built(code, emitted.scratch_bytes, (), 0, target.threads, algorithm=schedule.algorithm)
+
+
+@CPU
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str) -> None:
+    name, compute, text = FAULTS[fault]
+    schedule = schedules(name, 0)[0]
+    if name == "in blocks":
+        wrong = without_carries(schedule)
+    else:
+        wrong = built(name, schedule, compute, text)
+    failure = verify(site(name).kernel, wrong)
+    assert isinstance(failure, Failure), fault
+    assert "elements wrong" in failure.message
+
+
+def test_the_oracle_accumulates_what_its_windows_hold() -> None:
+    from hlotune.hlo.oracle import evaluation
+    from hlotune.hlo.oracle.window import reduce_window
+
+    rng = np.random.default_rng(0)
+    for name in ("along rows", "backwards", "product", "minimum", "maximum", "narrow"):
+        graph = graph_of(site(name).kernel)
+        (kind,) = graph.argument_types
+        x = (
+            rng.integers(-9, 9, kind.shape)
+            if kind.dtype[0] in "iu"
+            else rng.normal(size=kind.shape)
+        )
+        x = x.astype(np.int64) if kind.dtype == "i64" else x
+        (ours,) = evaluate(graph, [x])
+        rules = evaluation.BY_BOX
+        before = rules["stablehlo.reduce_window"]
+        rules["stablehlo.reduce_window"] = lambda r: reduce_window(r)
+        try:
+            (plain,) = evaluate(graph, [x])
+        finally:
+            rules["stablehlo.reduce_window"] = before
+        np.testing.assert_allclose(ours.value, plain.value, rtol=1e-6)
+
+
+def test_windows_that_accumulate_nothing_are_not_taken_for_it() -> None:
+    def sums(x: Any, padding: Any, size: int = 8) -> Any:
+        return lax.reduce_window(x, 0.0, lax.add, (size, 1), (1, 1), padding)
+
+    x = np.zeros((8, 400_000), np.float32)
+    for padding, size in ([(6, 1), (0, 0)], 8), ([(6, 0), (0, 0)], 7), ([(7, 7), (0, 0)], 8):
+        found = sites(load(lambda x, p=padding, n=size: sums(x, p, n), x))
+        assert all(s.pattern != "cumulative" for s in found)
+
+
+def test_a_scan_stands_alone_and_goes_along_one_axis() -> None:
+    compute = compute_of(graph_of(site("along rows").kernel))
+    (scan,) = compute.stages
+    assert str(compute).endswith("scan0 (i0<33, r0<65): y0[r0, i0] = sum up to r0 a0[r0, i0]")
+    twice = replace(scan, parallel=(), reduce=(*scan.reduce, *scan.parallel))
+    with pytest.raises(ScheduleError, match="a scan goes along one axis"):
+        replay(replace(compute, stages=(twice,)), Schedule("direct"), host_target())
+    with pytest.raises(ScheduleError, match="expected a scan along an axis that some number of"):
+        replay(compute, Schedule("blocked_scan(2)"), host_target())
+
+
+def test_a_cumulative_reduction_is_named_and_ends_its_kernel() -> None:
+    def program(x: Any) -> Any:
+        return jnp.cumsum(jnp.sin(x), 0) * 2.0
+
+    found = sites(load(program, np.zeros((400, 1000), np.float32)))
+    labels = [s.label for s in found]
+    assert labels[0] == "sine+cumsum 400x1000"
+    assert len([s for s in found if s.pattern == "cumulative"]) == 1
