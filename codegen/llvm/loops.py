@@ -44,6 +44,16 @@ def tasks(nest: LoopNest, s: StageNest) -> list[tuple[Loop, int]]:
     return [(x, n) for x, n in zip(s.loops, trips, strict=True) if x.kind == "parallel"]
 
 
+def _inside(nest: LoopNest, root: StageNest) -> list[StageNest]:
+    """A root stage and those inside of it; a consumer stands behind what it has inside."""
+    found, names = [root], {root.stage.name}
+    for s in reversed(nest.stages):
+        if s.at is not None and s.at[0] in names:
+            found.append(s)
+            names.add(s.stage.name)
+    return found
+
+
 class StageFunction:
     """Writes a root stage as `void f(ptr call, i64 begin, i64 end, i64 slot)`."""
 
@@ -61,15 +71,16 @@ class StageFunction:
         """What the copy being written is turned along."""
         self.copies: dict[object, tuple[Copy, ...]] = {}
         """Copies of a stage's statement, by the loop that they begin with and sizes."""
-        self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in nest.stages}
-        self.written_out = {s.stage.name: s.written_out for s in nest.stages}
+        own = _inside(nest, root)
+        self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in own}
+        self.written_out = {s.stage.name: s.written_out for s in own}
         """The first loop of each stage from which on all are unrolled or vectorized."""
         self.attached = {
             (s.stage.name, x.axis): nest.attached(s.stage.name, x.axis)
-            for s in nest.stages
+            for s in own
             for x in s.loops
         }
-        self.trips = {s.stage.name: s.trips(region(nest, s)) for s in nest.stages}
+        self.trips = {s.stage.name: s.trips(region(nest, s)) for s in own}
 
     def write(self) -> None:
         parallel = tasks(self.nest, self.root)

@@ -22,7 +22,18 @@ LONGEST = 5
 
 
 def label(region: Region, group: Group) -> str:
+    """`161 arrays of mul+add 2048x1000`, by the largest of them, where there are many."""
+    if group.parts:
+        each = [Group(max(p), p, group.pattern) for p in group.parts]
+        largest = max(
+            each, key=lambda g: max(region.type(_result(region, m)).elements for m in g.members)
+        )
+        return f"{len(each)} arrays of {label(region, largest)}"
     return _contraction(region, group) if group.pattern == "contraction" else _fused(region, group)
+
+
+def _result(region: Region, member: int) -> int:
+    return region.graph.ops[member].results[0]
 
 
 def _fused(region: Region, group: Group) -> str:

@@ -22,6 +22,8 @@ class Group:
     """The operation that it was grown from."""
     members: frozenset[int]
     pattern: Pattern
+    parts: tuple[frozenset[int], ...] = ()
+    """Where it does the same to many arrays, the members for each."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from hlotune.hlo.sites.fusion import fused, is_worth_a_kernel, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
+from hlotune.hlo.sites.together import together
 from hlotune.hlo.sites.trip_counts import flows
 
 
@@ -123,6 +124,11 @@ def _without_contraction(place: _Place, counts: Counter[str]) -> Iterator[Site]:
                 seen.add(group.members)
                 wholes.append((fusible, group, f"{group.pattern}{counts[group.pattern]}"))
                 counts[group.pattern] += 1
+    for several in together(region, [group for _, group, _ in wholes]):
+        if several.members not in seen:
+            seen.add(several.members)
+            yield _fused_site(place, wholes[0][0], several, f"arrays{counts['arrays']}")
+            counts["arrays"] += 1
     for fusible, group, name in wholes:
         yield _fused_site(place, fusible, group, name)
     for fusible, group, name in wholes:

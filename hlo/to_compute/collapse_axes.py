@@ -33,6 +33,39 @@ Move = Callable[[Access], tuple[Index, tuple[int, ...]]]
 def collapse(compute: Compute) -> Compute:
     """All merges that are possible, axes renumbered."""
     compute = _without_units(compute)
+    parts = _unconnected(compute)
+    if len(parts) == 1:
+        return _collapsed(compute)
+    found = [_collapsed(part) for part in parts]
+    tensors = {t.name: t for part in found for t in part.tensors}
+    stages = {s.name: s for part in found for s in part.stages}
+    return Compute(
+        tuple(tensors[t.name] for t in compute.tensors),
+        tuple(stages[s.name] for s in compute.stages),
+    )
+
+
+def _unconnected(compute: Compute) -> list[Compute]:
+    """The parts of a compute that share no axis's name, and no tensor of more than one element."""
+    owner, parts = dict[str, int](), dict[int, list[Stage]]()
+    for k, stage in enumerate(compute.stages):
+        names = {f"axis {a.name}" for a in stage.axes if a.extent > 1}
+        tensors = {x.tensor for x in accesses(stage)}
+        names |= {t for t in tensors if compute.tensor(t).elements > 1}
+        before = {owner[n] for n in names if n in owner}
+        parts[k] = [s for b in sorted(before) for s in parts.pop(b)] + [stage]
+        owner |= {n: k for n in names} | {n: k for n, o in owner.items() if o in before}
+    if len(parts) == 1:
+        return [compute]
+    found = []
+    for stages in parts.values():
+        used = {x.tensor for s in stages for x in accesses(s)}
+        found.append(Compute(tuple(t for t in compute.tensors if t.name in used), tuple(stages)))
+    unused = [t for t in compute.tensors if not any(t in part.tensors for part in found)]
+    return [*found[:-1], replace(found[-1], tensors=(*found[-1].tensors, *unused))]
+
+
+def _collapsed(compute: Compute) -> Compute:
     while True:
         tries = (_merged(compute, stages, a, b) for stages, a, b in _neighbours(compute))
         merged = next((c for c in tries if c is not None), None)

@@ -11,6 +11,7 @@ Axes that the operations walk together have the same name in all stages, until a
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.assembly import Assembly, identity
@@ -95,9 +96,9 @@ class _Group(Assembly):
                 self.reduction(op)
             elif kept & set(op.results):
                 self.whole(op.results[0])
-        alike = defaultdict[frozenset[str], list[int]](list)
+        alike, owner = defaultdict[object, list[int]](list), argument_groups(self.graph)
         for k, value in enumerate(self.graph.results):
-            alike[frozenset(self.axes(value))].append(k)
+            alike[frozenset(self.axes(value)), owner[value]].append(k)
         ordered = sorted(alike.values(), key=lambda ks: self.graph.result_types[ks[0]].elements)
         for n, positions in enumerate(ordered):
             last = n + 1 == len(ordered)
@@ -340,6 +341,29 @@ class _Group(Assembly):
             stores.append(Store(f"y{k}", index))
             values.append(narrowed(expr, self.graph.types[value].dtype))
         self.stages.append(Stage(name, domain.filled().parallel, (), tuple(stores), tuple(values)))
+
+
+def argument_groups(graph: Graph) -> dict[int, int]:
+    """By value a number that it has in common with all that hang on an argument with it.
+
+    Updates of arrays that have nothing but numbers in common are stages of their own.
+    """
+    group = list(range(len(graph.types)))
+
+    def root(v: int) -> int:
+        while group[v] != v:
+            group[v] = group[group[v]]
+            v = group[v]
+        return v
+
+    constant = set[int]()
+    for op in graph.ops:
+        operands = [v for v in op.operands if v not in constant and graph.types[v].elements > 1]
+        if not operands and not set(op.operands) - constant:
+            constant |= set(op.results)
+        for a, b in pairwise([*operands, *op.results]):
+            group[root(a)] = root(b)
+    return {v: root(v) for v in range(len(graph.types))}
 
 
 def kept_values(graph: Graph) -> frozenset[int]:

@@ -5,9 +5,12 @@ in the argument's memory.  That is right where each element is read before it is
 iteration that writes it, and by no other iteration afterwards.
 """
 
+from collections.abc import Mapping
+
 from hlotune.schedules.ir.compute import Stage, Store, Tensor
 from hlotune.schedules.ir.expr import distinct_loads
 from hlotune.schedules.ir.nest import LoopNest, StageNest
+from hlotune.schedules.ir.regions import parallel_regions
 
 Pair = tuple[int, int]
 """Positions of a result and of an argument, in the compute's order."""
@@ -19,31 +22,50 @@ def in_place(nest: LoopNest) -> tuple[Pair, ...]:
     Pairs without an argument or a result in common may be used at the same time: what one pair
     overwrites, the stage that writes it has read before, and no later stage reads.
     """
-    compute = nest.compute
+    compute, when = nest.compute, _regions(nest)
     packed = {s.stage.loads[0].tensor for s in nest.stages if s.scope == "load" and s.stage.loads}
-    return tuple(
-        (r, a)
-        for r, result in enumerate(compute.results)
-        for a, argument in enumerate(compute.arguments)
-        if argument.role == "argument" and argument.name not in packed
-        if (result.shape, result.dtype) == (argument.shape, argument.dtype)
-        if _may_share(nest, result, argument)
-    )
+    readers = {
+        x.name: [s for s in nest.stages if x.name in s.stage.maps] for x in compute.arguments
+    }
+    found = []
+    for r, result in enumerate(compute.results):
+        place = _written_once(nest, result)
+        for a, x in enumerate(compute.arguments if place else ()):
+            alike = x.role == "argument" and (result.shape, result.dtype) == (x.shape, x.dtype)
+            if place and alike and x.name not in packed:
+                writer, k = place
+                if all(_lets(s, writer, k, x, when) for s in readers[x.name]):
+                    found.append((r, a))
+    return tuple(found)
 
 
-def _may_share(nest: LoopNest, result: Tensor, argument: Tensor) -> bool:
+def _regions(nest: LoopNest) -> dict[str, int]:
+    """By stage, the number of the region in which it runs."""
+    found = {s.stage.name: k for k, region in enumerate(parallel_regions(nest)) for s in region}
+    for s in reversed(nest.stages):  # a consumer stands behind what is computed inside of it
+        if s.at is not None:
+            found[s.stage.name] = found[s.at[0]]
+    return found
+
+
+def _written_once(nest: LoopNest, result: Tensor) -> tuple[StageNest, int] | None:
+    """The nest that writes a result, each element once, and the number of its store."""
     writers = [s for s in nest.stages if result.name in s.stage.stored]
     if len(writers) != 1 or writers[0].at is not None or writers[0].overrun:
-        return False
+        return None
     (writer,) = writers
     places = [k for k, x in enumerate(writer.stage.stores) if x.tensor == result.name]
-    if len(places) != 1 or not _covers(writer.stage, writer.stage.stores[places[0]], result):
-        return False
-    readers = [s for s in nest.stages if argument.name in s.stage.maps]
-    return all(
-        _reads_its_own(writer, places[0], argument) if s is writer else _is_done(nest, s, writer)
-        for s in readers
-    )
+    once = len(places) == 1 and _covers(writer.stage, writer.stage.stores[places[0]], result)
+    return (writer, places[0]) if once else None
+
+
+def _lets(
+    reader: StageNest, writer: StageNest, place: int, argument: Tensor, when: Mapping[str, int]
+) -> bool:
+    """Whether a reader of an argument is done with an element when it is written over."""
+    if reader is writer:
+        return _reads_its_own(writer, place, argument)
+    return when[reader.stage.name] < when[writer.stage.name]
 
 
 def _covers(stage: Stage, store: Store, result: Tensor) -> bool:
@@ -62,14 +84,7 @@ def _reads_its_own(writer: StageNest, place: int, argument: Tensor) -> bool:
     """
     stage, store = writer.stage, writer.stage.stores[place]
     loads = [x for x in stage.loads if x.tensor == argument.name]
+    if any(x.index != store.index or x.divisors or x.along is not None for x in loads):
+        return False
     early = [x for x in distinct_loads(stage.values[: place + 1]) if x.tensor == argument.name]
-    plain = all(x.index == store.index and not x.divisors and x.along is None for x in loads)
-    return plain and len(early) == len(loads)
-
-
-def _is_done(nest: LoopNest, reader: StageNest, writer: StageNest) -> bool:
-    """Whether a stage stands in a nest at the root that is through before the writer's begins."""
-    while reader.at is not None:
-        reader = nest.stage(reader.at[0])
-    roots = [s for s in nest.stages if s.at is None]
-    return reader is not writer and roots.index(reader) < roots.index(writer)
+    return len(early) == len(loads)

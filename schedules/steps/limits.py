@@ -94,7 +94,8 @@ def held_meanwhile(nest: LoopNest, s: StageNest) -> list[StageNest]:
     """
     k = next(n for n, x in enumerate(nest.stages) if x.stage.name == s.stage.name)
     later = nest.stages[k:]
-    read = [x for x in nest.stages[:k] if any(reads(x.stage, y.stage) for y in later)]
+    handed = [x for x in nest.stages[:k] if x.scope == "register"]
+    read = [x for x in handed if any(reads(x.stage, y.stage) for y in later)]
     found, inner = [x for x in read if _is_in_registers_of(x, s)], s
     while inner.at is not None:
         outer, axis = nest.stage(inner.at[0]), inner.at[1]

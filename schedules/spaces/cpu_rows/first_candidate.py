@@ -25,6 +25,9 @@ ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
 """Operations of a point from which on few vectors side by side keep the units busy."""
+TASK_ELEMENTS = 8192
+"""Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
+threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
 SQUARES = 4
 """Register tiles of a transpose along each of its two axes that are taken together."""
 CHAINS = 8
@@ -127,6 +130,8 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
         tasks = min(wanted, iterations)
         wanted = ceil(wanted / tasks)
         share = ceil(iterations / tasks)
+        if list(space.likes.values()).count(stage.name) > 1:
+            share = min(share, max(1, TASK_ELEMENTS // steps[a]))
         if nest.members or block[a] > 1:
             tiles, blocks = block[a], share
         else:

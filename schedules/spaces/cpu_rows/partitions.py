@@ -47,7 +47,11 @@ def partitions(compute: Compute, target: CpuTarget) -> tuple[Partition, ...]:
 def _partition(compute: Compute, may_join: Callable[[Nest, Nest], bool]) -> Partition:
     """From the last stage to the first, each joins the nest of its readers where it may."""
     nests: list[Nest] = []
+    read = {tensor for s in compute.stages for tensor in s.maps}
     for stage in reversed(compute.stages):
+        if not stage.stored & read:
+            nests.insert(0, Nest(stage))
+            continue
         for k, nest in enumerate(nests):
             after = joined(compute, nest, stage)
             if after is not None and may_join(nest, after):

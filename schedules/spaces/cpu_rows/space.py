@@ -20,6 +20,7 @@ from hlotune.schedules.ir.nest import initial, stored_bytes, without_empty_reduc
 from hlotune.schedules.spaces.cpu_rows.decoded import Placed, placed
 from hlotune.schedules.spaces.cpu_rows.first_candidate import first_columns
 from hlotune.schedules.spaces.cpu_rows.forms import Form, forms_of, lanes_of, peeled_axes
+from hlotune.schedules.spaces.cpu_rows.likes import likes_of
 from hlotune.schedules.spaces.cpu_rows.locate import located
 from hlotune.schedules.spaces.cpu_rows.moves import drawn, moved
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, held_bytes, partitions
@@ -115,9 +116,16 @@ class RowsSpace:
         return {s.name: peeled_axes(self.compute, s) for s in self.compute.stages}
 
     @cached_property
+    def likes(self) -> dict[str, str]:
+        """By stage, the one that has its knobs: of many that do the same, the largest."""
+        return likes_of(self.compute)
+
+    @cached_property
     def knobs(self) -> Knobs:
         knobs: list[Knob] = []
         for s in self.compute.stages:
+            if self.likes[s.name] != s.name:
+                continue
             knobs.append(Knob("form", s.name, tuple(range(len(self.forms[s.name])))))
             knobs.append(Knob("vectors", s.name, VECTORS))
             knobs.append(Knob("rows", s.name, ROWS))
@@ -137,7 +145,14 @@ class RowsSpace:
     @cached_property
     def columns(self) -> dict[tuple[str, str], int]:
         """The values of a config, by kind and axis of the knob."""
-        return {(k.kind, k.axis): 1 + n for n, k in enumerate(self.knobs.knobs)}
+        own = {(k.kind, k.axis): 1 + n for n, k in enumerate(self.knobs.knobs)}
+        shared = dict(own)
+        for name, like in self.likes.items():
+            for (kind, axis), column in own.items() if name != like else ():
+                stage, _, rest = axis.partition(" ")
+                if stage == like:
+                    shared[kind, f"{name} {rest}".strip()] = column
+        return shared
 
     @cached_property
     def counts(self) -> NDArray[np.int32]:

@@ -33,6 +33,11 @@ class RowsKnobs(Protocol):
         ...
 
     @property
+    def likes(self) -> Mapping[str, str]:
+        """By stage, the one whose knobs it has."""
+        ...
+
+    @property
     def lanes(self) -> Mapping[str, int]:
         """By stage."""
         ...
