@@ -55,6 +55,8 @@ _EXPORTS = (
     "hlotune_state_type", "hlotune_state_info", "hlotune_parallel_for", "hlotune_threads",
     "hlotune_crew", "hlotune_work", "hlotune_serve",
 )  # fmt: skip
+MADV_HUGEPAGE = 14
+"""By Linux's mman.h."""
 _PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}
 
 
@@ -203,7 +205,13 @@ def _start_crew() -> Crew:
 def _library() -> Library:
     files = (Path(__file__).with_name(f) for f in ("dispatcher.ll", "pool.ll"))
     text = "\n".join(
-        [_messages(), _pause(), _processor(), *(f.read_text(encoding="utf-8") for f in files)]
+        [
+            _messages(),
+            _pause(),
+            _processor(),
+            _large_pages(),
+            *(f.read_text(encoding="utf-8") for f in files),
+        ]
     )
     return Library(compile_for_process(text, "dispatcher"), _EXPORTS, "dispatcher")
 
@@ -222,6 +230,29 @@ def _pause() -> str:
         f'define internal void @pause() {{\n  call void asm sideeffect "{instruction}", ""()\n'
         "  ret void\n}"
     )
+
+
+def _large_pages() -> str:
+    """Asks Linux for pages of 2 MiB where memory is whole such pages; elsewhere nothing is done."""
+    head = "define internal void @large_pages(i64 %begin, i64 %bytes) {"
+    if sys.platform != "linux":
+        return f"{head}\n  ret void\n}}"
+    page = 2 << 20
+    return f"""declare i32 @madvise(i64, i64, i32)
+{head}
+  %padded = add i64 %begin, {page - 1}
+  %low = and i64 %padded, {-page}
+  %end = add i64 %begin, %bytes
+  %high = and i64 %end, {-page}
+  %size = sub i64 %high, %low
+  %some = icmp sgt i64 %size, 0
+  br i1 %some, label %ask, label %done
+ask:
+  %status = call i32 @madvise(i64 %low, i64 %size, i32 {MADV_HUGEPAGE})
+  br label %done
+done:
+  ret void
+}}"""
 
 
 def _processor() -> str:
