@@ -23,6 +23,7 @@ _DEPRECATED = "stablehlo-legalize-deprecated-ops{fail-on-unused=false}"
 """With that option the pass leaves alone what it has no other form for: map and rng."""
 _NOTES = "hlotune.notes"
 _DONATED = "hlotune.donated"
+_ALIASES = "mhlo.input_output_alias"
 _DONATION = ("tf.aliasing_output", "jax.buffer_donor")
 """Attributes of arguments whose memory a caller gives away."""
 _MODULE_ATTRIBUTES = ("mhlo.num_partitions", "mhlo.num_replicas")
@@ -40,7 +41,7 @@ def normalise(module: Module, entry: str = "main") -> None:
     """
     with module.op.context, ir.Location.unknown():
         main = module.function(entry)
-        notes, donated = put_values(module), _donated(main)
+        notes, donated = put_values(module), [*_aliased(module), *_donated(main)]
         _strip(module, main)
         inline_calls(module, main)
         for name, function in module.functions().items():
@@ -78,6 +79,16 @@ def take_donated(module: Module) -> tuple[int, ...]:
         donated = tuple(ir.DenseI64ArrayAttr(attributes[_DONATED]))
         del attributes[_DONATED]
     return donated
+
+
+def _aliased(module: Module) -> list[int]:
+    """Positions of the parameters of an HLO module that share memory with results."""
+    attributes = module.op.operation.attributes
+    if _ALIASES not in attributes:
+        return []
+    found = [ir.DictAttr(ir.DictAttr(x)["alias"]) for x in ir.ArrayAttr(attributes[_ALIASES])]
+    whole = [x for x in found if not len(ir.DenseI64ArrayAttr(x["parameter_index"]))]
+    return sorted({ir.IntegerAttr(x["parameter_number"]).value for x in whole})
 
 
 def _donated(main: Any) -> list[int]:

@@ -62,6 +62,10 @@ def test_what_a_jitted_function_donates_is_donated_by_its_program(tmp_path: Path
     path = tmp_path / "step.mlir"
     path.write_text(GIVEN.lower(P, M, G).as_text())
     assert load(path).donated == (0, 1)
+    hlo = tmp_path / "step.hlo"
+    computation: Any = GIVEN.lower(P, M, G).compiler_ir("hlo")
+    hlo.write_text(computation.as_hlo_text())
+    assert load(hlo).donated == (0, 1)
 
 
 def test_a_donated_buffer_is_gone_for_the_caller_as_with_jax(tmp_path: Path) -> None:
