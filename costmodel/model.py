@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from hlotune.costmodel.trees import Objective
 
 
-LEARNED = 0.5
-"""The weight of a model beside a roofline, of kernels unlike those that it comes taught with."""
-
-
 class CostModel(Protocol):
     """Ranks schedules of one kernel; values for different kernels need not be comparable.
 
@@ -75,17 +71,8 @@ class CostModel(Protocol):
 
 
 def predictions(model: CostModel, space: Space, configs: Configs) -> NDArray[np.float32]:
-    """`(n,)`: what a model says of some configs of a space.
-
-    Models that come with hlotune have learned from contractions alone.  Of other kernels a roofline
-    speaks beside them, louder.
-    """
-    said = model.predict(inputs_of(model.reads, space, configs))
-    if space.pattern == "contraction":
-        return said
-    roofline = Roofline()
-    both = LEARNED * said + roofline.predict(inputs_of(roofline.reads, space, configs))
-    return both.astype(np.float32)
+    """`(n,)`: what a model says of some configs of a space."""
+    return model.predict(inputs_of(model.reads, space, configs))
 
 
 class Make(Protocol):

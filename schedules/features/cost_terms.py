@@ -30,6 +30,9 @@ class Work:
     """Operations of all other stages, `(n,)` or for all; not what runs as a program is loaded."""
     rate: float = 1.0
     """Sums that a unit of its own adds to in the time of one; it loads whole rows of operands."""
+    enters: Floats | None = None
+    """`(caches, buffers, n)`, the result last: 0 where a stage that runs just before left a buffer
+    in a cache, else 1; None where every cache starts without them."""
 
 
 @lru_cache(maxsize=64)
@@ -80,10 +83,14 @@ class Costs:
 
     @cached_property
     def accumulators(self) -> Floats:
-        """Vectors of results in registers, in the mean over all tiles."""
+        """Vectors of results in registers, in the mean over all tiles.
+
+        A result whose reduction runs along lanes has vectors of its own.
+        """
         v = self.v
-        held: Floats = v.at(v.sums, v.held) / (v.lanes * v.lanes_used)
-        return held
+        sums: Floats = v.at(v.sums, v.held)
+        whole = sums * v.lane_trips / v.lanes
+        return np.where(v.reduces_lanes, whole, sums / (v.lanes * v.lanes_used))
 
     @cached_property
     def multiply(self) -> Floats:
@@ -92,7 +99,9 @@ class Costs:
 
     @cached_property
     def latency(self) -> Floats:
-        """Where a tile has too few sums to keep the units busy."""
+        """Where a tile has too few sums to keep the units busy; nothing waits without sums."""
+        if self.v.c.core.combine is None:
+            return np.zeros(self.v.count, np.float32)
         return self.multiply * (
             self.rates.add_latency * self.rates.multiply_adds / self.accumulators
         )
@@ -150,7 +159,7 @@ class Costs:
         levels = outermost(fits)
         np.minimum(levels[:, -1], v.held, out=levels[:, -1])
         moved: Floats = v.at(v.runs, levels) * v.each_at(touched, levels)
-        return moved
+        return moved if self.work.enters is None else moved * self.work.enters
 
     @cached_property
     def caches(self) -> dict[str, Floats]:

@@ -137,6 +137,12 @@ class Levels:
         return axis
 
     @cached_property
+    def reduces_lanes(self) -> NDArray[np.bool_]:
+        """`(n,)`: whether vectors run along a reduction."""
+        along: NDArray[np.bool_] = self.lane_axis >= len(self.c.parallel)
+        return along
+
+    @cached_property
     def lane_strides(self) -> Ints:
         """`(operands, n)`: elements between what neighbouring lanes load, where it lies."""
         strides: Ints = strides_of(self.c)[:, self.lane_axis]
@@ -236,11 +242,21 @@ class Levels:
 
     @cached_property
     def lanes_used(self) -> Floats:
-        """`(n,)`: share of the lanes of vectors that hold something, whole vectors counted."""
+        """`(n,)`: share of the lanes of vectors that hold something, whole vectors counted; vectors
+        of fewer lanes than the target's leave the others empty."""
         extents = np.append(self.extents, np.float32(1))  # NONE: one lane of each vector
         wide: Floats = extents[self.lane_axis]
-        used: Floats = wide / (np.ceil(wide / self.lanes) * self.lanes)
+        own = np.minimum(self.lane_trips, np.float32(self.lanes))
+        used: Floats = wide / (np.ceil(wide / own) * self.lanes)
         return used
+
+    @cached_property
+    def lane_trips(self) -> Floats:
+        """`(n,)`: elements that one vector statement covers; 1 without vectors."""
+        trips: Floats = np.where(self.kind == VECTORIZE, self.trips, np.float32(1)).max(
+            axis=0, initial=1
+        )
+        return trips
 
     @cached_property
     def flops(self) -> np.float32:

@@ -60,7 +60,11 @@ class Nodes:
 
 def nodes_of(v: Levels, work: Work | None = None) -> Nodes:
     """The trees of `n` nests; all that have the same room for loops have the same slots."""
-    costs = Costs(v, work or plain_work(v.c))
+    return nodes_of_levels(v, Costs(v, work or plain_work(v.c)))
+
+
+def nodes_of_levels(v: Levels, costs: Costs) -> Nodes:
+    """The same, of costs that are known."""
     loops = len(v.axis)
     slots = 1 + loops + OPERANDS + 2
     values = np.zeros((slots, len(NODE_NAMES), v.count), dtype=np.float32)

@@ -27,7 +27,7 @@ from hlotune.schedules.steps.limit_formulas import tile_registers
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 from hlotune.schedules.targets.machine import PAGE_BYTES
 
-FEATURES_VERSION = 4
+FEATURES_VERSION = 5
 """The version of the columns here and in `loop_trees.py`: a model fits the one it learned from."""
 
 KERNEL_NAMES = (
@@ -38,7 +38,7 @@ KERNEL_NAMES = (
 NEST_NAMES = (
     "work", "rows", "vectors", "register_share", "lanes_used", "ragged", "unrolled", "code",
     "tasks", "balance", "task_flops", "tile_flops", "tile_reduction", "innermost_trips",
-    "partial_sums", "handed_over", "clipped", "peeled", "prefetch",
+    "partial_sums", "handed_over", "clipped", "peeled", "prefetch", "reduces_lanes",
     "even", "open_rows", "open_lanes", "open_checks",
     "body_l1", "step_l1", "tile_l1", "tile_l2", "task_l2", "task_l3", "store_run", "store_stride",
     "cost_multiply", "cost_latency", "cost_loads", "cost_results", "cost_loops", "cost_exits",
@@ -50,9 +50,20 @@ OPERAND_NAMES = (
     "cost_loads", "enters_l1", "enters_l2", "enters_l3", "tile_reuse", "reuse_distance", "tile_run",
     "tile_pages", "crowding", "step_stride", "tile_stride", "task_share", "padding",
 )  # fmt: skip
+STAGES_NAMES = ("stages", "passes", "joined", "main_share")
+"""Of a nest whose stages are described one by one."""
+STAGE_NAMES = (
+    "share", "cost_core", "cost_l1", "cost_l2", "cost_l3", "rows", "vectors", "lanes_used",
+    "unrolled", "innermost_trips", "tile_l1", "reduces_lanes", "joined",
+)  # fmt: skip
+"""Of each of these stages but the main one."""
+OTHER_STAGES = 3
+"""Stages beside the main one that have columns."""
 NAMES = (
     *KERNEL_NAMES, *NEST_NAMES,
     *(f"operand{k}_{name}" for k in range(OPERANDS) for name in OPERAND_NAMES),
+    *STAGES_NAMES,
+    *(f"stage{k}_{name}" for k in range(1, 1 + OTHER_STAGES) for name in STAGE_NAMES),
 )  # fmt: skip
 COLUMN = {name: k for k, name in enumerate(NAMES)}
 
@@ -72,10 +83,14 @@ def features_of(
 ) -> NDArray[np.float32]:
     """`(n, len(NAMES))` float32, one row a config; `work` where an algorithm does other sums."""
     v = levels_of(c, target, lanes, path, 1)
-    costs = Costs(v, work or plain_work(c))
+    return features_of_levels(v, Costs(v, work or plain_work(c)))
+
+
+def features_of_levels(v: Levels, costs: Costs) -> NDArray[np.float32]:
+    """`(n, len(NAMES))` float32; columns of stages described one by one are zero."""
     result = np.zeros((len(NAMES), v.count), dtype=np.float32)
     behind = len(KERNEL_NAMES) + len(NEST_NAMES)
-    result[: len(KERNEL_NAMES)] = _kernel(c, target, lanes)
+    result[: len(KERNEL_NAMES)] = _kernel(v.c, v.target, v.lanes)
     logged = _put(_nest(v, costs), NEST_NAMES, result, len(KERNEL_NAMES), behind)
     if count := len(v.is_plain):  # one product of two numbers has none
         end = behind + count * len(OPERAND_NAMES)
@@ -157,6 +172,7 @@ def _shape(v: Levels, costs: Costs) -> Columns:
         "handed_over": v.path.handed_over,
         "clipped": np.bitwise_count(v.path.borders[:, 0]),
         "peeled": np.bitwise_count(v.path.borders[:, 1]), "prefetch": v.path.prefetch,
+        "reduces_lanes": v.reduces_lanes,
     }  # fmt: skip
 
 

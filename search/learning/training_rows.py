@@ -29,7 +29,7 @@ from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.schedules.steps.pack import packed_name
 from hlotune.schedules.steps.schedule import XLA, Schedule
-from hlotune.schedules.steps.steps import Pack, Parallel, Spread, Step
+from hlotune.schedules.steps.steps import AddUp, Pack, Parallel, Spread, Step
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import target_of
 from hlotune.schedules.targets.target import Target
@@ -203,8 +203,9 @@ def times_of(times_s: Sequence[float | None]) -> Times:
 def exact(space: Space, text: str) -> NDArray[np.int32] | None:
     """The legal config with this schedule; None where there is none, as for the default.
 
-    Schedules that differ in whether one thread packs an operand or all, or in how far apart slices
-    of scratch lie, count as equal: features do not tell them apart.
+    Schedules that differ in whether one thread packs an operand or all, in how far apart slices of
+    scratch lie, or in whether long sums are added up of pieces, count as equal: features do not
+    tell them apart.
     """
     try:
         schedule = Schedule.from_json(text)
@@ -222,7 +223,7 @@ def _nest(schedule: Schedule) -> Schedule:
 
     def is_unseen(step: Step) -> bool:
         shares_packing = isinstance(step, Parallel) and step.stage in copies
-        return shares_packing or isinstance(step, Spread)
+        return shares_packing or isinstance(step, AddUp | Spread)
 
     return replace(schedule, steps=tuple(s for s in schedule.steps if not is_unseen(s)))
 

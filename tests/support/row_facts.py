@@ -66,6 +66,7 @@ def shape(f: Facts, lanes: int) -> Row:
         "partial_sums": log(runs / tiles), "handed_over": f.core.scope == "register",
         "clipped": len(f.bordered("clip")), "peeled": len(f.bordered("peel")),
         "prefetch": 2 if f.core.stream else bool(f.core.prefetch),
+        "reduces_lanes": f.lane_root in [r.name for r in f.c.reduce],
     }  # fmt: skip
 
 

@@ -1,131 +1,126 @@
-"""Features of populations of a rows' space: those of each stage, put together.
+"""Features of populations of a rows' space: those of the stages that cost, put together.
 
-A nest of several stages has the columns of the stage that does most, but for costs: these are the
-sums over all stages, in units of the time that the whole kernel takes at best.
+A row has the columns of the stage that does most, then some of each of the next few; a tree has the
+trees of all of them below one root.  Costs are sums over all stages, in units of the time that the
+whole kernel takes at best.
 """
-
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.features.cost_terms import Work
-from hlotune.schedules.features.loop_levels import levels_of
-from hlotune.schedules.features.loop_paths import KINDS, NOT_PACKED, Path
-from hlotune.schedules.features.loop_trees import ABSENT, NODE_NAMES, Nodes, nodes_of
-from hlotune.schedules.features.summary import NAMES, features_of
-from hlotune.schedules.ir.compute import Compute, Stage
-from hlotune.schedules.patterns.contraction import Contraction
-from hlotune.schedules.spaces.cpu_rows.decoded import Placed, placed
+from hlotune.schedules.features.loop_trees import (
+    ABSENT,
+    NODE_NAMES,
+    ROOT_COSTS,
+    ROOT_PARENT,
+    Nodes,
+    nodes_of_levels,
+)
+from hlotune.schedules.features.loop_trees import COLUMN as NODE_COLUMN
+from hlotune.schedules.features.summary import (
+    COLUMN,
+    NAMES,
+    STAGE_NAMES,
+    features_of_levels,
+)
+from hlotune.schedules.spaces.cpu_rows.stages import Described, costly, described, peak_work
 from hlotune.schedules.spaces.cpu_rows.view import Rows
 from hlotune.schedules.spaces.space import Configs
 
 COST_COLUMNS = [k for k, name in enumerate(NAMES) if name.startswith("cost_")]
-
-
-@lru_cache(maxsize=256)
-def stage_view(compute: Compute, stage: Stage) -> Contraction:
-    """One stage as the features' view of a kernel: it reduces, or it does not, and it stores."""
-    return Contraction(Compute(compute.tensors, (stage,)), stage, stage)
-
-
-def stage_work(stage: Stage) -> Work:
-    """One operation a point counts as the unit; what a point takes beyond it stands beside."""
-    return Work(2.0 * max(1, stage.points), float(max(0, stage.flops - 2 * stage.points)))
-
-
-def groups(space: Rows, configs: Configs) -> list[tuple[Placed, NDArray[np.int64]]]:
-    """All stages of all configs, each with the rows of the configs that it belongs to."""
-    found = []
-    for k, partition in enumerate(space.sketches):
-        rows = np.flatnonzero(configs[:, 0] == k)
-        if len(rows):
-            found += [(p, rows[p.at]) for p in placed(space, partition, configs[rows])]
-    return found
-
-
-def path_of_stage(p: Placed) -> Path:
-    levels, n = (*p.outer, *p.loops), len(p.at)
-    numbers = {a.name: k for k, a in enumerate(p.stage.axes)}
-    ones, none = np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    operands = len(stage_operands(p))
-    held = len(levels)
-    if p.holds:
-        parts = [x.part for x in levels]
-        last = "tile" if "tile" in parts else "chunk"
-        held = max(k for k, part in enumerate(parts) if part == last) + 1
-    return Path(
-        axis=np.repeat([[numbers[x.root] for x in levels]], n, axis=0).reshape(n, -1),
-        trips=np.stack(p.trips, axis=1) if levels else np.ones((n, 0), dtype=np.int64),
-        kind=np.repeat([[KINDS.index(x.kind) for x in levels]], n, axis=0).reshape(n, -1),
-        held_from=ones * held,
-        split_from=ones * len(p.outer),
-        packs=np.full((n, operands), NOT_PACKED, dtype=np.int64),
-        panels=np.ones((n, operands), dtype=np.int64),
-        borders=np.stack([none, p.peeled_bits], axis=1),
-        handed_over=none,
-        prefetch=none,
-        asked_along=none - 1,
-        spacing=none,
-        beyond=none,
-    )
-
-
-def stage_operands(p: Placed) -> tuple[object, ...]:
-    tensors = [x.tensor for x in p.stage.loads]
-    return tuple(x for x in p.stage.loads if x.index and tensors.count(x.tensor) == 1)
+MAIN_COLUMNS = COLUMN["stages"]
+"""So many columns are of the main stage alone."""
+LEAST = 2.0**-16
+LEAVES_AND_LANES = 10
+"""Nodes of a stage beside three loops an axis: its root, five leaves, and four loops of a body."""
+FROM_ROW = ("rows", "vectors", "lanes_used", "unrolled", "innermost_trips", "tile_l1",
+            "reduces_lanes")  # fmt: skip
+"""Columns of a stage that are those of its own row."""
 
 
 def features_of_rows(space: Rows, configs: Configs) -> NDArray[np.float32]:
     """`(n, len(NAMES))`."""
+    order = costly(space.compute)
+    whole = sum(peak_work(s) for s in space.compute.stages)
     result = np.zeros((len(configs), len(NAMES)), dtype=np.float32)
     costs = np.zeros((len(configs), len(COST_COLUMNS)), dtype=np.float64)
-    main = main_stage(space.compute)
-    total = sum(peak_work(s) for s in space.compute.stages)
-    for p, rows in groups(space, configs):
-        view = stage_view(space.compute, p.stage)
-        lanes = space.lanes[p.stage.name]
-        own = features_of(
-            view,
-            space.target,
-            lanes,
-            path_of_stage(p),
-            stage_work(p.stage),
+    for d in described(space, configs):
+        own = features_of_levels(d.levels, d.costs)
+        linear = np.exp2(own[:, COST_COLUMNS].astype(np.float64)) * (
+            peak_work(d.placed.stage) / whole
         )
-        costs[rows] += np.exp2(own[:, COST_COLUMNS].astype(np.float64)) * (
-            peak_work(p.stage) / total
-        )
-        if p.stage is main:
-            result[rows] = own
-    result[:, COST_COLUMNS] = np.log2(np.maximum(costs, 2.0**-16))
+        costs[d.rows] += linear
+        if d.placed.stage is order[0]:
+            result[d.rows, :MAIN_COLUMNS] = own[:, :MAIN_COLUMNS]
+            _put(result, d, "", {"main_share": linear[:, _cost("total")]})
+        elif d.placed.stage in order:
+            _put_stage(result, d, f"stage{order.index(d.placed.stage)}_", own, linear)
+    result[:, COST_COLUMNS] = np.log2(np.maximum(costs, LEAST))
+    _put_shares(result, costs[:, _cost("total")], len(order))
+    passes = np.array([len(partition) for partition in space.sketches])
+    result[:, COLUMN["stages"]] = len(space.compute.stages)
+    result[:, COLUMN["passes"]] = passes[configs[:, 0]]
     return result
 
 
-def peak_work(stage: Stage) -> float:
-    """What costs of a stage are relative to."""
-    return 2.0 * max(1, stage.points)
+def _cost(name: str) -> int:
+    """Where a cost stands among the costs."""
+    return COST_COLUMNS.index(COLUMN[f"cost_{name}"])
 
 
-def main_stage(compute: Compute) -> Stage:
-    """The stage with the most operations; of equals the last."""
-    return max(reversed(compute.stages), key=lambda s: s.flops + s.points)
+def _put(
+    into: NDArray[np.float32], d: Described, prefix: str, columns: dict[str, NDArray[np.float64]]
+) -> None:
+    """Columns of one stage by name, and whether it is computed inside the loops of another."""
+    for name, values in columns.items():
+        into[d.rows, COLUMN[prefix + name]] = values
+    into[d.rows, COLUMN[f"{prefix}joined"]] = d.placed.stage is not d.placed.nest.anchor
+
+
+def _put_stage(
+    into: NDArray[np.float32], d: Described, prefix: str, own: NDArray[np.float32],
+    linear: NDArray[np.float64],
+) -> None:  # fmt: skip
+    columns = {name: own[:, COLUMN[name]].astype(np.float64) for name in FROM_ROW}
+    for name in (x for x in STAGE_NAMES if x.startswith("cost_")):
+        columns[name] = np.log2(np.maximum(linear[:, _cost(name.removeprefix("cost_"))], LEAST))
+    _put(into, d, prefix, {**columns, "share": linear[:, _cost("total")]})
+
+
+def _put_shares(into: NDArray[np.float32], total: NDArray[np.float64], stages: int) -> None:
+    """Costs of stages, which stand there yet, as shares of the whole."""
+    for name in ("main_share", *(f"stage{k}_share" for k in range(1, stages))):
+        share = into[:, COLUMN[name]] / total
+        into[:, COLUMN[name]] = np.log2(np.maximum(share, LEAST))
 
 
 def nodes_of_rows(space: Rows, configs: Configs) -> Nodes:
-    """The trees of the main stage."""
-    main = main_stage(space.compute)
-    view = stage_view(space.compute, main)
-    slots = 3 * len(main.axes) + 6
-    found = []
-    for p, rows in groups(space, configs):
-        if p.stage is main:
-            path = path_of_stage(p)
-            levels = levels_of(view, space.target, space.lanes[main.name], path, slots)
-            found.append((rows, nodes_of(levels, stage_work(main))))
-    room = max((t.values.shape[1] for _, t in found), default=1)
-    values = np.zeros((len(configs), room, len(NODE_NAMES)), dtype=np.float32)
-    parent = np.full((len(configs), room), ABSENT, dtype=np.int16)
-    for rows, t in found:
-        values[rows, : t.values.shape[1]] = t.values
-        parent[rows, : t.parent.shape[1]] = t.parent
+    """One tree a config: the trees of its stages below a root of the whole kernel.
+
+    A kernel with one stage that costs has the tree of that stage.
+    """
+    order = costly(space.compute)
+    room = [3 * len(s.axes) + LEAVES_AND_LANES for s in order]
+    starts = np.cumsum([len(order) > 1, *room])
+    values = np.zeros((len(configs), starts[-1], len(NODE_NAMES)), dtype=np.float32)
+    parent = np.full((len(configs), starts[-1]), ABSENT, dtype=np.int16)
+    costs = np.zeros((len(configs), len(ROOT_COSTS)), dtype=np.float64)
+    whole = sum(peak_work(s) for s in space.compute.stages)
+    for d in described(space, configs):
+        parts = np.stack([d.costs.parts[name] for name in ROOT_COSTS], axis=1)
+        costs[d.rows] += parts * (peak_work(d.placed.stage) / whole)
+        if d.placed.stage not in order:
+            continue
+        k, tree = order.index(d.placed.stage), nodes_of_levels(d.levels, d.costs)
+        start, slots = starts[k], tree.parent.shape[1]
+        values[d.rows, start : start + slots] = tree.values
+        below = np.where(tree.parent >= 0, tree.parent + start, tree.parent)
+        parent[d.rows, start : start + slots] = below
+        if k == 0:
+            values[d.rows, 0] = tree.values[:, 0]
+    parent[:, 0] = ROOT_PARENT
+    if len(order) > 1:
+        parent[:, starts[:-1]] = 0
+    columns = [NODE_COLUMN[f"cost_{name}"] for name in ROOT_COSTS]
+    values[:, 0, columns] = np.log2(np.maximum(costs, LEAST))
     return Nodes(values, parent)

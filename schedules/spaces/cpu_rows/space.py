@@ -24,12 +24,9 @@ from hlotune.schedules.spaces.cpu_rows.likes import likes_of
 from hlotune.schedules.spaces.cpu_rows.locate import located
 from hlotune.schedules.spaces.cpu_rows.moves import drawn, moved
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, held_bytes, partitions
-from hlotune.schedules.spaces.cpu_rows.populations import (
-    features_of_rows,
-    groups,
-    nodes_of_rows,
-)
+from hlotune.schedules.spaces.cpu_rows.populations import features_of_rows, nodes_of_rows
 from hlotune.schedules.spaces.cpu_rows.sketch import Loops, Written, steps_of
+from hlotune.schedules.spaces.cpu_rows.stages import groups
 from hlotune.schedules.spaces.cpu_rows.streams import (
     AHEAD_BYTES,
     may_pass_caches,
