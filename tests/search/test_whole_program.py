@@ -111,7 +111,7 @@ def test_compiling_takes_what_the_first_call_takes(
         return example_inputs(program, seed), random_inputs(program, seed)
 
     monkeypatch.setattr(bench_module, "time", SimpleNamespace(perf_counter=lambda: clock_s[0]))
-    monkeypatch.setattr(bench_module, "called", called)
+    monkeypatch.setattr(bench_module, "called_once", called)
     monkeypatch.setattr(bench_module, "tame_inputs", tamed)
     monkeypatch.setattr(accuracy.Judge, "of", lambda *_: None)
     found = bench_module.prepared(program)
