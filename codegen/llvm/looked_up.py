@@ -1,4 +1,4 @@
-"""Loads at places that data decides: a row of a table, a slice from a place on.
+"""Loads and stores at places that data decides: a row of a table, a slice from a place on.
 
 A place that no lane of the vector changes becomes a variable of the function, and the load is one
 of its form: vectors along the row's neighbours, borders, masks.  Where lanes have places of their
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from hlotune.codegen.llvm.access_forms import Form, constants_of, form_of
+from hlotune.codegen.llvm.access_forms import Constants, Form, constants_of, form_of
 from hlotune.codegen.llvm.addresses import elements, lane_steps
 from hlotune.codegen.llvm.buffers import Place
 from hlotune.codegen.llvm.function import Function
@@ -18,12 +18,34 @@ from hlotune.codegen.llvm.loads import At, Found, Source, found_in, widened
 from hlotune.codegen.llvm.masked_access import gather
 from hlotune.codegen.llvm.math.values import STORED, Value, literal, splat, suffix, vector
 from hlotune.codegen.llvm.points import Lane, Point
+from hlotune.codegen.llvm.stores import put
 from hlotune.schedules.dtypes import BYTES, is_unsigned
+from hlotune.schedules.errors import BuildError
+from hlotune.schedules.ir.compute import Store
 from hlotune.schedules.ir.expr import Affine, Load, Lookup
 
 WIDE = "i64"
 Write = Callable[[str], str]
 """Writes an instruction, and gives the name of its value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scattered:
+    """Where a statement stores at places that data decides."""
+
+    f: Function
+    place: Place
+    store: Store
+    pointers: "tuple[Pointer, ...]"
+    point: Point
+
+    def old(self, dtype: str, at: At) -> Value:
+        """What stands there."""
+        x = Load(self.store.tensor, self.store.index, dtype, lookups=self.store.lookups)
+        return source_of(self.f, self.place, x, self.pointers, self.point)(at).read()
+
+    def put(self, at: At, value: Value) -> None:
+        put_at(self.f, self.place, self.store, self.pointers, self.point, at, value)
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,41 @@ def _at_variables(
     point: Point, at: At,
 ) -> Found:  # fmt: skip
     """The load with a variable for each lookup, which are defined as it is read."""
+    form, constants, define = _form(f, place, x, pointers, read, point, at)
+    found = found_in(f, x, form, constants, point.discharged)
+
+    @cache
+    def value() -> Value:
+        define()
+        with f.head_here():
+            return found.read()
+
+    return Found(found.lanes, value)
+
+
+def put_at(
+    f: Function, place: Place, x: Store, pointers: Sequence[Pointer], point: Point, at: At,
+    value: Value,
+) -> None:  # fmt: skip
+    """Stores at places that data decides.  Raises BuildError where lanes have several."""
+    read = [p.source(at) for p in pointers]
+    if any(r.lanes > 1 for r in read):
+        raise BuildError(
+            f"expected all lanes to store where one place says, got places of lanes for "
+            f"{x.tensor}: vectorize along another axis"
+        )
+    form, constants, define = _form(f, place, x, pointers, read, point, at)
+    define()
+    with f.head_here():
+        put(f, form, constants, value)
+
+
+def _form(
+    f: Function, place: Place, x: Load | Store, pointers: Sequence[Pointer],
+    read: Sequence[Found], point: Point, at: At,
+) -> tuple[Form, Constants, Callable[[], None]]:  # fmt: skip
+    """The form of an access with a variable for each lookup, its constants, and what defines
+    variables where the function stands."""
     variables, waiting = dict[str, Affine](), list[tuple[str, Pointer, Found]]()
     for p, own in zip(pointers, read, strict=True):
         early = _hoisted(f, p, at)
@@ -82,17 +139,14 @@ def _at_variables(
         e.constant + sum(c * at[a] for a, c in e.terms if a not in variables) for e in x.index
     ]
     steps = lane_steps(x.index, point.lane)
-    form = Form(f, place, tuple(Affine(e.terms) for e in index), x.divisors, steps, point.lane)
-    found = found_in(f, x, form, constants, point.discharged)
+    divisors = x.divisors if isinstance(x, Load) else ()
+    form = Form(f, place, tuple(Affine(e.terms) for e in index), divisors, steps, point.lane)
 
-    @cache
-    def value() -> Value:
+    def define() -> None:
         for name, p, own in waiting:
             _clamped(f, own.read(), p.lookup.most, f.op, name)
-        with f.head_here():
-            return found.read()
 
-    return Found(found.lanes, value)
+    return form, constants, define
 
 
 def _hoisted(f: Function, p: Pointer, at: At) -> Affine | None:

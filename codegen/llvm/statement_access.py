@@ -16,7 +16,7 @@ from hlotune.codegen.llvm.expressions import steps_of
 from hlotune.codegen.llvm.function import Function, Register
 from hlotune.codegen.llvm.idioms.transposed_loads import Square, squares_of
 from hlotune.codegen.llvm.loads import At, Found, Source, source
-from hlotune.codegen.llvm.looked_up import Pointer, pointer, source_of
+from hlotune.codegen.llvm.looked_up import Pointer, Scattered, pointer, source_of
 from hlotune.codegen.llvm.math.values import HELD, Value, vector
 from hlotune.codegen.llvm.points import Point
 from hlotune.codegen.llvm.prefetch import ask
@@ -42,7 +42,7 @@ class Frame:
     dtypes: tuple[str, ...]
     """The types of its results."""
     loads: tuple[Source, ...]
-    targets: "tuple[Form | Registers, ...]"
+    targets: "tuple[Form | Registers | Scattered, ...]"
     squares: tuple[Square, ...]
     features: tuple[str, ...]
     """The features of the target."""
@@ -95,10 +95,13 @@ class Frames:
 
     def _frame(self, s: StageNest, point: Point) -> Frame:
         lanes = point.lane.lanes if point.lane else 1
-        targets: list[Form | Registers] = []
+        targets: list[Form | Registers | Scattered] = []
         for x in s.stage.stores:
             place = self.places[x.tensor]
-            if isinstance(place, Place):
+            if isinstance(place, Place) and x.lookups:
+                pointers = tuple(self._pointer(y, point, lanes, False) for y in x.lookups)
+                targets.append(Scattered(self.f, place, x, pointers, point))
+            elif isinstance(place, Place):
                 targets.append(form_of(self.f, place, x, point))
             else:
                 own = tuple(Affine.axis(a.name) for a in s.stage.parallel)

@@ -10,6 +10,7 @@ from hlotune.codegen.llvm.function import Function, Register
 from hlotune.codegen.llvm.idioms.transposed_loads import read_in_squares
 from hlotune.codegen.llvm.idioms.transposed_stores import Waiting
 from hlotune.codegen.llvm.loads import At, Found, source
+from hlotune.codegen.llvm.looked_up import Scattered
 from hlotune.codegen.llvm.masked_access import lanes_in_use
 from hlotune.codegen.llvm.math.values import Value, literal, splat, vector
 from hlotune.codegen.llvm.merging import across_lanes, last_lane, merged
@@ -79,6 +80,9 @@ class Statements:
         target = frame.targets[k]
         if isinstance(target, Registers):
             return target.value(at, frame.lanes)
+        if isinstance(target, Scattered):
+            dtype = self._dtype(s.stage.stores[k].tensor)
+            return splat(self.f, target.old(dtype, at), frame.lanes)
         return self._stored(s, k, target.place, self.first(s, like, at), like, at)
 
     def _put(self, s: StageNest, k: int, frame: Frame, value: Value, like: Point, at: At) -> None:
@@ -90,6 +94,8 @@ class Statements:
             target.put(at, last_lane(self.f, value, active) if s.reduces_lanes else value)
         elif isinstance(target, Registers):
             target.put(at, self._of_lanes_in_use(s, target, value, like, at))
+        elif isinstance(target, Scattered):
+            target.put(at, value)
         elif self.waiting and self.waiting.takes(target.place, x, like):
             self.waiting.add(self.f, target.place, x, value, standing(like, at))
         else:

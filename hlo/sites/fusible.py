@@ -16,10 +16,10 @@ from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
-from hlotune.hlo.to_compute.reductions import unit_reductions
-from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant
+from hlotune.hlo.to_compute.reductions import SCATTERED, parts_of, unit_reductions
+from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant, merges
 from hlotune.hlo.to_compute.windows import selection
-from hlotune.schedules.dtypes import is_float
+from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.ir.operations import FLOATS, INTEGERS, OPERATIONS, TRUTHS
 
 INDEX_MAPS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice"})
@@ -30,6 +30,9 @@ MOVES = frozenset({
 })  # fmt: skip
 """Operations that move elements and may be members."""
 GATHER = "stablehlo.gather"
+MADE = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
+LEAST_COLUMNS = 8
+"""Elements of each update from which on a scatter has columns for threads and vectors."""
 TURNS = frozenset({"stablehlo.transpose", "stablehlo.reverse"})
 REDUCE = "stablehlo.reduce"
 SCATTER = "stablehlo.select_and_scatter"
@@ -156,6 +159,8 @@ class Fusible:
             return is_reduction(op) and is_window(op, self.region.type(op.operands[0]).shape)
         if op.name in INDEX_MAPS or op.name in MOVES or op.name in ("stablehlo.iota", GATHER):
             return True
+        if merges(op):
+            return is_row_scatter(self.region, op)
         if op.name in UPDATES:
             return box_start(self.region.graph, op, self._makers) is not None
         return op.name in KERNELS_ELEMENTWISE and self._computes(op)
@@ -207,6 +212,25 @@ class Fusible:
             r in self.region.graph.results or not all(fits[u] for u in self.region.users[r])
             for r in op.results
         )
+
+
+def is_row_scatter(region: Region, op: Op) -> bool:
+    """Whether a scatter merges whole rows, of a type that is computed in, into an operand that is
+    made here or no larger than the updates: XLA may merge into a larger one in its own memory."""
+    if len(op.results) != 1 or op["input_batching_dims"]:
+        return False
+    kind, updates = region.type(op.results[0]), region.type(op.operands[2])
+    parts = parts_of(op.regions[0], (kind.dtype,))
+    windows = prod(updates.shape[d] for d in cast(tuple[int, ...], op["update_window_dims"]))
+    maker = region.producers.get(op.operands[0])
+    made = maker is not None and region.graph.ops[maker].name in MADE
+    return (
+        accumulator(kind.dtype) == kind.dtype != "i1"
+        and parts is not None
+        and parts[0] in SCATTERED
+        and windows >= LEAST_COLUMNS
+        and (made or updates.elements >= kind.elements)
+    )
 
 
 def is_reduction(op: Op) -> bool:

@@ -27,7 +27,7 @@ from hlotune.hlo.sites.fusible import (
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
-from hlotune.hlo.to_compute.updates import UPDATES
+from hlotune.hlo.to_compute.updates import UPDATES, merges
 
 LARGEST_EXPRESSION = 512
 """Operations of an element, what is used twice counted twice: larger groups are cut."""
@@ -124,6 +124,8 @@ class _Growth:
         if not grows:
             return frozenset(), frozenset()
         value = op.operands[0] if op.name in REDUCTIONS else op.results[0]
+        if merges(op):
+            value = op.operands[2]
         names, shape = self.names[value], self.region.type(value).shape
         axes = frozenset(name for name, n in zip(names, shape, strict=True) if n > 1)
         if op.name in WINDOWS:
@@ -143,7 +145,8 @@ class _Growth:
         first, second = self.nodes[a], self.nodes[b]
         if first is second or not first.grows or not second.grows:
             return
-        if not _fit(first, second) or self._accumulates(first):
+        alone = self._accumulates(first) or self._waits_for_scatter(first, second)
+        if alone or not _fit(first, second):
             return
         members = first.members | second.members
         if any(m in members and not members.isdisjoint(rs) for m, rs in self.apart.items()):
@@ -159,6 +162,11 @@ class _Growth:
     def _accumulates(self, node: _Node) -> bool:
         """Whether a cumulative reduction is in it: its results go to memory, for other kernels."""
         return any(self.fusible.accumulates(self.region.graph.ops[m]) for m in node.members)
+
+    def _waits_for_scatter(self, a: _Node, b: _Node) -> bool:
+        """Whether one reads what a scatter of the other stores: it is there behind all updates."""
+        read = (a.members & b.sources) | (b.members & a.sources)
+        return any(merges(self.region.graph.ops[m]) for m in read)
 
     def _merge(self, into: _Node, other: _Node) -> None:
         if into is other:
@@ -278,7 +286,7 @@ def _fit(a: _Node, b: _Node) -> bool:
 def is_worth_a_kernel(graph: Graph, members: Iterable[int]) -> bool:
     """Whether operations compute something or turn tensors; XLA copies the rest as fast."""
     copies = (MOVES - TURNS) | INDEX_MAPS | UPDATES
-    return any(graph.ops[m].name not in copies for m in members)
+    return any(graph.ops[m].name not in copies or merges(graph.ops[m]) for m in members)
 
 
 def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:

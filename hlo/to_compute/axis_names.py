@@ -12,7 +12,13 @@ from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.cumulative import cumulative
 from hlotune.hlo.to_compute.index_maps import reshape_groups
-from hlotune.hlo.to_compute.indexed import gather_batches, gather_offsets, start_dimensions
+from hlotune.hlo.to_compute.indexed import (
+    gather_batches,
+    gather_offsets,
+    scatter_windows,
+    start_dimensions,
+)
+from hlotune.hlo.to_compute.updates import merges
 
 Dimension = tuple[int, int]
 """A value, and the number of one of its dimensions."""
@@ -86,6 +92,8 @@ def _pairs(graph: Graph, op: Op, name: str) -> Iterator[tuple[int, int, int]]:
             yield first, d, t
     elif name == "gather":
         yield from _of_gather(graph, op)
+    elif merges(op):
+        yield from _of_merging(graph, op)
     elif name == "dynamic_slice":
         for d in range(len(target)):
             yield first, d, d
@@ -112,6 +120,16 @@ def _of_gather(graph: Graph, op: Op) -> Iterator[tuple[int, int, int]]:
         yield op.operands[0], d, batch[b]
     for d, t in zip(start_dimensions(graph, op), batch, strict=True):
         yield op.operands[1], d, t
+
+
+def _of_merging(graph: Graph, op: Op) -> Iterator[tuple[int, int, int]]:
+    """All dimensions of the operand, and those of the updates' windows that are whole."""
+    result, updates = graph.types[op.results[0]].shape, graph.types[op.operands[2]].shape
+    for d in range(len(result)):
+        yield op.operands[0], d, d
+    for w, d in scatter_windows(graph, op).items():
+        if updates[w] == result[d]:
+            yield op.operands[2], w, d
 
 
 def _of_reduction(graph: Graph, op: Op) -> Iterator[tuple[Dimension, Dimension]]:

@@ -110,7 +110,8 @@ def _moved(stage: Stage, move: Move) -> Stage:
         return replace(x, index=index, divisors=kept, beside=beside, lookups=lookups)
 
     def store(x: Store) -> Store:
-        return Store(x.tensor, move(Access(stage, x.tensor, x.index, (1,) * len(x.index)))[0])
+        index = move(Access(stage, x.tensor, x.index, (1,) * len(x.index)))[0]
+        return Store(x.tensor, index, tuple(replace(y, load=load(y.load)) for y in x.lookups))
 
     change = {x: load(x) for x in stage.loads}
     values = tuple(map_loads(v, change) for v in stage.values)

@@ -16,7 +16,7 @@ import numpy as np
 from hlotune.hlo.graph import Graph, Literal, Op, numpy_dtype
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.index_maps import Index, reshape_index, unravel
-from hlotune.hlo.to_compute.indexed import operand_places
+from hlotune.hlo.to_compute.indexed import operand_places, update_places
 from hlotune.hlo.to_compute.updates import UPDATES, box_start, updates
 from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
@@ -202,6 +202,21 @@ class Reader:
             places.append(at)
         value, more = self._counted(op.operands[0], tuple(places))
         return value, count + more
+
+    def updated(self, op: Op, index: Index) -> tuple[Index, tuple[Lookup, ...], list[Expr]]:
+        """Where a scatter stores the update at an index, with lookups; and that it lies inside."""
+        assert self.lookup, "a group has lookups"
+        places, inside = list[Affine](), list[Expr]()
+        for place in update_places(self.graph, op, index):
+            at = place.offset
+            if place.start is not None:
+                start = self.read(*place.start)
+                at = at + self._place(self.lookup, start, place.most)
+                for name, limit in (("compare_GE", 0), ("compare_LE", place.most)):
+                    inside.append(Apply(name, (start, Const(limit, start.dtype)), "i1"))
+            places.append(at)
+        names = dict.fromkeys(a for e in places for a, _ in e.terms if a in self.lookups)
+        return tuple(places), tuple(self.lookups[a] for a in names), inside
 
     def _place(self, lookup: Callable[[Expr, int], Lookup], start: Expr, most: int) -> Affine:
         """A place that data decides, clamped to `0 .. most`, by the name that indices have."""

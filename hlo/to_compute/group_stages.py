@@ -28,16 +28,19 @@ from hlotune.hlo.to_compute.expressions import (
     widened,
 )
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
+from hlotune.hlo.to_compute.indexed import scatter_windows
 from hlotune.hlo.to_compute.joined_reductions import joined_reductions
 from hlotune.hlo.to_compute.prologues import varying
 from hlotune.hlo.to_compute.reductions import (
     counts_along,
     monoid_of,
     parts_of,
+    scattered_by,
     without_unit_reductions,
 )
+from hlotune.hlo.to_compute.updates import merges
 from hlotune.hlo.to_compute.windows import Windows, selection, sliced
-from hlotune.schedules.dtypes import accumulator
+from hlotune.schedules.dtypes import accumulator, is_float
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, loads
@@ -96,8 +99,12 @@ class _Group(Assembly):
                 self.reduction(op)
             elif kept & set(op.results):
                 self.whole(op.results[0])
+        scattered = {r for op in self.graph.ops if merges(op) for r in op.results}
         alike, owner = defaultdict[object, list[int]](list), argument_groups(self.graph)
         for k, value in enumerate(self.graph.results):
+            if value in scattered:
+                self.scatter(k, value)
+                continue
             alike[frozenset(self.axes(value)), owner[value]].append(k)
         ordered = sorted(alike.values(), key=lambda ks: self.graph.result_types[ks[0]].elements)
         for n, positions in enumerate(ordered):
@@ -128,6 +135,37 @@ class _Group(Assembly):
     def index(self, value: int, domain: Domain) -> Index:
         """The index of a value over a domain that has all its dimensions."""
         return tuple(domain.places[name] for name in self.names[value])
+
+    def scatter(self, position: int, value: int) -> None:
+        """The stages of a result of a scatter: one for its operand, and one that merges updates.
+
+        Updates that would leave the operand change nothing.
+        """
+        op = next(op for op in self.graph.ops if value in op.results)
+        operand, _, updates = op.operands
+        dtype = self.graph.types[value].dtype
+        self.out([position], f"onto{position}", of=operand)
+        windows = scatter_windows(self.graph, op)
+        rank = len(self.graph.types[updates].shape)
+        domain = self.domain(updates, tuple(d for d in range(rank) if d not in windows))
+        reader, axes = self.reader(domain), domain.parallel + domain.reduce
+        index = self.index(updates, domain)
+        places, lookups, inside = reader.updated(op, index)
+        monoid = scattered_by(op, dtype)
+        identity_of = monoid.identities((dtype,))[0]
+        if is_float(dtype) and monoid is SUM:
+            identity_of = Const(-0.0, dtype)  # the other zero makes a zero positive
+        given: Expr = reader.read(updates, index)
+        for condition in inside:
+            given = Apply("select", (condition, given, identity_of), dtype)
+        given, domain = self.hoist(given, axes), domain.filled()
+        store = Store(f"y{position}", places, lookups)
+        self.stages.append(
+            Stage(
+                f"scatter{position}", domain.parallel, domain.reduce, (store,), (given,), monoid,
+                onto=True,
+            )
+        )  # fmt: skip
 
     def reduction(self, op: Op) -> None:
         """The stage of a reduction, or of a windowed one, whose results are held."""
@@ -326,8 +364,8 @@ class _Group(Assembly):
         self.held[value] = Held(name, dtype, parts)
         return name
 
-    def out(self, positions: list[int], name: str) -> None:
-        """The stage of results over the same axes."""
+    def out(self, positions: list[int], name: str, of: int | None = None) -> None:
+        """The stage of results over the same axes; what it stores is the value `of`, if any."""
         domain = self.domain(self.graph.results[positions[0]])
         reader = self.reader(domain)
         stores, values = list[Store](), list[Expr]()
@@ -337,7 +375,8 @@ class _Group(Assembly):
                 domain.places[a] if n > 1 else Affine()
                 for a, n in zip(self.names[value], self.graph.types[value].shape, strict=True)
             )
-            expr = self.hoist(reader.read(value, index), domain.parallel)
+            read = reader.read(value if of is None else of, index)
+            expr = self.hoist(read, domain.parallel)
             stores.append(Store(f"y{k}", index))
             values.append(narrowed(expr, self.graph.types[value].dtype))
         self.stages.append(Stage(name, domain.filled().parallel, (), tuple(stores), tuple(values)))
@@ -378,7 +417,7 @@ def kept_values(graph: Graph) -> frozenset[int]:
     for op in reversed(graph.ops):
         stages = set().union(*(readers[r] for r in op.results))
         name = short_name(op)
-        if name in REDUCTIONS:
+        if name in REDUCTIONS or merges(op):
             stages = {op.results}
         elif name in ELEMENTWISE and name not in CHEAP and len(stages) > 1:
             kept.add(op.results[0])

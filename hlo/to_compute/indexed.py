@@ -1,4 +1,5 @@
-"""Where gathers and dynamic slices read their operand: an offset, and a start that data decides."""
+"""Where gathers and dynamic slices read their operand, and where scatters store updates: at an
+offset from a start that data decides."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,3 +79,29 @@ def _start_index(graph: Graph, op: Op, batch: list[Affine], k: int) -> Index:
     found = dict(zip(start_dimensions(graph, op), batch, strict=True))
     rank = len(graph.types[op.operands[1]].shape)
     return tuple(found[d] if d in found else Affine((), k) for d in range(rank))
+
+
+def scatter_windows(graph: Graph, op: Op) -> dict[int, int]:
+    """For each window dimension of a scatter's updates that of its operand."""
+    dropped = numbers(op, "inserted_window_dims") + numbers(op, "input_batching_dims")
+    kept = [d for d in range(len(graph.types[op.operands[0]].shape)) if d not in dropped]
+    return dict(zip(numbers(op, "update_window_dims"), kept, strict=True))
+
+
+def update_places(graph: Graph, op: Op, index: Index) -> tuple[Place, ...]:
+    """The place along each dimension of a scatter's operand of the update at `index`.
+
+    The scatter has no batching dimensions.
+    """
+    windows = {d: w for w, d in scatter_windows(graph, op).items()}
+    updates, shape = (graph.types[v].shape for v in (op.operands[2], op.operands[0]))
+    batch = [e for w, e in enumerate(index) if w not in windows.values()]
+    mapped, found = numbers(op, "scatter_dims_to_operand_dims"), []
+    for d, n in enumerate(shape):
+        offset = index[windows[d]] if d in windows else Affine()
+        if d not in mapped:
+            found.append(Place(offset))
+            continue
+        start = op.operands[1], _start_index(graph, op, batch, mapped.index(d))
+        found.append(Place(offset, start, n - (updates[windows[d]] if d in windows else 1)))
+    return tuple(found)

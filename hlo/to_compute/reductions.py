@@ -270,3 +270,15 @@ def _strange(got: str) -> UnsupportedKernel:
         f"expected a reduction by elementwise operations of its parts from constants, got {got}; "
         "the kernel stays with the default compiler"
     )
+
+
+SCATTERED = (SUM, MAX, MIN)
+"""Monoids that scatters may merge updates by, into results of the type that they compute in."""
+
+
+def scattered_by(op: Op, dtype: str) -> Monoid:
+    """The monoid of a scatter.  Raises UnsupportedKernel where it is none of SCATTERED."""
+    found = parts_of(op.regions[0], (dtype,))
+    if len(op.results) != 1 or found is None or found[0] not in SCATTERED:
+        raise _strange("a scatter by another region than a sum, a maximum or a minimum")
+    return found[0]

@@ -16,6 +16,11 @@ FEW = 64
 """Elements of the largest index that is looked at."""
 
 
+def merges(op: Op) -> bool:
+    """Whether an operation is a scatter that merges updates with what stands at their places."""
+    return op.name == "stablehlo.scatter" and bool(op.regions[0].ops)
+
+
 def box_start(graph: Graph, op: Op, makers: Mapping[int, Op]) -> tuple[int, ...] | None:
     """Where an update begins along each dimension of its operand; None where it is no box inside.
 

@@ -184,7 +184,9 @@ class Levels:
     def touched(self) -> Touched:
         """What is touched of all buffers: `(operands and the result, L + 1, n)`."""
         store = self.c.out.stores[0]
-        result = Load(store.tensor, store.index, self.c.compute.tensor(store.tensor).dtype)
+        dtype = self.c.compute.tensor(store.tensor).dtype
+        stored = Load(store.tensor, store.index, dtype, lookups=store.lookups)
+        result = self.c.out.walked(stored)
         buffers = (*self.c.operands[:OPERANDS], result)
         all_of_them = np.empty((3, len(buffers), *self.runs.shape), dtype=np.float32)
         whole = Touched(*all_of_them)

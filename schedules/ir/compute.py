@@ -84,6 +84,8 @@ class Store:
 
     tensor: str
     index: tuple[Affine, ...]
+    lookups: tuple[Lookup, ...] = ()
+    """Places that data decides, by the names that the index has for them."""
 
     @cached_property
     def terms(self) -> tuple[Terms, ...]:
@@ -122,6 +124,9 @@ class Stage:
     """Digits of parallel axes that index maps use; each axis's from the highest down."""
     begins: tuple[Load, ...] = ()
     """What each result of a scan begins with, over the parallel axes; () for the identities."""
+    onto: bool = False
+    """Whether its results are merged into what an earlier stage stored there, one point of the
+    reduction after the other; then its stores may have lookups along the reduction."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -145,13 +150,16 @@ class Stage:
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """Distinct loads, in order of reading."""
-        return distinct_loads((*self.values, *self.begins))
+        """Distinct loads, in order of reading, those of its stores' lookups first."""
+        places = (y.load for x in self.stores for y in x.lookups)
+        return distinct_loads((*places, *self.values, *self.begins))
 
     @cached_property
     def lookups(self) -> tuple[Lookup, ...]:
-        """Distinct lookups of its loads; index maps use their names like axes."""
-        return tuple(dict.fromkeys(y for x in self.loads for y in x.lookups))
+        """Distinct lookups of its loads and stores; index maps use their names like axes."""
+        stored = (y for x in self.stores for y in x.lookups)
+        loaded = (y for x in self.loads for y in x.lookups)
+        return tuple(dict.fromkeys((*stored, *loaded)))
 
     @cached_property
     def walked_loads(self) -> tuple[Load, ...]:
@@ -276,10 +284,11 @@ def lines(compute: Compute) -> Iterator[str]:
             place = f"{store.tensor}[{', '.join(map(str, store.index))}]"
             over = "up to" if s.scans else "over"
             how = f" {s.combine} {over} {' '.join(a.name for a in s.reduce)}" if s.combine else ""
-            yield f"{s.name} ({axes}): {place} ={how} {value}{lookups_text(value)}"
+            how += " onto it" * s.onto
+            yield f"{s.name} ({axes}): {place} ={how} {value}{lookups_text(value, store.lookups)}"
 
 
-def lookups_text(value: Expr) -> str:
+def lookups_text(value: Expr, stored: tuple[Lookup, ...] = ()) -> str:
     """The places that data decides in an expression, as text behind it; "" where there are none."""
-    found = dict.fromkeys(x for load in loads(value) for x in load.lookups)
+    found = dict.fromkeys((*stored, *(x for load in loads(value) for x in load.lookups)))
     return f" where {', '.join(map(str, found))}" if found else ""

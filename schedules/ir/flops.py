@@ -125,7 +125,8 @@ def _borders(compute: Compute, stage: Stage) -> list[Border]:
     """
     decided = {x.name for x in stage.lookups}
     loads = (x for load in stage.loads for x in (load, load.beside) if x)
-    stores = (x for s in compute.stages if s.parallel == stage.parallel for x in s.stores)
+    stages = (s for s in compute.stages if s.parallel == stage.parallel and not s.onto)
+    stores = (x for s in stages for x in s.stores)
     loaded = ((x.tensor, d, e, x.divisor(d)) for x in loads for d, e in enumerate(x.index))
     loaded = (x for x in loaded if not decided & x[2].coefficients.keys())
     stored = ((x.tensor, d, e, 1) for x in stores for d, e in enumerate(x.index))

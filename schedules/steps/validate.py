@@ -28,6 +28,7 @@ def check_form(nest: LoopNest) -> None:
         check_held(s)
         check_lanes(s)
         check_requests(nest, s)
+        _check_onto(s)
         if s.tiles:
             check_tiles(nest, s)
         if s.adds_up:
@@ -82,6 +83,15 @@ def _check_vectors(s: StageNest) -> None:
         s.stage.name,
         f"{' '.join(inside)} is vectorized and not innermost: split and reorder before",
     )
+
+
+def _check_onto(s: StageNest) -> None:
+    """What is merged into memory where data says meets there whatever came before."""
+    apart = s.accumulate is None and not s.reduces_lanes
+    require(not s.stage.onto or apart, s.stage.name, (
+        "it adds to places that data decides, which neither registers nor lanes hold: "
+        "let its results stay in memory, and vectors lie along its parallel axes"
+    ))  # fmt: skip
 
 
 def _check_steps(s: StageNest) -> None:

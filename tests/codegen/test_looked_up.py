@@ -27,7 +27,8 @@ from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.ir.nest import initial
 from hlotune.schedules.patterns.contraction import contraction
 from hlotune.schedules.spaces.cpu_rows.space import space_of
-from hlotune.schedules.steps.steps import Ahead, Pack, Stream
+from hlotune.schedules.steps.steps import Accumulate, Ahead, Pack, Stream
+from hlotune.schedules.steps.validate import check_form
 from tests.support.interpreter import interpret
 from tests.support.reductions import called
 
@@ -86,13 +87,45 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+UPDATES = RNG.integers(-9, 9, (30, 21)).astype(np.float32)
+PLACES = RNG.integers(-40, 60, 30).astype(np.int32)
+
+
+def gradient_of_rows(t: Any, rows: Any, weights: Any) -> Any:
+    return jax.grad(lambda t: (t[rows] * weights).sum())(t)
+
+
+SCATTERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "rows added": (
+        lambda x, i, u: x.at[i].add(u * 2),
+        (TABLE[:30] // 1, PLACES, UPDATES),
+    ),
+    "rows of integers, the largest": (
+        lambda x, i, u: x.at[i].max(u),
+        (np.zeros((30, 21), np.int32), PLACES, UPDATES.astype(np.int32)),
+    ),
+    "segments": (
+        lambda u, i: jax.ops.segment_sum(u, i, num_segments=11),
+        (UPDATES, PLACES),
+    ),
+    "the gradient of rows": (gradient_of_rows, (TABLE, PLACES, UPDATES)),
+}
+PROGRAMS |= SCATTERS
+LOOKING_UP = {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.scatter"}
+
+
 def kernel(name: str) -> tuple[Any, Compute, list[Array]]:
-    """The graph, the compute and the arguments of the first kernel of a program."""
+    """The graph, the compute and the arguments of a program's kernel that looks places up."""
     function, arguments = PROGRAMS[name]
     program = load(function, *arguments)
-    site = sites(program)[0]
-    graph = graph_of(site.kernel)
-    values = [np.asarray(arguments[program.graph.arguments.index(v)]) for v in site.arguments]
+    found = [(site, graph_of(site.kernel)) for site in sites(program)]
+    site, graph = next(x for x in found if any(op.name in LOOKING_UP for op in x[1].ops))
+    own = dict(zip(program.graph.arguments, map(np.asarray, arguments), strict=True))
+    pairs = zip(site.arguments, graph.argument_types, strict=True)
+    values = [
+        own[v] if v in own else RNG.integers(0, 9, kind.shape).astype(numpy_dtype(kind.dtype))
+        for v, kind in pairs
+    ]
     return graph, compute_of(graph), values
 
 
@@ -165,3 +198,24 @@ def test_lookups_follow_the_axes_of_their_loads() -> None:
     assert moved.axes == ("j", "r")
     assert str(moved.lookups[0]) == "@0 = a1[2*j] in 0..7"
     assert sums().stages[0].walked(ROW).index[0] == Affine.axis("i")
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_tasks_of_a_scatter_share_no_element(name: str) -> None:
+    _, compute, _ = kernel(name)
+    space = space_of(compute, host_target())
+    nest = replay(compute, space.schedule(space.heuristic()), host_target())
+    onto = next(s for s in nest.stages if s.stage.onto)
+    places = {a for x in onto.stage.lookups for a in x.load.axes}
+    assert places == {a.name for a in onto.stage.reduce}
+    assert not places & {x.root for x in onto.loops if x.kind in ("parallel", "vectorize")}
+
+
+def test_what_is_merged_into_memory_is_not_held_in_registers() -> None:
+    _, compute, _ = kernel("segments")
+    name = next(s.name for s in compute.stages if s.onto)
+    nest = Accumulate(name, "i0").apply(initial(compute, host_target()))
+    with pytest.raises(
+        ScheduleError, match=rf"^{name}: it adds to places that data decides, which "
+    ):
+        check_form(nest)

@@ -50,6 +50,9 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
     shape = tuple(a.extent for a in stage.axes)
     grid, places = positions(stage, stage.axes), positions(stage, stage.parallel)
     values = [np.broadcast_to(evaluate(e, grid, memory), shape) for e in stage.values]
+    if stage.onto:
+        merge_onto(stage, grid, values, memory)
+        return
     for store, value in zip(stage.stores, reduced(stage, values), strict=True):
         at = tuple(np.broadcast_to(position(e, places), value.shape) for e in store.index)
         limits = zip(at, memory[store.tensor].shape, strict=True)
@@ -65,6 +68,18 @@ def run(stage: Stage, memory: dict[str, Array], results: Mapping[str, Array]) ->
         memory[store.tensor][place] = value[inside] if at else value.reshape(())
         if counted:
             np.add.at(results[store.tensor], place, 1)
+
+
+def merge_onto(
+    stage: Stage, grid: Mapping[str, Array], values: Sequence[Array], memory: dict[str, Array]
+) -> None:
+    """Merges each point, in order, into what stands at its place."""
+    merge = {"sum": np.add, "max": np.maximum, "min": np.minimum}[str(stage.combine)]
+    for store, value in zip(stage.stores, values, strict=True):
+        places = {y.name: np.clip(load(y.load, grid, memory), 0, y.most) for y in store.lookups}
+        whole = {**grid, **{name: at.astype(np.int64) for name, at in places.items()}}
+        at = tuple(np.broadcast_to(position(e, whole), value.shape) for e in store.index)
+        merge.at(memory[store.tensor], at, value)
 
 
 def positions(stage: Stage, axes: Sequence[Axis]) -> dict[str, Array]:

@@ -63,7 +63,7 @@ def named(algorithm: str) -> Callable[[Compute], Compute] | None:
 def parts_of(stage: Stage, least: int) -> tuple[str, int] | None:
     """The longest reduction of a stage with the number of its parts; None where it is not cut."""
     cut = stage.combine is None or not stage.reduce or stage.digits or PART in stage.extents
-    if cut or stage.scans:
+    if cut or stage.scans or stage.onto:
         return None
     axis = max(stage.reduce, key=lambda r: r.extent)
     few = prod(a.extent for a in stage.parallel) <= FEW_RESULTS

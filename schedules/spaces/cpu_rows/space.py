@@ -95,7 +95,7 @@ class RowsSpace:
     def _may_hold(self, stage: Stage) -> bool:
         single = len(stage.stores) == len(stage.stored)
         fits = len(stage.stores) + 2 <= self.target.vector_registers
-        return bool(stage.combine and stage.reduce) and single and fits
+        return bool(stage.combine and stage.reduce and not stage.onto) and single and fits
 
     @cached_property
     def forms(self) -> dict[str, tuple[Form, ...]]:

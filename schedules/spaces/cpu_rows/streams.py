@@ -35,7 +35,8 @@ def may_pass_caches(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
     """Whether the results of a stage are no reduction's and larger than half of the last cache,
     with rows that begin at lines."""
     results = [compute.tensor(x.tensor) for x in stage.stores]
-    if stage.reduce or any(t.role != "result" for t in results):
+    others = {x.tensor for s in compute.stages if s is not stage for x in s.stores}
+    if stage.reduce or any(t.role != "result" or t.name in others for t in results):
         return False
     aligned = all(
         len(t.shape) < 2 or t.shape[-1] * BYTES[t.dtype] % LINE_BYTES == 0 for t in results
