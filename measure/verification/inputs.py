@@ -1,6 +1,6 @@
 """Inputs for the arguments of a kernel, suited to what the kernel does with them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Literal, cast
@@ -13,8 +13,13 @@ from hlotune.schedules.dtypes import BYTES, has_kernels, is_float, is_unsigned
 from hlotune.schedules.ir.operations import OPERATIONS
 
 Array = NDArray[np.generic]
-InputKind = Literal["integers", "normal", "special", "few"]
-"""`few` has signs in place of numbers, and most of an image's elements are zeros."""
+InputKind = Literal["integers", "normal", "special", "few", "rising", "falling"]
+"""`few` has signs in place of numbers, and most of an image's elements are zeros.  Numbers that are
+`rising` lie below zero, and the last one of each row, column or whole array is the largest; those
+that are `falling` lie above zero, and the last one is the least."""
+Ordered = Literal["rising", "falling"]
+_LARGEST = {"maximum": "", "compare": "GT GE"}
+_LEAST = {"minimum": "", "compare": "LT LE"}
 
 _POSITIVE_OPERAND = {
     name: row.positive
@@ -129,8 +134,47 @@ def draw(
     """One array an argument.  `scale` is the size of typical values: less tames overflow."""
     if kind == "few":
         return _few(graph, rng, scale)
+    if kind == "rising" or kind == "falling":
+        facts = zip(graph.argument_types, domains(graph), strict=True)
+        return tuple(_in_order(t, domain, kind, rng, scale) for t, domain in facts)
     pairs = zip(graph.argument_types, domains(graph), strict=True)
     return tuple(_argument(tensor, domain, kind, rng, scale) for tensor, domain in pairs)
+
+
+def ordered_kinds(graph: Graph) -> tuple[Ordered, ...]:
+    """Orders of inputs in which a kernel's search for largest and least elements shows its faults.
+
+    Of random numbers one that is lost is seldom the largest, and a search that begins at zero finds
+    what it should.
+    """
+    inner = [op for o in graph.ops for region in o.regions for op in region.ops]
+
+    def some(names: Mapping[str, str]) -> bool:
+        found = [op for op in inner if op.name.partition(".")[2] in names]
+        return any(
+            op.name != "stablehlo.compare" or str(op["comparison_direction"]) in names["compare"]
+            for op in found
+        )
+
+    rising: tuple[Ordered, ...] = ("rising",) if some(_LARGEST) else ()
+    falling: tuple[Ordered, ...] = ("falling",) if some(_LEAST) else ()
+    return rising + falling
+
+
+def _in_order(
+    tensor: TensorType, domain: Domain, kind: Ordered, rng: np.random.Generator, scale: float
+) -> Array:
+    """Numbers that rise below zero or fall above it, or rise above it where they have to be."""
+    if not has_kernels(tensor.dtype) or tensor.dtype == "i1" or domain.below is not None:
+        return _argument(tensor, domain, "normal", rng, scale)
+    share = np.arange(tensor.elements).reshape(tensor.shape) / max(1, tensor.elements)
+    rises = share - 1 if kind == "rising" else 1 - share
+    if domain.positive or is_unsigned(tensor.dtype):
+        rises = 1 + share if kind == "rising" else 2 - share
+    if is_float(tensor.dtype):
+        return np.asarray(rises * scale).astype(numpy_dtype(tensor.dtype))
+    most = min(tensor.elements, 2 ** (8 * BYTES[tensor.dtype] - 2) - 1)
+    return np.asarray(np.rint(rises * most)).astype(numpy_dtype(tensor.dtype))
 
 
 def _few(graph: Graph, rng: np.random.Generator, scale: float) -> tuple[Array, ...]:

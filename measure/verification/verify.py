@@ -26,7 +26,7 @@ from hlotune.hlo.oracle import Reference, compare
 from hlotune.hlo.oracle.bounded import quantum
 from hlotune.measure.trial import Failure
 from hlotune.measure.verification.buffers import POISON, POISONS, Guarded, Pages, Placement, rounded
-from hlotune.measure.verification.inputs import InputKind
+from hlotune.measure.verification.inputs import InputKind, ordered_kinds
 from hlotune.measure.verification.races import Halves, InHalves
 from hlotune.measure.verification.references import Case, References
 from hlotune.schedules.algorithms.table import algorithm_of
@@ -91,7 +91,8 @@ def verify(
 ) -> Verdict | Failure:
     """Holds what a kernel makes of two input sets, with `thorough` of five, against the oracle.
 
-    Of one more where an algorithm does more than reorder sums, and a lost term may hide in them.
+    Of one more where an algorithm does more than reorder sums, and a lost term may hide in them; of
+    ordered ones where it looks for the largest or the least of many.
 
     Args:
         numerics: the setting under which the kernel is to be right.
@@ -108,7 +109,8 @@ def verify(
     worst = relative = 0.0
     try:
         loaded = loaded or backend_named(built.backend).load(built)
-        for round_ in _rounds(built.threads, thorough, few=_may_hide(references, outputs)):
+        more = _more_kinds(references, outputs)
+        for round_ in _rounds(built.threads, thorough, more):
             case = references.case(round_.kind, round_.seed)
             if outputs and not case.is_exact:
                 case = references.case(round_.kind, round_.seed, outputs)
@@ -142,7 +144,13 @@ def _may_hide(references: References, outputs: int) -> bool:
     return outputs > 0 and not references.case("integers").is_exact
 
 
-def _rounds(threads: int, thorough: bool, *, few: bool) -> Iterator[_Round]:
+def _more_kinds(references: References, outputs: int) -> tuple[InputKind, ...]:
+    """Inputs that show what may hide from small integers and normal numbers."""
+    few: tuple[InputKind, ...] = ("few",) if _may_hide(references, outputs) else ()
+    return few + ordered_kinds(references.graph)
+
+
+def _rounds(threads: int, thorough: bool, more: Sequence[InputKind]) -> Iterator[_Round]:
     def halves() -> tuple[Host | InHalves]:
         watched = WATCHED_BYTES if thorough else WATCHED_AT_FIRST_BYTES
         return (InHalves(watched) if threads > 1 else serial(),)
@@ -156,8 +164,8 @@ def _rounds(threads: int, thorough: bool, *, few: bool) -> Iterator[_Round]:
 
     yield _Round("integers", 0, "behind", halves)
     yield _Round("normal", 0, "before", lambda: (threaded(threads), mixed()))
-    if few:
-        yield _Round("few", 0, "behind", lambda: (serial(),))
+    for kind in more:
+        yield _Round(kind, 0, "behind", lambda: (serial(),))
     if thorough:
         yield _Round("normal", 1, "behind", every, over_arguments=True)
         yield _Round("special", 2, "before", every)
