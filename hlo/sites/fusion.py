@@ -25,7 +25,7 @@ from hlotune.hlo.sites.fusible import (
     Fusible,
 )
 from hlotune.hlo.sites.region import Group, Pattern, Region
-from hlotune.hlo.to_compute.axis_names import axis_names
+from hlotune.hlo.to_compute.axis_names import axis_names, merged_names
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
 from hlotune.hlo.to_compute.updates import UPDATES, merges
 
@@ -84,6 +84,8 @@ def fused(fusible: Fusible, others: Sequence[Group] = ()) -> list[Group]:
     for group in others:
         growth.fix(group.members)
     order = fusible.region.order.__getitem__
+    for source, index in growth.summed_alone():
+        growth.join(source, index)
     for index in sorted(fusible.members, key=order):
         for source in sorted(growth.sources[index], key=order):
             growth.join(source, index)
@@ -100,6 +102,7 @@ class _Growth:
         self.fusible, self.region = fusible, fusible.region
         graph = self.region.graph
         self.names = axis_names(graph, loose=True)
+        self.merged = merged_names(graph, self.names)
         self.sources = [fusible.sources(i) for i in range(len(graph.ops))]
         self.ways = self._ways()
         self.apart = apart(fusible, self.sources)
@@ -127,11 +130,23 @@ class _Growth:
         if merges(op):
             value = op.operands[2]
         names, shape = self.names[value], self.region.type(value).shape
-        axes = frozenset(name for name, n in zip(names, shape, strict=True) if n > 1)
+        axes = self._parts(name for name, n in zip(names, shape, strict=True) if n > 1)
         if op.name in WINDOWS:
             return axes, frozenset(_windows(op, names))
         dimensions = cast(tuple[int, ...], op["dimensions"]) if op.name == REDUCE else ()
-        return axes, frozenset(names[d] for d in dimensions if shape[d] > 1)
+        return axes, self._parts(names[d] for d in dimensions if shape[d] > 1)
+
+    def _parts(self, names: Iterable[str]) -> frozenset[str]:
+        """The axes of those names; of one that a reshape makes of others, these."""
+        found, waiting, seen = set[str](), [*names], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                parts = self.merged.get(name, ())
+                waiting += parts
+                found |= set() if parts else {name}
+        return frozenset(found)
 
     def fix(self, members: Iterable[int]) -> None:
         """Makes one node of operations that are one kernel already."""
@@ -235,6 +250,33 @@ class _Growth:
                     return True
                 waiting.append(after)
         return False
+
+    def summed_alone(self) -> Iterable[tuple[int, int]]:
+        """Elementwise operations that one reduction reads, and nobody else, with that reduction,
+        where another one over the same axes reads what they read.
+
+        In a kernel that reduces over other axes they would be stored, and read by one of the two
+        reductions; so both read the same tensor, and are one kernel.
+        """
+        order, ops = self.region.order.__getitem__, self.region.graph.ops
+        for source in sorted(self.fusible.members, key=order):
+            users = self.nodes[source].users
+            if ops[source].name not in REDUCTIONS and len(users) == 1:
+                (user,) = users
+                if any(self._reduce_alike(user, x) for x in self._readers_beside(source)):
+                    yield source, user
+
+    def _readers_beside(self, index: int) -> set[int]:
+        """Who else reads what an operation reads."""
+        found = {u for v in self.region.graph.ops[index].operands for u in self.region.users[v]}
+        return found - {index}
+
+    def _reduce_alike(self, a: int, b: int) -> bool:
+        """Whether two operations are reductions over the same axes of values of the same axes."""
+        names = {self.region.graph.ops[i].name for i in (a, b)}
+        first, second = self.nodes[a], self.nodes[b]
+        alike = (first.axes, first.reduced) == (second.axes, second.reduced)
+        return names <= REDUCTIONS and alike and first.grows and second.grows
 
     def reading_alike(self) -> Iterable[list[int]]:
         """Members that read the same tensor, of nodes that might be one."""

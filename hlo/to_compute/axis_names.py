@@ -5,7 +5,8 @@ operations tie all dimensions of their operands, a reduction those that it keeps
 ones that it moves.  Stages over values with the same names then have the same axes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
@@ -47,6 +48,25 @@ def axis_names(graph: Graph, *, loose: bool = False) -> dict[int, tuple[str, ...
         roots = [root((value, d)) for d in range(len(kind.shape))]
         own = [names.setdefault(r, f"c{len(names)}") for r in roots]
         found[value] = tuple(_distinct(own))
+    return found
+
+
+def merged_names(graph: Graph, names: Mapping[int, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Names of axes that a reshape makes of several ones -> the names of these.
+
+    A group norm's features are its groups and the features of one.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for op in graph.ops:
+        if op.name != "stablehlo.reshape":
+            continue
+        sides = op.operands[0], op.results[0]
+        shapes = [graph.types[v].shape for v in sides]
+        for pair in reshape_groups(*shapes):
+            for (one, here), (many, there) in permutations(zip(sides, pair, strict=True)):
+                if len(here) == 1 and len(there) > 1:
+                    parts = tuple(names[many][d] for d in there if graph.types[many].shape[d] > 1)
+                    found.setdefault(names[one][here.start], parts)
     return found
 
 
