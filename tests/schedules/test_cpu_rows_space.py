@@ -241,12 +241,32 @@ def test_reductions_of_few_results_are_merged_in_parts(monoid: Any, dtype: str) 
         check(parted, space, space.heuristic())
 
 
-def test_parts_divide_the_axis_or_there_are_none() -> None:
-    prime = over_all(4099)
-    with pytest.raises(ScheduleError, match="expected a reduction of at most 1024 results along"):
-        PartialReductions(2)(prime)
+def test_short_reductions_have_no_parts_and_some_have_more_than_are_asked_for() -> None:
+    with pytest.raises(ScheduleError, match="expected a reduction of at most 1024 results and at"):
+        PartialReductions(2)(over_all(1999))
     thrice = PartialReductions(2)(over_all(3**8))
     assert thrice.stages[0].extents["p0"] == 3
+
+
+@pytest.mark.parametrize("monoid", [SUM, MIN], ids=str)
+def test_what_parts_leave_of_a_prime_length_is_merged_with_them(monoid: Any) -> None:
+    for compute in (over_all(4099, "f32", monoid), over_columns(3, 4099, "i32", monoid)):
+        parted, arguments = PartialReductions(2)(compute), drawn(compute)
+        assert [s.name for s in parted.stages] == ["all.parts", "all.rest", "all.most", "all"]
+        agree(compute, interpret(parted, arguments), interpret(compute, arguments))
+        space = rows_space_of(parted, host_target())
+        check(parted, space, space.heuristic())
+
+
+def test_the_parts_of_an_argmax_keep_its_first_index() -> None:
+    compute = OF_ROWS["argmax"](3, 4099)
+    parted = PartialReductions(2)(compute)
+    x = np.zeros((3, 4099), np.float32)
+    x[0, [17, 4098]], x[1, 4098], x[2, [4000, 9]] = 5, 5, 5
+    numbers = np.arange(4099, dtype=np.int32)
+    found = called(parted, rows_space_of(parted, host_target()).schedule(
+        rows_space_of(parted, host_target()).heuristic()).steps, [x, numbers])  # fmt: skip
+    np.testing.assert_array_equal(found[1], [17, 4098, 9])
 
 
 def test_a_kernel_of_one_result_begins_with_parts_on_several_threads() -> None:

@@ -4,17 +4,18 @@
                                             all[i] = merge over p0 of all.parts[p0, i]
 
 Parts are contiguous and equally long, and each is merged in the same order, whoever computes it:
-results are the same in every call.
+results are the same in every call.  Where no number of parts divides the axis, what is left at its
+end, fewer points than there are parts, is merged apart and put to the rest.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
-from hlotune.schedules.ir.expr import Affine, Load, map_all_loads
+from hlotune.schedules.ir.expr import Affine, Expr, Load, map_all_loads
 
 PART = "p0"
 """The axis of the parts."""
@@ -43,13 +44,13 @@ class PartialReductions:
             if ways is None:
                 stages.append(stage)
                 continue
-            first, last, kept = _cut(stage, *ways)
-            stages += first, last
+            found, kept = _cut(stage, *ways)
+            stages += found
             tensors += kept
         if len(stages) == len(compute.stages):
             raise ScheduleError(
-                f"{self}: expected a reduction of at most {FEW_RESULTS} results along an axis that "
-                f"some number of parts from {self.parts} on divides, got none: use `direct`"
+                f"{self}: expected a reduction of at most {FEW_RESULTS} results and at least "
+                f"{LEAST_STEPS} points a part, got none: use `direct`"
             )
         return Compute(tuple(tensors), tuple(stages))
 
@@ -69,27 +70,58 @@ def parts_of(stage: Stage, least: int) -> tuple[str, int] | None:
     few = prod(a.extent for a in stage.parallel) <= FEW_RESULTS
     long_enough = prod(r.extent for r in stage.reduce) >= LEAST_STEPS * least
     divisors = (n for n in range(least, SPARE * least + 1) if axis.extent % n == 0)
-    ways = next(divisors, None)
-    return (axis.name, ways) if few and long_enough and ways else None
+    ways = next(divisors, min(least, axis.extent))
+    return (axis.name, ways) if few and long_enough and ways > 1 else None
 
 
-def _cut(stage: Stage, axis: str, parts: int) -> tuple[Stage, Stage, list[Tensor]]:
-    """The stage of the parts, the one that merges them, and the tensors between the two."""
-    length = stage.extents[axis] // parts
-    place = {axis: Affine.axis(axis) + Affine.axis(PART, length)}
-    moved = {x: x.substitute(place) for x in stage.loads}
-    parallel = (Axis(PART, parts), *stage.parallel)
-    index = tuple(Affine.axis(a.name) for a in parallel)
-    shape = tuple(a.extent for a in parallel)
-    names = [f"{stage.name}.{k}.parts" for k in range(len(stage.stores))]
-    first = replace(
-        stage,
-        name=f"{stage.name}.parts",
-        parallel=parallel,
-        reduce=tuple(replace(r, extent=length) if r.name == axis else r for r in stage.reduce),
-        stores=tuple(Store(name, index) for name in names),
-        values=map_all_loads(stage.values, moved),
-    )
-    loads = tuple(Load(name, index, v.dtype) for name, v in zip(names, stage.values, strict=True))
+def _cut(stage: Stage, axis: str, parts: int) -> tuple[list[Stage], list[Tensor]]:
+    """The stage of the parts and the one that merges them, with what is left where the parts do
+    not divide the axis, and the tensors between all of them."""
+    length, left = divmod(stage.extents[axis], parts)
+    first, kept = _part(stage, axis, length, parts)
+    loads = tuple(Load(t.name, x.index, t.dtype) for x, t in zip(first.stores, kept, strict=True))
     last = replace(stage, reduce=(Axis(PART, parts),), values=loads)
-    return first, last, [Tensor(x.tensor, shape, x.dtype, "temporary") for x in loads]
+    if not left:
+        return [first, last], kept
+    rest, beside = _renamed(_over(stage, axis, left, Affine.axis(axis) + parts * length), "rest")
+    most, whole = _renamed(last, "most")
+    out = replace(stage, reduce=(), combine=None, values=_both(stage, whole, beside))
+    return [first, rest, most, out], [*kept, *beside, *whole]
+
+
+def _part(stage: Stage, axis: str, length: int, parts: int) -> tuple[Stage, list[Tensor]]:
+    """The stage of the parts, of so many points along the axis each, and where it stores them."""
+    inside = _over(stage, axis, length, Affine.axis(axis) + Affine.axis(PART, length))
+    return _renamed(replace(inside, parallel=(Axis(PART, parts), *stage.parallel)), "parts")
+
+
+def _over(stage: Stage, axis: str, extent: int, place: Affine) -> Stage:
+    """The stage over points of one reduction whose positions are at a place."""
+    moved = {x: x.substitute({axis: place}) for x in stage.loads}
+    reduce = tuple(replace(r, extent=extent) if r.name == axis else r for r in stage.reduce)
+    return replace(stage, reduce=reduce, values=map_all_loads(stage.values, moved))
+
+
+def _renamed(stage: Stage, suffix: str) -> tuple[Stage, list[Tensor]]:
+    """The stage with its results in tensors of their own over its parallel axes."""
+    index = tuple(Affine.axis(a.name) for a in stage.parallel)
+    shape = tuple(a.extent for a in stage.parallel)
+    names = [f"{stage.name}.{k}.{suffix}" for k in range(len(stage.stores))]
+    stores = tuple(Store(name, index) for name in names)
+    kept = [
+        Tensor(name, shape, v.dtype, "temporary")
+        for name, v in zip(names, stage.values, strict=True)
+    ]
+    return replace(stage, name=f"{stage.name}.{suffix}", stores=stores), kept
+
+
+def _both(stage: Stage, whole: Sequence[Tensor], rest: Sequence[Tensor]) -> tuple[Expr, ...]:
+    """What two results for each store come to together."""
+    index, found = tuple(Affine.axis(a.name) for a in stage.parallel), list[Expr]()
+    assert stage.combine is not None, "a reduction has a monoid"
+    for group in stage.groups:
+        old, new = (
+            tuple(Load(kept[k].name, index, kept[k].dtype) for k in group) for kept in (whole, rest)
+        )
+        found += stage.combine.merge(old, new)
+    return tuple(found)
