@@ -1,6 +1,7 @@
 """Operations that stand for several others, written out before anything else looks at a program.
 
-`stablehlo.map` becomes elementwise operations on whole tensors, `stablehlo.einsum` a dot_general,
+`stablehlo.map` becomes elementwise operations on whole tensors, `stablehlo.einsum` a dot_general, a
+scatter of one element a row a comparison,
 `stablehlo.batch_norm_inference` arithmetic that fuses; a sharding constraint is left out, as a
 program for one device has nothing to shard.  What XLA's optimizations leave in a dumped program is
 written as StableHLO again.  What none of these rules fits is left as it is: XLA knows it.
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hlotune.hlo.mlir.optimized import cast_bytes, first_operand, operations_of_fusion
+from hlotune.hlo.mlir.scattered import compared
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.hlo.operations import ON_SCALARS
@@ -136,4 +138,5 @@ RULES = {
     "stablehlo.map": _mapped,
     "stablehlo.einsum": _contracted,
     "stablehlo.batch_norm_inference": _normalised,
+    "stablehlo.scatter": compared,
 }

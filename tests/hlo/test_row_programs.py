@@ -116,6 +116,10 @@ def entropy_of_one_hot(x: Any, labels: Any) -> Any:
     return -(jax.nn.log_softmax(x) * jax.nn.one_hot(labels, x.shape[-1])).sum(-1)
 
 
+def entropy_of_labels(x: Any, labels: Any) -> Any:
+    return jax.nn.logsumexp(x, -1) - jnp.take_along_axis(x, labels[:, None], -1)[:, 0]
+
+
 def soft_entropy(x: Any, wanted: Any) -> Any:
     return -(wanted * jax.nn.log_softmax(x)).sum(-1)
 
@@ -141,6 +145,7 @@ FORWARD = {
     "group norm": Case(group_norm, FEATURES),
     "batch norm": Case(batch_norm, FEATURES),
     "batch norm in training": Case(batch_norm_in_training, (*FEATURES, C, C)),
+    "cross entropy of labels": Case(entropy_of_labels, (X, LABELS)),
     "cross entropy of one-hot labels": Case(entropy_of_one_hot, (X, LABELS)),
     "cross entropy of soft labels": Case(soft_entropy, (X, X)),
     "top-1": Case(lambda x, labels: jnp.argmax(x, -1) == labels, (X, LABELS)),
@@ -163,6 +168,7 @@ BACKWARD = {
     "group norm": Case(backward(group_norm, 1), (*FEATURES, IMAGES)),
     "group norm with its weights": Case(backward(group_norm, 3), (*FEATURES, IMAGES), 2),
     "batch norm with its weights": Case(backward(batch_norm, 3), (*FEATURES, IMAGES)),
+    "cross entropy of labels": Case(backward(entropy_of_labels, 1), (X, LABELS, "9")),
     "cross entropy of one-hot labels": Case(
         backward(entropy_of_one_hot, 1), (X, LABELS, "9")),
     "cross entropy of soft labels": Case(backward(soft_entropy, 1), (X, X, "9")),
@@ -172,7 +178,7 @@ CASES |= {f"{name}, backward": c for name, c in BACKWARD.items()}
 QUICK = [
     "softmax, forward", "group norm, forward", "top-1, forward", "layer norm, backward",
     "layer norm with its weights, backward", "group norm with its weights, backward",
-    "cross entropy of one-hot labels, backward",
+    "cross entropy of labels, forward", "cross entropy of labels, backward",
 ]  # fmt: skip
 
 
