@@ -11,6 +11,7 @@ from hlotune.hlo.sites.fusible import REDUCTIONS, WINDOWS
 from hlotune.hlo.sites.pattern_names import pattern_name, reduction_name
 from hlotune.hlo.sites.region import Group, Region
 from hlotune.hlo.to_compute.cumulative import WINDOW
+from hlotune.hlo.to_compute.updates import merges
 
 SHORT = {
     "maximum": "max", "minimum": "min", "logistic": "sigmoid", "exponential": "exp",
@@ -145,6 +146,8 @@ def _name(region: Region, member: int) -> str:
     op = region.graph.ops[member]
     if op.name in REDUCTIONS:
         return reduction_name(region, member)
+    if merges(op):
+        return "scatter"
     name = op.name.partition(".")[2]
     narrow = any(region.is_narrow(v) or _is_broadcast(region, v) for v in op.operands)
     if name == "maximum" and any(_is_zero(region, v) for v in op.operands):

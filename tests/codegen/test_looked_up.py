@@ -219,3 +219,8 @@ def test_what_is_merged_into_memory_is_not_held_in_registers() -> None:
         ScheduleError, match=rf"^{name}: it adds to places that data decides, which "
     ):
         check_form(nest)
+
+
+def test_scatters_that_merge_are_named_so() -> None:
+    function, arguments = PROGRAMS["segments"]
+    assert [x.label for x in sites(load(function, *arguments))] == ["scatter 11x21"]
