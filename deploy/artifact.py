@@ -32,6 +32,7 @@ from hlotune.deploy.replacement import combined, loaded_here
 from hlotune.hlo.calling.callable import JittedProgram, function_of
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.stored_values import with_weights
 from hlotune.measure.machine.targets import require_host
 from hlotune.schedules.errors import BuildError, ProgramError
 from hlotune.schedules.numerics import Numerics
@@ -152,8 +153,9 @@ def load_artifact(path: str | Path) -> Artifact:
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
     builts = {r.built.key: r.built for r in tuned.replacements if r.built}
+    module = with_weights(mlir.parse(whole.bytecode), tuned.program.weights)
     return {
-        PROGRAM: mlir.parse(whole.bytecode).artifact(),
+        PROGRAM: module.artifact(),
         **{f"{KERNELS}{key}": built.to_bytes() for key, built in sorted(builts.items())},
         **{f"{PACKED}{n}": value.tobytes() for n, value in enumerate(whole.hidden)},
     }

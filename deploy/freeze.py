@@ -16,7 +16,8 @@ def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
     """The function of its remaining arguments, the leading ones bound to these values for good.
 
     Bound values become constants of the program: kernels take them in packed forms made once, when
-    a tuned program is loaded.  Arrays that could change in place are copied.
+    a tuned program is loaded.  Arrays that could change in place are copied; those that own their
+    memory and are marked read-only are not.
 
     Raises:
         ProgramError: what is to be frozen is no function.
@@ -25,7 +26,7 @@ def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
         raise ProgramError(
             f"expected a function, got {type(function).__name__}; give freeze(function, parameters)"
         )
-    kept = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, bound)
+    kept = jax.tree.map(lambda x: _kept(x) if isinstance(x, np.ndarray) else x, bound)
 
     @functools.wraps(function)
     def frozen(*arguments: Any, **named: Any) -> Any:
@@ -35,3 +36,12 @@ def freeze(function: Callable[..., Any], *bound: Any) -> Callable[..., Any]:
     with suppress(TypeError, ValueError):  # a function that is not Python's own has none
         frozen.__signature__ = inspect.signature(functools.partial(function, *kept))  # type: ignore[attr-defined]
     return frozen
+
+
+def _kept(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values where nobody changes them any more."""
+    if values.flags.owndata and not values.flags.writeable:
+        return values
+    kept = values.copy()
+    kept.flags.writeable = False
+    return kept

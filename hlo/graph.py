@@ -7,7 +7,7 @@ Graph of its own whose ops may refer to outer values only through `captures`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,8 @@ class Literal:
     """The value of a constant."""
 
     type: TensorType
-    data: bytes
-    """Row-major; of one element where all are equal."""
+    data: bytes | memoryview = field(hash=False)
+    """Row-major; of one element where all are equal.  Large weights share the memory of others."""
     splat: bool
     """Whether all elements are equal."""
 

@@ -10,6 +10,8 @@ from hlotune.codegen.runtime.loader import Host, Loaded
 from hlotune.schedules.errors import WrongResult
 
 ALIGNMENT = 64
+MOST_WATCHED_BYTES = 64 << 20
+"""Of a constant that is packed from a copy with guards around it."""
 
 
 class Buffer(Protocol):
@@ -37,6 +39,13 @@ class Plain:
         self.intact = True
 
     @staticmethod
+    def over(content: NDArray[np.uint8]) -> "Plain":
+        """The memory of an array itself."""
+        buffer = Plain(0)
+        buffer.data = content
+        return buffer
+
+    @staticmethod
     def of(content: NDArray[np.uint8]) -> "Plain":
         buffer = Plain(content.size)
         buffer.data[...] = content
@@ -62,9 +71,7 @@ def prepack(
     """
     packed: dict[int, NDArray[np.uint8]] = {}
     for form in loaded.built.packed:
-        array = values[form.argument]
-        source = buffer(array.nbytes)
-        source.data[...] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        source = _source(values[form.argument], buffer)
         target = buffer(form.bytes)
         status = loaded.call(form.entry, [source.address], [target.address], 0, host)
         if status or not (source.intact and target.intact):
@@ -74,3 +81,15 @@ def prepack(
             )
         packed[form.argument] = target.data
     return packed
+
+
+def _source(values: NDArray[Any], buffer: Callable[[int], Buffer]) -> Buffer:
+    """The bytes of a constant: its own memory where that is aligned, and nothing is watched, or it
+    is large and nobody can write to it."""
+    plain = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    is_safe = not values.flags.writeable and values.nbytes > MOST_WATCHED_BYTES
+    if (buffer is Plain or is_safe) and plain.ctypes.data % ALIGNMENT == 0:
+        return Plain.over(plain)
+    copy = buffer(values.nbytes)
+    copy.data[...] = plain
+    return copy

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 import jax
@@ -12,6 +13,8 @@ from jax import export
 from hlotune.hlo.calling.arguments import leaves_of, whole_arguments
 from hlotune.hlo.frontends.program import Program, shape_of
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.rewrite import add_arguments
+from hlotune.hlo.mlir.weights import make_arguments
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
@@ -66,6 +69,8 @@ def jitted(
             f"expected {hidden} hidden values, got {len(hidden_values)}; give those that the "
             "spliced program needs"
         )
+    used = make_arguments(module.op, partial(add_arguments, module.function("main")))
+    hidden_values = (*hidden_values, *(program.weights[n] for n in used))
     return function_of(
         module, program.in_tree, program.out_tree, program.names,
         hidden_values=hidden_values, platform=platform, donated=program.donated,
@@ -92,16 +97,16 @@ def function_of(
     already = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
     with jax.enable_x64(wide or already), jax.default_device(device_of(platform)):
         exported = _exported(module, function, platform)
-        values = tuple(jnp.asarray(v) for v in hidden_values)
+        values = tuple(jax.device_put(v) for v in hidden_values)  # aligned ones are not copied
     whole = whole_arguments(donated, in_tree)
     by_name = [name for k, name in enumerate(names) if name and k in whole]
     given = [1 + k for k in whole]  # the hidden values come first
     run = jax.jit(
         _program(exported, in_tree, out_tree, names), donate_argnums=given, donate_argnames=by_name
     )
-    call: Any = functools.partial(run, values)
-    ahead = functools.partial(jax.jit, donate_argnums=whole, donate_argnames=by_name)
-    lower: Any = functools.partial(_lowered, ahead(functools.partial(run, values)), platform)
+    call: Any = partial(run, values)
+    ahead = partial(jax.jit, donate_argnums=whole, donate_argnames=by_name)
+    lower: Any = partial(_lowered, ahead(partial(run, values)), platform)
     if device_of(platform) != jax.devices()[0]:
         call = _fetching(call, device_of(platform))
     if wide:
@@ -145,9 +150,9 @@ def _program(
 def _untransformed(exported: export.Exported) -> Callable[..., Any]:
     """The call of a module: in other transformations than `jit` it is an error in our words."""
     batched = jax.custom_batching.custom_vmap(exported.call)
-    batched.def_vmap(functools.partial(_refused, "vmap"))
+    batched.def_vmap(partial(_refused, "vmap"))
     derived = jax.custom_jvp(batched)
-    derived.defjvp(functools.partial(_refused, "grad"))
+    derived.defjvp(partial(_refused, "grad"))
     return derived
 
 

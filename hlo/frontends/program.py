@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hlotune.hlo.calling.arguments import names_of
 from hlotune.hlo.canonical import fingerprint
@@ -24,6 +25,7 @@ from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.rewrite import take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
+from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_outside, take_out
 from hlotune.hlo.sites.trip_counts import flows
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
@@ -55,6 +57,8 @@ class Program:
     trips: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
     """How often loops and branches run that do not say it themselves, by their names in
     `hlo/sites/trip_counts.py`."""
+    weights: Weights = field(default=(), repr=False)
+    """Large constants, which lie beside the bytecode; the graph has them as any others."""
 
     @cached_property
     def key(self) -> str:
@@ -159,7 +163,7 @@ def _from_function(
     try:
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
-        lowered = traced.lower(lowering_platforms=(HOST_PLATFORM,))
+        lowered, weights = _without_weights(traced)
         donated = _donated(function, arguments)
     except RAISED as error:
         reason = f"{type(error).__name__}: {str(error)[:500]}"
@@ -169,17 +173,18 @@ def _from_function(
             "check the function and its example arguments"
         ) from error
     module = normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo")))
-    notes, _ = take_notes(module), take_donated(module)
-    graph = mlir.graph(module)
-    if len(graph.arguments) != lowered.in_tree.num_leaves:
+    notes, _, weights = take_notes(module), take_donated(module), take_out(module.op, weights)
+    graph = mlir.graph(module, weights=weights)
+    in_tree = jax.tree.structure((arguments, {}))
+    if len(graph.arguments) != in_tree.num_leaves:
         raise ProgramError(
-            f"expected a function of its {lowered.in_tree.num_leaves} arguments alone, got one "
+            f"expected a function of its {in_tree.num_leaves} arguments alone, got one "
             "that closes over values of an outer transformation; give them as arguments"
         )
     return Program(
         source.rpartition(":")[2], source, module.bytecode(), graph,
-        lowered.in_tree, lowered.out_tree, arguments, names_of(function, len(arguments)), notes,
-        donated,
+        in_tree, jax.tree.structure(traced.out_info), arguments,
+        names_of(function, len(arguments)), notes, donated, weights=weights,
     )  # fmt: skip
 
 
@@ -189,6 +194,26 @@ def _donated(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[in
     info = getattr(trace(*arguments), "args_info", ()) if callable(trace) else ()
     leaves = enumerate(jax.tree.leaves(info))
     return tuple(k for k, leaf in leaves if getattr(leaf, "donated", False))
+
+
+def _without_weights(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Weights]:
+    """A traced function lowered, and the weights for which that has calls: it never holds them."""
+    closed = traced.jaxpr
+    sizes = [getattr(c, "nbytes", 0) for c in closed.consts]
+    if not are_large(sizes):
+        return traced.lower(lowering_platforms=(HOST_PLATFORM,)), ()
+    outside = [n for n, size in enumerate(sizes) if goes_outside(size)]
+    weights = tuple(aligned(np.asarray(closed.consts[n])) for n in outside)
+
+    def of_weights(*leaves: Any) -> Any:
+        constants = list(closed.consts)
+        for number, n in enumerate(outside):
+            kind = jax.ShapeDtypeStruct(weights[number].shape, weights[number].dtype)  # type: ignore[no-untyped-call]
+            constants[n] = jax.ffi.ffi_call(f"{TARGET}{number}", kind)()
+        return jax.core.eval_jaxpr(closed.jaxpr, constants, *leaves)
+
+    again = jax.jit(of_weights, keep_unused=True).trace(*closed.in_avals)
+    return again.lower(lowering_platforms=(HOST_PLATFORM,)), weights
 
 
 def _check_no_sizes(dims: Mapping[str, int], source: str) -> None:
@@ -209,13 +234,14 @@ def _from_file(path: Path, arguments: Sequence[Any], dims: Mapping[str, int]) ->
     read = parsed(path, dims)
     bytecode = read.bytecode
     module = mlir.parse(bytecode)
-    notes, donated = take_notes(module), take_donated(module)
-    if notes or donated:
+    notes, donated, weights = take_notes(module), take_donated(module), take_out(module.op)
+    if notes or donated or weights:
         bytecode = module.bytecode()
-    graph = mlir.graph(module)
+    graph = mlir.graph(module, weights=weights)
     return Program(
-        path.stem, str(path), bytecode, graph, names=read.names, notes=notes, donated=donated
-    )
+        path.stem, str(path), bytecode, graph,
+        names=read.names, notes=notes, donated=donated, weights=weights,
+    )  # fmt: skip
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from hlotune.hlo.mlir.versions import (
     read_portable_artifact,
     stablehlo,
 )
+from hlotune.hlo.mlir.weights import Weights, literal_of, number_of
 from hlotune.schedules.errors import ProgramError
 
 CONSTANT_MARK = "hlotune.constant"
@@ -145,9 +146,9 @@ def _not_text(error: UnicodeDecodeError) -> str:
     return f"line {line} has the byte {error.object[error.start]:#04x}, so it is not text in UTF-8"
 
 
-def graph(module: Module, function: str = "main") -> Graph:
+def graph(module: Module, function: str = "main", weights: Weights = ()) -> Graph:
     """A function of a module as plain values; operation i of the graph is operation i of the
-    function.
+    function.  Weights that lie beside the module are constants there.
 
     Raises:
         ProgramError: no such function, or a type that hlotune does not take (dynamic, complex,
@@ -157,7 +158,7 @@ def graph(module: Module, function: str = "main") -> Graph:
         operation = module.function(function)
         if not operation.regions[0].blocks:
             raise ProgramError(f"expected @{function} to have a body, got a declaration; define it")
-        reader = _Reader(operation.regions[0], None)
+        reader = _Reader(operation.regions[0], None, weights)
         return reader.graph(_marked(operation))
 
 
@@ -171,13 +172,13 @@ def _marked(function: Any) -> frozenset[int]:
 class _Reader:
     """Numbers the values of one region while its operations are read."""
 
-    def __init__(self, region: Any, outer: "_Reader | None") -> None:
+    def __init__(self, region: Any, outer: "_Reader | None", weights: Weights = ()) -> None:
         if len(region.blocks) != 1:
             raise ProgramError(
                 f"expected regions of one block, got {len(region.blocks)} blocks; "
                 "lower control flow to stablehlo.while, if or case"
             )
-        self.block, self.outer = region.blocks[0], outer
+        self.block, self.outer, self.weights = region.blocks[0], outer, weights
         self.operations = [o.operation for o in self.block.operations][:-1]
         self.ids: dict[Any, int] = {}
         self.inner: dict[tuple[int, int], _Reader] = {}
@@ -208,12 +209,16 @@ class _Reader:
         operands = tuple(self.use(v) for v in operation.operands)
         regions = tuple(self.region(index, i, r) for i, r in enumerate(operation.regions))
         results = tuple(self.define(v) for v in operation.results)
+        number = number_of(operation)
+        if number is not None and number < len(self.weights):
+            value = literal_of(self.types[results[0]], self.weights, number)
+            return Op("stablehlo.constant", (), results, (("value", value),))
         types = tuple(self.types[v] for v in operands)
         name, attributes = read_attributes(operation, types)
         return Op(name, operands, results, attributes, regions)
 
     def region(self, index: int, position: int, region: Any) -> Graph:
-        reader = self.inner[index, position] = _Reader(region, self)
+        reader = self.inner[index, position] = _Reader(region, self, self.weights)
         return reader.graph()
 
 

@@ -17,6 +17,7 @@ from hlotune.hlo.mlir.module import Module
 from hlotune.hlo.mlir.values import tensor_type
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
+from hlotune.hlo.mlir.weights import Weights, calls_in, number_of
 from hlotune.schedules.errors import ProgramError
 
 ELIDED_TARGET = "hlotune.elided"
@@ -51,6 +52,14 @@ def put_values(module: Module) -> tuple[str, ...]:
                 values = _resource(text, handle, kind)
             _put(operation, values)
     return (_note(elided),) if elided else ()
+
+
+def with_weights(module: Module, weights: Weights) -> Module:
+    """The module, in which weights that lay beside it are constants from now on."""
+    with module.op.context, ir.Location.unknown():
+        for call in calls_in(module.op):
+            _put(call, weights[number_of(call) or 0])
+    return module
 
 
 def ordinary(kind: TensorType, rng: np.random.Generator) -> NDArray[np.generic]:
