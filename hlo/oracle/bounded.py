@@ -15,6 +15,9 @@ from hlotune.schedules.dtypes import is_float
 Float = NDArray[np.float64]
 Values = NDArray[Any]
 _FEW = 256
+_PIECE = 1 << 16
+_LEAST_NORMAL = (1 << 24) - 1
+"""Of the bits of an f32 without its sign, doubled, less one: of zero these are all ones."""
 UNKNOWN = np.inf
 """The bound of an element that hangs on a comparison inside its error."""
 NARROW = ("bf16", "f16")
@@ -110,7 +113,7 @@ def exact(values: Values, dtype: str) -> Bounded:
 def received(values: Values, dtype: str) -> Bounded:
     """Arguments and constants: exact, but kernels may take subnormal values for zero."""
     result = exact(values, dtype)
-    if not is_float(dtype):
+    if not is_float(dtype) or (dtype == "f32" and not _has_subnormals(np.asarray(values))):
         return result
     size = np.abs(result.value)
     subnormal = (size > 0) & (size < PRECISIONS[dtype].flushed)
@@ -118,6 +121,19 @@ def received(values: Values, dtype: str) -> Bounded:
         return result
     value = _flushed(result.value, dtype)
     return Bounded(value, np.where(subnormal, PRECISIONS[dtype].flushed, 0.0), dtype)
+
+
+def _has_subnormals(values: Values) -> bool:
+    """Whether some f32 are no zeros and have an exponent of zero; in pieces that caches hold."""
+    if values.dtype != np.float32:
+        return True
+    flat = values.reshape(-1) if values.flags.c_contiguous else np.ravel(values, "K")
+    bits = flat.view(np.uint32)
+    for start in range(0, bits.size, _PIECE):
+        size = (bits[start : start + _PIECE] << np.uint32(1)) - np.uint32(1)
+        if size.size and size.min() < _LEAST_NORMAL:
+            return True
+    return False
 
 
 def joined(

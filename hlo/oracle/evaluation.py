@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.oracle import elementwise
 from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded, received
 from hlotune.hlo.oracle.boxes import Box, elements, slices, whole
@@ -105,32 +105,49 @@ def rule(op: Op) -> Rule:
     return found
 
 
+Given = Bounded | NDArray[Any]
+"""An argument; an array is as a program was given it, and only the boxes that are read are widened.
+"""
+
+
 def run(
     graph: Graph,
-    arguments: Sequence[Bounded],
-    outer: Mapping[int, Bounded],
+    arguments: Sequence[Given],
+    outer: Mapping[int, Given],
     deadline_s: float = inf,
 ) -> tuple[Bounded, ...]:
     """All results of a graph, in order of its operations; values go after their last use.
 
     Raises OutOfTime at the first operation after the deadline, of `time.monotonic()`.
     """
-    held = dict(zip(graph.arguments, arguments, strict=True))
+    held: dict[int, Given] = dict(zip(graph.arguments, arguments, strict=True))
     held |= {here: outer[there] for here, there in graph.captures}
     last = _last_uses(graph)
 
     def value(number: int, box: Box) -> Bounded:
-        return held[number][slices(box)]
+        found = held[number][slices(box)]
+        return found if isinstance(found, Bounded) else received(found, graph.types[number].dtype)
 
     for position, op in enumerate(graph.ops):
         if time.monotonic() > deadline_s:
             raise OutOfTime
+        if (large := _large_constant(op)) is not None:
+            held[op.results[0]] = large
+            continue
         box = whole(graph.types[op.results[0]].shape) if op.results else ()
         results = rule(op)(Request(graph, op, box, value, deadline_s=deadline_s))
         held |= dict(zip(op.results, results, strict=True))
         for v in last.get(position, ()):
             del held[v]
-    return tuple(held[v] for v in graph.results)
+    return tuple(value(v, whole(graph.types[v].shape)) for v in graph.results)
+
+
+def _large_constant(op: Op) -> NDArray[Any] | None:
+    """The values of a constant that is worth widening in parts."""
+    literal = op["value"] if op.name == "stablehlo.constant" else None
+    if not isinstance(literal, Literal) or literal.splat:
+        return None
+    return literal.array() if literal.type.elements > SMALL_ELEMENTS else None
 
 
 def _last_uses(graph: Graph) -> dict[int, list[int]]:
@@ -158,7 +175,7 @@ def evaluate(
     """
     deadline_s = time.monotonic() + limit_s
     with np.errstate(all="ignore"):
-        given = [received(a, t.dtype) for a, t in zip(arguments, graph.argument_types, strict=True)]
+        given = [np.asarray(a) for a in arguments]
         return tuple(reference(r) for r in run(graph, given, {}, deadline_s))
 
 

@@ -26,6 +26,9 @@ from hlotune.hlo.oracle.bounded import (
 )
 from hlotune.schedules.dtypes import accumulator, is_float
 
+_MOST_IN_F32 = 1e37
+_ROUNDING_UP = 1.0 + 2.0**-12
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -83,10 +86,10 @@ class Products:
             self.bound[place] += 0.0 if known else UNKNOWN
             return
         weight = self.growth * a.magnitude
-        spread = _matmul(weight if a.bound is None else weight + a.bound, b.magnitude)
+        spread = _most(weight if a.bound is None else weight + a.bound, b.magnitude, self.dtype)
         if b.bound is not None:
             most = a.magnitude if a.bound is None else a.magnitude + a.bound
-            spread = spread + _matmul(most, b.bound)
+            spread = spread + _most(most, b.bound, self.dtype)
         self.bound[place] += spread.reshape(shape)
         if self.grid is not None and a.grid is not None and b.grid is not None:
             self.grid = min(self.grid, a.grid * b.grid)
@@ -119,3 +122,18 @@ class Products:
 def _matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     product: NDArray[Any] = np.multiply(a, b) if a.shape[-1] == 1 else np.matmul(a, b)
     return product
+
+
+def _most(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """At least the product of two matrices without negative elements, and hardly more.
+
+    A bound of results in f32 needs no more digits than f32 has, where its range is enough.
+    """
+    if dtype == "f64" or _largest(a) * _largest(b) * max(1, a.shape[-1]) > _MOST_IN_F32:
+        return _matmul(a, b)
+    product = _matmul(a.astype(np.float32), b.astype(np.float32))
+    return product.astype(np.float64) * _ROUNDING_UP
+
+
+def _largest(x: NDArray[Any]) -> float:
+    return float(x.max(initial=0.0))
