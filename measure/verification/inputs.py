@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
+from hlotune.measure.verification.repeated import PERIOD, is_large, repeated
 from hlotune.schedules.dtypes import BYTES, has_kernels, is_float, is_unsigned
 from hlotune.schedules.ir.operations import OPERATIONS
 
@@ -236,6 +237,9 @@ def _argument(
     dtype = numpy_dtype(tensor.dtype)
     if not has_kernels(tensor.dtype):
         return _left_to_xla(tensor, rng, scale)
+    if is_large(tensor.shape):
+        period = TensorType((PERIOD,), tensor.dtype)
+        return repeated(_argument(period, domain, kind, rng, scale), tensor.shape)
     if not is_float(tensor.dtype):
         return np.asarray(_whole_numbers(tensor, domain, kind, rng)).astype(dtype)
     if kind == "integers":

@@ -14,6 +14,7 @@ from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference
 from hlotune.hlo.oracle.bounded import quantum
 from hlotune.hlo.oracle.evaluation import CONVOLUTION
 from hlotune.measure.verification.inputs import Array, InputKind, draw
+from hlotune.measure.verification.repeated import PERIOD, is_large
 from hlotune.schedules.errors import UnsupportedKernel
 
 MOST_ELEMENTS = 1 << 16
@@ -135,6 +136,13 @@ class Case:
         return float(np.sort(counts)[-2:].sum() / max(1, counts.sum()))
 
 
+def _memory_bytes(values: Array) -> int:
+    """What an array takes; one whose values repeat takes its period."""
+    if is_large(values.shape):
+        return PERIOD * values.itemsize
+    return values.nbytes
+
+
 def _together(boxes: list[Expected]) -> Together:
     values = [e.reference.value.reshape(-1) for e in boxes]
     bounds = [np.reshape(e.reference.bound, -1) for e in boxes if e.reference.bound is not None]
@@ -175,7 +183,7 @@ class References:
     def bytes(self) -> int:
         """The bytes of all cases; inputs that several have count once."""
         cases = self._cases.values()
-        inputs = {id(v): v.nbytes for case in cases for v in case.values}
+        inputs = {id(v): _memory_bytes(v) for case in cases for v in case.values}
         return sum(inputs.values()) + sum(case.answers_bytes for case in cases)
 
     def case(self, kind: InputKind, seed: int = 0, outputs: int = 0) -> Case:

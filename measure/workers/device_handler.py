@@ -8,6 +8,7 @@ from typing import Any
 
 from hlotune.codegen.backends import backend_named
 from hlotune.codegen.built import Built
+from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir.versions import run_in_the_calling_thread
 from hlotune.measure.machine.targets import host_target
@@ -41,6 +42,10 @@ from hlotune.schedules.targets.kinds import target_of
 from hlotune.schedules.targets.target import Properties, Target
 
 Json = Mapping[str, Any]
+MOST_KEPT_BYTES = 128 << 20
+"""Of the operands of a kernel that keeps its place when another one is measured."""
+_last_bench: list[Any] = []
+"""Kernel and cache mode of the last request, and the bytes of its operands."""
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -274,8 +279,17 @@ def _probe(target: CpuTarget) -> Probe:
     return Probe(target, tell=lambda: None)  # the runner does: nobody reads what is printed here
 
 
-@lru_cache(maxsize=2)
 def _bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench | JaxBench:
+    """What belongs to a kernel on the device.  Large operands go when another kernel comes."""
+    if _last_bench and _last_bench[0] != (kernel, cache) and _last_bench[1] > MOST_KEPT_BYTES:
+        _made_bench.cache_clear()
+    graph = graph_of(kernel)
+    _last_bench[:] = (kernel, cache), sum(t.bytes for t in graph.argument_types)
+    return _made_bench(kernel, target, cache)
+
+
+@lru_cache(maxsize=2)
+def _made_bench(kernel: Kernel, target: Target, cache: CacheMode) -> Bench | JaxBench:
     if isinstance(target, CpuTarget):
         return Bench(kernel, target, cache)
     return JaxBench(kernel, target, cache)

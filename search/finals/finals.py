@@ -20,6 +20,9 @@ ROUNDS = 4
 """So many times the next best may take the places of champions that all failed."""
 PAIRS = 31
 """Paired samples; with so many the interval of one among three leaves out eight at either end."""
+MOST_TOGETHER_BYTES = 256 << 20
+"""Of a kernel's arguments and results: of a larger one the best champion alone meets the default,
+as each needs a packed copy of its weights."""
 FEWEST_PAIRS = 9
 """When the time is short, and there is none for a heat; from seven on there is an interval for each
 of three at all."""
@@ -68,7 +71,8 @@ def final(
     if before.failed:
         tuner.reject(before.failed)
     for _ in range(ROUNDS):
-        candidates = entrants(tuner, before.order, standing)
+        most = CHAMPIONS if contest.task.bytes <= MOST_TOGETHER_BYTES else 1
+        candidates = entrants(tuner, before.order, standing, most)
         objects = list(zip(candidates, builder.build(candidates), strict=True))
         if contenders := survivors(contest, objects, referee, pairs):
             return decided(contest, contenders)
@@ -76,17 +80,17 @@ def final(
 
 
 def entrants(
-    tuner: KernelTuner, order: Sequence[Candidate], standing: Schedule | None
+    tuner: KernelTuner, order: Sequence[Candidate], standing: Schedule | None, most: int = CHAMPIONS
 ) -> list[Candidate]:
-    """Champions, the simplest first; before them what stands.
+    """Champions, at most so many, the simplest first; before them what stands.
 
     That is there whatever this run measured: only who is proven faster beside it takes its place.
     Without an order, or once all in it have failed, champions are the fastest by their trials.
     """
-    best = [c for c in order if not tuner.has_failed(c.schedule)] or crowd(tuner, CHAMPIONS)
+    best = [c for c in order if not tuner.has_failed(c.schedule)] or crowd(tuner, most)
     if standing is None or tuner.has_failed(standing):
-        return sorted(best[:CHAMPIONS], key=simplicity)
-    others = [c for c in best if c.schedule != standing][: CHAMPIONS - 1]
+        return sorted(best[:most], key=simplicity)
+    others = [c for c in best if c.schedule != standing][: max(1, most - 1)]
     return [Candidate(tuner.kernel, standing), *sorted(others, key=simplicity)]
 
 
