@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hlotune import freeze
+
 Params = list[tuple[jax.Array, jax.Array]]
 
 LAYERS = (784, 512, 256, 10)
@@ -32,3 +34,13 @@ def model() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
         weights = rng.normal(0, np.sqrt(2 / inputs), (inputs, outputs))
         params.append((weights.astype(np.float32), np.zeros(outputs, np.float32)))
     return forward, (params, rng.normal(size=(BATCH, LAYERS[0])).astype(np.float32))
+
+
+def batch_1000() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
+    """784-128-64-10 on a batch of 1000, its weights as constants."""
+    rng = np.random.default_rng(0)
+    params = [
+        (rng.normal(0, np.sqrt(2 / a), (a, b)).astype(np.float32), np.zeros(b, np.float32))
+        for a, b in pairwise((784, 128, 64, 10))
+    ]
+    return freeze(forward, params), (rng.normal(size=(1000, 784)).astype(np.float32),)

@@ -1,0 +1,1 @@
+"""Programs to tune, each a factory: `tune run examples/mlp.py:model`."""

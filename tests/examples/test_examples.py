@@ -1,0 +1,55 @@
+"""Every example is a program: its small form is loaded and called, its full form has a shape."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from hlotune.deploy.accuracy import example_inputs, expected_results, relative_error
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.oracle.comparison import Reference
+from hlotune.schedules.errors import ProgramError
+from tests.support.tree import ROOT
+
+SMALL = (
+    "vgg19:small", "resnet:small", "resnet:small_training", "mobilenet:small", "squeezenet:small",
+    "gpt2:small", "gpt2:small_decode", "lstm:small", "dcgan:small", "unet:small",
+    "mnist_training:small", "channel_flow:small", "mlp:batch_1000",
+)  # fmt: skip
+
+
+def source(name: str) -> str:
+    file, _, factory = name.partition(":")
+    return f"{ROOT}/examples/{file}.py:{factory}"
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_example_gives_what_the_oracle_says(name: str) -> None:
+    program = load(source(name))
+    inputs = example_inputs(program).values
+    assert program.in_tree is not None
+    arguments, named = jax.tree.unflatten(program.in_tree, inputs)
+    results = jax.tree.leaves(jitted(program)(*arguments, **named))
+    for wanted, got in zip(expected_results(program.graph, inputs), results, strict=True):
+        assert isinstance(wanted, Reference)
+        assert np.isfinite(np.asarray(got)).all()
+        assert relative_error(wanted.value, np.asarray(got)) < 1e-3
+
+
+def test_every_example_has_a_small_form_that_is_tested_here() -> None:
+    files = {p.stem for p in (Path(ROOT) / "examples").glob("*.py")}
+    tested = {name.partition(":")[0] for name in SMALL}
+    older = {"convnet", "resnet18", "bert_base"}
+    assert files - {"__init__", "layers", "fire"} - older == tested
+
+
+def test_particles_need_a_package_and_say_so() -> None:
+    try:
+        import jax_md  # noqa: F401
+    except ImportError:
+        with pytest.raises(ProgramError, match="expected the package jax-md, got none"):
+            load(source("fire:small"))
+    else:
+        assert load(source("fire:small")).graph.results
