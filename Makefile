@@ -26,7 +26,7 @@ TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
 .PHONY: setup setup-oldest demo test test-oldest test-torch test-browser lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
-  bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance
+  bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance bench-memory
 
 setup: .venv/.installed
 	@.venv/bin/tune --version
@@ -161,6 +161,10 @@ bench-defaults: setup
 
 bench-tuner: setup-oldest
 	$(OLDEST)/python -m benchmarks.tuner_speed
+
+# Where time and memory of a run on a large model go, phase by phase.
+bench-memory: setup
+	$(PYTHON) -m benchmarks.memory examples/vgg19.py:model --budget 60s
 
 bench-models: setup
 	rm -f build/models.db* build/models.*.db*

@@ -63,7 +63,8 @@ def model(grid: int = GRID, steps: int = STEPS, sweeps: int = SWEEPS) -> Factory
         def body(_: int, flow: Flow) -> Flow:
             return step(flow, 2.0 / grid, sweeps)
 
-        return jax.lax.fori_loop(0, steps, body, (u, v, pressure))
+        flow: Flow = jax.lax.fori_loop(0, steps, body, (u, v, pressure))
+        return flow
 
     rng = generator()
     return simulate, tuple(normal(rng, (grid, grid), 0.1) for _ in range(3))

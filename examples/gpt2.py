@@ -89,7 +89,8 @@ def _behind(layer: Weights, x: jax.Array, attended: jax.Array) -> jax.Array:
 
 
 def _logits(weights: Weights, x: jax.Array) -> jax.Array:
-    return layer_norm(weights["last_norm"], x) @ weights["words"].T
+    logits: jax.Array = layer_norm(weights["last_norm"], x) @ weights["words"].T
+    return logits
 
 
 def parameters(size: Size = FULL) -> Weights:

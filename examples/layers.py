@@ -54,7 +54,8 @@ def dense_weights(rng: np.random.Generator, inputs: int, outputs: int) -> Weight
 
 
 def dense(layer: Weights, x: jax.Array) -> jax.Array:
-    return x @ layer["weights"] + layer["bias"]
+    y: jax.Array = x @ layer["weights"] + layer["bias"]
+    return y
 
 
 def convolution_weights(
@@ -123,7 +124,8 @@ def layer_norm_weights(width: int) -> Weights:
 
 def layer_norm(layer: Weights, x: jax.Array) -> jax.Array:
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) * lax.rsqrt(variance + EPSILON) * layer["gamma"] + layer["beta"]
+    y: jax.Array = (x - mean) * lax.rsqrt(variance + EPSILON) * layer["gamma"] + layer["beta"]
+    return y
 
 
 def relu(x: jax.Array) -> jax.Array:
@@ -134,7 +136,8 @@ def max_pool(
     x: jax.Array, size: int = 2, stride: int = 2, border: int = 0, layout: str = "NHWC"
 ) -> jax.Array:
     window, steps, pads = _over_image(size, stride, border, layout)
-    return lax.reduce_window(x, -jnp.inf, lax.max, window, steps, pads)
+    y: jax.Array = lax.reduce_window(x, -jnp.inf, lax.max, window, steps, pads)
+    return y
 
 
 def _over_image(

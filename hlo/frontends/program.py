@@ -175,10 +175,10 @@ def _from_function(
     module = normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo")))
     notes, _, weights = take_notes(module), take_donated(module), take_out(module.op, weights)
     graph = mlir.graph(module, weights=weights)
-    in_tree = jax.tree.structure((arguments, {}))
-    if len(graph.arguments) != in_tree.num_leaves:
+    in_tree, leaves = jax.tree.structure((arguments, {})), len(jax.tree.leaves(arguments))
+    if len(graph.arguments) != leaves:
         raise ProgramError(
-            f"expected a function of its {in_tree.num_leaves} arguments alone, got one "
+            f"expected a function of its {leaves} arguments alone, got one "
             "that closes over values of an outer transformation; give them as arguments"
         )
     return Program(

@@ -1,5 +1,7 @@
 """Large constants lie beside the module of a program, each value once in memory."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +29,7 @@ def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "LARGEST_INSIDE_BYTES", 1 << 10)
 
 
-def network(x: jax.Array) -> jax.Array:
+def network(x: Any) -> Any:
     return jnp.maximum(x @ FIRST, 0) @ SECOND + SECOND[0]
 
 
@@ -57,7 +59,7 @@ def test_weights_share_the_memory_of_frozen_parameters() -> None:
     aligned = weights.aligned(FIRST)
     aligned.flags.writeable = False
 
-    def first(w: jax.Array, x: jax.Array) -> jax.Array:
+    def first(w: Any, x: Any) -> Any:
         return x @ w
 
     program = load(freeze(first, aligned), X)
