@@ -13,7 +13,7 @@ BUDGET := 10m
 
 # Trials of an operator for `make bench-operators`, time of a model, races of a search.
 TRIALS := 200
-MODEL_BUDGET := 5m
+SECONDS := 300
 SEEDS := 5
 
 # Files and kills of `make hostile`; another seed makes other files.
@@ -166,9 +166,11 @@ bench-tuner: setup-oldest
 bench-memory: setup
 	$(PYTHON) -m benchmarks.memory examples/vgg19.py:model --budget 60s
 
+# Whole programs, in parts: make bench-models MODELS="unet squeezenet" SECONDS=90; the names are in
+# benchmarks/models.py.  Without any it is ResNet-18 with weights as arguments and as constants.
 bench-models: setup
 	rm -f build/models.db* build/models.*.db*
-	$(PYTHON) -m benchmarks.models --budget $(MODEL_BUDGET)
+	$(PYTHON) -m benchmarks.models --budget $(SECONDS)s $(if $(MODELS),--programs $(MODELS))
 
 # What models make of recorded trials: its tables, and the chart, come into docs/models.md.
 bench-eval: setup-oldest

@@ -1,6 +1,7 @@
 """Whole programs: the default against what a budget of tuning makes of it.
 
     python -m benchmarks.models --budget 5m
+    python -m benchmarks.models --budget 90s --programs unet squeezenet     # names of EXAMPLES
 
 Each program is tuned on a database of its own, so that none borrows from another.  Default and
 tuned are held against the oracle, then timed in turns by the clock `call`: blocking calls of the
@@ -25,12 +26,38 @@ from hlotune.hlo.frontends.program import load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.comparison import Ratio
 from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.schedules.errors import ProgramError
 from hlotune.search.budget.budget import seconds
 from hlotune.search.finals.whole_program import worst_of
 from hlotune.search.result import TuneResult
 from hlotune.search.tune import tune
 
 PROGRAMS = ("examples/resnet18.py:model", "examples/resnet18.py:frozen")
+EXAMPLES = {
+    "mlp": "mlp.py:batch_1000",
+    "resnet18": "resnet.py:resnet18",
+    "resnet18_nchw": "resnet.py:resnet18_nchw",
+    "resnet50": "resnet.py:resnet50",
+    "resnet50_nchw": "resnet.py:resnet50_nchw",
+    "vgg19": "vgg19.py:model",
+    "vgg19_10": "vgg19.py:batch_10",
+    "vgg19_100": "vgg19.py:batch_100",
+    "vgg19_gradient": "vgg19.py:gradient",
+    "vgg19_gradient_10": "vgg19.py:gradient_10",
+    "mobilenet": "mobilenet.py:model",
+    "mobilenet_nchw": "mobilenet.py:nchw",
+    "squeezenet": "squeezenet.py:model",
+    "gpt2_prefill": "gpt2.py:prefill",
+    "gpt2_decode": "gpt2.py:decode",
+    "lstm": "lstm.py:model",
+    "dcgan": "dcgan.py:model",
+    "unet": "unet.py:model",
+    "mnist_training": "mnist_training.py:model",
+    "resnet18_training": "resnet.py:training",
+    "fire": "fire.py:model",
+    "channel_flow": "channel_flow.py:model",
+}
+"""Programs of `examples/` by the names that `make bench-models MODELS=...` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +103,23 @@ def parsed() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    options.programs = [source_of(name) for name in options.programs]
     options.database.parent.mkdir(parents=True, exist_ok=True)
     return options
+
+
+def source_of(name: str) -> str:
+    """A program that is given by the name of an example, or as `load` takes it.
+
+    Raises ProgramError for a name that is neither.
+    """
+    if name in EXAMPLES:
+        return f"examples/{EXAMPLES[name]}"
+    if ":" not in name and "." not in name:
+        raise ProgramError(
+            f"expected a program or one of {', '.join(EXAMPLES)}, got {name!r}; name one of these"
+        )
+    return name
 
 
 def database_of(database: Path, source: str) -> Path:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks.models import EXAMPLES, source_of
 from hlotune.deploy.accuracy import example_inputs, expected_results, relative_error
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
@@ -53,3 +54,11 @@ def test_particles_need_a_package_and_say_so() -> None:
             load(source("fire:small"))
     else:
         assert load(source("fire:small")).graph.results
+
+
+def test_every_example_of_the_benchmark_is_there_and_a_wrong_name_is_told() -> None:
+    for name in EXAMPLES:
+        file, _, factory = source_of(name).partition(":")
+        assert f"def {factory}(" in (Path(ROOT) / file).read_text(encoding="utf-8")
+    with pytest.raises(ProgramError, match=r"expected a program or one of mlp, .* got 'vgg'"):
+        source_of("vgg")
