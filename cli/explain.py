@@ -30,9 +30,9 @@ def explain(
     if not found:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     if json:
-        about = {"program": loaded.name, "notes": list(loaded.notes)}
+        about = {"program": loaded.name, "notes": list(loaded.remarks)}
         return print_json({**about, "sites": [as_json(e) for e in found]})
-    print_notes(loaded.notes)
+    print_notes(loaded.remarks)
     columns = ["site", "kernel", "label", "status", "algorithm", "why"]
     return print_table(columns, map(cells, found))
 

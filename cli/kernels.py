@@ -137,12 +137,12 @@ def kernels(
     if json:
         about = {
             "program": loaded.name,
-            "notes": list(loaded.notes),
+            "notes": list(loaded.remarks),
             "control_flow": [flow._asdict() for flow in control_flow],
             "left_out": list(kept),
         }
         return print_json({**about, "kernels": [asdict(x) for x in lines]})
-    print_notes(loaded.notes)
+    print_notes(loaded.remarks)
     columns = (*COLUMNS, ">of the limit", "known") if records else COLUMNS
     print_table(columns, map(cells, lines), title=loaded.name, spare=SPARE)
     for text in kept:

@@ -117,7 +117,7 @@ def run(
         return run_modules(modules, None if trials else budget or DEFAULT_BUDGET_S, one)
     with beating() as pulse, workers_ahead():
         loaded = load_program(program, arg, dim, trips)
-        print_notes(loaded.notes, file=sys.stderr)
+        print_notes(loaded.remarks, file=sys.stderr)
         # After loading: what is wrong with a program shall not wait for xgboost and torch.
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report

@@ -253,7 +253,7 @@ def compared(
         calls_per_sample=calls,
         accuracy=accuracy,
         drawn_arguments=ready.inputs.drawn,
-        notes=program.notes,
+        notes=program.remarks,
         kernels=tuned.explain(),
         packed_bytes=tuned.packed_bytes,
     )

@@ -233,7 +233,7 @@ def begun_run(
         cache=choices.cache,
         options=choices.options,
         seed=choices.seed,
-        notes=program.notes,
+        notes=program.remarks,
     )
     own_runs.remember(run, program.source)
     return run

@@ -60,6 +60,18 @@ class Program:
     weights: Weights = field(default=(), repr=False)
     """Large constants, which lie beside the bytecode; the graph has them as any others."""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What has to be said beside every figure of the program."""
+        if not self.weights:
+            return self.notes
+        size = sum(w.nbytes for w in self.weights)
+        return (
+            *self.notes,
+            f"{len(self.weights)} weights ({size:,} bytes) are arguments of the default and of the "
+            "tuned program: as constants in its text the default would hold several copies of them",
+        )
+
     @cached_property
     def key(self) -> str:
         """Hash of the canonical text, values of constants included: 32 hex digits."""

@@ -38,6 +38,8 @@ def test_a_program_with_weights_beside_it_is_the_same_program() -> None:
     outside = load(network, X)
     assert len(outside.weights) >= 2
     assert len(outside.bytecode) < FIRST.nbytes
+    [remark] = outside.remarks
+    assert "are arguments of the default and of the tuned program" in remark
     assert np.allclose(jitted(outside)(X), network(X), rtol=1e-5)
 
 
