@@ -60,6 +60,13 @@ Trials = Annotated[
     int | None,
     typer.Option(min=1, help="Trials for each kernel, in place of a budget.", show_default=False),
 ]
+First = Annotated[
+    bool,
+    typer.Option(
+        "--first",
+        help="No search: the first candidates of all kernels, verified and compared.",
+    ),
+]
 ModelFile = Annotated[
     Path | None,
     typer.Option(
@@ -88,6 +95,7 @@ def run(
     searcher: Annotated[Searcher, typer.Option(help="How candidates are chosen.")] = "annealing",
     model: Annotated[Model, typer.Option(help="What ranks candidates before they run.")] = "trees",
     model_file: ModelFile = None,
+    first: First = False,
     seed: Seed = 0,
     numerics: Numerics = "standard",
     target: Device = None,
@@ -103,7 +111,7 @@ def run(
     PROGRAM may also be a folder that XLA has dumped its modules into: those that take most of the
     time are tuned, one after another.
     """
-    device = check(budget, trials, target)
+    device = check(budget, trials, target, first=first)
     path = database_path(database)
     if modules := dumped_modules(Path(program)):
         from hlotune.cli.run_folder import run_modules
@@ -111,7 +119,8 @@ def run(
 
         one = partial(
             run, trials=trials, database=database, searcher=searcher, model=model,
-            model_file=model_file, seed=seed, numerics=numerics, target=target, trips=trips,
+            model_file=model_file, first=first, seed=seed, numerics=numerics, target=target,
+            trips=trips,
             quiet=quiet, events=events, json=json,
         )  # fmt: skip
         return run_modules(modules, None if trials else budget or DEFAULT_BUDGET_S, one)
@@ -122,30 +131,47 @@ def run(
         from hlotune.cli.progress import watching
         from hlotune.cli.report import print_report
         from hlotune.codegen.runtime.malloc_settings import keep_memory
+        from hlotune.search.first import first as without_search
         from hlotune.search.tune import tune
 
         keep_memory()
         with watching(quiet=quiet or json, events=events) as progress:
-            result = tune(
-                loaded,
-                budget_s=budget,
-                trials=trials,
-                database=path,
-                searcher=searcher,
-                model=model,
-                model_file=model_file,
-                seed=seed,
-                numerics=numerics,
-                progress=progress,
-                pulse=pulse,
-                target=device,
+            result = (
+                without_search(
+                    loaded,
+                    database=path,
+                    numerics=numerics,
+                    progress=progress,
+                    pulse=pulse,
+                    target=device,
+                )
+                if first
+                else tune(
+                    loaded,
+                    budget_s=budget,
+                    trials=trials,
+                    database=path,
+                    searcher=searcher,
+                    model=model,
+                    model_file=model_file,
+                    seed=seed,
+                    numerics=numerics,
+                    progress=progress,
+                    pulse=pulse,
+                    target=device,
+                )
             )
     print_report(result.database, result.run, json=json)
     return end(result, budget, model_file, arg or (), dim or (), trips or ())
 
 
-def check(budget_s: float | None, trials: int | None, target: str | None) -> "Target | None":
+def check(
+    budget_s: float | None, trials: int | None, target: str | None, *, first: bool = False
+) -> "Target | None":
     """The target that is asked for; refuses what makes no sense before anything is loaded."""
+    if first and (budget_s is not None or trials is not None):
+        given = "--budget" if trials is None else "--trials"
+        raise typer.BadParameter(f"expected --first alone, got {given} too; leave one out")
     if budget_s is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
     return None if target is None else here(target)

@@ -117,8 +117,11 @@ def kernel_result(
         best_s=None,
         default_error=contest.default_error,
     )
-    if found is None:
-        return result
+    return result if found is None else with_final(result, found)
+
+
+def with_final(result: KernelResult, found: Final) -> KernelResult:
+    """What the comparison of a kernel's champion with its default says of it."""
     return replace(
         result,
         default_s=found.paired.default_time_s,

@@ -217,7 +217,7 @@ def begun_run(
     program: Program,
     records: Database,
     choices: Choices,
-    properties: Properties,
+    properties: Properties | None,
     places: Sequence[Site],
     found: Sequence[Task],
 ) -> str:

@@ -12,6 +12,7 @@ from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.search.budget.spending import Contest
 from hlotune.search.finals.heats import CHAMPIONS, Heat, crowd, heat
+from hlotune.search.tasks import Task
 from hlotune.search.tuner import Builder, KernelTuner
 from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.wrong_defaults import is_wrong
@@ -75,7 +76,8 @@ def final(
         candidates = entrants(tuner, before.order, standing, most)
         objects = list(zip(candidates, builder.build(candidates), strict=True))
         if contenders := survivors(contest, objects, referee, pairs):
-            return decided(contest, contenders)
+            wrong = is_wrong(contest.default_error)
+            return decided(contest.task, contenders, over_wrong=wrong)
     return None
 
 
@@ -141,13 +143,13 @@ def is_broken(outcome: Measurement | Failure) -> bool:
     return isinstance(outcome, Failure) and outcome.kind in ("crash", "timeout", "device")
 
 
-def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
+def decided(task: Task, contenders: Sequence[Contender], *, over_wrong: bool = False) -> Final:
     """The winner, or the best of those that did not win.
 
     Each is tested with a share of the error that is allowed: whichever is picked, its interval
     holds with `CONFIDENCE` at least.
     """
-    won = winner(contenders, over_wrong=is_wrong(contest.default_error))
+    won = winner(contenders, over_wrong=over_wrong)
     confidence = shared(len(contenders))
     chosen = won or max(contenders, key=lambda c: c.ratio(confidence).median)
     found = chosen.ratio(confidence)
@@ -157,8 +159,8 @@ def decided(contest: Contest, contenders: Sequence[Contender]) -> Final:
         paired=Paired.of(chosen.default.samples_s, chosen.measured.samples_s, found),
         outcome="tuned" if won else "kept default",
         margin=found.low - 1.0,
-        flops=contest.task.flops,
-        dtype=contest.task.dtype,
+        flops=task.flops,
+        dtype=task.dtype,
         code=chosen.built.key,
     )
 

@@ -1,0 +1,154 @@
+"""Without a search: the first candidates of all kernels, built at once, verified and compared."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from hlotune.costmodel.pretrained import untrained
+from hlotune.deploy.accuracy import require_known_calls
+from hlotune.hlo.frontends.program import Program, require_loaded
+from hlotune.hlo.sites.sites import sites
+from hlotune.measure.machine.devices import target_here
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.suspend_clock import Pulse, beating
+from hlotune.measure.machine.targets import toolchain
+from hlotune.measure.trial import CacheMode, Candidate
+from hlotune.measure.workers.builder import ProcessBuilder
+from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.schedules.errors import reason_alone
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.target import Target
+from hlotune.search.budget.budget import Limits
+from hlotune.search.finals.closing import Closing, judged
+from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
+from hlotune.search.finals.whole_program import WholeProgram
+from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started, silent
+from hlotune.search.result import KernelResult, TuneResult, with_final
+from hlotune.search.tasks import Task, tasks
+from hlotune.search.tune import Choices, begun_run, begun_workers
+from hlotune.tuning_logs.database import Database, conditions
+from hlotune.tuning_logs.open_database import chosen
+
+CANDIDATES = 2
+"""Of each kernel, of as many algorithms."""
+WHOLE_S = 3.0
+"""For timing the whole program beside the default, and for the oracle."""
+
+
+def first(
+    program: Program,
+    *,
+    database: Database | str | Path | None = None,
+    numerics: Numerics = "standard",
+    cache: CacheMode = "model",
+    progress: Progress | None = None,
+    target: Target | None = None,
+    pulse: Pulse | None = None,
+) -> TuneResult:
+    """Takes the first candidates of all kernels where they are faster than the default.
+
+    They are those that a search begins with: formulas choose them.  Each is verified as a winner
+    of a search is, and compared with the default in a few pairs; what is proven faster is recorded,
+    and `apply` puts it in.  The arguments are those of `tune`, and so are the errors.
+    """
+    require_loaded(program)
+    with beating(pulse) as pulse, chosen(database, create=True) as records:
+        require_known_calls(program)
+        choices = Choices(
+            limits=Limits(trials=CANDIDATES), searcher="annealing", model="roofline",
+            begun=untrained("roofline", ""), seed=0, numerics=numerics, cache=cache,
+            target=target_here(target), progress=progress or silent,
+        )  # fmt: skip
+        turns = Turns(now=pulse.clock_s)
+        known = records.properties(choices.target)
+        with begun_workers(choices, turns, known) as (builder, runner):
+            places = sites(program)
+            found, skipped = tasks(places, choices.target, numerics)
+            builder.settle()
+            run = begun_run(program, records, choices, known, places, found)
+            choices.progress(Started(kernels=len(found), known_trials=0))
+            for skip in skipped:
+                choices.progress(KernelSkipped(label=skip.label, reason=skip.reason))
+            with records.keeping(run, choices.progress):
+                kernels = _compared(found, run, records, choices, builder, runner)
+                result = TuneResult(
+                    program_name=program.name, database=records.path, run=run, kernels=kernels,
+                    trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
+                    skipped=tuple((s.label, s.reason) for s in skipped),
+                )  # fmt: skip
+                return _closed(program, result, records, choices, turns, pulse)
+
+
+def _compared(
+    found: Sequence[Task],
+    run: str,
+    records: Database,
+    choices: Choices,
+    builder: ProcessBuilder,
+    runner: ProcessRunner,
+) -> tuple[KernelResult, ...]:
+    """The verdict about each kernel, those of most work first."""
+    wanted = [list(_candidates(task)) for task in found]
+    builts = iter(builder.build([c for those in wanted for c in those]))
+    objects = [[(c, next(builts)) for c in those] for those in wanted]
+    choices.progress(Finalising(kernels=len(found), interrupted=False))
+    order = sorted(range(len(found)), key=lambda n: -found[n].weight * found[n].flops)
+    results: dict[int, KernelResult] = {}
+    for n in order:
+        try:
+            results[n] = _verdict(found[n], objects[n], run, records, runner)
+        except Exception as error:
+            reason = reason_alone(error)
+            choices.progress(KernelSkipped(label=found[n].label, reason=reason))
+    return tuple(results[n] for n in sorted(results))
+
+
+def _candidates(task: Task) -> Iterator[Candidate]:
+    """The first of as many algorithms as there are candidates."""
+    schedules = dict.fromkeys(task.space.schedule(c) for c in task.space.firsts())
+    for schedule in islice(schedules, CANDIDATES):
+        yield Candidate(task.kernel, schedule)
+
+
+def _verdict(
+    task: Task, objects: Sequence[Object], run: str, records: Database, runner: ProcessRunner
+) -> KernelResult:
+    met = list(meetings(task.kernel, objects, runner, FEWEST_PAIRS))
+    contenders = [x for x in met if isinstance(x, Contender)]
+    result = KernelResult(
+        label=task.label, key=task.kernel.key, weight=task.weight, trials=len(objects),
+        failures=len(met) - len(contenders), default_s=0.0, best_s=None,
+    )  # fmt: skip
+    if not contenders:
+        return result
+    final = decided(task, contenders)
+    records.record_final(run, task.kernel, final)
+    return with_final(result, final)
+
+
+def _closed(
+    program: Program,
+    result: TuneResult,
+    records: Database,
+    choices: Choices,
+    turns: Turns,
+    pulse: Pulse,
+) -> TuneResult:
+    """Compares the whole program, takes back what slows it down, and ends the run."""
+    under = conditions(choices.target, toolchain(), choices.cache)
+    whole = WholeProgram(program, records, choices.numerics, choices.target, choices.cache, turns)
+    closing = Closing(
+        database=records, run=result.run, numerics=choices.numerics, under=under,
+        wrong_defaults=frozenset(),
+    )  # fmt: skip
+    verdict = closing.verdict(
+        [k.key for k in result.won], lambda: whole.compare(WHOLE_S, oracle_limit_s=WHOLE_S)
+    )
+    timed = replace(
+        judged(result, verdict),
+        wall_s=turns.clock_s() - pulse.start_s,
+        waited_s=turns.waited_s,
+        wrong_default=whole.wrong_default(),
+    )
+    return closing.closed(timed, verdict.whole, choices.progress)
