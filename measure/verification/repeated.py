@@ -36,8 +36,12 @@ def is_large(shape: tuple[int, ...]) -> bool:
 def repeated(period: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """A read-only array of a shape, which has the elements of one period again and again.
 
-    It begins on a page.  Raises OSError where the system does not map memory.
+    It begins on a page.  Where the system has no such mappings the elements are copied.
+
+    Raises OSError where the system does not map memory.
     """
+    if not hasattr(os, "memfd_create"):
+        return np.resize(period, shape)
     size = prod(shape) * period.itemsize
     file = os.memfd_create("period")
     try:
