@@ -148,7 +148,7 @@ def searched(compute: Compute, target: Target, numerics: Numerics = "standard") 
 
 def tiny(site: Site, target: Target) -> str | None:
     """Why a kernel without a contraction is not worth a call, or None where it is."""
-    if site.pattern == "contraction":
+    if site.pattern in ("contraction", "attention"):
         return None
     graph = graph_of(site.kernel)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))

@@ -23,9 +23,18 @@ from hlotune.codegen.llvm.loop_splitting import (
     special_positions,
     static_size,
 )
-from hlotune.codegen.llvm.points import Lane, Point, Span, end_of, moved, resized, with_digits
+from hlotune.codegen.llvm.points import (
+    Lane,
+    Point,
+    Span,
+    end_of,
+    moved,
+    resized,
+    smaller_of,
+    with_digits,
+)
 from hlotune.codegen.llvm.prefetch import Entered, prefetch, rows_ahead, stream
-from hlotune.codegen.llvm.region_spans import region_at
+from hlotune.codegen.llvm.region_spans import ends_in, region_at
 from hlotune.codegen.llvm.statements import Statements
 from hlotune.codegen.llvm.unrolled_copies import Copy, copies
 from hlotune.schedules.errors import BuildError
@@ -71,6 +80,8 @@ class StageFunction:
         """What the copy being written is turned along."""
         self.copies: dict[object, tuple[Copy, ...]] = {}
         """Copies of a stage's statement, by the loop that they begin with and sizes."""
+        self.limits: dict[tuple[str, str], Affine] = {}
+        """Where loops of a stage along an axis end, before its span does."""
         own = _inside(nest, root)
         self.reduced = {s.stage.name: {a.name for a in s.stage.reduce} for s in own}
         self.written_out = {s.stage.name: s.written_out for s in own}
@@ -155,6 +166,7 @@ class StageFunction:
     def _stage(self, s: StageNest, at: StageNest, point: Point) -> None:
         """A stage inside a loop of another: the region that is read from here on."""
         spans = region_at(self.f, self.nest, s, at, point.spans)
+        self.limits |= {(s.stage.name, a): end for a, end in ends_in(self.f, s, spans).items()}
         self.places.open(s, spans)
         self._inside(s, -1, Point(spans))
 
@@ -297,7 +309,7 @@ class StageFunction:
             self._rest(s, k, resized(point, loop.root, span.low, full))
             self._remainder(s, k, point, full)
             return
-        special, high = special_positions(self.nest, s, k, span), end_of(self.f, span)
+        special, high = special_positions(self.nest, s, k, span), self._high(s, loop, span)
         cuts = seams(self.nest, s, k, span)
         if not special and len(cuts) < 2 and span.size <= loop.step:
             self._step(s, k, point, span.low)
@@ -306,11 +318,20 @@ class StageFunction:
         else:
             self._static_loop(s, k, point, high.constant, special, cuts)
 
+    def _high(self, s: StageNest, loop: Loop, span: Span) -> Affine:
+        """Where a loop ends: with its span, or where the stage needs no more."""
+        high, limit = end_of(self.f, span), self.limits.get((s.stage.name, loop.root))
+        return high if limit is None else smaller_of(self.f, high, limit)
+
     def _remainder(self, s: StageNest, k: int, point: Point, full: int) -> None:
         """The ragged last tile of a region whose size is no multiple of the step."""
         span = point.spans[s.loops[k].root]
         low = span.low + full
-        if span.extent is None or self.f.bounds(low)[1] < span.extent:
+        limit = self.limits.get((s.stage.name, s.loops[k].root))
+        if limit is not None:
+            exists = self.f.op(f"icmp slt i64 {self.f.integer(low)}, {self.f.integer(limit)}")
+            self.f.when(exists, lambda: self._step(s, k, point, low))
+        elif span.extent is None or self.f.bounds(low)[1] < span.extent:
             self._step(s, k, point, low)
         elif low.terms:
             exists = self.f.op(f"icmp slt i64 {self.f.integer(low)}, {span.extent}")

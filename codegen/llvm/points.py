@@ -111,3 +111,16 @@ def end_of(f: Function, span: Span) -> Affine:
     less = f.hoisted(depth, f"icmp slt i64 {text}, {span.extent}")
     cut = f.hoisted(depth, f"select i1 {less}, i64 {text}, i64 {span.extent}")
     return f.variable(cut, (0, span.extent), depth=depth)
+
+
+def smaller_of(f: Function, a: Affine, b: Affine) -> Affine:
+    """The smaller of two positions, where both are known."""
+    if f.bounds(a)[1] <= f.bounds(b)[0]:
+        return a
+    if f.bounds(b)[1] <= f.bounds(a)[0]:
+        return b
+    depth, first, second = max(f.depth_of(a), f.depth_of(b)), f.integer(a), f.integer(b)
+    less = f.hoisted(depth, f"icmp slt i64 {first}, {second}")
+    chosen = f.hoisted(depth, f"select i1 {less}, i64 {first}, i64 {second}")
+    lows, highs = zip(f.bounds(a), f.bounds(b), strict=True)
+    return f.variable(chosen, (min(lows), min(highs)), depth=depth)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hlotune.codegen.llvm.function import Function
-from hlotune.codegen.llvm.points import Span, known_size
+from hlotune.codegen.llvm.points import Span, known_size, smaller_of
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.expr import Affine
 from hlotune.schedules.ir.hulls import hull
@@ -61,3 +61,31 @@ def _read_part(f: Function, s: StageNest, user: StageNest, seen: Spans) -> Spans
 
 def _is_axis(index: Affine) -> bool:
     return len(index.terms) == 1 and index.terms[0][1] == 1 and not index.constant
+
+
+def ends_in(f: Function, s: StageNest, spans: Spans) -> dict[str, Affine]:
+    """By axis, where loops end that a stage has in a region: at the multiple behind its end there.
+
+    The end is that of the region's last points, and never beyond the axis.
+    """
+    found = dict[str, Affine]()
+    positions = {a: span.low for a, span in spans.items()}
+    for axis, multiple in s.ends_at:
+        end, extent = dict(s.stage.ends)[axis], s.stage.extents[axis]
+        most = end.substitute(positions) + sum(
+            c * (spans[a].size - 1) for a, c in end.terms if c > 0
+        )
+        found[axis] = _rounded(f, most, multiple, extent)
+    return found
+
+
+def _rounded(f: Function, end: Affine, multiple: int, extent: int) -> Affine:
+    """The next multiple, at least one and no more than an extent."""
+    if not end.terms:
+        return Affine((), min(extent, max(1, -(-end.constant // multiple)) * multiple))
+    depth, least = f.depth_of(end), max(1, -(-f.bounds(end)[0] // multiple)) * multiple
+    steps = f.hoisted(depth, f"udiv i64 {f.integer(end + (multiple - 1))}, {multiple}")
+    whole = f.hoisted(depth, f"mul nsw i64 {steps}, {multiple}")
+    most = -(-f.bounds(end)[1] // multiple) * multiple
+    position = f.variable(whole, (min(least, most), most), multiple=multiple, depth=depth)
+    return smaller_of(f, position, Affine((), extent))

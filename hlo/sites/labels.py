@@ -30,11 +30,22 @@ def label(region: Region, group: Group) -> str:
             each, key=lambda g: max(region.type(_result(region, m)).elements for m in g.members)
         )
         return f"{len(each)} arrays of {label(region, largest)}"
+    if group.pattern == "attention":
+        return _attention(region, group)
     return _contraction(region, group) if group.pattern == "contraction" else _fused(region, group)
 
 
 def _result(region: Region, member: int) -> int:
     return region.graph.ops[member].results[0]
+
+
+def _attention(region: Region, group: Group) -> str:
+    """`attention 12*128x64x128`: heads, queries, the depth of their scores, keys."""
+    ops = region.graph.ops
+    first = next(m for m in sorted(group.members) if ops[m].name == ops[group.root].name)
+    head = _dot(region, ops[first]).replace("dot", "attention", 1)
+    dtype = region.type(ops[first].operands[0]).dtype
+    return " ".join([head, *([] if dtype == "f32" else [dtype])])
 
 
 def _fused(region: Region, group: Group) -> str:

@@ -10,7 +10,9 @@ from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.schedules.dtypes import has_kernels
 
-Pattern = Choice["contraction", "elementwise", "reduction", "rows", "window", "cumulative"]
+Pattern = Choice[
+    "attention", "contraction", "elementwise", "reduction", "rows", "window", "cumulative"
+]
 """What a group is, recognised from the graph."""
 
 

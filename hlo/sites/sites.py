@@ -13,11 +13,13 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from hlotune.hlo.canonical import INLINE_ELEMENTS, argument_order, canonical
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Literal, Op
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.sites.attention import attentions
 from hlotune.hlo.sites.contractions import ANCHORS, bare, clones, groups, with_epilogue
 from hlotune.hlo.sites.fusible import Fusible
 from hlotune.hlo.sites.fusion import fused, is_worth_a_kernel, parts
@@ -58,7 +60,8 @@ class Site:
 def sites(program: Program) -> tuple[Site, ...]:
     """All candidate sites, what is best chosen first where they share operations.
 
-    First those of contractions; those of one anchor follow each other, the largest first.  Then
+    First those of attention, then those of contractions; those of one anchor follow each other, the
+    largest first.  Then
     groups of what stands outside of these, then those that stand outside of bare contractions, and
     parts of both.
     """
@@ -66,6 +69,8 @@ def sites(program: Program) -> tuple[Site, ...]:
     counts = Counter[str]()
     runs = {place: flow.runs for place, flow in flows(program.graph, program.trips).items()}
     places = [_place(scope) for scope in scopes(program.graph, runs)]
+    for place in places:
+        found.extend(_attentions(place, counts))
     for place in places:
         for group in place.contractions:
             kind = "dot" if place.scope.graph.ops[group.root].name == ANCHORS[0] else "conv"
@@ -76,7 +81,7 @@ def sites(program: Program) -> tuple[Site, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Place:
     """A region in which groups stand, and the largest groups of its contractions."""
 
@@ -86,11 +91,27 @@ class _Place:
     taken: frozenset[int]
     """Members of these."""
 
+    @cached_property
+    def cloned(self) -> frozenset[int]:
+        """Operations that some kernel around a contraction computes for itself."""
+        largest, region = self.contractions, self.region
+        forms = (*largest, *(with_epilogue(region, g) for g in largest), *map(bare, largest))
+        return frozenset[int]().union(*(clones(region, g, self.taken) for g in forms))
+
 
 def _place(scope: Scope) -> _Place:
     region = Region(scope.graph)
     largest = tuple(groups(region))
     return _Place(scope, region, largest, frozenset().union(*(g.members for g in largest)))
+
+
+def _attentions(place: _Place, counts: Counter[str]) -> Iterator[Site]:
+    """Two products with a softmax between, each as one kernel."""
+    fusible = Fusible(place.region, frozenset(), place.taken, place.cloned)
+    for group in attentions(place.region, fusible, place.contractions):
+        name, copied = f"attention{counts[group.pattern]}", fusible.copies(group.members)
+        yield _site(place, group, name, copied - group.members, _used_outside(place.region, group))
+        counts[group.pattern] += 1
 
 
 def _around_contraction(place: _Place, largest: Group, name: str) -> Iterator[Site]:
@@ -111,9 +132,7 @@ def _around_contraction(place: _Place, largest: Group, name: str) -> Iterator[Si
 
 def _without_contraction(place: _Place, counts: Counter[str]) -> Iterator[Site]:
     """Groups of elementwise operations and reductions; each once."""
-    region, alone = place.region, tuple(map(bare, place.contractions))
-    forms = (*place.contractions, *(with_epilogue(region, g) for g in place.contractions), *alone)
-    cloned = frozenset[int]().union(*(clones(region, g, place.taken) for g in forms))
+    region, alone, cloned = place.region, tuple(map(bare, place.contractions)), place.cloned
     wholes: list[tuple[Fusible, Group, str]] = []
     seen: set[frozenset[int]] = set()
     for kernels in (place.contractions, alone):

@@ -30,6 +30,7 @@ from hlotune.hlo.to_compute.prologues import (
     vanishes,
     walks_alone,
 )
+from hlotune.hlo.to_compute.triangles import with_ends
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
@@ -46,12 +47,14 @@ def compute_of(graph: Graph) -> Compute:
     """
     _refuse_empty(graph)
     anchors = [op for op in graph.ops if op.name in CONTRACTIONS]
-    if len(anchors) > 1:
+    if len(anchors) > 1 and any(op.name == "stablehlo.convolution" for op in anchors):
         raise UnsupportedKernel(
-            f"expected one dot_general or convolution, got {len(anchors)}; cut one kernel for each"
+            "expected one convolution, or dot_generals alone, got "
+            f"{len(anchors)} contractions with a convolution; cut one kernel for each"
         )
-    if not anchors:
-        return collapse(group_compute(graph))
+    if len(anchors) != 1:
+        compute = collapse(group_compute(graph))
+        return with_ends(compute) if anchors else compute
     assembly = _AroundContraction(graph)
     assembly.contraction(anchors[0])
     return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))

@@ -2,7 +2,8 @@
 
 Two dimensions of two values have one name where an operation walks them together: elementwise
 operations tie all dimensions of their operands, a reduction those that it keeps, a transpose the
-ones that it moves.  Stages over values with the same names then have the same axes.
+ones that it moves, a product those that it keeps and those that it sums over.  Stages over values
+with the same names then have the same axes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from itertools import permutations
 from typing import cast
 
 from hlotune.hlo.graph import Graph, Op
-from hlotune.hlo.to_compute.contractions import numbers
+from hlotune.hlo.to_compute.contractions import contraction, numbers
 from hlotune.hlo.to_compute.cumulative import cumulative
 from hlotune.hlo.to_compute.index_maps import reshape_groups
 from hlotune.hlo.to_compute.indexed import (
@@ -93,6 +94,9 @@ def tied(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimension, Dime
         return
     if name == "select_and_scatter":
         yield from _of_scatter(graph, op, loose=loose)
+        return
+    if name == "dot_general":
+        yield from [] if loose else _of_product(graph, op)
         return
     result = op.results[0]
     for operand, mine, others in _pairs(graph, op, name):
@@ -187,3 +191,15 @@ def _of_scatter(graph: Graph, op: Op, *, loose: bool) -> Iterator[tuple[Dimensio
         yield (result, d), (operand, d)
         if (window[d] == 1 and n == m) or (loose and 1 not in (n, m)):
             yield (source, d), (operand, d)
+
+
+def _of_product(graph: Graph, op: Op) -> Iterator[tuple[Dimension, Dimension]]:
+    """The dimensions of both operands that one axis of a product walks, and those of its result."""
+    terms, first = contraction(graph, op), dict[str, Dimension]()
+    for d, place in enumerate(terms.output):
+        first |= {axis: (op.results[0], d) for axis, _ in place.terms}
+    for operand, places in zip(op.operands, terms.places, strict=True):
+        for d, walked in enumerate(places):
+            for axis, _ in walked.index.terms:
+                own = operand, d
+                yield own, first.setdefault(axis, own)

@@ -1,8 +1,9 @@
-"""The stages of a kernel without a contraction: elementwise operations and reductions.
+"""The stages of a kernel of elementwise operations and reductions, or of several products.
 
     pre*     tables of constants, what varies along fewer axes than its user, and values that take
              functions to compute and that several stages read
     reduce*  one for each reduction, its prologue in its value
+    product* one for each product of two operands, their prologues in its value
     out*     the results, those over the same axes in one stage; the largest last
 
 Axes that the operations walk together have the same name in all stages, until all stages are there.
@@ -30,6 +31,7 @@ from hlotune.hlo.to_compute.expressions import (
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
 from hlotune.hlo.to_compute.indexed import scatter_windows
 from hlotune.hlo.to_compute.joined_reductions import joined_reductions
+from hlotune.hlo.to_compute.product_stages import product_stage
 from hlotune.hlo.to_compute.prologues import varying
 from hlotune.hlo.to_compute.reductions import (
     counts_along,
@@ -97,6 +99,8 @@ class _Group(Assembly):
                 self.scattered(op)
             elif short_name(op) in REDUCTIONS:
                 self.reduction(op)
+            elif short_name(op) == "dot_general":
+                self.stages.append(product_stage(self, op))
             elif kept & set(op.results):
                 self.whole(op.results[0])
         scattered = {r for op in self.graph.ops if merges(op) for r in op.results}
@@ -126,11 +130,14 @@ class _Group(Assembly):
         pairs = zip(self.names[value], self.graph.types[value].shape, strict=True)
         axes = [Axis(name, n) for name, n in pairs]
         parallel = [a for d, a in enumerate(axes) if d not in reduced]
-        result = Domain.of(parallel, [*(axes[d] for d in reduced), *taps])
+        return self.cut(Domain.of(parallel, [*(axes[d] for d in reduced), *taps]))
+
+    def cut(self, domain: Domain) -> Domain:
+        """The domain with all cuts made."""
         for name, inner in self.cuts:
-            if name in result.extents:
-                result = result.split(name, inner)
-        return result
+            if name in domain.extents:
+                domain = domain.split(name, inner)
+        return domain
 
     def index(self, value: int, domain: Domain) -> Index:
         """The index of a value over a domain that has all its dimensions."""
@@ -417,7 +424,7 @@ def kept_values(graph: Graph) -> frozenset[int]:
     for op in reversed(graph.ops):
         stages = set().union(*(readers[r] for r in op.results))
         name = short_name(op)
-        if name in REDUCTIONS or merges(op):
+        if name in REDUCTIONS or name == "dot_general" or merges(op):
             stages = {op.results}
         elif name in ELEMENTWISE and name not in CHEAP and len(stages) > 1:
             kept.add(op.results[0])

@@ -2,6 +2,7 @@
 
 from hlotune.schedules.algorithms.algorithm import Algorithm, AlgorithmSpace, constant
 from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.patterns.attention import is_attention
 from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.cpu_contraction import space as contractions
 from hlotune.schedules.spaces.cpu_rows import space as rows
@@ -13,6 +14,8 @@ def _unchanged(compute: Compute) -> Compute:
 
 
 def _spaces(compute: Compute, target: CpuTarget) -> tuple[AlgorithmSpace, ...]:
+    if is_attention(compute):
+        return ()
     if is_rows(compute):
         return (rows.space_of(compute, target),)
     return (contractions.space_of(compute, target),)

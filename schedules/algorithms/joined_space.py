@@ -17,6 +17,7 @@ from hlotune.schedules.features.loop_trees import ABSENT, Nodes
 from hlotune.schedules.features.summary import COLUMN
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.patterns.attention import is_attention
 from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.schedule import Schedule
@@ -34,13 +35,19 @@ def space_of(
 
     Raises UnsupportedKernel where there is no rule for the compute, or no legal schedule.
     """
-    pattern: Pattern = "rows" if is_rows(compute) else "contraction"
+    pattern = pattern_of(compute)
     allowed = (
         a for a in ALGORITHMS.values()
         if a.is_allowed(numerics) and a.pattern in (pattern, "any")
     )  # fmt: skip
     parts = tuple(space for a in allowed for space in a.spaces(compute, target))
     return AlgorithmsSpace(parts) if len(parts) > 1 else parts[0]
+
+
+def pattern_of(compute: Compute) -> Pattern:
+    if is_attention(compute):
+        return "attention"
+    return "rows" if is_rows(compute) else "contraction"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from hlotune.schedules.algorithms.algorithm import Algorithm
 from hlotune.schedules.algorithms.amx.space import AMX
+from hlotune.schedules.algorithms.attention.space import ATTENTION, ATTENTION_DIVIDED_LAST
 from hlotune.schedules.algorithms.blocked_scan.space import BLOCKED_SCAN
 from hlotune.schedules.algorithms.blocks import BLOCKS
 from hlotune.schedules.algorithms.direct import DIRECT
@@ -21,6 +22,8 @@ ALGORITHMS = {
         DIRECT,
         SPLIT_REDUCTION,
         PARTIAL_REDUCTIONS,
+        ATTENTION_DIVIDED_LAST,
+        ATTENTION,
         BLOCKED_SCAN,
         *WINOGRAD,
         BLOCKS,

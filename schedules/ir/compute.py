@@ -8,6 +8,7 @@ stages load what earlier ones store.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Literal
 
@@ -127,6 +128,9 @@ class Stage:
     onto: bool = False
     """Whether its results are merged into what an earlier stage stored there, one point of the
     reduction after the other; then its stores may have lookups along the reduction."""
+    ends: tuple[tuple[str, Affine], ...] = ()
+    """(axis, end): from `end` on, which is affine in parallel axes, points of the axis change
+    nothing.  What a reduction would add is nothing, and what is stored there is not needed."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -218,6 +222,18 @@ class Stage:
         return prod(a.extent for a in self.axes)
 
     @cached_property
+    def needed_points(self) -> int:
+        """Points ahead of the ends of axes."""
+        kept = self.points
+        for axis, end in self.ends:
+            extents = self.extents
+            walked = [range(extents[a]) for a, _ in end.terms]
+            places = (dict(zip(end.coefficients, x, strict=True)) for x in product(*walked))
+            ahead = sum(min(max(end.value(at), 0), extents[axis]) for at in places)
+            kept = kept * ahead // max(1, extents[axis] * prod(map(len, walked)))
+        return kept
+
+    @cached_property
     def flops(self) -> int:
         """Arithmetic operations, padding and inserted zeros included."""
         merges = 0
@@ -285,7 +301,9 @@ def lines(compute: Compute) -> Iterator[str]:
             over = "up to" if s.scans else "over"
             how = f" {s.combine} {over} {' '.join(a.name for a in s.reduce)}" if s.combine else ""
             how += " onto it" * s.onto
-            yield f"{s.name} ({axes}): {place} ={how} {value}{lookups_text(value, store.lookups)}"
+            until = "".join(f" until {axis} = {end}" for axis, end in s.ends)
+            places = lookups_text(value, store.lookups)
+            yield f"{s.name} ({axes}): {place} ={how} {value}{until}{places}"
 
 
 def lookups_text(value: Expr, stored: tuple[Lookup, ...] = ()) -> str:

@@ -81,7 +81,7 @@ def real_flops(compute: Compute, stage: Stage) -> int:
     for group in _sharing_axes(_borders(compute, stage)):
         real, total = _real_points(stage, group)
         flops = flops * real // total
-    return flops
+    return flops * stage.needed_points // max(1, stage.points) if stage.ends else flops
 
 
 def _least_flops(stage: Stage) -> int:

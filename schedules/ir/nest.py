@@ -70,6 +70,9 @@ class StageNest:
     """(argument, bytes): with each vector of it what lies so far behind is asked for."""
     non_temporal: bool = False
     """Whether its results are stored past the caches."""
+    ends_at: tuple[tuple[str, int], ...] = ()
+    """(axis, multiple): loops along the axis end where the stage's own end is for the region, at
+    the next multiple."""
     overrun: tuple[str, ...] = ()
     """Axes along which its region is computed whole, beyond the end of the axis too."""
     tiles: tuple[str, str] | None = None

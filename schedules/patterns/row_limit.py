@@ -24,7 +24,7 @@ OPERATIONS: dict[str, float] = {
 def least_seconds(compute: Compute, target: CpuTarget, properties: Properties) -> float:
     """Seconds of one warm call on all threads of a target, at least."""
     clock = properties.clock_hz * target.threads
-    arithmetic = sum(s.points * operations_of(s) / _lanes(s, target) for s in compute.stages)
+    arithmetic = sum(s.needed_points * operations_of(s) / _lanes(s, target) for s in compute.stages)
     vectors = target.rates.vectors_a_multiply_add * target.multiply_adds
     moved_s = seconds_of_bytes(moved_bytes(compute), target, properties)
     return max(arithmetic / (vectors * clock), moved_s)

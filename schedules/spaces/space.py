@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hlotune.schedules.features.loop_trees import Nodes
 from hlotune.schedules.steps.schedule import Schedule
 
-Pattern = Literal["contraction", "rows"]
+Pattern = Literal["contraction", "rows", "attention"]
 Configs = NDArray[np.int32]
 """`(n, k)`: column 0 is the sketch, the others are positions in the knobs' value lists."""
 

@@ -145,16 +145,27 @@ def _fills(nest: LoopNest, s: StageNest, axis: str) -> bool:
 
 
 def _are_in_a_row(nest: LoopNest, s: StageNest, axis: str) -> bool:
-    """Whether regions begin where others end: their one reader walks the axis as one of its own.
+    """Whether regions begin where others end: their readers walk the axis as one of the stage that
+    they all stand in.
 
-    It stands at the root: its loops go in steps of a region then.  Regions of what stands inside
-    another stage begin where regions of that one do, and those may overlap.
+    That one stands at the root: its loops go in steps of a region then.  Regions of what stands
+    inside another stage begin where regions of that one do, and those may overlap.
     """
     around = nest.stage(s.at[0]) if s.at else s
+    return around.at is None and _walked(nest, s, axis, around) is not None
+
+
+def _walked(nest: LoopNest, s: StageNest, axis: str, around: StageNest) -> str | None:
+    """The axis of `around` that all readers walk along, point by point; None where it is none."""
+    if s is around:
+        return axis
     d = (s.stage.stored_axes or ()).index(axis)
-    found = {x.index[d] for x in reads(s.stage, around.stage)}
-    walked = any(found == {Affine.axis(a.name)} for a in around.stage.parallel)
-    return walked and around.at is None and len(readers(nest, s)) == 1
+    found = set[str | None]()
+    for user in readers(nest, s):
+        places = {x.index[d] for x in reads(s.stage, user.stage)}
+        own = [a.name for a in user.stage.parallel if places == {Affine.axis(a.name)}]
+        found.add(_walked(nest, user, own[0], around) if own else None)
+    return found.pop() if len(found) == 1 else None
 
 
 def _has_room(nest: LoopNest, s: StageNest, axis: str, maker: StageNest, d: int) -> bool:

@@ -4,9 +4,9 @@ It raises ScheduleError where the step does not apply.  Each docstring shows the
 after.  A step looks only at what it changes; limits that hang on several steps at once (registers,
 scratch, code size) are in `limits.py`.  Steps that have a file of their own: `Pack` is in
 `pack.py`, `Narrow` in `narrow.py`, `Tensorize` in `tensorize.py`, `Overrun` in
-`overrun.py`, `VectorizeReduction` in `vectorize_reduction.py`, what holds sums in registers in
-`accumulate.py`, what says where results lie in `layout.py`, what asks for operands ahead in
-`prefetch.py`, what is for tensors larger than the caches in `streaming.py`.
+`overrun.py`, `EndAt` in `end_at.py`, `VectorizeReduction` in `vectorize_reduction.py`, what holds
+sums in registers in `accumulate.py`, what says where results lie in `layout.py`, what asks for
+operands ahead in `prefetch.py`, what is for tensors larger than the caches in `streaming.py`.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from hlotune.schedules.ir.nest import (
 )
 from hlotune.schedules.steps.accumulate import Accumulate as Accumulate
 from hlotune.schedules.steps.accumulate import AddUp as AddUp
+from hlotune.schedules.steps.end_at import EndAt as EndAt
 from hlotune.schedules.steps.layout import LayOut as LayOut
 from hlotune.schedules.steps.layout import Preload as Preload
 from hlotune.schedules.steps.layout import Spread as Spread
@@ -313,6 +314,7 @@ Step = (
     | VectorizeReduction
     | Ahead
     | NonTemporal
+    | EndAt
 )
 STEPS: dict[str, type[Step]] = {c.__name__: c for c in get_args(Step)}
 """By the names that stand in schedules' JSON."""

@@ -11,6 +11,7 @@ from hlotune.schedules.errors import require
 from hlotune.schedules.ir.borders import guarded
 from hlotune.schedules.ir.nest import LoopNest, StageNest, encloses, reads, region
 from hlotune.schedules.steps.accumulate import check_held, check_pieces
+from hlotune.schedules.steps.end_at import check_ends
 from hlotune.schedules.steps.layout import check_preloaded
 from hlotune.schedules.steps.overrun import check_overrun, check_reach
 from hlotune.schedules.steps.prefetch import check_requests
@@ -43,6 +44,7 @@ def check_form(nest: LoopNest) -> None:
             _check_region(nest, s)
         _check_scan(s)
         check_overrun(nest, s)
+        check_ends(nest, s)
         check_reach(nest, s)
 
 

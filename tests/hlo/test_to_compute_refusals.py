@@ -6,13 +6,18 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
 from tests.hlo.test_to_compute import compute, graph_of_text, integers
 
 REFUSED: dict[str, tuple[Callable[..., Any], Sequence[tuple[int, ...]], str]] = {
-    "two contractions": (lambda x, w: (x @ w) @ w, [(4, 4), (4, 4)], "got 2; cut one kernel"),
+    "two convolutions": (
+        lambda x, w: lax.conv(lax.conv(x, w, (1, 1), "SAME"), w, (1, 1), "SAME"),
+        [(1, 4, 5, 5), (4, 4, 1, 1)],
+        "expected one convolution, or dot_generals alone, got 2 contractions",
+    ),
     "a sort": (lambda x, w: jnp.sort(x @ w), [(3, 4), (4, 4)], "stablehlo.sort"),
     "a sum": (lambda x, w: (x @ w).sum(0), [(3, 4), (4, 4)], "got stablehlo.reduce"),
     "a sum before": (lambda x, w: x.sum(0) @ w, [(3, 4), (4, 4)], "got stablehlo.reduce"),

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.spaces.cpu_rows.view import Rows
+from hlotune.schedules.spaces.cpu_rows.view import Movable
 from hlotune.schedules.spaces.moves import retried
 from hlotune.schedules.spaces.space import Configs
 
@@ -15,7 +15,7 @@ FIRST_FORM = 0.5
 """The share of drawn forms that are the cheapest one."""
 
 
-def drawn(space: Rows, n: int, rng: np.random.Generator) -> Configs:
+def drawn(space: Movable, n: int, rng: np.random.Generator) -> Configs:
     """Uniform in each knob, but for forms, the cheapest of which are drawn more often."""
     kept = list[Configs]()
     for _ in range(SAMPLING_ROUNDS):
@@ -31,7 +31,7 @@ def drawn(space: Rows, n: int, rng: np.random.Generator) -> Configs:
     return np.concatenate([found, np.tile(space.heuristic(), (n - len(found), 1))])
 
 
-def moved(space: Rows, configs: Configs, rng: np.random.Generator) -> Configs:
+def moved(space: Movable, configs: Configs, rng: np.random.Generator) -> Configs:
     """One legal neighbour of each config; where several tries find none, the config itself."""
 
     def changed(rows: NDArray[np.intp]) -> Configs:
@@ -40,7 +40,7 @@ def moved(space: Rows, configs: Configs, rng: np.random.Generator) -> Configs:
     return retried(configs, changed, space.legal, ROUNDS)
 
 
-def _changed(space: Rows, configs: Configs, rng: np.random.Generator) -> Configs:
+def _changed(space: Movable, configs: Configs, rng: np.random.Generator) -> Configs:
     result = configs.copy()
     kind = rng.choice(len(MOVES), size=len(configs), p=MOVES)
     new, near, other = (np.flatnonzero(kind == k) for k in range(len(MOVES)))

@@ -185,6 +185,9 @@ class RowsSpace:
                 result[rows] += p.digest() * np.uint64(2 * k + 1)
         return result
 
+    def groups(self, configs: Configs) -> list[tuple[Placed, NDArray[np.int64]]]:
+        return groups(self, configs)
+
     def features(self, configs: Configs) -> NDArray[np.float32]:
         return features_of_rows(self, configs)
 

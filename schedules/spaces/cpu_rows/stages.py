@@ -44,7 +44,7 @@ class Described:
 
 def described(space: Rows, configs: Configs, depth: int = 1) -> list[Described]:
     """All stages of all configs, with room for at least `depth` loops."""
-    found = [(p, rows, _levels(space, p, depth)) for p, rows in groups(space, configs)]
+    found = [(p, rows, _levels(space, p, depth)) for p, rows in space.groups(configs)]
     enters = _entering(space, found, len(configs))
     return [
         Described(p, rows, Costs(v, replace(stage_work(space, p), enters=share)))

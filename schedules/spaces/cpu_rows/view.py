@@ -1,7 +1,7 @@
 """What of a rows' space its helpers read."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,30 @@ class RowsKnobs(Protocol):
         ...
 
 
+class Movable(Protocol):
+    """What of a space its random configs and their neighbours are made of."""
+
+    @property
+    def sketches(self) -> Sequence[object]: ...
+
+    @property
+    def counts(self) -> NDArray[np.int32]: ...
+
+    @property
+    def columns(self) -> Mapping[tuple[str, str], int]:
+        """The columns of a config, by kind and axis of the knob."""
+        ...
+
+    def legal(self, configs: Configs) -> NDArray[np.bool_]: ...
+
+    def heuristic(self) -> NDArray[np.int32]: ...
+
+
 class Rows(RowsKnobs, Protocol):
+    def groups(self, configs: Configs) -> Sequence[tuple[Any, NDArray[np.int64]]]:
+        """All stages of all configs, each with the rows of the configs that it belongs to."""
+        ...
+
     @property
     def sketches(self) -> tuple[Partition, ...]: ...
 

@@ -1,0 +1,67 @@
+"""The first candidate for attention: numbers by formulas of extents and target."""
+
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.patterns.attention import FEATURE, KEY, OUT, ROW, SCORES, VALUES
+from hlotune.schedules.spaces.cpu_attention.view import AttentionKnobs, put
+
+FEW_ROWS = 12
+"""Queries that share keys up to which these are read as they lie: a copy of the keys takes longer
+than what a better register tile saves."""
+SHARE_OF_L2 = 4
+"""A block's scores take this part of the second cache: keys and values take the rest."""
+MOST_ROWS = 64
+
+
+def first_columns(space: AttentionKnobs) -> NDArray[np.int32]:
+    """A config with these numbers."""
+    config = np.zeros(1 + len(space.knobs.knobs), dtype=np.int32)
+    rows = space.extents[ROW]
+    shared = rows * prod(n for a, n in space.extents.items() if a[0] == "g")
+    few = shared <= FEW_ROWS
+    config[0] = int(few)
+    _put_products(space, config, few=few)
+    numbers = {
+        ("rows", "between"): 2, ("vectors", "between"): 4,
+        ("rows", "functions"): 1, ("vectors", "functions"): 4, ("vectors", OUT): 4,
+    }  # fmt: skip
+    for (kind, axis), value in numbers.items():
+        put(space, config, kind, axis, value)
+    return config
+
+
+def _put_products(space: AttentionKnobs, config: NDArray[np.int32], *, few: bool) -> None:
+    registers, rows = space.target.vector_registers, space.extents[ROW]
+    wide = min(ceil(space.extents[FEATURE] / space.lanes[VALUES]), 4 if registers >= 32 else 2)
+    tile = min(rows, _power((registers - 1 - wide) // wide))
+    put(space, config, "vectors", VALUES, wide)
+    put(space, config, "rows", VALUES, tile)
+    put(space, config, "unroll", VALUES, 2)
+    put(space, config, "vectors", SCORES, 1 if few else 2)
+    put(space, config, "rows", SCORES, min(rows, 4) if few else _power((registers - 3) // 2))
+    put(space, config, "unroll", SCORES, 4 if few else 2)
+    block = _block(space, tile)
+    put(space, config, "tiles", OUT, max(1, block // tile))
+    heads = prod(n for a, n in space.extents.items() if a[0] == "b")
+    iterations = ceil(rows / block)
+    tasks = min(iterations, ceil(space.target.threads / heads) if heads else 1)
+    put(space, config, "blocks", OUT, ceil(iterations / tasks))
+    key_bytes = space.extents[FEATURE] * BYTES[space.compute.stages[-1].values[0].dtype]
+    near = space.target.l1_bytes // max(1, key_bytes)
+    put(space, config, "chunk", VALUES, 0 if space.extents[KEY] <= 2 * near else near // 2)
+
+
+def _block(space: AttentionKnobs, tile: int) -> int:
+    """Queries of a block, a power of two times a tile."""
+    row_bytes = space.extents[KEY] * 4
+    most = min(MOST_ROWS, space.target.l2_bytes // (SHARE_OF_L2 * row_bytes))
+    return tile * _power(max(1, min(most, space.extents[ROW]) // tile))
+
+
+def _power(most: int) -> int:
+    """The largest power of two up to a number, which is 1 at least."""
+    return 1 << max(1, most).bit_length() - 1
