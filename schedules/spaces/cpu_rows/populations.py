@@ -24,7 +24,7 @@ from hlotune.schedules.features.summary import (
     features_of_levels,
 )
 from hlotune.schedules.spaces.cpu_rows.stages import Described, costly, described, peak_work
-from hlotune.schedules.spaces.cpu_rows.view import Rows
+from hlotune.schedules.spaces.cpu_rows.view import Staged
 from hlotune.schedules.spaces.space import Configs
 
 COST_COLUMNS = [k for k, name in enumerate(NAMES) if name.startswith("cost_")]
@@ -38,7 +38,7 @@ FROM_ROW = ("rows", "vectors", "lanes_used", "unrolled", "innermost_trips", "til
 """Columns of a stage that are those of its own row."""
 
 
-def features_of_rows(space: Rows, configs: Configs) -> NDArray[np.float32]:
+def features_of_rows(space: Staged, configs: Configs) -> NDArray[np.float32]:
     """`(n, len(NAMES))`."""
     order = costly(space.compute)
     whole = sum(peak_work(s) for s in space.compute.stages)
@@ -94,7 +94,7 @@ def _put_shares(into: NDArray[np.float32], total: NDArray[np.float64], stages: i
         into[:, COLUMN[name]] = np.log2(np.maximum(share, LEAST))
 
 
-def nodes_of_rows(space: Rows, configs: Configs) -> Nodes:
+def nodes_of_rows(space: Staged, configs: Configs) -> Nodes:
     """One tree a config: the trees of its stages below a root of the whole kernel.
 
     A kernel with one stage that costs has the tree of that stage.

@@ -18,7 +18,7 @@ from hlotune.schedules.patterns.contraction import Contraction
 from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.spaces.cpu_rows.decoded import Placed, placed
 from hlotune.schedules.spaces.cpu_rows.forms import is_transposed
-from hlotune.schedules.spaces.cpu_rows.view import Rows
+from hlotune.schedules.spaces.cpu_rows.view import Rows, Staged
 from hlotune.schedules.spaces.space import Configs
 
 APART_CYCLES, STORED_APART_CYCLES, TURNED_CYCLES = 16.0, 24.0, 6.0
@@ -42,7 +42,7 @@ class Described:
         return self.costs.v
 
 
-def described(space: Rows, configs: Configs, depth: int = 1) -> list[Described]:
+def described(space: Staged, configs: Configs, depth: int = 1) -> list[Described]:
     """All stages of all configs, with room for at least `depth` loops."""
     found = [(p, rows, _levels(space, p, depth)) for p, rows in space.groups(configs)]
     enters = _entering(space, found, len(configs))
@@ -74,7 +74,7 @@ def _work(stage: Stage) -> float:
     return stage.points * (1 + operations_of(stage))
 
 
-def stage_work(space: Rows, p: Placed) -> Work:
+def stage_work(space: Staged, p: Placed) -> Work:
     """One operation a point counts as the unit; what a point takes beyond it stands beside, as do
     accesses whose elements lie apart along the lanes.
     """
@@ -113,7 +113,7 @@ def stage_view(compute: Compute, stage: Stage) -> Contraction:
     return Contraction(Compute(compute.tensors, (stage,)), stage, stage)
 
 
-def _levels(space: Rows, p: Placed, depth: int) -> Levels:
+def _levels(space: Staged, p: Placed, depth: int) -> Levels:
     view = stage_view(space.compute, p.stage)
     return levels_of(view, space.target, space.lanes[p.stage.name], path_of_stage(p), depth)
 
@@ -153,7 +153,7 @@ def stage_operands(p: Placed) -> tuple[object, ...]:
 Found = Sequence[tuple[Placed, Ints, Levels]]
 
 
-def _entering(space: Rows, found: Found, n: int) -> list[Floats]:
+def _entering(space: Staged, found: Found, n: int) -> list[Floats]:
     """`Work.enters` of each: what stages of one iteration over rows hand to each other stays in
     every cache that holds all that the iteration touches.
 

@@ -81,11 +81,29 @@ class Movable(Protocol):
     def heuristic(self) -> NDArray[np.int32]: ...
 
 
-class Rows(RowsKnobs, Protocol):
+class Staged(Protocol):
+    """What of a space the features of its stages are made of."""
+
+    @property
+    def compute(self) -> Compute: ...
+
+    @property
+    def target(self) -> CpuTarget: ...
+
+    @property
+    def lanes(self) -> Mapping[str, int]:
+        """By stage."""
+        ...
+
+    @property
+    def sketches(self) -> tuple[Partition, ...]: ...
+
     def groups(self, configs: Configs) -> Sequence[tuple[Any, NDArray[np.int64]]]:
         """All stages of all configs, each with the rows of the configs that it belongs to."""
         ...
 
+
+class Rows(RowsKnobs, Protocol):
     @property
     def sketches(self) -> tuple[Partition, ...]: ...
 
