@@ -124,16 +124,21 @@ def _reshaped(compute: Compute, shapes: dict[str, tuple[int, ...]], move: Move) 
 
 
 def _without_units(compute: Compute) -> Compute:
-    """Without the dimensions of extent 1 that are only ever read at 0."""
-    every = [a for s in compute.stages for a in accesses(s)]
-    kept: dict[str, tuple[int, ...]] = {}
-    for t in compute.tensors:
-        mine = [a for a in every if a.tensor == t.name]
-        kept[t.name] = tuple(
-            d
-            for d, n in enumerate(t.shape)
-            if n != 1 or any(a.index[d] != Affine() or a.divisors[d] > 1 for a in mine)
-        )
+    """Without the dimensions of extent 1 that are only ever read at 0.
+
+    Tensors that one stage stores keep the same dimensions: their buffers have one shape.
+    """
+    needed = {t.name: set[int]() for t in compute.tensors}
+    for a in (a for s in compute.stages for a in accesses(s)):
+        places = enumerate(zip(a.index, a.divisors, strict=True))
+        needed[a.tensor] |= {d for d, (e, n) in places if e != Affine() or n > 1}
+    for stage in compute.stages:
+        together = set[int]().union(*(needed[x.tensor] for x in stage.stores))
+        needed |= {x.tensor: together for x in stage.stores}
+    kept = {
+        t.name: tuple(d for d, n in enumerate(t.shape) if n != 1 or d in needed[t.name])
+        for t in compute.tensors
+    }
 
     def move(a: Access) -> tuple[Index, tuple[int, ...]]:
         dims = kept[a.tensor]

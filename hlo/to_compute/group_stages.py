@@ -71,6 +71,11 @@ def group_compute(graph: Graph) -> Compute:
         try:
             assembly.assemble()
         except SplitAxis as wanted:
+            if wanted.axis in assembly.lookups.values():
+                raise UnsupportedKernel(
+                    "expected the dimensions of what is read at places that data decides, got a "
+                    "reshape of them; the kernel stays with the default compiler"
+                ) from None
             cuts.append((wanted.axis, wanted.inner))
         else:
             whole = Compute(assembly.tensors(), tuple(assembly.stages))

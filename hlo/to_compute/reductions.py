@@ -190,7 +190,7 @@ def _changes_nothing(region: Graph, starts: tuple[Const, ...]) -> bool:
     Lanes and threads begin at them, each for itself.
     """
     kinds = [region.types[v].dtype for v in region.arguments[: len(starts)]]
-    first = [_sample(float(s.value), kind) for s, kind in zip(starts, kinds, strict=True)]
+    first = [_sample(s.value, kind) for s, kind in zip(starts, kinds, strict=True)]
     for k in range(len(SAMPLES)):
         found = [_sample(SAMPLES[k - n], kind) for n, kind in enumerate(kinds)]
         for given in ([*first, *found], [*found, *first]):

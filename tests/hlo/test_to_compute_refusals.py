@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from jax import lax
 
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.errors import UnsupportedKernel
 from tests.hlo.test_to_compute import compute, graph_of_text, integers
@@ -51,6 +54,16 @@ def test_what_has_no_compute_is_refused_with_the_reason(name: str) -> None:
     function, shapes, message = REFUSED[name]
     with pytest.raises(UnsupportedKernel, match=message):
         compute(function, *(integers(*s) for s in shapes))
+
+
+def test_a_reshape_of_what_is_read_at_places_that_data_decides_is_refused() -> None:
+    def rows(table: Any, places: Any) -> Any:
+        return table.reshape(-1)[places] + 1
+
+    places = np.arange(4, dtype=np.int32)
+    site = sites(load(rows, np.zeros((2, 17), np.float32), places))[0]
+    with pytest.raises(UnsupportedKernel, match="data decides, got a reshape of them"):
+        compute_of(graph_of(site.kernel))
 
 
 def test_a_value_doubled_again_and_again_is_refused() -> None:
