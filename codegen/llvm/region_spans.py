@@ -39,7 +39,12 @@ def _joined(parts: Sequence[Span]) -> Span:
 
 
 def _read_part(f: Function, s: StageNest, user: StageNest, seen: Spans) -> Spans:
-    """Spans of a producer: the hull of what its user reads over its own, reductions whole."""
+    """Spans of a producer: the hull of what its user reads over its own, reductions whole.
+
+    A lookup may find any place.
+    """
+    looked_up = {x.name: Span(Affine(), x.most + 1, x.most + 1) for x in user.stage.lookups}
+    seen = {**seen, **looked_up}
     sizes = {root: known_size(f, span) or span.size for root, span in seen.items()}
     needed = hull(s.stage, user.stage, sizes)
     spans = {a.name: Span(Affine(), a.extent, a.extent) for a in s.stage.reduce}

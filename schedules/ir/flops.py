@@ -121,17 +121,19 @@ Border = tuple[Affine, int, int]
 def _borders(compute: Compute, stage: Stage) -> list[Border]:
     """The borders of what a stage loads, and of the results at its points; each once.
 
-    Looked-up places are left out: data decides which are inside.
+    Left out are looked-up places, as data decides which are inside, and results along axes that
+    the stage has not, as those of a scan.
     """
-    decided = {x.name for x in stage.lookups}
+    own = stage.extents.keys()
     loads = (x for load in stage.loads for x in (load, load.beside) if x)
     stages = (s for s in compute.stages if s.parallel == stage.parallel and not s.onto)
     stores = (x for s in stages for x in s.stores)
     loaded = ((x.tensor, d, e, x.divisor(d)) for x in loads for d, e in enumerate(x.index))
-    loaded = (x for x in loaded if not decided & x[2].coefficients.keys())
     stored = ((x.tensor, d, e, 1) for x in stores for d, e in enumerate(x.index))
     borders = (
-        (e, divisor, compute.tensor(name).shape[d]) for name, d, e, divisor in (*loaded, *stored)
+        (e, divisor, compute.tensor(name).shape[d])
+        for name, d, e, divisor in (*loaded, *stored)
+        if e.coefficients.keys() <= own
     )
     return [x for x in dict.fromkeys(borders) if not _stays_inside(stage.extents, x)]
 

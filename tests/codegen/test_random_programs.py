@@ -42,6 +42,14 @@ FOUND: dict[str, tuple[Callable[..., Any], np.ndarray[Any, Any]]] = {
         lambda x: jnp.argmin(x + 1, 0),
         drawn_array(RNG, (5, 17), np.uint64),
     ),
+    "a scan of what is looked up by places along the same axis": (
+        lambda x: lax.cumsum(jnp.take(x, (lax.iota(np.int32, 7) + x[0, 0]) % 3, axis=0), 1),
+        np.abs(drawn_array(RNG, (3, 3), np.int32)),
+    ),
+    "a row of places of the least, computed where it is read": (
+        lambda x: jnp.take(jnp.argmin(x + x, 2), jnp.arange(1) * 2 + 1, axis=0, mode="fill"),
+        drawn_array(RNG, (4, 31, 17), np.float32),
+    ),
     "gradients of one row of windows": (gradient_of_one_row, drawn_array(RNG, (2, 17), np.float32)),
 }
 
