@@ -22,7 +22,7 @@ Program = Annotated[
         metavar="PROGRAM",
         help="path.py:name or package.module:name of a factory that returns (function, arguments); "
         "of a function with --arg for each argument; or a file (.mlir, .mlirbc, .hlo, .txt, .pb, "
-        ".onnx); `tune run` also takes a folder that XLA dumped its modules into.",
+        ".onnx, .pt2); `tune run` also takes a folder that XLA dumped its modules into.",
         show_default=False,
     ),
 ]

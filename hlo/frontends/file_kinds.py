@@ -6,11 +6,11 @@ from pathlib import Path, PurePath
 from hlotune.schedules.errors import ProgramError
 
 ONNX = ".onnx"
-FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb", ".txt", ONNX)
-"""Suffixes of files of StableHLO, HLO and ONNX, in lower case; a suffix may be written in any
-case."""
+PYTORCH = ".pt2"
+FILES = (".mlir", ".mlirbc", ".bc", ".stablehlo", ".hlo", ".pb", ".txt", ONNX, PYTORCH)
+"""Suffixes of files of StableHLO, HLO, ONNX and PyTorch, in lower case; a suffix may be written in
+any case."""
 MODELS = {
-    ".pt2": "a PyTorch program",
     ".pt": "a PyTorch model",
     ".pth": "a PyTorch model",
     ".keras": "a Keras model",
@@ -82,5 +82,6 @@ _EXPORT = "hlotune does not read it: export the model to StableHLO or ONNX first
 
 def _refused(path: Path, what: str, advice: str) -> ProgramError:
     return ProgramError(
-        f"expected StableHLO, HLO or ONNX in a file {' '.join(FILES)}, got {path}, {what}; {advice}"
+        f"expected StableHLO, HLO, ONNX or an export of PyTorch in a file {' '.join(FILES)}, got "
+        f"{path}, {what}; {advice}"
     )

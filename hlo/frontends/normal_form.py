@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
 from hlotune.hlo.frontends.checked_parse import Parsed
-from hlotune.hlo.frontends.file_kinds import ONNX, is_hlo_text, suffix_of
+from hlotune.hlo.frontends.file_kinds import ONNX, PYTORCH, is_hlo_text, suffix_of
 from hlotune.hlo.frontends.hlo_files import stablehlo_of_proto, stablehlo_of_text
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
@@ -20,7 +20,8 @@ def parsed_file(
     """The program that a file holds, in normal form.
 
     Args:
-        path: of the file; its suffix tells StableHLO, HLO text, protocol buffers and ONNX apart.
+        path: of the file; its suffix tells StableHLO, HLO text, protocol buffers, ONNX and
+            PyTorch apart.
         sizes: of symbolic dimensions, by name.
         allow: is told of the seconds and bytes that it will take beyond those of the file.
 
@@ -33,6 +34,8 @@ def parsed_file(
     if suffix == ONNX:
         return _of_onnx(data, path, sizes, allow)
     _check_sizes(sizes, path)
+    if suffix == PYTORCH:
+        return _of_pytorch(data, path, allow)
     if suffix == ".pb":
         data = stablehlo_of_proto(data)
     elif suffix == ".hlo" or is_hlo_text(data):
@@ -53,6 +56,13 @@ def _of_onnx(
     from hlotune.hlo.frontends.onnx.model import imported
 
     model = imported(data, path, sizes, allow)
+    return Parsed(normal_form(model.bytecode).bytecode(), model.names)
+
+
+def _of_pytorch(data: bytes, path: str, allow: Callable[[float, int], None]) -> Parsed:
+    from hlotune.hlo.frontends.pytorch.model import imported
+
+    model = imported(data, path, allow)
     return Parsed(normal_form(model.bytecode).bytecode(), model.names)
 
 

@@ -101,7 +101,8 @@ def load(
     `source` is a function; or `path.py:name` or `package.module:name`, where `name` is a factory
     that takes nothing and returns `(function, example_args)`, or a function when arguments are
     given here; or the path of a StableHLO file (text, bytecode or portable artifact), an HLO
-    file (text, or a protocol buffer as XLA dumps it) or an ONNX model.
+    file (text, or a protocol buffer as XLA dumps it), an ONNX model or a file of
+    `torch.export.save`.  A `torch.nn.Module` is a function; its parameters are constants.
     Arguments are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.  `dims`
     are sizes of a model's symbolic dimensions, by name.  `trips` says how often loops run that do
     not say it themselves, as in `{"while0": [50]}`, or with the name "" for all of them, and how
@@ -122,6 +123,8 @@ def _loaded(
 ) -> Program:
     if callable(source):
         _check_no_sizes(dims, _qualified_name(source))
+        if is_module(source):
+            return from_module(source, arguments).program
         return _from_function(source, arguments, _qualified_name(source))
     text = str(source)
     if names_a_file(text):
@@ -137,7 +140,45 @@ def _loaded(
     with _importable(where):
         found = _attribute(_module(where), where, name)
         function, arguments = (found, arguments) if arguments else _call_factory(found, text)
+        if is_module(function):
+            return replace(from_module(function, arguments).program, name=name, source=text)
         return _from_function(function, arguments, text)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A program and the function that it was traced from, which knows the results' structure."""
+
+    program: Program
+    function: Any
+
+
+def from_module(module: Any, arguments: tuple[Any, ...]) -> LoadedModule:
+    """The program of a `torch.nn.Module`, and how its results are put together.
+
+    Parameters and buffers are its constants.  Raises ProgramError.
+    """
+    # by its name: the one module that needs torch, which is there if a module of it is
+    modules = importlib.import_module("hlotune.hlo.frontends.pytorch.modules")
+    source = _qualified_name(type(module))
+    given, refused = modules.tensors_in(arguments), None
+    for exported in modules.exports(module, given):
+        try:
+            function = modules.ModuleFunction(exported, source, modules.signature_of(module))
+            with jax.enable_x64(True):
+                program = _from_function(function, modules.arrays(given), source)
+            return LoadedModule(program, function)
+        except ProgramError as error:
+            refused = error if refused is None or modules.lacks_rules(refused) else refused
+    assert refused is not None
+    raise refused
+
+
+def is_module(source: Any) -> bool:
+    """Whether it is a `torch.nn.Module`; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    kind = getattr(getattr(torch, "nn", None), "Module", None)
+    return kind is not None and isinstance(source, kind)
 
 
 def argument(text: str) -> jax.ShapeDtypeStruct:
@@ -177,6 +218,8 @@ def _from_function(
         traced = jax.jit(function, keep_unused=True).trace(*arguments)
         lowered, weights = _without_weights(traced)
         donated = _donated(function, arguments)
+    except ProgramError:
+        raise
     except RAISED as error:
         reason = f"{type(error).__name__}: {str(error)[:500]}"
         raise ProgramError(

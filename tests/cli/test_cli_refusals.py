@@ -26,7 +26,8 @@ def test_a_run_without_a_place_for_its_database_is_refused() -> None:
         ("hlo", "HLO text"),
         ("pb", "a serialized HloModuleProto"),
         ("onnx", "an ONNX model in"),
-        ("keras", "StableHLO, HLO or ONNX in a file"),
+        ("pt2", "a file of torch.export.save in"),
+        ("keras", "StableHLO, HLO, ONNX or an export of PyTorch in a file"),
         ("exe", "a StableHLO module"),
     ],
 )

@@ -17,7 +17,8 @@ def _window(node: Node, x: jax.Array) -> Window:
     return with_ceiling(window, x.shape[2:]) if node.get("ceil_mode", 0) else window
 
 
-def _reduced(x: jax.Array, window: Window, start: Any, combine: Any) -> Any:
+def reduced(x: jax.Array, window: Window, start: Any, combine: Any) -> Any:
+    """Each window of `(n, c, *spatial)` combined to one element."""
     return lax.reduce_window(
         x,
         np.asarray(start, x.dtype),
@@ -37,7 +38,7 @@ def least(dtype: Any) -> Any:
 def _largest(node: Node, x: Value) -> Value:
     x = jnp.asarray(x)
     window = _window(node, x)
-    made = _reduced(x, window, least(x.dtype), lax.max)
+    made = reduced(x, window, least(x.dtype), lax.max)
     return (made, _places_of_largest(node, x, window)) if node.wants(1) else made
 
 
@@ -91,11 +92,11 @@ def _average(node: Node, x: Value) -> Value:
         (-before, e + behind) if node.get("count_include_pad", 0) else (0, e)
         for (before, behind), e in zip(padded, x.shape[2:], strict=True)
     ]
-    made = _reduced(x, window, 0, lax.add)
-    return made / jnp.asarray(_counts(window, x.shape[2:], limits).astype(x.dtype))
+    made = reduced(x, window, 0, lax.add)
+    return made / jnp.asarray(counts(window, x.shape[2:], limits).astype(x.dtype))
 
 
-def _counts(window: Window, extents: tuple[int, ...], limits: Any) -> Any:
+def counts(window: Window, extents: tuple[int, ...], limits: Any) -> Any:
     """Elements of each window that lie inside of the limits."""
     found = np.ones((), np.int64)
     for axis, count in enumerate(window.positions(extents)):
@@ -108,7 +109,7 @@ def _counts(window: Window, extents: tuple[int, ...], limits: Any) -> Any:
 
 def _norm(node: Node, x: Value) -> Value:
     x, power = jnp.asarray(x), float(node.get("p", 2))
-    sums = _reduced(jnp.abs(x) ** power, _window(node, x), 0, lax.add)
+    sums = reduced(jnp.abs(x) ** power, _window(node, x), 0, lax.add)
     return (sums ** (1 / power)).astype(x.dtype)
 
 

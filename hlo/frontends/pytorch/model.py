@@ -1,0 +1,71 @@
+"""PyTorch programs: from the bytes of a file of `torch.export` to a StableHLO module."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from hlotune.hlo.frontends.pytorch.archive import Exported, dtype_of, exported, sizes_of
+from hlotune.hlo.frontends.pytorch.graphs import require_known, run_graph
+from hlotune.hlo.frontends.pytorch.types import is_tensor
+from hlotune.hlo.mlir import module as mlir
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
+
+SECONDS_OF_A_NODE = 0.02
+"""Processor time that tracing one node may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A module as StableHLO."""
+
+    bytecode: bytes
+    names: tuple[str, ...]
+    """The names of its arguments, in order."""
+
+
+def imported(data: bytes, path: str, allow: Callable[[float, int], None]) -> Imported:
+    """The StableHLO module of a file of `torch.export.save`.
+
+    Args:
+        allow: is told, before it is taken, of the processor time in seconds that the nodes may take
+            and of the bytes that are read beyond those of the file.
+
+    Raises:
+        ProgramError: the file holds no such program, or one that hlotune does not take.
+    """
+    program = exported(data, path)
+    require_known(program, path)
+    allow(2 + SECONDS_OF_A_NODE * len(program.graph["nodes"]), len(data))
+    with jax.enable_x64(True):
+        traced = jax.jit(tensors_of(program, path), keep_unused=True).trace(
+            *argument_types(program, path)
+        )
+        lowered = traced.lower(lowering_platforms=(HOST_PLATFORM,))
+        return Imported(mlir.bytecode_of(lowered.compiler_ir("stablehlo")), program.arguments)
+
+
+def tensors_of(program: Exported, path: str) -> Callable[..., list[Any]]:
+    """A function of the program's arguments that gives those of its results that are tensors."""
+
+    def function(*arguments: Any) -> list[Any]:
+        results = [r for r in run_graph(program, arguments, path) if is_tensor(r)]
+        if not results:
+            raise ProgramError(
+                f"expected a module in {path} that returns tensors, got none; return one"
+            )
+        return results
+
+    return function
+
+
+def argument_types(program: Exported, path: str) -> list[jax.ShapeDtypeStruct]:
+    """Shapes and element types of the program's arguments."""
+    found = []
+    for name in program.arguments:
+        meta = program.graph["tensor_values"][name]
+        shape, dtype = sizes_of(meta["sizes"], path), dtype_of(meta["dtype"], f"input {name}")
+        found.append(jax.ShapeDtypeStruct(shape, dtype))  # type: ignore[no-untyped-call]
+    return found

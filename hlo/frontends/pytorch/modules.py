@@ -1,0 +1,144 @@
+"""Modules of PyTorch in memory: exported by torch, then read as their files are."""
+
+import inspect
+import io
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from torch.utils import _pytree as trees
+
+from hlotune.hlo.frontends.pytorch.archive import Exported, exported
+from hlotune.hlo.frontends.pytorch.graphs import require_known, run_graph
+from hlotune.hlo.frontends.pytorch.types import is_tensor
+from hlotune.schedules.errors import ProgramError
+
+_NO_RULE = "expected operations of PyTorch that hlotune has rules for"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedModule:
+    """A module as `torch.export` has it."""
+
+    program: Exported
+    arguments: Any
+    """How `(arguments, {})` is put together, as a tree of PyTorch's, dicts in their order."""
+    results: Any
+    """How results are put together, as a tree of PyTorch's."""
+
+
+def exports(module: torch.nn.Module, arguments: tuple[Any, ...]) -> Iterator[ExportedModule]:
+    """The module with its operations as they are, then as fewer kinds of them that change nothing.
+
+    Raises:
+        ProgramError: torch does not export it.
+    """
+    source = type(module).__qualname__
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made = torch.export.export(module, arguments)
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+            raise ProgramError(
+                f"expected a module that torch.export takes with {len(arguments)} arguments, got "
+                f"{said}; check {source} with torch.export.export(module, arguments)"
+            ) from error
+        first = _saved(made, source)
+    yield first
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        second = _saved(made.run_decompositions(), source)
+    yield second
+
+
+def _saved(made: torch.export.ExportedProgram, source: str) -> ExportedModule:
+    made.example_inputs = None  # they would be pickled
+    written = io.BytesIO()
+    torch.export.save(made, written)
+    return ExportedModule(
+        exported(written.getvalue(), source), made.call_spec.in_spec, made.call_spec.out_spec
+    )
+
+
+def lacks_rules(error: ProgramError) -> bool:
+    """Whether it names operations without a rule, which decompositions may replace."""
+    return str(error).startswith(_NO_RULE)
+
+
+def signature_of(module: torch.nn.Module) -> inspect.Signature:
+    """Of its `forward`."""
+    return inspect.signature(module.forward)
+
+
+def tensors_in(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with tensors in place of arrays and shapes; raises ProgramError for others."""
+    return tuple(trees.tree_map(_tensor, a) for a in arguments)
+
+
+def _tensor(leaf: Any) -> Any:
+    if leaf is None or isinstance(leaf, torch.Tensor):
+        return leaf
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return torch.zeros(leaf.shape, dtype=getattr(torch, np.dtype(leaf.dtype).name))
+    if isinstance(leaf, np.ndarray):
+        return torch.from_numpy(leaf)
+    if isinstance(leaf, jax.Array):
+        return torch.utils.dlpack.from_dlpack(leaf)
+    raise ProgramError(
+        f"expected tensors as example arguments of a module of PyTorch, got {type(leaf).__name__}; "
+        "give a module that has this value inside of it"
+    )
+
+
+def arrays(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with arrays of JAX in place of tensors, copied."""
+    return tuple(trees.tree_map(lambda t: None if t is None else _array(t), a) for a in arguments)
+
+
+def _array(tensor: torch.Tensor) -> jax.Array:
+    whole = tensor.detach().contiguous().cpu()
+    return jax.numpy.array(jax.dlpack.from_dlpack(whole), copy=True)
+
+
+@dataclass(eq=False)
+class ModuleFunction:
+    """A module as a function of JAX's arrays, which gives dicts, lists and tuples of them."""
+
+    exported: ExportedModule
+    source: str
+    __signature__: inspect.Signature
+    results: list[Any] = field(default_factory=list)
+    """Of the last trace, in PyTorch's order: numbers and None stand for themselves."""
+
+    def __post_init__(self) -> None:
+        require_known(self.exported.program, self.source)
+
+    def __call__(self, *arguments: Any) -> Any:
+        given = self.exported.arguments.flatten_up_to((arguments, {}))
+        leaves = [a for a in given if a is not None]
+        self.results = run_graph(self.exported.program, leaves, self.source)
+        return _plain(trees.tree_unflatten(self.results, self.exported.results))
+
+    def joined(self, leaves: list[Any]) -> Any:
+        """The results of a call in the containers of the module, from JAX's leaves of them."""
+        numbered = [None if r is None else n for n, r in enumerate(self.results)]
+        order = jax.tree.leaves(_plain(trees.tree_unflatten(numbered, self.exported.results)))
+        found: list[Any] = list(self.results)
+        for place, leaf in zip(order, leaves, strict=True):
+            if is_tensor(found[place]):
+                found[place] = leaf
+        return trees.tree_unflatten(found, self.exported.results)
+
+
+def _plain(tree: Any) -> Any:
+    """With containers that JAX knows."""
+    if isinstance(tree, Mapping):
+        return {name: _plain(value) for name, value in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(_plain(value) for value in tree)
+    return tree

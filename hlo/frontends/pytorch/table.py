@@ -1,0 +1,24 @@
+"""The table of ATen's operations: one row each, from the files of their families."""
+
+from collections.abc import Mapping
+
+from hlotune.hlo.frontends.pytorch import elementwise, pools, products, reductions, shapes
+from hlotune.hlo.frontends.pytorch.types import Operation
+
+OPERATIONS: Mapping[str, Operation] = {
+    **elementwise.ROWS,
+    **pools.ROWS,
+    **products.ROWS,
+    **reductions.ROWS,
+    **shapes.ROWS,
+}
+"""By name without its overload."""
+PREFIX = "torch.ops.aten."
+
+
+def row_of(target: str) -> tuple[Operation | None, bool]:
+    """The row of an operation as the graph names it, and whether it changes its first input."""
+    name = target.removeprefix(PREFIX).partition(".")[0] if target.startswith(PREFIX) else ""
+    if name in OPERATIONS:
+        return OPERATIONS[name], False
+    return OPERATIONS.get(name.removesuffix("_")), name.endswith("_")

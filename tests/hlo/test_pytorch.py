@@ -1,0 +1,242 @@
+"""PyTorch modules, and files of `torch.export`, are programs like any other."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hlotune.hlo.calling.callable import jitted
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.schedules.errors import ProgramError
+
+pytestmark = pytest.mark.torch
+
+
+class Block(nn.Module):
+    """A block of a residual network, with additions and activations in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.main = nn.Sequential(
+            nn.Conv2d(4, 8, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(8, 8, 3, padding="same", dilation=2, groups=2),
+        )
+        self.side = nn.Conv2d(4, 8, 1, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.main(x)
+        y += self.side(x)
+        return torch.relu_(y)
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+
+def randomized(module: nn.Module) -> nn.Module:
+    """In evaluation, with statistics of batches that are not those of the beginning."""
+    for child in module.modules():
+        if isinstance(child, nn.BatchNorm2d):
+            nn.init.uniform_(child.running_mean, -1, 1)  # type: ignore[arg-type]
+            nn.init.uniform_(child.running_var, 0.5, 2)  # type: ignore[arg-type]
+    return module.eval()
+
+
+def require_equal(module: nn.Module, *tensors: torch.Tensor) -> None:
+    program = load(module, *tensors)
+    assert program.example_args is not None
+    with jax.enable_x64(True):
+        got = jax.tree.leaves(jitted(program)(*program.example_args))
+    with torch.no_grad():
+        wanted = module(*tensors)
+    wanted = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
+    for one, other in zip(got, wanted, strict=True):
+        assert str(one.dtype) == str(other.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(one, other.numpy(), rtol=2e-5, atol=2e-6)
+
+
+def exported(tmp_path: Path, module: nn.Module, *tensors: torch.Tensor) -> Path:
+    path = tmp_path / "model.pt2"
+    with torch.no_grad():
+        torch.export.save(torch.export.export(module, tensors), path)
+    return path
+
+
+CNN = nn.Sequential(
+    nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.Hardswish(),
+    nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AdaptiveAvgPool2d((3, 2)),
+    nn.Flatten(), nn.Dropout(), nn.Linear(48, 4), nn.Softmax(-1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (CNN, (2, 3, 16, 18)),
+        (Block(), (2, 4, 12, 12)),
+        (nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4), nn.Tanh()), (5, 8)),
+        (nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), (2, 5, 16)),
+        (nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1, groups=2, dilation=2), (2, 4, 5, 6)),
+        (nn.Sequential(nn.GroupNorm(2, 4), nn.SiLU(), nn.Upsample(scale_factor=2)), (2, 4, 5, 6)),
+    ],
+    ids=["cnn", "residual", "mlp", "transformer", "transposed", "upsampled"],
+)
+def test_a_module_gives_the_numbers_of_pytorch(module: nn.Module, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    require_equal(randomized(module), torch.randn(shape))
+
+
+def test_a_module_in_the_order_of_channels_last_gives_the_numbers_of_pytorch() -> None:
+    module = randomized(Block())
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    require_equal(module, torch.randn(2, 4, 12, 12).to(memory_format=torch.channels_last))
+
+
+def test_operations_give_numbers_and_types_of_pytorch() -> None:
+    def function(x: Any, y: Any, n: Any, mask: Any) -> Any:
+        half = x.to(torch.float16)
+        q = x.reshape(2, 2, 6, 4)
+        return (
+            x[..., 0] + n, n / 2, n * 1.5, n // 2, 3 - x, x.pow(2), y.rsqrt(), x**-1.0,
+            half + y[0, 0], half * 2, n + mask, n.sum(), x.mean((0, 1), keepdim=True), x.amax(1),
+            x.std(0),
+            torch.cat([n.float(), x[..., 0]], 1), x.masked_fill(mask[..., None], 7.0),
+            torch.where(mask, n, 0), x.clamp(-0.5), x.clamp(max=y), x[:, 1:5:2, -1], x.unbind(1)[2],
+            x.split([1, 3], -1)[1], x.chunk(3, -1)[-1], x.index_select(1, n[0] % 12),
+            x.gather(1, (n % 12)[:, :2, None].expand(-1, -1, 4)), x[:, [0, 3]], x.max(1)[1],
+            x.cumsum(1), x.transpose(1, 2).contiguous().view(2, -1), torch.arange(3), n.argmax(1),
+            torch.zeros(2), torch.ones_like(n), torch.full((2,), 3), x.new_zeros(1), x.tril(1),
+            nn.functional.pad(x, (1, -1, 0, 2), value=2.0), x.repeat(1, 2, 1), x.log_softmax(1),
+            nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True),
+            nn.functional.scaled_dot_product_attention(q, q, q, mask[:1, :6]),
+            torch.einsum("bij,bkj->bik", x, y), torch.addmm(x[0, 0], x[0], x[1].T @ y[1], beta=2),
+        )  # fmt: skip
+
+    torch.manual_seed(0)
+    n = torch.randint(0, 9, (2, 12))
+    x, y = torch.randn(2, 12, 4), torch.rand(2, 12, 4) + 0.5
+    mask = torch.tensor([[True, False, True] * 4, [False, False, True] * 4])
+    require_equal(Of(function), x, y, n, mask)
+
+
+def test_an_embedding_takes_indices_and_results_keep_their_structure() -> None:
+    table = nn.Embedding(10, 4)
+    module = Of(lambda i, d: {"b": table(i) * d["z"], "a": (d["k"], i.shape[0], None)})
+    indices = torch.tensor([[1, 2, 9]])
+    given = {"z": torch.full((4,), 2.0), "k": torch.ones(1)}
+    program = load(module, indices, given)
+    assert program.example_args is not None
+    with jax.enable_x64(True):
+        got = jitted(program)(*program.example_args)
+    np.testing.assert_allclose(got["b"], (table(indices) * 2).detach().numpy())
+    assert (int(got["a"][1]), got["a"][2], len(program.graph.argument_types)) == (1, None, 3)
+
+
+def test_a_file_gives_the_numbers_of_its_module_and_kernels_hold_weights(tmp_path: Path) -> None:
+    module, x = randomized(CNN), torch.randn(2, 3, 16, 18)
+    program = load(exported(tmp_path, module, x))
+    (got,) = jitted(program)(input=x.numpy())
+    np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=2e-5, atol=2e-6)
+    texts = [s.kernel.text for s in sites(program) if "stablehlo.convolution" in s.kernel.text]
+    assert texts and all("hlotune.constant" in t for t in texts)
+
+
+def test_a_change_that_another_tensor_sees_is_decomposed_or_refused(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        row = y[0]
+        row.add_(1)
+        return y + row
+
+    require_equal(Of(function), torch.randn(2, 3))
+    with pytest.raises(ProgramError, match=r"no change of memory that another .*add_\.Tensor"):
+        load(exported(tmp_path, Of(function), torch.randn(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (
+            Of(lambda x: torch.special.i0(x) + torch.trace(x).sinc()),
+            r"rules for .*diagonal.*i0.*; save",
+        ),
+        (nn.Sequential(nn.Dropout()).train(), r"dropout in training: call module\.eval\(\)"),
+        (nn.BatchNorm1d(3).train(), r"call module\.eval\(\)"),
+        (Of(lambda x: x.add_(1)), r"of its inputs or weights"),
+        (Of(lambda x: x.nonzero()), r"nonzero"),
+        (Of(lambda x: x.no_such()), r"torch\.export takes .*no_such"),
+    ],
+    ids=["no rule", "dropout", "batch norm", "argument", "shape", "export"],
+)
+def test_a_module_that_is_not_taken_says_why(module: nn.Module, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load(module, torch.randn(3, 3))
+
+
+def test_an_argument_that_is_no_tensor_is_refused() -> None:
+    with pytest.raises(ProgramError, match=r"expected tensors as example arguments .* got float"):
+        load(Of(lambda x, y: x * y), torch.ones(2), 2.0)
+
+
+def changed(path: Path, member: str, change: Any) -> Path:
+    """The file with another member."""
+    other = path.with_name("changed.pt2")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(other, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith(member):
+                content = json.dumps(change(json.loads(content))).encode()
+            new.writestr(name, content)
+    return other
+
+
+def test_files_that_are_unsafe_or_damaged_are_one_error(tmp_path: Path) -> None:
+    path = exported(tmp_path, nn.Linear(3, 2), torch.ones(1, 3))
+
+    def pickled(config: Any) -> Any:
+        config["config"]["weight"]["use_pickle"] = True
+        return config
+
+    def longer(config: Any) -> Any:
+        config["config"]["weight"]["tensor_meta"]["sizes"][0]["as_int"] = 1 << 40
+        return config
+
+    def older(model: Any) -> Any:
+        return model | {"schema_version": {"major": 7, "minor": 1}}
+
+    weights = "model_weights_config.json"
+    for member, change, message in (
+        (weights, pickled, "raw bytes in .* got 'weight' pickled, and unpickling runs code"),
+        (weights, longer, "bytes of 'weight', too few for"),
+        ("model.json", older, "graph of schema 8 .* got schema 7"),
+        ("model.json", lambda model: {}, "a graph that lacks what it must have"),
+    ):
+        with pytest.raises(ProgramError, match=message):
+            load(changed(path, member, change))
+    torch.save(torch.ones(1), path)
+    with pytest.raises(ProgramError, match=r"expected models/model\.json in"):
+        load(path)
+
+
+def test_a_file_of_symbolic_shapes_is_refused(tmp_path: Path) -> None:
+    path, x = tmp_path / "dynamic.pt2", torch.ones(4, 3)
+    shapes = ({0: torch.export.Dim.DYNAMIC},)
+    torch.export.save(torch.export.export(nn.Linear(3, 2), (x,), dynamic_shapes=shapes), path)
+    with pytest.raises(ProgramError, match=r"sizes that are numbers in .*, got symbols"):
+        load(path)
