@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hlotune.deploy.apply import apply, freeze
     from hlotune.deploy.artifact import load_artifact, save_artifact
+    from hlotune.deploy.compile import compile
     from hlotune.deploy.jit import jit
     from hlotune.hlo.frontends.program import load
     from hlotune.schedules.errors import HlotuneError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HlotuneError",
     "apply",
+    "compile",
     "freeze",
     "jit",
     "load",
@@ -33,6 +35,7 @@ __version__ = "0.2.0"
 _HOME = {
     "HlotuneError": "hlotune.schedules.errors",
     "apply": "hlotune.deploy.apply",
+    "compile": "hlotune.deploy.compile",
     "freeze": "hlotune.deploy.apply",
     "jit": "hlotune.deploy.jit",
     "load": "hlotune.hlo.frontends.program",

@@ -124,14 +124,14 @@ class ModuleFunction:
         self.results = run_graph(self.exported.program, leaves, self.source)
         return _plain(trees.tree_unflatten(self.results, self.exported.results))
 
-    def joined(self, leaves: list[Any]) -> Any:
-        """The results of a call in the containers of the module, from JAX's leaves of them."""
+    def joined(self, leaves: list[Any], convert: Any) -> Any:
+        """The results of a call in the containers of the module, each converted from JAX's leaf."""
         numbered = [None if r is None else n for n, r in enumerate(self.results)]
         order = jax.tree.leaves(_plain(trees.tree_unflatten(numbered, self.exported.results)))
         found: list[Any] = list(self.results)
         for place, leaf in zip(order, leaves, strict=True):
             if is_tensor(found[place]):
-                found[place] = leaf
+                found[place] = convert(leaf)
         return trees.tree_unflatten(found, self.exported.results)
 
 
