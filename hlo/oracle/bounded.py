@@ -166,6 +166,7 @@ def settle(
     *,
     faithful: bool = True,
     convert: bool = False,
+    residual: Values | float = 0.0,
 ) -> Bounded:
     """The result of an operation in the floating type `dtype`.
 
@@ -175,6 +176,7 @@ def settle(
         faithful: any right kernel gives the exact result where the type holds it: sums do, exp
             does not.
         convert: round the value to its type, as narrow types always do.
+        residual: what f64 itself could not hold of the value, where the operation knows it.
 
     What a narrow type cannot hold and f32 can is unknown, unless the program converts it: kernels
     go on with it in f32, or with an infinity.
@@ -184,7 +186,9 @@ def settle(
     finite = np.isfinite(held)
     own = np.where(finite, ulps * precision.eps * np.abs(value) + precision.underflow, 0.0)
     if faithful:
-        lost = (held != value) | ((held != 0) & (np.abs(held) < precision.flushed))
+        lost = (
+            (held != value) | (residual != 0) | ((held != 0) & (np.abs(held) < precision.flushed))
+        )
         own = np.where((error > 0) | (lost & finite), own, 0.0)
     error = np.where(np.isnan(error), UNKNOWN, error + own)
     error = np.where(finite & (np.abs(value) + error > precision.largest), UNKNOWN, error)

@@ -10,6 +10,7 @@ from hlotune.hlo.oracle.bounded import (
     UNKNOWN,
     Bounded,
     Float,
+    Values,
     exact,
     rounded,
     scaled,
@@ -22,16 +23,45 @@ Rule = Callable[..., Bounded]
 
 
 def add(a: Bounded, b: Bounded) -> Bounded:
-    return settle(a.value + b.value, a.bound + b.bound, a.dtype)
+    left = _left_of_sum(a.value, b.value) if a.dtype == "f64" else 0.0
+    return settle(a.value + b.value, a.bound + b.bound, a.dtype, residual=left)
 
 
 def subtract(a: Bounded, b: Bounded) -> Bounded:
-    return settle(a.value - b.value, a.bound + b.bound, a.dtype)
+    left = _left_of_sum(a.value, -b.value) if a.dtype == "f64" else 0.0
+    return settle(a.value - b.value, a.bound + b.bound, a.dtype, residual=left)
 
 
 def multiply(a: Bounded, b: Bounded) -> Bounded:
     error = scaled(a.bound, b.value) + scaled(b.bound, np.abs(a.value) + a.bound)
-    return settle(a.value * b.value, error, a.dtype)
+    left = _left_of_product(a.value, b.value) if a.dtype == "f64" else 0.0
+    return settle(a.value * b.value, error, a.dtype, residual=left)
+
+
+def _left_of_sum(a: Values, b: Values) -> Values:
+    """What a sum in f64 leaves of the exact one (Knuth's two-sum); no number where it overflows."""
+    total = a + b
+    other = total - a
+    return np.asarray((a - (total - other)) + (b - other))
+
+
+def _left_of_product(a: Values, b: Values) -> Values:
+    """What a product in f64 leaves of the exact one (Dekker's).
+
+    It is no number where halves overflow, and one where parts of the product would underflow.
+    """
+    product = a * b
+    (high, low), (other_high, other_low) = _halves(a), _halves(b)
+    left = ((high * other_high - product) + high * other_low + low * other_high) + low * other_low
+    is_tiny = (np.abs(product) < 2.0**-900) & (a != 0) & (b != 0)
+    return np.where(is_tiny, 1.0, left)
+
+
+def _halves(x: Values) -> tuple[Values, Values]:
+    """The upper 26 bits of f64 values, and what is left of them."""
+    scaled_up = x * (2.0**27 + 1)
+    high = scaled_up - (scaled_up - x)
+    return high, x - high
 
 
 def divide(a: Bounded, b: Bounded) -> Bounded:

@@ -155,7 +155,9 @@ def _product(stack: Bounded, terms: int, precision: Precision) -> Bounded:
         size = np.abs(stack.value)
         error = np.multiply.reduce(size + stack.bound, axis=0) - np.multiply.reduce(size, axis=0)
     ulps = sqrt(max(terms, 1)) * precision.eps / PRECISIONS[stack.dtype].eps
-    return settle(value, error, stack.dtype, ulps)
+    whole = np.all(stack.value == np.rint(stack.value)) & (np.abs(value) <= 2.0**53)
+    left = np.where(whole, 0.0, 1.0) if stack.dtype == "f64" else 0.0
+    return settle(value, error, stack.dtype, ulps, residual=left)
 
 
 def _extreme(function: Any, stack: Bounded) -> Bounded:

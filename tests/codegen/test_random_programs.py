@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from hlotune.hlo.oracle import compare, evaluate
 from tests.support.random_programs import drawn_array, drawn_program
 from tests.support.whole_kernels import loaded, wrong_results
 
@@ -58,6 +59,29 @@ FOUND: dict[str, tuple[Callable[..., Any], np.ndarray[Any, Any]]] = {
 def test_programs_that_were_found_at_random_are_right(name: str) -> None:
     function, array = FOUND[name]
     assert wrong_results(loaded(function, array), RNG, configs=1) == []
+
+
+DOUBLES: dict[str, Callable[..., Any]] = {
+    "a multiply-add": lambda x, y: x * y + x,
+    "a difference": lambda x, y: (x + y) - x * 0.1,
+    "a product of rows": lambda x, y: jnp.prod(x + y, 1),
+}
+
+
+@pytest.mark.parametrize("name", DOUBLES)
+def test_f64_that_rounds_is_not_held_to_be_exact(name: str) -> None:
+    arrays = [RNG.standard_normal((9, 33)) for _ in range(2)]
+    with jax.enable_x64(True):
+        wanted = evaluate(loaded(DOUBLES[name], *arrays).graph, arrays)[0]
+        got = np.asarray(jax.jit(DOUBLES[name])(*arrays))
+    assert not wanted.exact
+    assert compare(wanted, got, factor=4.0, exact=wanted.exact) is None
+
+
+def test_f64_of_whole_numbers_is_exact() -> None:
+    arrays = [drawn_array(RNG, (9, 5), np.float64) for _ in range(2)]
+    for function in DOUBLES["a multiply-add"], DOUBLES["a product of rows"]:
+        assert evaluate(loaded(function, *arrays).graph, arrays)[0].exact
 
 
 @pytest.mark.parametrize("seed", range(6))
