@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.fusible import INDEX_MAPS, MOVES
-from hlotune.hlo.sites.sites import Site
 from hlotune.schedules.ir.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from hlotune.hlo.frontends.program import Program
+    from hlotune.hlo.sites.sites import Site
 
 FREE = INDEX_MAPS | MOVES | {"stablehlo.constant", "stablehlo.iota"}
 """Operations that are copies or parts of others' kernels, or that cost nothing by themselves."""
@@ -19,7 +22,7 @@ NO_RULE = "no rule makes kernels of it"
 OF_ITS_TYPES = "not of these types or attributes"
 
 
-def left_out(program: Program, sites: Sequence[Site]) -> tuple[str, ...]:
+def left_out(program: "Program", sites: "Sequence[Site]") -> tuple[str, ...]:
     """What XLA keeps whatever is tuned: `stablehlo.sort (2 times): no rule makes kernels of it`.
 
     Of the function's own region; loops, branches, index maps and constants are left away.

@@ -98,6 +98,9 @@ def pieces(nest: LoopNest, s: StageNest, k: int) -> list[Piece]:
     loop = s.loops[k]
     inner = [x for x in nest.stages if x.at and x.at[0] == s.stage.name and s.index(x.at[1]) >= k]
     users = [x.stage for x in (s, *inner) if loop.root in x.stage.extents and x.scope != "load"]
+    if not users:  # copies into panels alone: padding is copied with the rest
+        extent = s.stage.extents[loop.root]
+        return [Piece(0, (extent - 1) // loop.step * loop.step, is_settled=True)]
     return pieces_of(nest.compute, users, loop.root, loop.step)
 
 

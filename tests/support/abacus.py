@@ -72,7 +72,9 @@ class Counted:
 class _Interpreter:
     def emit(self, compute: Compute, schedule: Schedule, target: Target) -> Built:
         nest = replay(compute, schedule, MODEL)
-        text = re.sub(r"Monoid\(name='sum'.*?finish=None\)", "SUM", repr(nest.compute))
+        text = re.sub(
+            r"Monoid\(name='sum'.*?finish=None, is_ordered=False\)", "SUM", repr(nest.compute)
+        )
         seconds = f"{simulated_s(nest):.9g}"
         return Built(
             object=f"{seconds}\n{text}".encode(),

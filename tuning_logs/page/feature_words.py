@@ -24,6 +24,7 @@ NEST = {
     "clipped": "axes whose padding is left out",
     "peeled": "axes whose borders have bodies of their own",
     "prefetch": "prefetches",
+    "reduces_lanes": "vectors that run along a reduction",
     "even": "evenness of the threads' work",
     "open_rows": "checked axes of operands",
     "open_lanes": "masked lanes",
