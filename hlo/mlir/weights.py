@@ -62,7 +62,7 @@ def number_of(operation: Any) -> int | None:
 
 def literal_of(kind: TensorType, weights: Weights, number: int) -> Literal:
     """A weight as the value of a constant, in the memory of the array."""
-    flat = weights[number].reshape(-1).view(np.uint8)
+    flat: Any = weights[number].reshape(-1).view(np.uint8)
     return Literal(kind, memoryview(flat).toreadonly(), False)
 
 

@@ -49,9 +49,10 @@ def repeated(period: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         address = _mapped(file, period.nbytes, size)
     finally:
         os.close(file)
-    memory = (ctypes.c_uint8 * size).from_address(address)
+    memory: Any = (ctypes.c_uint8 * size).from_address(address)
     weakref.finalize(memory, _LIBC.munmap, address, size)
-    values = np.frombuffer(memory, dtype=np.uint8).view(period.dtype).reshape(shape)
+    flat: NDArray[Any] = np.frombuffer(memory, dtype=np.uint8)
+    values: NDArray[Any] = flat.view(period.dtype).reshape(shape)
     values.flags.writeable = False
     return values
 
