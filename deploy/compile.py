@@ -15,6 +15,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.numerics import NUMERICS, Numerics
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.tuning_logs.default_path import database_path
 
 LOG = logging.getLogger("hlotune.compile")
@@ -94,7 +95,7 @@ class Forward:
 
     def _tuned(self, arguments: tuple[Any, ...]) -> Tuned | None:
         torch: Any = sys.modules["torch"]  # a module of it is there
-        plain = all(type(a) is torch.Tensor and a.device.type == "cpu" for a in arguments)
+        plain = all(type(a) is torch.Tensor and a.device.type == HOST_PLATFORM for a in arguments)
         parameters = [*self.module.parameters(), *self.module.buffers()]
         if not plain or any(m.training for m in self.module.modules()):
             return None
