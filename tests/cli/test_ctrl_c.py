@@ -38,29 +38,54 @@ def model():
 """Of several kernels, so that neither search nor comparison is over before a signal comes."""
 
 
-def interrupted(words: list[str], *, at: str, after_s: float = 0.0) -> tuple[str, str]:
-    """What a command of `tune` printed that was interrupted `after_s` seconds after it had said
-    `at`: stdout, and stderr from then on.
+COMMAND = """
+import os
+import signal
+import sys
 
-    All its processes get the signal, as those that belong to a terminal do.
-    """
-    with subprocess.Popen(
-        [sys.executable, "-m", "hlotune", *words],
+class Interrupting:
+    def __init__(self, stream, at):
+        self.stream, self.at = stream, at
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def write(self, text):
+        count = self.stream.write(text)
+        if self.at and self.at in text:
+            self.at = ""
+            self.stream.flush()
+            os.killpg(0, signal.SIGINT)
+        return count
+
+sys.stderr = Interrupting(sys.stderr, sys.argv.pop(1))
+
+from hlotune.__main__ import main
+
+main()
+"""
+"""Runs `tune`, and interrupts it when it has said the first argument on stderr.
+
+All its processes get the signal, as those that belong to a terminal do.  It sends it itself,
+so that the run is no further than what it said, however fast the machine is.
+"""
+
+
+def interrupted(words: list[str], *, at: str) -> tuple[str, str]:
+    """What a command of `tune` that was interrupted when it said `at` printed: stdout, stderr."""
+    run = subprocess.run(
+        [sys.executable, "-c", COMMAND, at, *words],
         cwd=ROOT,
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         start_new_session=True,
-    ) as run:
-        assert run.stderr is not None
-        if any(at in line for line in run.stderr):
-            time.sleep(after_s)
-            os.killpg(run.pid, signal.SIGINT)
-        out, err = run.communicate(timeout=120)
-    assert run.returncode == 130, err
-    assert "Traceback" not in err
-    return out, err
+        timeout=120,
+    )
+    assert at in run.stderr
+    assert run.returncode == 130, run.stderr
+    assert "Traceback" not in run.stderr
+    return run.stdout, run.stderr
 
 
 def going_on(err: str) -> list[str]:
@@ -88,7 +113,7 @@ def test_a_run_interrupted_while_it_searches_and_then_while_it_compares_loses_no
     assert "interrupted: comparing champions of" in err
     assert 8 <= unfinished(out) < 32
 
-    out, err = interrupted(going_on(err), at="comparing champions of 4", after_s=0.2)
+    out, err = interrupted(going_on(err), at="comparing champions of 4")
     assert unfinished(out) == 32
     assert "whole program: not timed" in out
 
