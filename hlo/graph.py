@@ -26,7 +26,7 @@ class TensorType:
 
     @property
     def bytes(self) -> int:
-        """Of an array in memory."""
+        """The bytes that the array takes in memory."""
         size = BYTES.get(self.dtype)
         return self.elements * (numpy_dtype(self.dtype).itemsize if size is None else size)
 

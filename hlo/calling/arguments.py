@@ -14,7 +14,9 @@ SUCH = "or load the program with such arguments"
 
 
 def names_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """Of its first `count` arguments: "" for one by position alone, none for those of `*args`."""
+    """The names of the first `count` arguments: "" for an argument that is given by position alone;
+    arguments that `*args` takes have no entry.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # of a function that is not Python's own

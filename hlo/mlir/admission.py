@@ -50,7 +50,9 @@ def _check_custom_call(call: Any) -> None:
 
 
 def _check_collective(operation: Any) -> None:
-    """Of one device a collective is allowed: it then is a copy, and XLA makes that of it."""
+    """Raises ProgramError for a collective among several devices; among one it is allowed, since it
+    is a copy then, and XLA makes one of it.
+    """
     for name in _GROUPS:
         if name in operation.attributes and (devices := _devices(operation.attributes[name])) > 1:
             raise ProgramError(

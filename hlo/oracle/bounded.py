@@ -17,7 +17,9 @@ Values = NDArray[Any]
 _FEW = 256
 _PIECE = 1 << 16
 _LEAST_NORMAL = (1 << 24) - 1
-"""Of the bits of an f32 without its sign, doubled, less one: of zero these are all ones."""
+"""The bits of the least normal f32, without the sign, doubled, less one.  The same of a zero has
+all bits set, and so is not below it.
+"""
 UNKNOWN = np.inf
 """The bound of an element that hangs on a comparison inside its error."""
 NARROW = ("bf16", "f16")

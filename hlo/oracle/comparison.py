@@ -50,11 +50,11 @@ def reference(result: Bounded) -> Reference:
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     index: tuple[int, ...]
-    """Of the worst element."""
+    """The position of the worst element."""
     expected: float
     got: float
     error: float
-    """Of the worst element, in units of its bound."""
+    """The error of the worst element, in units of its bound."""
     wrong: int
     elements: int
     uncompared: float

@@ -13,7 +13,7 @@ from hlotune.hlo.oracle.request import Request
 from hlotune.hlo.oracle.tiles import amplified
 
 SLAB_ELEMENTS = 1 << 22
-"""Of an operand, that are looked at together."""
+"""How many elements of an operand are looked at together."""
 
 
 def dot_general(request: Request) -> tuple[Bounded, ...]:

@@ -74,7 +74,7 @@ def _prefixes(name: str, stack: Bounded, precision: Precision | None) -> Bounded
 
 
 def _roots(stack: Bounded) -> Float:
-    """Of the number of terms of each prefix, to multiply a bound by."""
+    """The square root of each prefix's number of terms, by which a bound is multiplied."""
     terms = np.arange(1, len(stack.value) + 1, dtype=np.float64)
     roots: Float = np.sqrt(terms).reshape(-1, *[1] * (stack.value.ndim - 1))
     return roots

@@ -95,7 +95,9 @@ def scatter(request: Request) -> tuple[Bounded, ...]:
 def _scatter_places(
     request: Request,
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_], bool]:
-    """Of every update element the place in the operand, whether it counts; and if all is sure."""
+    """The place in the operand of each element of the update, whether the element counts, and
+    whether all of this is certain.
+    """
     count = len(request.op.results)
     shape, updates = request.type(0).shape, request.type(count + 1).shape
     window, vector = request.ints("update_window_dims"), request.number("index_vector_dim")

@@ -23,10 +23,12 @@ class Request:
     graph: Graph
     op: Op
     box: Box
-    """Of the first result; all results of an operation with a rule by boxes have one shape."""
+    """The part of the first result that is asked for; all results of an operation with a rule by
+    boxes have one shape.
+    """
     values: Values
     deadline_s: float = inf
-    """Of `time.monotonic()`: regions that it runs raise OutOfTime after it."""
+    """The time of `time.monotonic()` after which the regions that it runs raise OutOfTime."""
 
     @property
     def shape(self) -> tuple[int, ...]:

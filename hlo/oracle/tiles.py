@@ -86,7 +86,9 @@ def _lines(low: int, high: int, steps: int) -> list[Line]:
 
 
 def _worth(taps: Array, axes: Sequence[int], m: int, roundings: int) -> Array:
-    """Of transformed taps: what the roundings of the sums are worth, and those of the taps."""
+    """What the roundings of the sums with transformed taps are worth, and those of the taps
+    themselves.
+    """
     rows = _rows(tap_matrix, m).astype(taps.dtype)
     plain, apart = taps, np.abs(taps)
     for d in axes:
@@ -116,7 +118,7 @@ def _sums(c: Convolution, lines: Sequence[Line], m: int, place: Place, taps: Arr
 
 
 def steps_of(c: Convolution) -> tuple[int, ...]:
-    """Of each spatial axis the steps between positions of a tile; 0 of one that has no tiles."""
+    """For each spatial axis the step between positions of a tile; 0 for an axis without tiles."""
     if c.feature_groups * c.batch_groups > 1:
         return (0,) * len(c.window)
     window = _window(c)

@@ -159,7 +159,9 @@ def clones(region: Region, group: Group, taken: frozenset[int]) -> frozenset[int
 
 
 def _constant_operands(region: Region, anchor: int) -> frozenset[int]:
-    """Of what computes the tensors of an anchor small constants and turned inputs are cloned."""
+    """The small constants and the turned inputs among the operations that compute the operands of
+    an anchor: these are cloned.
+    """
     found: set[int] = set()
     waiting = list(region.graph.ops[anchor].operands)
     while waiting:

@@ -49,8 +49,9 @@ class _Node:
     users: set[int] = field(default_factory=set)
     """Operations outside that wait for it."""
     extents: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each member: the operations of one of its elements, reductions read as values, and how
-    many of them stand one behind the other."""
+    """For each member, how many operations one of its elements takes, where reductions are read as
+    values, and how many of them depend on one another in a chain.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +59,21 @@ class _Way:
     """Free operations between an operation and what it reads."""
 
     size: int
-    """Of them, what is used twice counted twice."""
+    """How many these are, where an operation that is used twice counts twice."""
     depth: int
-    """Those one behind the other."""
+    """How many of them depend on one another in a chain."""
     sources: dict[int, tuple[int, int]]
-    """By operation at the other end: how often it is read, and how many are in between."""
+    """For each operation at the other end, how often it is read, and how many operations are in
+    between.
+    """
 
     def behind(self, computes: bool) -> "_Way":
-        """With one more operation in front of the reader."""
+        """The way with one more operation in front of the reader."""
         sources = {s: (n, depth + 1) for s, (n, depth) in self.sources.items()}
         return _Way(self.size + computes, self.depth + 1, sources)
 
     def beside(self, other: "_Way") -> "_Way":
-        """Of a reader of both."""
+        """The way of a reader that reads both."""
         sources = dict(self.sources)
         for s, (n, depth) in other.sources.items():
             own = sources.get(s, (0, 0))
@@ -219,7 +222,7 @@ class _Growth:
         return found
 
     def _ways(self) -> dict[int, _Way]:
-        """Of the result of each operation by way of free ones to what it reads."""
+        """For the result of each operation, the way through free operations to what it reads."""
         graph, found = self.region.graph, dict[int, _Way]()
         for op in graph.ops:
             way = _Way(0, 0, {})

@@ -36,7 +36,7 @@ def _maker(stages: Sequence[Stage], out: Stage, value: Expr) -> Stage | None:
 
 
 def _names(stage: Stage) -> list[str]:
-    """Of the axes that a stage walks, in one order."""
+    """The names of the axes that a stage walks, in one order."""
     return sorted(a.name for a in stage.axes if a.extent > 1)
 
 

@@ -43,7 +43,7 @@ class _Split:
 
     @property
     def positions(self) -> int:
-        """Of the longest phase."""
+        """The number of positions of the longest phase."""
         return -(-self.p.extent // self.dilation)
 
     @property
@@ -53,7 +53,7 @@ class _Split:
 
     @property
     def taps(self) -> int:
-        """Of one phase; the last may lie beyond the window."""
+        """The number of taps of one phase; the last tap may lie beyond the window."""
         return -(-self.q.extent // self.dilation)
 
     @property

@@ -15,7 +15,9 @@ from hlotune.schedules.ir.compute import Axis, Compute, Stage, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load
 
 SHARE = 7 / 8
-"""Of the longest extent along each axis: where a slice has less, a pass of its own reads less."""
+"""A slice is joined with another where each of its extents is at least this share of the longest
+one; a shorter slice reads less in a pass of its own.
+"""
 
 
 def joined_reductions(compute: Compute, ties: Mapping[str, str]) -> Compute:

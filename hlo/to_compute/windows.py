@@ -23,7 +23,7 @@ class Windows:
     lows: tuple[int, ...]
     """Elements that are padded in front of the operand."""
     names: tuple[str, ...]
-    """Of the dimensions."""
+    """The names of the dimensions."""
 
     @staticmethod
     def of(op: Op, names: tuple[str, ...]) -> "Windows":

@@ -51,12 +51,12 @@ OPERAND_NAMES = (
     "tile_pages", "crowding", "step_stride", "tile_stride", "task_share", "padding",
 )  # fmt: skip
 STAGES_NAMES = ("stages", "passes", "joined", "main_share")
-"""Of a nest whose stages are described one by one."""
+"""Columns that describe a nest whose stages are described one by one."""
 STAGE_NAMES = (
     "share", "cost_core", "cost_l1", "cost_l2", "cost_l3", "rows", "vectors", "lanes_used",
     "unrolled", "innermost_trips", "tile_l1", "reduces_lanes", "joined",
 )  # fmt: skip
-"""Of each of these stages but the main one."""
+"""Columns that each of these stages has, except for the main one."""
 OTHER_STAGES = 3
 """Stages beside the main one that have columns."""
 NAMES = (

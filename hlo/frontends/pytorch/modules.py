@@ -71,7 +71,7 @@ def lacks_rules(error: ProgramError) -> bool:
 
 
 def signature_of(module: torch.nn.Module) -> inspect.Signature:
-    """Of its `forward`."""
+    """The signature of the module's `forward`."""
     return inspect.signature(module.forward)
 
 
@@ -113,7 +113,7 @@ class ModuleFunction:
     source: str
     __signature__: inspect.Signature
     results: list[Any] = field(default_factory=list)
-    """Of the last trace, in PyTorch's order: numbers and None stand for themselves."""
+    """The results of the last trace, in PyTorch's order: numbers and None stand for themselves."""
 
     def __post_init__(self) -> None:
         require_known(self.exported.program, self.source)

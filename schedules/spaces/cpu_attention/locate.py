@@ -10,7 +10,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Pack, Split, VectorizeReduction
 
 Factors = dict[tuple[str, str], tuple[int, ...]]
-"""Of the splits of a schedule, by stage and axis."""
+"""The factors of a schedule's splits, by stage and axis."""
 
 
 def located(space: AttentionKnobs, schedule: Schedule) -> NDArray[np.int32] | None:

@@ -22,8 +22,9 @@ from hlotune.schedules.spaces.cpu_rows.view import Rows, Staged
 from hlotune.schedules.spaces.space import Configs
 
 APART_CYCLES, STORED_APART_CYCLES, TURNED_CYCLES = 16.0, 24.0, 6.0
-"""Of a vector whose elements are loaded, or stored, one by one; of one that is turned in registers
-together with its neighbours."""
+"""The cycles that a vector costs whose elements are loaded one by one, or are stored one by one, or
+that is transposed in registers together with its neighbours.
+"""
 COSTLY = 1 / 16
 """Share of the main stage's work from which on another stage is described too."""
 
@@ -34,7 +35,7 @@ class Described:
 
     placed: Placed
     rows: Ints
-    """Of the population: which configs these are."""
+    """The rows of the population that these configs are."""
     costs: Costs
 
     @property
