@@ -32,9 +32,10 @@ class Pair:
     first_speedup: float | None
     second_speedup: float | None
     ratio: float | None
-    """Of the speedups, second over first: above 1 where the second run found more.  Each speedup is
-    over the default of its own run, so that a machine that was slower on one day counts in
-    neither."""
+    """The second run's speedup over the first one's: above 1 where the second run found more.  Each
+    speedup is over the default of its own run, so that a machine that was slower on one day counts
+    in neither.
+    """
     proven: bool
     """Whether the intervals of both lie apart."""
 

@@ -11,7 +11,9 @@ from hlotune.schedules.errors import WrongResult
 
 ALIGNMENT = 64
 MOST_WATCHED_BYTES = 64 << 20
-"""Of a constant that is packed from a copy with guards around it."""
+"""A larger constant is packed in place where nobody can write to it; a smaller one is packed from a
+copy between guards, so that writes beside it are noticed.
+"""
 
 
 class Buffer(Protocol):

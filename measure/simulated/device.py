@@ -27,12 +27,12 @@ from hlotune.schedules.targets.cpu import CpuTarget
 
 BUILD_S = 0.02
 CALLS = 30
-"""Of one trial, verification and timing together."""
+"""Calls that one trial makes, for verification and timing together."""
 TRIAL_S = 0.01
 """What a trial takes besides building and calling."""
 SAMPLES = 5
 DEFAULT_FLOPS_PER_S = 6e10
-"""Of the default compiler on this device."""
+"""The rate at which the default compiler computes on this device."""
 
 
 @dataclass

@@ -54,7 +54,7 @@ MOST_BAKED_BYTES = 64 << 20
 """The default is tried with constants in its text up to this size: compiling takes long beyond."""
 
 _MOST_RESULT_BYTES = 2 << 20
-"""Of each result, read before a call."""
+"""So many bytes of each result are read before a call."""
 _SMALLEST_SCRATCH = 4096
 _LONGEST_REST_S = 1e-3
 _DEFAULT = "default"

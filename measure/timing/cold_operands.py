@@ -19,7 +19,9 @@ from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_BYTES = 256 << 20
 WITHIN_BYTES = 64 << 20
-"""Of a ring that the last cache holds as a whole: constants are to leave the inner caches alone."""
+"""The size of a ring that the last cache holds as a whole: constants are to leave only the inner
+caches.
+"""
 MOST_COPIES = 256
 """Constants below a 256th of a ring have a shorter one, and stay in the last cache."""
 
@@ -27,7 +29,7 @@ _HUGE_PAGE = 2 << 20
 
 
 def ring_bytes(target: CpuTarget) -> int:
-    """Of a ring from which constants come as far as those of a large model do.
+    """The size of a ring from which constants come as far as those of a large model do.
 
     A cache that holds the largest ring, as that of a big server does, holds all but the largest
     models too: there a longer ring takes its time and leaves constants where a short one does, as

@@ -52,9 +52,9 @@ class Beside:
     """A kernel and what the machine does no faster, in turns.  Sample i of both is of one round."""
 
     samples_s: tuple[float, ...]
-    """Of the kernel."""
+    """The times of the kernel."""
     work_per_s: tuple[float, ...]
-    """Of the other: operations of multiply-adds, or bytes read."""
+    """The rates of the other: operations of multiply-adds, or bytes read, a second."""
 
     @property
     def time_s(self) -> float:

@@ -34,7 +34,8 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Target
 
 _TRIPS = 10_000
-"""Of 20 or 40 us: long against the start of a thread, short against what it stands beside.
+"""A loop of so many trips takes 20 or 40 us: long in comparison with starting a thread, short in
+comparison with the trials that it runs beside.
 
 Threads that share a core come apart later where looks are shorter than that.
 """
@@ -45,7 +46,9 @@ _KEPT = 64
 _BELIEVED = 5
 """Looks in a row that find threads apart: fewer may be noise, where they never are."""
 GIVES_UP_S = 2.0
-"""Of looks that found threads together, with all of them busy, before they were ever apart."""
+"""The probe gives up once looks that found threads together, with all of them busy, have taken so
+long in all, and the threads were never apart.
+"""
 NEVER_APART = "never_apart"
 """Key of an answer of the process that measures: whether its probe has given up."""
 ALONE_S = "alone_s"

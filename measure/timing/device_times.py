@@ -26,7 +26,7 @@ class DeviceTimes:
     kernels_s: tuple[float, ...]
     """For each call the sum over its kernels; empty where CUPTI does not answer."""
     queue_s: float
-    """Of one call in the queue, on average."""
+    """The time of one call in the queue, on average."""
     kernels: int
     """How many kernels one call launches; 0 where that is not known."""
 

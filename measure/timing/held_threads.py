@@ -26,13 +26,15 @@ AT_ONCE_S = 5e-4
 TRIES = 4
 """Calls in place of one in which a thread waited."""
 WAITED = 0.02
-"""Of a call: a share that makes it no other call."""
+"""A call is still a good one where its threads waited for this share of its time at most."""
 LONG_S = 2e-3
-"""Of a call without its waits: longer ones are rarely spared, and not made again."""
+"""A call that takes longer, without its waits, is not made again: long calls rarely go without a
+wait.
+"""
 
 
 class HeldThreads:
-    """Of one process: the threads of its kernels, and what calls them.
+    """The threads of a process's kernels, and the thread that calls them.
 
     Args:
         meet: brings the threads together, and tells whether all came.

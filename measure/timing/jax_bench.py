@@ -31,7 +31,7 @@ from hlotune.measure.verification.inputs import draw
 from hlotune.schedules.targets.target import Target
 
 WARM_S, SAMPLE_S = 0.01, 0.02
-"""Of a burst: calls that are not timed, and those that are."""
+"""How long the calls of a burst take that are not timed, and those that are."""
 CACHED_BYTES = 64 << 20
 """The last cache of any device that is known; operands in turn exceed it three times."""
 MOST_COPIES = 8

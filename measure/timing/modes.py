@@ -29,7 +29,7 @@ class Modes:
     """Median of the samples in the fast mode."""
     slow_s: float
     slow_share: float
-    """Of all samples."""
+    """The share of all samples that are in the slow mode."""
     below_s: float
     """Samples of at least this are in the slow mode."""
 

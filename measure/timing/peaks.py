@@ -31,9 +31,11 @@ from hlotune.schedules.targets.units import has_matrix_unit
 CHAINS = 12
 """Independent chains: more than latency times units, and with operands fewer than 16 registers."""
 DOT_CHAINS = 24
-"""Of dot instructions, which take longer and come with 32 registers."""
+"""The chains for dot instructions, which take longer, and come with 32 registers."""
 TILE_CHAINS = 6
-"""Of a matrix unit: more than latency times units, and with operands its eight registers."""
+"""The chains for a matrix unit: more than latency times units, and with operands its eight
+registers.
+"""
 
 SMALL = 0x38
 """This byte repeated is 4.4e-5 as f32 and bf16, 7e-37 as f64: no chain overflows."""

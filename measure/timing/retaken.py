@@ -15,7 +15,7 @@ from hlotune.measure.timing.timing import Clock
 
 TRIES = 4
 MOST_LOST = 0.25
-"""Of the time of a call: what its threads may lose."""
+"""The share of a call's time that its threads may lose."""
 LEAST_LOST_S = 50e-6
 """What a few threads need to wake: to lose that is no sign of anything."""
 POOL = "tf_XLAEigen"

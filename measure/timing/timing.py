@@ -84,7 +84,7 @@ _TRIES = 4
 
 
 def always_apart() -> bool:
-    """Of a machine that takes no cores away."""
+    """Answers for a machine that takes no cores away."""
     return True
 
 

@@ -312,7 +312,9 @@ def _buffer(content: Content, placement: Placement, pages: Pages) -> Guarded:
 
 
 def _checksum(content: Content) -> int:
-    """Of a large buffer, of which there is no copy to compare it with."""
+    """The sum of a large buffer, of which there is no copy to compare it with; 0 for other
+    contents.
+    """
     if not isinstance(content, Guarded):
         return 0
     whole = content.data[: content.bytes // 8 * 8].view(np.uint64)

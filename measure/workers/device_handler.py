@@ -43,7 +43,7 @@ from hlotune.schedules.targets.target import Properties, Target
 
 Json = Mapping[str, Any]
 MOST_KEPT_BYTES = 128 << 20
-"""Of the operands of a kernel that keeps its place when another one is measured."""
+"""A kernel whose operands take more does not keep its place when another one is measured."""
 _last_bench: list[Any] = []
 """Kernel and cache mode of the last request, and the bytes of its operands."""
 

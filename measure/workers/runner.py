@@ -26,7 +26,9 @@ from hlotune.schedules.targets.target import Properties, Target
 
 _LIMIT_S = 60.0
 COMPARING_S = 15.0
-"""Of a comparison: all rounds of kernels whose calls take up to a tenth of a second."""
+"""How long the rounds of a comparison take in all, for kernels whose calls take up to a tenth of a
+second.
+"""
 
 
 class ProcessRunner:
