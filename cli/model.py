@@ -83,8 +83,8 @@ FIGURES = {
 }
 """Column to field of `Quality`."""
 TIMES = (">train, s", ">predict, s", ">rows/s")
-"""Of the hour and not of the model: seconds to train on a split, and to predict a kernel's trials,
-and how many of these a second.
+"""Columns that depend on the hour and not on the model: the seconds to train on a split, the
+seconds to predict a kernel's trials, and how many trials a second are predicted.
 """
 MEANS = (
     "mean", "machine", "judged by", ">kernels", *(f">{name}" for name in FIGURES), ">worst pairs",

@@ -38,7 +38,9 @@ MOST_ERROR = 0.1
 USEFUL = 0.05
 """A bound is of use where, beside typical values, it is not larger."""
 SCALES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
-"""Of typical random values: deep programs let large ones grow until they overflow."""
+"""Scales that typical random values are multiplied by, the largest first: deep programs let large
+values grow until they overflow.
+"""
 EPS: dict[str, float] = {
     "f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-8, "f16": 2.0**-11,
     "complex<f64>": 2.0**-53, "complex<f32>": 2.0**-24,

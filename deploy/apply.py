@@ -46,11 +46,11 @@ class Explanation:
     status: Status
     reason: str
     schedule: Schedule | None = None
-    """Of the code that stands in the site's place; None where it is the default's."""
+    """The schedule of the code that stands in the site's place; None where it is the default's."""
     paired: Paired | None = None
     """The comparison with the default that decided."""
     jaxlib: str | None = None
-    """Of the records that prove a schedule faster, where none are of this version."""
+    """The version whose records prove a schedule faster, where those of this version prove none."""
 
     @property
     def algorithm(self) -> str | None:

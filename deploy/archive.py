@@ -13,7 +13,7 @@ from hlotune.schedules.errors import ProgramError
 AGAIN = "write the file again with `tune apply`"
 """What to do about each kind of damage."""
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""Of all members: equal members make equal files."""
+"""The date of all members: equal members make equal files."""
 _ENCRYPTED = 1
 """Bit of a member's flags."""
 _NO_ARCHIVE = (zipfile.BadZipFile, NotImplementedError, ValueError)

@@ -85,7 +85,7 @@ class BenchResult:
         return _gained_s(self.default_s, self.tuned_s)
 
     def measured(self, e: Explanation) -> Paired | Failure | None:
-        """Of the kernel at a site; None where it was not put in, or not timed again."""
+        """The comparison of the kernel at a site; None where it was not put in or timed again."""
         return self.again.get(e.site.kernel.key) if e.status == "tuned" else None
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Prepared:
     compile_s: float
     """What the default's first call took: XLA compiles it then."""
     call_s: float
-    """Of the default, once."""
+    """What one call of the default takes."""
 
     @property
     def variant_s(self) -> float:

@@ -39,11 +39,11 @@ class Manifest:
     results: Any
     """Pytree; None where the program gives flat arrays."""
     names: tuple[str, ...]
-    """Of the arguments; "" for one that has none."""
+    """The names of the arguments; "" for one that has none."""
     donated: tuple[int, ...]
     """Positions of arguments, flat, whose memory each call gives away."""
     sha256: Mapping[str, str]
-    """Of each other member of the archive, by name."""
+    """The hash of each other member of the archive, by its name."""
 
     def to_json(self) -> bytes:
         """The bytes of `manifest.json`.

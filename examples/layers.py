@@ -31,7 +31,9 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def normal(rng: np.random.Generator, shape: Sequence[int], deviation: float = 1.0) -> np.ndarray:
-    """Of more than a million elements the first ones are repeated, which takes a tenth the time."""
+    """Normally distributed values.  In an array of more than a million elements the first million
+    are repeated, which takes a tenth of the time.
+    """
     period = rng.standard_normal(min(math.prod(shape), PERIOD), np.float32)
     values = np.resize(period * np.float32(deviation), shape)
     values.flags.writeable = False  # so that `freeze` need not copy it

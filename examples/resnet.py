@@ -33,7 +33,7 @@ DEPTHS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 WIDTHS = (64, 128, 256, 512)
 CLASSES = 1000
 RATE, FIRST_DECAY, SECOND_DECAY = 1e-3, 0.9, 0.999
-"""Of Adam."""
+"""The learning rate and the two decay rates of Adam."""
 
 
 def forward(weights: Weights, x: jax.Array, layout: str = "NHWC") -> jax.Array:

@@ -31,7 +31,7 @@ from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.open_database import chosen
 
 CANDIDATES = 2
-"""Of each kernel, of as many algorithms."""
+"""So many candidates of each kernel are taken, each of another algorithm."""
 WHOLE_S = 3.0
 """For timing the whole program beside the default, and for the oracle."""
 

@@ -12,9 +12,9 @@ class Started:
 
     kernels: int
     known_trials: int
-    """Of other runs."""
+    """Trials that other runs made."""
     own_trials: int = 0
-    """Of this run, which goes on."""
+    """Trials that this run made before it was taken up again."""
     model: str = ""
     """The cost model, and what it knows from elsewhere."""
 
@@ -22,7 +22,7 @@ class Started:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStarted:
     key: str
-    """Of the kernel: several may have one label."""
+    """The key of the kernel: several kernels may have one label."""
     label: str
     index: int
     """From 1 to `count`."""
@@ -62,7 +62,7 @@ class KernelAtLimit:
     key: str
     label: str
     share: float
-    """Of the least time by its best one."""
+    """The share of the least time that the best candidate reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +74,17 @@ class Batch:
     kernels_begun: int
     kernels: int
     trials: int
-    """Of the whole run, all kernels."""
+    """Trials of the whole run, of all kernels."""
     failures: int
     best_s: float | None
     """Best of the kernel; None as long as everything failed."""
     default_s: float
     gflops: float | None
-    """Of the best; arithmetic on padding does not count."""
+    """The rate of the best; arithmetic on padding does not count."""
     peak_share: float | None
-    """Of the target's measured peak for the kernel's type."""
+    """The share of the target's measured peak for the kernel's type."""
     rank_correlation: float
-    """Of the model's prediction with what this batch then measured, -1 .. 1."""
+    """The rank correlation of the model's prediction with what this batch measured, -1 .. 1."""
     elapsed_s: float
     remaining_s: float
     """Seconds of the budget that are left; where trials are counted, what those to come will take
@@ -96,7 +96,7 @@ class Batch:
     limit_s: float | None = None
     """The least time of a call that the measured peaks allow; None where it is not known."""
     kernel_trials: int = 0
-    """Of this kernel, in this run."""
+    """Trials of this kernel, in this run."""
     failed: tuple[str, ...] = ()
     """The kind of each failure of this batch."""
 
@@ -117,7 +117,9 @@ class Finished:
     won: int
     kernels: int
     speedup: float | None
-    """Of the whole program, and the ends of its 95 % interval; None where it was not timed."""
+    """The speedup of the whole program, with the ends of its 95 % interval; None where it was not
+    timed.
+    """
     speedup_low: float | None
     speedup_high: float | None
     wall_s: float

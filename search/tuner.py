@@ -95,7 +95,7 @@ class Step:
     best_s: float
     """Best of the kernel after the batch; infinite as long as everything failed."""
     rank_correlation: float
-    """Of what the model predicted with what was measured."""
+    """The rank correlation of what the model predicted with what was measured."""
     wall_s: float
 
 
@@ -154,7 +154,7 @@ class KernelTuner:
         self._batches = 0
         self.took = Took()
         self.account: tuple[Entry, ...] = ()
-        """Of all batches of the run, also before it was taken up again."""
+        """The account of all batches of the run, also of those before it was taken up again."""
 
     @property
     def best_s(self) -> float:

@@ -30,8 +30,9 @@ class Costs:
     first_s: float | None = None
     """Verifying and timing the first candidate, for which the oracle was asked."""
     slowest_s: float = 0.0
-    """Of the others in the first batch: algorithms that do more than reorder sums need answers of
-    their own."""
+    """Verifying and timing the slowest of the other candidates in the first batch: algorithms that
+    do more than reorder sums need answers of the oracle of their own.
+    """
     usual_s: float = 0.0
     """The median of the others in the first batch."""
     entrants: int = 3

@@ -24,15 +24,18 @@ HOPELESS = 1.25
 UNLIMITED_S = WHOLE_SHARE * DEFAULT_BUDGET_S
 """For timing the whole program where no seconds are limited: as long as where nobody says."""
 PUT_BY_PAIRS = 21
-"""Of each final, for which time is put by: enough for a verdict, and what finals take is known only
-roughly.  Where it is less there are more."""
+"""For so many pairs of each final time is put by: they are enough for a verdict, and the time that
+finals take is known only roughly.  Where they take less time there are more pairs.
+"""
 OUTSIDE_S = 1.0
 """What comes after the run: workers end, the report is printed, the interpreter ends."""
 
 
 @dataclass
 class Reserve:
-    """Of one run; `budget_s` is None where trials are limited: then there is time for all."""
+    """The time that is put by for the end of one run; `budget_s` is None where trials are limited,
+    and then there is time for everything.
+    """
 
     contests: Sequence[Contest]
     budget_s: float | None

@@ -26,7 +26,9 @@ came."""
 
 @dataclass(kw_only=True)
 class Deciding:
-    """Of one run.  `interrupted`: it was when its batches ended, and all is done in a hurry."""
+    """Decides the finals of one run.  `interrupted` says that the user ended the search with
+    Ctrl-C; then everything is done in a hurry.
+    """
 
     contests: Sequence[Contest]
     reserve: Reserve
@@ -43,8 +45,9 @@ class Deciding:
     interrupted: bool
     settled: bool
     finals: dict[int, Final | None] = field(default_factory=dict)
-    """Of each kernel that had its turn, by its place among the contests; None where it stays
-    undecided."""
+    """The final of each kernel that had its turn, by the kernel's place among the contests; None
+    where the kernel stays undecided.
+    """
 
     def decide(self) -> Mapping[int, Final | None]:
         """The kernels that matter most first; Ctrl-C leaves the rest undecided."""

@@ -22,8 +22,9 @@ ROUNDS = 4
 PAIRS = 31
 """Paired samples; with so many the interval of one among three leaves out eight at either end."""
 MOST_TOGETHER_BYTES = 256 << 20
-"""Of a kernel's arguments and results: of a larger one the best champion alone meets the default,
-as each needs a packed copy of its weights."""
+"""Where a kernel's arguments and results take more bytes, its best champion alone meets the
+default, since each champion needs a packed copy of the weights.
+"""
 FEWEST_PAIRS = 9
 """When the time is short, and there is none for a heat; from seven on there is an interval for each
 of three at all."""

@@ -55,7 +55,8 @@ def _is_near(first: Trial, best: Trial) -> bool:
 
 
 def heat(tuner: KernelTuner) -> Heat:
-    """Of the crowd, by the mean of two times of each; empty where there are too few for one.
+    """The heat of the crowd, judged by the mean of two times of each schedule; it is empty where
+    too few can be used.
 
     What the device failed on has no place in it, and is no failure.
     """

@@ -72,7 +72,9 @@ class Annealing(Guided):
         return self._new(met_configs, met_values, n)
 
     def _steps_for(self, n: int) -> int:
-        """Of a shortlist of n configs; chains that begin go all of them."""
+        """How many steps chains go for a shortlist of n configs; chains that have just begun go all
+        of them.
+        """
         share = n / (SHORTLIST * BATCH) if len(self._chains) else 1
         return min(self._steps, max(LEAST_STEPS, ceil(self._steps * share)))
 

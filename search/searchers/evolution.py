@@ -40,7 +40,7 @@ class Evolution(Guided):
         self._count, self._generations = population, generations
 
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
-        """Of all generations."""
+        """The best configs of all generations."""
         known = self.history.best(int(self._count * KNOWN))
         fresh = self._space.sample(self._count - len(known), rng)
         configs = np.concatenate([known, fresh])

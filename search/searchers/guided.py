@@ -31,7 +31,7 @@ class Guided(ABC):
         self.epsilon = EPSILON
         self.history = History(space)
         self._leaders = self._first[:0]
-        """Of this proposal: the best configs of each sketch that the model met."""
+        """The best configs of each sketch that the model met in this proposal."""
 
     @abstractmethod
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:

@@ -41,7 +41,9 @@ def batch_rng(entropy: tuple[int, ...], observed: int) -> np.random.Generator:
 
 
 def legal_rows(space: Space, first: Configs) -> Configs:
-    """Of what is to be measured before anything is searched, what is legal today."""
+    """The configs that are legal today, of those that are to be measured before anything is
+    searched.
+    """
     return first[space.legal(first)].astype(np.int32)
 
 
