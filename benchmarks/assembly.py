@@ -136,7 +136,9 @@ def parsed(line: str) -> Instruction | None:
 
 
 def trips_of(body: Sequence[Instruction]) -> int | None:
-    """Of a loop that ends on a comparison with a constant after a constant step."""
+    """The trips of a loop that ends on a comparison with a constant after a constant step; None
+    where the loop is another.
+    """
     if len(body) < 2 or not body[-2].name.startswith("cmp"):
         return None
     bound, counter = _constant(body[-2].operands[0]), body[-2].operands[1]

@@ -47,7 +47,7 @@ def source(name: str) -> str:
 
 
 def factory(name: str) -> Factory:
-    """Of a case's program.  Raises KeyError for an unknown name."""
+    """The factory of a case's program.  Raises KeyError for an unknown name."""
     case = CASES[name]
     return lambda: (case.__call__, case.inputs())
 

@@ -45,7 +45,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 
 CALLS = 2
-"""Of a turn; the last one counts, so that all begin behind themselves."""
+"""The calls of a turn; the last one counts, so that a kernel is timed right behind itself."""
 LEAST_TURNS = 2
 
 
@@ -74,14 +74,14 @@ class Line:
     case: str
     algorithm: str
     bytes: int
-    """Of operands and result."""
+    """The bytes of operands and result."""
     seconds: list[float]
     read_seconds: list[float]
-    """Of reading as many bytes, in the turn behind."""
+    """The times of reading as many bytes, in the turn that follows."""
 
     @property
     def share(self) -> float:
-        """Of the bandwidth of the plain read; median of the turns."""
+        """The share of the plain read's bandwidth, the median of the turns."""
         return median(r / s for r, s in zip(self.read_seconds, self.seconds, strict=True))
 
 
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def settled_conditions(target: CpuTarget, apart: Apart) -> dict[str, Any]:
-    """Of a machine that nobody else tunes on, and whose threads have a core each."""
+    """The conditions of a machine that nobody else tunes on, and whose threads have a core each."""
     with alone():
         settled(apart)
         return conditions(target, host_properties(target))

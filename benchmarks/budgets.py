@@ -45,8 +45,9 @@ class Line:
     short_s: float
     long_s: float
     share: float
-    """Of the long budget's speed that the short one has: time of the long over the short one's
-    program, the median of the pairs."""
+    """The share of the long budget's speed that the short one has: the time of the long one's
+    program over that of the short one's, the median of the pairs.
+    """
     low: float
     high: float
 

@@ -76,7 +76,7 @@ RESNET: dict[str, Operation] = {
     "C11": _square(14, 256, 512, 1, 2, 0),
     "C12": _square(7, 512, 512, 3, 1, 1),
 }
-"""Of TVM's paper, arXiv 1802.04799."""
+"""The convolutions of TVM's paper, arXiv 1802.04799."""
 
 MOBILENET: dict[str, Operation] = {
     "D1": _depthwise(112, 32, 1),
@@ -89,7 +89,7 @@ MOBILENET: dict[str, Operation] = {
     "D8": _depthwise(14, 512, 2),
     "D9": _depthwise(7, 1024, 1),
 }
-"""Of the same."""
+"""The depthwise convolutions of the same paper."""
 
 PRODUCTS: dict[str, Operation] = {
     "gemm_512": Product(m=512, k=512, n=512),
@@ -124,7 +124,9 @@ ANSOR: dict[str, Operation] = {
     "T2D3": _square(16, 128, 64, 4, 2, 1, transposed=True),
     "T2D4": _square(32, 64, 3, 4, 2, 1, transposed=True),
 }
-"""Of Ansor's paper, arXiv 2006.06762; its first grouped one has 3 inputs, which 4 groups cannot."""
+"""The operators of Ansor's paper, arXiv 2006.06762; its first grouped one has 3 inputs, which
+cannot be divided into 4 groups.
+"""
 
 SAME = {
     "GMM3": "gemm_512",
@@ -221,7 +223,9 @@ def source(name: str) -> str:
 
 
 def factory(name: str) -> Factory:
-    """Of a case, with weights as arguments or constants.  Raises KeyError for an unknown name."""
+    """The factory of a case, with weights as arguments or constants.  Raises KeyError for an
+    unknown name.
+    """
     operation = CASES[name.removesuffix(FROZEN)]
     if name not in forms(name.removesuffix(FROZEN)):
         raise KeyError(name)

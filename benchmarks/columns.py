@@ -51,7 +51,7 @@ CACHE: CacheMode = "warm"
 class Line:
     case: str
     flops: int
-    """Of the convolution, without padding."""
+    """The operations of the convolution, without padding."""
     columns_bytes: int
     convolution: Ratio
     """Share of the multiply-add peak that its own operations have."""

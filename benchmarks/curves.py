@@ -55,7 +55,7 @@ Curve = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class Lengths:
     trials: int
-    """Of annealing, and of random search at least."""
+    """The trials of annealing, and the least number of trials of random search."""
     patience: int
     """Trials after which random search gives up."""
 

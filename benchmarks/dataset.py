@@ -74,7 +74,7 @@ PLAN = (
 )
 """300 at random in all: models are judged by how they rank those of a kernel, and all."""
 ROW_PLAN = (Part("random", 32), Part("annealing", 64), Part("random", 96))
-"""Of kernels without a contraction."""
+"""The plan for kernels without a contraction."""
 ELSEWHERE = "elsewhere"
 """What stands for the searcher in a part of what other machines found best.  Guided searches found
 it, so that it counts in no part of the plan, least of all among what was drawn at random."""

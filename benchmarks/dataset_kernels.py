@@ -240,7 +240,7 @@ def source(name: str) -> str:
 
 
 def factory(name: str) -> Factory:
-    """Of a kernel's program.  Raises KeyError for an unknown name."""
+    """The factory of a kernel's program.  Raises KeyError for an unknown name."""
     kernel = KERNELS[name]
 
     def make() -> tuple[Callable[..., jax.Array], tuple[Array, ...]]:

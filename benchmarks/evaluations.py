@@ -24,7 +24,7 @@ class Aim:
     by: By
     column: str
     trials: int = 0
-    """Of a kernel, in the mean: the figure of fewer is another one."""
+    """The trials of a kernel, in the mean: with fewer the figure would mean something else."""
 
 
 AIMS = (
@@ -39,7 +39,7 @@ AIMS = (
     Aim("the worst kernel of these, no less than", "0.68", FAMILIES, "all trials", ">worst pairs"),
     Aim("the worst kernel of these, drawn at random", "-", FAMILIES, "at random", ">worst pairs"),
 )
-"""Of the trees."""
+"""The aims for the trees."""
 BEHIND = ("TreeGRU behind the trees in pairs, at most", "0.02")
 
 

@@ -34,7 +34,7 @@ from hlotune.schedules.targets.cpu import CpuTarget
 
 Array = NDArray[Any]
 ELEMENTS = 1 << 20
-"""Of an array that is passed over at once."""
+"""The size of an array that is passed over at once."""
 CALLS = 60
 Reference = tuple[Callable[[Array], Array], Callable[[jax.Array], jax.Array]]
 FUNCTIONS: dict[str, Reference] = {

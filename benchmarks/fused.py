@@ -41,7 +41,7 @@ class Fused:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Of weights, vectors, input, residual."""
+        """The shapes of weights, vectors, input and residual."""
         weights, x = self.operation.shapes
         if not self.parts:
             return weights, x
@@ -50,7 +50,7 @@ class Fused:
         return weights, *vectors, x, *[result for part in self.parts if part == "residual"]
 
     def _vector(self, result: Shape) -> Shape:
-        """Of the channels, in a shape that is broadcast along them."""
+        """The shape of a vector along the channels that is broadcast to the result."""
         first = isinstance(self.operation, Convolution) and self.operation.channels == "first"
         return (result[1], *[1] * (len(result) - 2)) if first else result[-1:]
 

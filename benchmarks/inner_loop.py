@@ -53,9 +53,11 @@ class InnerLoop:
     cycles: dict[str, float]
     """At least so many a pass, by what they go into."""
     flops: int
-    """Of a pass."""
+    """The operations of one pass."""
     passes: float
-    """Of the loop that do all arithmetic of the kernel's largest stage, on one thread."""
+    """So many passes through the loop do all arithmetic of the kernel's largest stage, on one
+    thread.
+    """
 
     @property
     def least_cycles(self) -> float:
@@ -67,7 +69,7 @@ class InnerLoop:
         return max(self.cycles, key=lambda name: self.cycles[name])
 
     def least_s(self, clock_hz: float) -> float:
-        """Of all arithmetic at the rate of this loop."""
+        """The time of all arithmetic at the rate of this loop."""
         return self.passes * self.least_cycles / clock_hz
 
 
@@ -95,7 +97,7 @@ def inner_loop(kernel: Kernel, schedule: Schedule, target: CpuTarget) -> InnerLo
 
 
 def flops_of(instruction: Instruction) -> int:
-    """Of a multiply-add on all lanes; 0 for everything else."""
+    """The operations of a multiply-add on all lanes; 0 for every other instruction."""
     if not instruction.is_multiply_add:
         return 0
     bits = {"%xmm": 128, "%ymm": 256, "%zmm": 512}[instruction.operands[-1][:4]]

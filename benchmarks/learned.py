@@ -38,7 +38,7 @@ TAUGHT = ("C7", "C8", "C9")
 EARLIER = ("C1", "C2", "C3", "C4", "C5", "C6")
 """Convolutions whose trials teach the model that is tried on `TAUGHT`."""
 AGAINST_RANDOM = ("C6", "C9", "gemm_1024", "gemm_128x768x3072")
-"""Of `HELD_OUT`, where random search runs too: three minutes a search."""
+"""The cases of `HELD_OUT` on which random search runs too: a search takes three minutes."""
 
 CHARTS = {
     "learning_random": (("shipped", "random"), AGAINST_RANDOM),
@@ -103,8 +103,8 @@ def drawn(
 
 
 def share(curve: Curve, trials: int, best_s: float) -> float | None:
-    """Of the best speed ever recorded; None where so many trials were not made, or nothing ever
-    worked.
+    """The share of the best speed ever recorded that a search has after so many trials; None where
+    so many were not made, or nothing ever worked.
     """
     return float(best_s / curve[trials - 1]) if len(curve) >= trials and best_s < inf else None
 
@@ -247,7 +247,7 @@ def shares_at(
     best_s: Mapping[str, float],
     contestant: str = "shipped",
 ) -> list[float]:
-    """Of one contestant, a mean of the seeds for each case."""
+    """The shares of one contestant, a mean of the seeds for each case."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for race, curve in curves.items():
         reached_share = share(curve, trials, best_s[race.case])

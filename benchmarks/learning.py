@@ -132,7 +132,7 @@ class Track:
     target: CpuTarget
     properties: Properties
     source: Callable[[str], str] = source
-    """Of a case's program."""
+    """The source of a case's program."""
     _operators: dict[str, Operator] = field(default_factory=dict)
 
     def advance(self, race: Race, trials: int, deadline_s: float = inf) -> None:

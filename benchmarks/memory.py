@@ -35,7 +35,7 @@ class Sample:
     at_s: float
     """Since the command began."""
     bytes: tuple[int, ...]
-    """Of each process, the command's first."""
+    """The bytes of each process, the command's first."""
 
     @property
     def all_bytes(self) -> int:

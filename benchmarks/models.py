@@ -123,7 +123,7 @@ def source_of(name: str) -> str:
 
 
 def database_of(database: Path, source: str) -> Path:
-    """Of one program: `models.examples-mlp.py-model.db`."""
+    """The database of one program: `models.examples-mlp.py-model.db`."""
     name = re.sub(r"[^\w.]+", "-", source).strip("-.")
     return database.with_name(f"{database.stem}.{name}{database.suffix}")
 

@@ -71,7 +71,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """Of images of 1 to 3 dimensions, or one of its gradients.
+    """A convolution of images of 1 to 3 dimensions, or one of its gradients.
 
     A transposed convolution puts `stride - 1` zeros between the elements of its image; `padding`
     is that of the convolution which it transposes, as frameworks have it.
@@ -116,7 +116,7 @@ class Convolution:
 
     @property
     def result_size(self) -> Shape:
-        """Of the image that the forward operation makes."""
+        """The size of the image that the forward operation makes."""
         reach = self.dilation * (self.window - 1) + 1
         if self.transposed:
             return tuple((n - 1) * self.stride + reach - 2 * self.padding for n in self.size)

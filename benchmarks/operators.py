@@ -56,7 +56,7 @@ class Alone:
 
     time_s: float
     share: Ratio | None
-    """Of the multiply-add peak of the same milliseconds; None without such a peak."""
+    """The share of the multiply-add peak of the same milliseconds; None without such a peak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +86,14 @@ class Line:
     known_trials: int
     failures: int
     tuning_s: float
-    """Of the whole run of the tuner, finals and the check of the program included."""
+    """The time of the whole run of the tuner, with its finals and the check of the program."""
     reason: str
     element: str
     """Type of the operands."""
     peak_flop_per_s: float
-    """Of that type, as measured beside these timings: noise only makes it smaller, so the largest
-    one counts."""
+    """The peak for that type, as measured beside these timings: noise only makes it smaller, so the
+    largest one counts.
+    """
     timings: tuple[Timing, ...]
 
 
@@ -269,7 +270,7 @@ def timing(
 
 
 def first_speedup(begun: Comparison) -> float:
-    """Of the one candidate over the default; 0 where it failed."""
+    """The speedup of the one candidate over the default; 0 where it failed."""
     (first,) = begun.candidates
     if not isinstance(first, Measurement):
         return 0.0

@@ -46,7 +46,7 @@ CORES: Mapping[str, Core] = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of one pass through a loop."""
+    """The instructions of one pass through a loop, by kind."""
 
     multiply_adds: int
     other_arithmetic: int

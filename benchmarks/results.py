@@ -96,7 +96,8 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Of the geometric mean of some runs, with 95 % confidence: Student's of their logarithms.
+    """The 95 % interval of the geometric mean of some runs, by Student's distribution of their
+    logarithms.
 
     Everything from one run alone, and where one is infinite or nothing.
     """

@@ -186,7 +186,7 @@ def said(bounds: tuple[float, float]) -> str:
 
 
 def verdicts(groups: Sequence[Sequence[Line]]) -> list[str]:
-    """Of each model but the first: on how many cases it keeps up, and on how many that is sure."""
+    """For each model but the first, on how many cases it keeps up, and on how many certainly."""
     found = []
     for model in list(dict.fromkeys(g[0].model for g in groups))[1:]:
         own = [g for g in groups if g[0].model == model]

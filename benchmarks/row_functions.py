@@ -27,7 +27,7 @@ def rms_norm(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def group_norm(x: jax.Array) -> jax.Array:
-    """Of `(batch, positions, groups, channels of a group)`."""
+    """Group norm of `(batch, positions, groups, channels of a group)`."""
     mean = x.mean((1, 3), keepdims=True)
     return (x - mean) * jax.lax.rsqrt(x.var((1, 3), keepdims=True) + 1e-5)
 
@@ -40,7 +40,7 @@ def batch_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
 
 
 def cross_entropy(x: jax.Array, target: jax.Array) -> jax.Array:
-    """Of logits against probabilities, one loss a row."""
+    """Cross entropy of logits against probabilities, one loss a row."""
     return -(jax.nn.log_softmax(x) * target).sum(-1)
 
 
@@ -111,5 +111,5 @@ class Rows:
 
     @property
     def elements(self) -> int:
-        """Of the largest array."""
+        """The elements of the largest array."""
         return max(prod(shape) for shape in self.shapes)

@@ -36,7 +36,9 @@ PEAK = Properties(
 OPERATORS = ("C6", "C9", "gemm_1024")
 MARKS = (16, 32, 64, 128, 256)
 NEAR = 1.1
-"""Of the best that anyone found: the trials to get there are counted."""
+"""The trials are counted that a search needs for a time at most so many times the best that any
+search found.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from hlotune.search.tuner import Builder, Runner, there_and_back
 
 ROUNDS = 31
 LIMIT_S = 240.0
-"""Of the rounds of one kernel."""
+"""How long the rounds of one kernel may take."""
 FINALISTS = 12
 FINAL_ROUNDS = 121
 FINAL_S = 90.0
@@ -43,7 +43,9 @@ class Referee(Runner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Of one schedule, by samples taken in turns with all others; infinite where it failed."""
+    """The times of one schedule, from samples taken in turns with all others; infinite where it
+    failed.
+    """
 
     heat_s: float
     """By which a heat finds its champions: two more trials, one on the way there, one back."""
@@ -83,7 +85,9 @@ def shortlist(races: Iterable[Sequence[Trial]]) -> list[Schedule]:
 def settled(
     kernel: Kernel, schedules: Sequence[Schedule], builder: Builder, referee: Referee
 ) -> dict[Schedule, Settled]:
-    """Of all schedules; what fails when it is verified thoroughly is infinite."""
+    """The times of all schedules; they are infinite for one that fails when it is verified
+    thoroughly.
+    """
     candidates = [Candidate(kernel, s) for s in schedules]
     objects: list[Object] = list(zip(candidates, builder.build(candidates), strict=True))
     heats_s = heat_times(kernel, objects, referee)

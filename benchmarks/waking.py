@@ -42,7 +42,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 
 SIZES = (32, 48, 64, 96, 128, 192, 256)
-"""Of square products in f32."""
+"""The extents of square products in f32."""
 CALLS = 30
 PAUSE_S = 3e-4
 """Workers look for work for some 50 us."""
@@ -57,7 +57,7 @@ class Line:
     """By `one` and `all` threads."""
     asleep_s: dict[str, list[float]]
     empty_s: list[float]
-    """Of a kernel that does nothing, awake."""
+    """The times of a kernel that does nothing, with threads awake."""
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ class Case:
     name: str
     kernel: GpuKernel
     seconds: float
-    """Of the run that candidates of it may take."""
+    """How much of the run's time its candidates may take."""
     rivals: tuple[str, ...] = RIVALS
 
 

@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.1
 STDERR_BYTES = 1500
-"""Of a dead child's last words, that are kept."""
+"""So much of what a dead child wrote last is kept."""
 
 
 class ChildFailed(Exception):

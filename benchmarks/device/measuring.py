@@ -19,10 +19,10 @@ from hlotune.measure.timing.device_times import times
 from hlotune.schedules.patterns.gpu import GpuKernel
 
 L2_BYTES = 60e6
-"""Of the largest GPU that is known; sets of operands in turn exceed it three times."""
+"""The L2 of the largest GPU that is known; sets of operands in turn exceed it three times."""
 MOST_SETS = 8
 TRIAL_S = 0.01, 0.02
-"""Of a burst of a trial: warming, and timed."""
+"""The times of a trial's burst: for warming, and for the calls that are timed."""
 ROUND_S = 0.04, 0.04
 COPIED_BYTES = 2**31
 PEAK_EXTENT = 8192

@@ -19,7 +19,7 @@ L2_BYTES = 60e6
 MOST_SETS = 8
 LAUNCHES = (5, 400)
 ROUND_S = 0.04, 0.04
-"""Of a burst: warming, and timed."""
+"""The times of a burst: for warming, and for the calls that are timed."""
 EPSILON = 1e-5
 
 

@@ -17,7 +17,7 @@ from benchmarks.device.records import Results, Row
 from hlotune.schedules.spaces.gpu.space import Configs, GpuSpace
 
 FIRST_GUESSES = 12
-"""Of the roofline, before neighbours of the best are tried."""
+"""So many guesses of the roofline come before neighbours of the best are tried."""
 MOST_GUESSES = 200
 COMPILE_S = 60.0
 CHAMPIONS = 3

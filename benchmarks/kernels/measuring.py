@@ -48,7 +48,7 @@ class Measuring:
     conditions: Mapping[str, Any]
     apart: Apart
     seconds: float
-    """Of tuning, for each case."""
+    """The budget for tuning each case."""
     effort: Effort = EFFORT
 
     def line(self, case: Case) -> kept.Line:

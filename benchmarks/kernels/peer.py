@@ -27,7 +27,7 @@ class Prepared:
     call: Callable[[], object]
     """Returns when the results are there."""
     results: Callable[[], Sequence[Array]]
-    """Of the first call where arguments are donated; bf16 as f32."""
+    """The results; those of the first call where arguments are donated.  bf16 comes as f32."""
     note: str = ""
     """What has to be said of it, such as that XLA keeps it."""
 

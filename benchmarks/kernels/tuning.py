@@ -47,7 +47,9 @@ class Tuning:
     trials: int = 0
     wall_s: float = 0.0
     first_s: float | None = None
-    """Of the first candidates; None where one failed or was never timed, or there is no kernel."""
+    """The time with the first candidates; None where one of them failed or was never timed, or
+    where there is no kernel.
+    """
     default_s: float | None = None
     limit_s: float | None = None
     """The least time of the whole program by its bytes and multiply-adds."""

@@ -33,7 +33,7 @@ class Arena:
     builder: ProcessBuilder
     runner: ProcessRunner
     conditions: Mapping[str, Any]
-    """Of the machine, and `versions` of those who take part."""
+    """The conditions of the machine, and under `versions` those of the libraries that take part."""
     effort: Effort
     database: Path
     cache: CacheMode

@@ -55,7 +55,9 @@ class Plain:
 
 
 def plain(operation: Convolution, weights: Array, x: Array) -> Plain:
-    """Of arrays in the operation's own order; the arrays of the result are contiguous."""
+    """The plain convolution of arrays in the operation's own order; the arrays of the result are
+    contiguous.
+    """
     kind, first = _kind(operation), _channels_first(operation, x)
     if kind == "weights":
         moved = _channels_first(operation, weights)

@@ -36,7 +36,7 @@ class Record:
 def record(
     case: str, weights: Weights, database: Path, target: CpuTarget, cache: CacheMode = "model"
 ) -> Record:
-    """Of the one kernel that a case is, as it was tuned in a cache mode."""
+    """The record of the one kernel that a case is, as it was tuned in a cache mode."""
     kernel = kernel_of(case, weights)
     if not database.exists():
         return Record(kernel, DEFAULT, "not tuned", "there is no database")
@@ -56,14 +56,17 @@ def kernel_of(case: str, weights: Weights) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class OwnTime:
-    """Of a kernel by the clock `kernel`, warm and alone."""
+    """The time of a kernel by the clock `kernel`, warm and alone."""
 
     seconds: float
     peak_flop_per_s: float | None
-    """Of multiply-adds in turns with it; None where its operands have no such peak, or where
-    reading limits it."""
+    """The peak of multiply-adds in turns with the kernel; None where its operands have no such
+    peak, or where reading limits it.
+    """
     read_bytes_per_s: float | None = None
-    """Of a read of as many bytes in turns with it, where reading limits it; None elsewhere."""
+    """The rate of reading as many bytes in turns with the kernel, where reading limits it; None
+    elsewhere.
+    """
 
 
 def own_time(

@@ -15,19 +15,21 @@ FMA = "FMA"
 READ = "read"
 """Timed in turns with the kernel."""
 FASTEST_READ = "fastest read"
-"""Of all passes, where none was timed beside the kernel: memory may have given half of it then."""
+"""The fastest read of all passes, for a kernel beside which none was timed: memory may have given
+half of it then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Of the machine, the largest of some minutes: noise only makes them smaller."""
+    """The peaks of the machine, the largest of some minutes: noise only makes them smaller."""
 
     flop_per_s: Mapping[str, float]
     read_bytes_per_s: float
 
     @classmethod
     def of(cls, conditions: Iterable[Mapping[str, Any]]) -> Self:
-        """Of one pass or more, by what each was measured under."""
+        """The peaks of one or more passes, from the conditions that each was measured under."""
         found = list(conditions)
         names = {name for c in found for name in c["peak_flop_per_s"]}
         flops = {n: max(c["peak_flop_per_s"].get(n, 0.0) for c in found) for n in names}

@@ -33,7 +33,7 @@ SPINNING_S = 0.02
 class Effort:
     rounds: int = 9
     warm_s: float = 6e-3
-    """Of calls that are not measured, at the beginning of a turn."""
+    """How long calls that are not measured go on, at the beginning of a turn."""
     sample_s: float = 12e-3
     case_s: float = 15.0
     """No further round after this, once there are `least_rounds`."""
@@ -87,7 +87,9 @@ def measured(
     effort: Effort,
     apart: Apart = always_apart,
 ) -> dict[str, Outcome]:
-    """Of all forms by label; the first entry's result is what the others are held against."""
+    """The outcomes of all forms by label; the results of the others are compared with that of the
+    first entry.
+    """
     found = entries(workers, operation)
     refused = prepared(case, operation, found, effort)
     with alone():  # not before: some measure while they prepare

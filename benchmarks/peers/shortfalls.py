@@ -29,11 +29,11 @@ from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.cpu import CpuTarget
 
 DIRECT_SHARES = ((200e6, 0.94), (60e6, 0.90), (20e6, 0.80))
-"""Of the peak, from so many operations up."""
+"""The share of the peak that a kernel of at least so many operations is to reach."""
 FAST_SHARES = {("C2", "constants"): 2.5, ("C6", "constants"): 2.5, ("C9", "constants"): 2.5}
-"""Of the peak, where an algorithm does less work than the mathematics has."""
+"""The share of the peak to reach where an algorithm does less work than the mathematics has."""
 READ_SHARE = 0.90
-"""Of the bandwidth, where memory limits."""
+"""The share of the bandwidth to reach where memory limits."""
 NARROW_GAIN = {"gemm_1024_bf16": ("gemm_1024", 1.6)}
 """At least so many times as fast as another case."""
 NO_CORE = "nothing is known of this processor's core"
@@ -68,7 +68,7 @@ def reasons(row: Row) -> Iterator[str]:
 
 
 def wanted_share(row: Row) -> float:
-    """Of its roof; 0 where nothing was set."""
+    """The share of its roof that a row is to reach; 0 where none was set."""
     operation = CASES[row.case]
     if operation.element != "f32":
         return 0.0
@@ -98,7 +98,7 @@ def short_of(rows: Sequence[Row]) -> dict[int, list[str]]:
 
 
 def loop_of(row: Row, database: Path, target: CpuTarget, cache: CacheMode) -> InnerLoop | str:
-    """Of what is recorded now, or why there is none."""
+    """The innermost loop of what is recorded now, or why there is none."""
     found = record(row.case, row.weights, database, target, cache)
     if found.schedule == DEFAULT:
         return found.reason
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def clock(peak_flop_per_s: float, target: CpuTarget) -> float | None:
-    """Of the cores, by which they reach the peak of f32 in vectors of full width.
+    """The clock at which the cores reach the peak of f32 in vectors of full width.
 
     None where nothing is known of the processor's core.
     """

@@ -43,10 +43,10 @@ class Row:
     peer_s: float | None
     over_peer: Ratio | None
     share: float | None
-    """Of the roof below, by the clock `kernel`."""
+    """The share of the roof below, by the clock `kernel`."""
     roof: str
     missing: tuple[str, ...]
-    """Of the required peers."""
+    """The required peers that are missing."""
     refusals: Mapping[str, str]
 
     @property
@@ -62,7 +62,7 @@ class Row:
 def rows_of(
     passes: Sequence[Pass], contestants: Sequence[Contestant], target: CpuTarget, peaks: Peaks
 ) -> list[Row]:
-    """Of one case; a row whose default was not timed is left out."""
+    """The rows of one case; a row whose default was not timed is left out."""
     found = []
     for weights in BOTH if CASES[passes[0].case].has_weights else BOTH[:1]:
         times = times_of(passes, contestants, weights)
@@ -74,13 +74,13 @@ def rows_of(
 def all_rows(
     passes: Mapping[str, Sequence[Pass]], contestants: Sequence[Contestant], target: CpuTarget
 ) -> list[Row]:
-    """Of several cases, shares by the largest peaks of all."""
+    """The rows of several cases, with shares of the largest peaks of all."""
     peaks = Peaks.of(p.conditions for p in chain(*passes.values()))
     return [r for found in passes.values() for r in rows_of(found, contestants, target, peaks)]
 
 
 def conditions_of(passes: Mapping[str, Sequence[Pass]]) -> dict[str, Any]:
-    """Of the first pass, with the largest peaks of all."""
+    """The conditions of the first pass, with the largest peaks of all."""
     every = list(chain(*passes.values()))
     peaks = Peaks.of(p.conditions for p in every)
     return {**every[0].conditions, "peak_flop_per_s": dict(peaks.flop_per_s)}

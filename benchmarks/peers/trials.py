@@ -40,13 +40,12 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """Of the kernel of a row."""
+    """What the trials of a row's kernel say."""
 
     algorithm: str
-    """Of the winner, or `xla`."""
+    """The algorithm of the winner, or `xla`."""
     error: float | None
-    """Of the winner: the largest over the largest element of the result.  None where nobody looked.
-    """
+    """The winner's largest error over the result's largest element; None where it is not known."""
     begun: Begun | None
     """None where no run had a trial of both."""
 
@@ -72,7 +71,7 @@ def largest_error(trials: Sequence[columns.Row], winner: Schedule) -> float | No
 
 
 def begun(trials: Sequence[columns.Row], first: Schedule) -> Begun | None:
-    """Of the first run in which both were timed, else of the first in which that one failed."""
+    """The first run in which both were timed, else the first in which `first` failed."""
     default, text = DEFAULT.to_json(), first.to_json()
     defaults_s = {t["run"]: t["time_s"] for t in trials if t["schedule"] == default}
     tried = [
@@ -112,7 +111,7 @@ def of_first_candidates(found: Sequence[tuple[Row, Past]]) -> Iterator[str]:
 
 
 def of_errors(found: Sequence[tuple[Row, Past]]) -> Iterator[str]:
-    """Of those winners whose algorithm does more than reorder sums."""
+    """Notes about those winners whose algorithm does more than reorder sums."""
     winners = [(r, p.error) for r, p in found if r.won and p.algorithm.startswith(WINOGRAD)]
     known = [(row, error) for row, error in winners if error is not None]
     if known:

@@ -25,7 +25,7 @@ from benchmarks.operations import Array, Convolution, Operation, Product
 
 KINDS: dict[str, type[Convolution | Product]] = {"Convolution": Convolution, "Product": Product}
 LEAST_CALLS = 3
-"""Of a sample whose calls are short."""
+"""The calls of a sample whose calls are short."""
 REST_LIMIT_S = 0.1
 NAP_S = 1e-3
 TASKS = Path("/proc/self/task")
