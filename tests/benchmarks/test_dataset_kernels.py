@@ -31,7 +31,7 @@ def operators() -> dict[str, Operator]:
 
 
 def extents(operation: Operation) -> Counter[int]:
-    """Of the loops of the mathematics, without those of one iteration."""
+    """The extents of the mathematics' loops, without those of one iteration."""
     if isinstance(operation, Product):
         loops = [*operation.batch, operation.m, operation.n, operation.k]
     else:
@@ -102,7 +102,7 @@ LAYERS: tuple[Operation, ...] = (
         )
     ),
 )  # fmt: skip
-"""Of ResNet-18, VGG and MobileNet, those that no benchmark has."""
+"""The layers of ResNet-18, VGG and MobileNet that no benchmark has."""
 
 
 def test_none_has_the_extents_of_a_layer_of_a_network_or_of_a_benchmark() -> None:

@@ -41,11 +41,11 @@ class Device:
     """Builds nothing, and has samples of what it is asked for, in their order."""
 
     samples_s: Sequence[tuple[float, ...] | None]
-    """Of the first rounds."""
+    """The samples of the first rounds."""
     finals_s: Sequence[tuple[float, ...] | None] = ()
-    """Of those that meet once more, in the order in which the first rounds put them."""
+    """The samples of those that meet once more, in the order in which the first rounds put them."""
     heats_s: Sequence[float] = (1.0, 1.0, 1.0)
-    """Of trials on the way there; on the way back they take twice as long."""
+    """The times of trials on the way there; on the way back they take twice as long."""
     is_back: bool = False
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:

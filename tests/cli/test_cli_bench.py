@@ -42,7 +42,7 @@ def paired(speedup: float) -> Paired:
 
 
 def with_kernel(again: Paired | Failure | None) -> BenchResult:
-    """Of one kernel, which a run found twice as fast as its default."""
+    """A result of one kernel, which a run found twice as fast as its default."""
     kernel = replace(tuned(), paired=paired(2.0))
     key = kernel.site.kernel.key
     found = result((2e-3,) * 8, (1e-3,) * 8)
@@ -50,7 +50,7 @@ def with_kernel(again: Paired | Failure | None) -> BenchResult:
 
 
 def row(said: str) -> str:
-    """Of the kernel, in what was printed."""
+    """The row of the kernel, in what was printed."""
     (line,) = [x for x in said.splitlines() if "dot 4x4x4" in x]
     return line
 

@@ -35,7 +35,9 @@ def model():
     return layers, (jnp.ones((32, 32)), *(jnp.ones(s) for s in zip(WIDTHS, WIDTHS[1:])))
 """
 
-"""Of several kernels, so that neither search nor comparison is over before a signal comes."""
+"""A program of several kernels, so that neither search nor comparison is over before a signal
+comes.
+"""
 
 
 COMMAND = """

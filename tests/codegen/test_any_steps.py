@@ -66,7 +66,7 @@ CASES = (
 
 
 def any_layout(rank: int, rng: np.random.Generator) -> Layout:
-    """Of a tensor, in blocks every other time."""
+    """A random layout of a tensor, in blocks every other time."""
     layout = tuple((d, 1) for d in rng.permutation(rank).tolist())
     if rng.random() < 0.5:
         last = layout[-1][0] if rng.random() < 0.9 else 7
@@ -142,7 +142,7 @@ def any_schedule(
 
 
 def count_right(drawn: Drawn, seed: int, schedules: int) -> int:
-    """Of so many schedules those that are legal and have code; each is right."""
+    """How many of so many random schedules are legal and have code; each of these is right."""
     rng, case = np.random.default_rng(seed), drawn.case
     references, right = References(case.kernel), 0
     for n in range(schedules):

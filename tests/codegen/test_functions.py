@@ -27,7 +27,7 @@ OPERATIONS = {
     for dtype in ("f32", "f64", "bf16", "f16")
 }
 COUNT = 1500
-"""Of each sort of input."""
+"""So many inputs of each kind are tried."""
 
 
 @cache

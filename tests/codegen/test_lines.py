@@ -29,7 +29,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a depthwise image": lambda: depthwise(64, 64, 64),
     "planes": lambda: planes(16, 16, 64, 64),
 }
-"""Of extents that are powers of two."""
+"""Kernels whose extents are powers of two."""
 
 
 def threads_of(out: StageNest, at: dict[str, Positions], threads: int) -> Positions:

@@ -72,7 +72,7 @@ def test_what_is_turned_is_right_at_all_borders(m: int, channels: int, frozen: b
 
 @pytest.mark.parametrize("m", [2, 4, 6])
 def test_what_is_turned_in_parts_is_right(m: int) -> None:
-    """Of four lanes, whatever this machine has."""
+    """Vectors have four lanes, whatever this machine has."""
     host = host_target()
     narrow = replace(host, features=tuple(x for x in host.features if not x.startswith("avx")))
     assert narrow.vector_bytes == 16

@@ -21,7 +21,7 @@ from tests.support.computes import Case, planes, whole
 
 AVX512 = TARGETS["znver4"]
 MOST_ROWS = host_target().vector_registers - 4
-"""Of one vector that a register tile can have on this processor."""
+"""So many rows of one vector fit into a register tile on this processor."""
 
 
 def across(case: Case, target: CpuTarget = AVX512, **rows: int) -> Schedule:
@@ -144,7 +144,9 @@ def test_rows_that_are_checked_alike_share_the_choice_of_their_pointer() -> None
 
 
 def test_rows_of_a_tile_that_lie_together_are_counted_along_whole_axes() -> None:
-    """Of 5 lines of 14, a tile of 2 lines has them together only where it takes whole lines."""
+    """In an image of 5 lines of 14, two lines lie together in a tile only where it takes whole
+    lines.
+    """
     c = residual(np.float32).space(AVX512).contraction
     tiles = np.array([[1, 1, 7], [1, 2, 7], [1, 2, 14], [1, 1, 1]])
     assert neighbours(c, "i0", tiles).tolist() == [7, 7, 28, 1]

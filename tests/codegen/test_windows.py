@@ -39,7 +39,9 @@ def array(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
 
 
 def wrong_results(function: Callable[..., Any], *arguments: Array, configs: int = 1) -> list[str]:
-    """Of the first kernel of a program, by the first candidate and others drawn at random."""
+    """What is wrong with the results of a program's only kernel, by the first candidate and others
+    drawn at random.
+    """
     with jax.enable_x64(True):
         program = load(function, *arguments)
     site = sites(program)[0]

@@ -323,7 +323,7 @@ def test_the_roofline_ranks_by_the_estimate_among_the_features() -> None:
 
 
 def test_the_roofline_waits_for_the_thread_with_the_largest_tasks() -> None:
-    """Of two threads with a task each, one of which is cut short to half of the other."""
+    """Two threads have a task each, and one task is cut short to half of the other."""
     rows = np.zeros((3, len(NAMES)), np.float32)
     rows[:, NAMES.index("balance")] = 1.0, 1.0, 0.5
     rows[:, NAMES.index("even")] = 1.0, 0.75, 0.5

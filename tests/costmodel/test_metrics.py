@@ -85,7 +85,7 @@ MANY = np.array([1, 0.98, 0.9, 0.8, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0], np.
 
 
 def test_among_the_fastest_close_pairs_do_not_count() -> None:
-    """Of the fastest three, 1.0 and 0.98 are too close to tell apart."""
+    """Among the fastest three 1.0 and 0.98 are too close to tell apart: their order is free."""
     swapped = MANY.copy()
     swapped[[0, 1]] = swapped[[1, 0]]
     assert fastest_quarter_accuracy(MANY, swapped) == 1

@@ -31,7 +31,7 @@ def model_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def old_file(model_file: Path) -> Path:
-    """Of features that are not today's."""
+    """A file of a model whose features are not today's."""
     files.write(model_file, Header("roofline", "0-elder"), {})
     return model_file
 

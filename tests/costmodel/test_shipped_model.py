@@ -19,7 +19,7 @@ RESNET = "examples/resnet18.py:model"
 
 @pytest.fixture(scope="module")
 def kernels() -> list[Kernel]:
-    """Of ResNet-18, whole and in parts."""
+    """The kernels of ResNet-18, whole and in parts."""
     return list({s.kernel.key: s.kernel for s in sites(load(RESNET))}.values())
 
 

@@ -43,7 +43,7 @@ PLAIN = {
 
 
 def shapes(layout: str) -> list[tuple[int, ...]]:
-    """Of all arguments, in their order."""
+    """The shapes of all arguments, in their order."""
     image, window = LAYOUTS[layout]
     x = tuple(SIZES[c] for c in image)
     w = tuple(3 if c in "XY" else SIZES[c] for c in window)

@@ -374,7 +374,7 @@ def innermost(text: str) -> list[str]:
 
 
 def bodies(spec: Any, back: bool) -> list[str]:
-    """Of the first candidate, with so many channels that they have a loop."""
+    """The innermost loops of the first candidate, with so many channels that they have a loop."""
     compute = infinite(spec, channels=64, back=back).compute
     space = space_of(compute, AVX512)
     found = innermost(emit(replay(compute, space.schedule(space.heuristic()), AVX512)).text)

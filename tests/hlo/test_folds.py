@@ -25,7 +25,9 @@ X = np.round(3 * np.random.default_rng(1).standard_normal((6, 150))).astype(np.f
 def reduced(
     merge: Callable[..., Any], *starts: Any, numbers: Any = None
 ) -> tuple[Compute, list[Array]]:
-    """Of the rows of X, several parts of them; with `numbers` the second part is these."""
+    """The compute that reduces the rows of X, given several times; with `numbers` the second part
+    is made by it.
+    """
 
     def function(x: Any) -> Any:
         parts = [x] * len(starts)

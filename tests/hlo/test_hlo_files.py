@@ -125,7 +125,9 @@ def test_a_folder_is_refused_with_what_it_is(tmp_path: Path) -> None:
 
 
 def step(x: Any, w: Any, b: Any) -> Any:
-    """Of an image with channels first: XLA puts fusions, copies and casts of layouts around it."""
+    """A step on an image with channels first: XLA puts fusions, copies and casts of layouts around
+    it.
+    """
     y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME") + b[:, None, None]
     z = jax.nn.relu(y).reshape(len(x), -1)
     return jax.lax.scan(lambda c, _: (jnp.tanh(c @ c.T), c.sum()), z @ z.T, None, length=3)

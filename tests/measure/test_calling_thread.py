@@ -41,7 +41,7 @@ def test_a_call_is_handed_to_no_other_thread_where_that_is_asked_for() -> None:
 
 
 def turns(mode: str) -> int:
-    """Of threads that programs are handed to, on a processor."""
+    """How often threads that programs are handed to had their turn on a processor."""
     command = [sys.executable, "-c", PROGRAM, mode]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return int(done.stdout)

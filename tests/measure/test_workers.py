@@ -303,7 +303,7 @@ def test_peaks_stay_as_they_were_where_they_cannot_be_measured_again() -> None:
 
 
 class BusyWorker:
-    """Of a machine that was busy when its peaks were measured; each time is a second.
+    """A worker on a machine that was busy when its peaks were measured; each time is a second.
 
     Beside a kernel multiply-adds then are eleven times as fast as its peaks say.
     """

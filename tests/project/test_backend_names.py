@@ -25,7 +25,7 @@ def test_the_rules_look_at_something() -> None:
 
 @pytest.mark.parametrize("backend", OF_BACKENDS)
 def test_nothing_outside_of_codegen_imports_a_backend(backend: str) -> None:
-    """Of the tables in `codegen/backends.py` whoever wants one asks by the kind of target."""
+    """A room that wants a backend asks `codegen/backends.py` by the kind of target."""
     assert [
         f"{file} imports {name}"
         for file in outside("codegen/")

@@ -109,7 +109,7 @@ def test_the_first_contact_loads_nothing_heavy(line: str) -> None:
     "arguments", [("-c", "import hlotune"), ("-m", "hlotune", "--help")], ids=["import", "help"]
 )
 def test_the_first_contact_takes_less_than_half_a_second(arguments: tuple[str, ...]) -> None:
-    """Of a processor, since the machine may do something else as well."""
+    """Only processor time counts, since the machine may do something else as well."""
 
     def busy_s() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

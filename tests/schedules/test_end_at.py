@@ -61,7 +61,7 @@ def test_other_masks_end_nothing(name: str) -> None:
     ],
 )
 def test_masks_say_which_way_round_they_are(mask: str, end: str | None) -> None:
-    """Of the second row 0 has nothing left; the last one is no triangle."""
+    """With the second mask row 0 has nothing left; the last mask is no triangle."""
 
     def attention(q: jnp.ndarray, k: jnp.ndarray, v: jnp.ndarray) -> jnp.ndarray:
         t, s = jnp.arange(9), jnp.arange(9)

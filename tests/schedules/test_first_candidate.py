@@ -82,7 +82,7 @@ MANY: dict[str, Callable[[], Case]] = {
     "images": lambda: conv(6, 5, 3, 8, images=1024),
     "images of one channel": lambda: conv(7, 7, 8, 8, groups=8, images=1024),
 }
-"""Of tiny ones a huge batch."""
+"""Kernels of huge batches whose members are tiny."""
 
 
 @pytest.mark.parametrize("name", MANY)
@@ -208,7 +208,7 @@ def test_the_next_rows_are_asked_for_while_there_is_time_and_room() -> None:
 
 
 def test_weights_are_packed_by_tasks_where_multiplying_would_wait_for_them() -> None:
-    """Of 2 KB a row: one multiply-add a cycle leaves time to read them in place."""
+    """A row of weights has 2 KB: one multiply-add a cycle leaves time to read them in place."""
     case, slow = conv(7, 7, 512, 512), TARGETS["znver4"]
     for target, level in ((slow, "none"), (replace(slow, isa="znver5"), "task")):
         space = case.space(target)
@@ -289,7 +289,7 @@ def test_borders_are_checked_in_no_tile_inside() -> None:
 
 
 def test_a_copy_that_brings_nothing_together_is_not_made() -> None:
-    """Of planes in strides of two the copy would be in strides of two as well."""
+    """A copy of planes that are read in strides of two would be read in strides of two as well."""
     x, w = whole(1, 8, 40, 40), whole(8, 1, 3, 3, seed=1)
 
     def function(x: Any, w: Any) -> Any:

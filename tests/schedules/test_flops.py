@@ -166,8 +166,9 @@ def test_points_inside_of_any_borders_are_counted_one_by_one_or_as_fewer(
 
 
 def test_taps_beyond_a_window_are_not_executed_though_all_is_packed() -> None:
-    """Of phases with taps in pairs, where the window has three.  Else the fastest schedules would
-    be faster than the machine's peak, and be refused."""
+    """Phases have taps in pairs, where the window has three.  If the fourth counted, the fastest
+    schedules would seem faster than the machine's peak, and be refused.
+    """
     compute = convolved(9, 3, window_strides=(1, 1), padding=[(1, 2)] * 2, lhs_dilation=(2, 2))
     space, results = space_of(compute, AVX512), 18
     configs = space.sample(200, np.random.default_rng(0))

@@ -195,7 +195,7 @@ JOINT: dict[str, tuple[Compute, Callable[[int], list[Step]], str]] = {
 
 @pytest.mark.parametrize("name", JOINT)
 def test_registers_are_those_of_all_stages_that_live_at_one_point(name: str) -> None:
-    """Of rows so many as a stage alone takes half of the registers for, and one more."""
+    """The stages have so many rows that one alone takes half of the registers, and one row more."""
     compute, steps, message = JOINT[name]
     nest = checked(compute, steps(7))
     assert {limits.registers(nest, s) for s in nest.stages} - {0} == {9}

@@ -71,7 +71,7 @@ def test_two_levels_are_swapped_sometimes() -> None:
 
 
 def test_what_one_level_gives_the_other_takes() -> None:
-    """Of an axis of 512 in steps of about a quarter octave: products stay near."""
+    """An axis of 512 moves in steps of about a quarter octave: products stay near."""
     before, after = before_and_after(500)
     ratio = after.prod(axis=1) / before.prod(axis=1)
     assert np.median(np.abs(np.log2(ratio[(before != after).any(axis=1)]))) < 0.5

@@ -102,7 +102,9 @@ def test_room_that_a_later_step_takes_away_is_missed() -> None:
 def test_regions_that_overlap_reach_further_than_their_sizes_add_up_to(
     taps: int, safe: bool
 ) -> None:
-    """Of two taps 15 results in steps of 7 are read of 14 to 22, of 16 there are."""
+    """Steps of 7 over 15 results with two taps read elements 14 to 22; there are 16, and room for
+    5.
+    """
     steps, compute = (*AT_7, Spread("made", 5), Overrun("c", "i")), rows(taps)
     if safe:
         assert nest(*steps, compute=compute).stage("c").overrun == ("i",)
@@ -124,7 +126,7 @@ def test_regions_inside_of_regions_that_overlap_reach_further_too() -> None:
 
 
 def test_room_is_counted_in_what_is_loaded() -> None:
-    """Of every second element two regions of seven reach up to the 27th, of 16 and 5 there are."""
+    """Two regions of seven in strides of 2 reach up to element 27; there are 16 and room for 5."""
     compute = rows(stride=2, summed=True)
     steps = *AT_7, Spread("made", 5), Overrun("c", "i")
     refused(r"^overrun: m\[r, 2\*i\] ends with its tensor along i$", *steps, compute=compute)

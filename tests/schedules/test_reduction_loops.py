@@ -25,7 +25,7 @@ TARGET = TARGETS["znver4"]
 
 
 def weight_gradient(size: int, inputs: int, outputs: int, window: int = 3) -> Case:
-    """Of a convolution with as much padding as keeps the size of the image."""
+    """The gradient of a convolution's weights, with padding that keeps the size of the image."""
     shape = jax.ShapeDtypeStruct((window, window, inputs, outputs), np.float32)  # type: ignore[no-untyped-call]
     x, y = whole(1, size, size, inputs), whole(1, size, size, outputs, seed=1)
 

@@ -44,7 +44,7 @@ def matvec(rows: int, columns: int) -> Case:
 
 
 def gradient(rows: int, m: int, n: int) -> Case:
-    """Of weights: a long reduction to few results."""
+    """The gradient of weights: a long reduction to few results."""
     numbers = ((0,), (0,)), ((), ())
 
     def function(x: Any, g: Any) -> Any:

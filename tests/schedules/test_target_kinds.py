@@ -20,7 +20,7 @@ FINGERPRINTS = {
     "sapphirerapids": "70b73cbfb28d1105",
     "aarch64": "cbf95c4a4993bf9f",
 }
-"""Of the named CPUs before kinds of target had classes of their own."""
+"""The fingerprints of the named CPUs before kinds of target had classes of their own."""
 
 
 def test_fingerprints_of_cpus_are_those_of_earlier_records() -> None:

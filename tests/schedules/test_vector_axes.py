@@ -19,7 +19,9 @@ def test_where_neighbours_lie_together_no_other_axis_is_tried() -> None:
 
 
 def test_windows_along_neighbours_bring_in_axes_that_can_be_packed() -> None:
-    """Of NCHW, `i0` are the features: neighbours of nothing, but panels of the weights."""
+    """In NCHW, `i0` are the features: their neighbours are far apart, but weights are packed along
+    them.
+    """
     assert axes(planes(14, 14, 32, 64)) == ("i2", "i0")
 
 

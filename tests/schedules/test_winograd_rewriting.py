@@ -150,7 +150,7 @@ def test_one_axis_without_padding_is_taken_too(window_size: tuple[int, ...]) -> 
 def test_taps_of_other_axes_are_like_channels(
     layout: str, window_size: tuple[int, ...], size: tuple[int, ...], taken: list[int]
 ) -> None:
-    """Of three axes that would do, the two with the most positions."""
+    """Where three axes would do, the two with the most positions are taken."""
     pads = tuple(((n - 1) // 2, (n - 1) // 2) for n in window_size)
     case = windowed(size=size, window=window_size, pads=pads, layout=layout, channels=2, features=3)
     found = window(case.compute)

@@ -247,7 +247,7 @@ def test_threads_that_share_features_transform_the_inputs_together_first(
 
 
 def test_each_group_of_features_transforms_the_inputs_of_its_task() -> None:
-    """Of one panel of two vectors, or of three; apart they are transformed once."""
+    """A group has one panel of two vectors, or of three; apart they are transformed once."""
     space = winograd_spaces(conv(14, 14, 256, 256).compute, TARGET)[1]
     tiles = real_flops(space.compute, space.compute.stage("tiles"))
     config = space.heuristic()
@@ -285,7 +285,7 @@ def terms_of(nest: LoopNest) -> int:
 
 @pytest.mark.parametrize("name", ("deep", "deep and frozen", "taps", "taps and channels"))
 def test_long_sums_are_added_up_of_even_pieces(name: str) -> None:
-    """Of half as many terms as there may be at least, where no task has weights of less."""
+    """A piece has at least half of the most terms, where no task has weights of less."""
     for space in spaces(name):
         whole = prod(a.extent for a in space.contraction.reduce)
         for config in drawn(space, 60, 0):

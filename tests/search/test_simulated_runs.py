@@ -18,7 +18,7 @@ from tests.support.computes import gemm
 from tests.support.sessions import TARGET, UNDER, run
 
 SLOW_S = 0.8
-"""Of a build: few trials make a budget, so that the tests are quick."""
+"""The time of a build: few trials fill a budget, so that the tests are quick."""
 
 
 @dataclass

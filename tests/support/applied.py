@@ -67,7 +67,7 @@ def recorded(path: Path, finals: dict[Site, Final], jaxlib: str | None = None) -
 
 
 def code_of(kernel: Kernel, schedule: Schedule) -> str | None:
-    """Of the machine code that today's code generation makes; None where it makes none."""
+    """The hash of the machine code that today's code generation makes; None where it makes none."""
     try:
         return built_here(kernel, schedule, host_target()).key
     except HlotuneError:

@@ -59,7 +59,9 @@ seldom_zero = st.sampled_from((1,) * 15 + (0,))
 activations = st.sampled_from(("",) * 12 + tuple(IN_JAX))
 """Few: LLVM takes long for the code of some."""
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 1 / 256, "bfloat16": 1 / 64}
-"""Of results behind an activation, relative and absolute: narrow types have rough constants."""
+"""The relative and absolute tolerance of results behind an activation: narrow types have rough
+constants.
+"""
 FEW = 16
 """Results that may all be infinite on the way in f16, and then the oracle cannot compare them."""
 

@@ -20,7 +20,7 @@ interpolation at Chebyshev nodes in 60 digits.
 """
 '''
 ERFCX_CENTRE = 2
-"""Of the map t = (x - 2) / (x + 2), which brings 0.5 to infinity onto -0.6 to 1."""
+"""The centre of the map t = (x - 2) / (x + 2), which takes 0.5 .. infinity to -0.6 .. 1."""
 
 
 @dataclass(frozen=True, slots=True)

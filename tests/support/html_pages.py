@@ -95,7 +95,7 @@ def variables(css: str, selector: str) -> dict[str, str]:
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours, `#rrggbb`, by the Web Content Accessibility Guidelines: 1 .. 21."""
+    """The contrast of two colours, `#rrggbb`, as guidelines of the web define it: 1 .. 21."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

@@ -83,7 +83,7 @@ def merge_onto(
 
 
 def positions(stage: Stage, axes: Sequence[Axis]) -> dict[str, Array]:
-    """Of every point of some axes: its position along each of them, and along their digits."""
+    """For every point of some axes its position along each of them, and along their digits."""
     shape = tuple(a.extent for a in axes)
     grid: dict[str, Array] = dict(zip((a.name for a in axes), np.indices(shape), strict=True))
     for k, x in enumerate(stage.digits):

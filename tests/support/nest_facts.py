@@ -128,7 +128,7 @@ class Facts:
         return prod(self.size(a.name, level) for a in self.c.parallel)
 
     def result(self, level: int) -> Touched:
-        """Of the stored results, as they lie in memory."""
+        """What is touched of the stored results, as they lie in memory."""
         store = self.c.out.stores[0]
         dtype = self.c.compute.tensor(store.tensor).dtype
         return self._plain(Load(store.tensor, store.index, dtype), level)

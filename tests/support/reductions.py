@@ -30,7 +30,7 @@ class Kind:
     monoid: Monoid
     dtypes: tuple[str, ...]
     element: Callable[[Expr, Expr], tuple[Expr, ...]]
-    """Of the element of a row, and of its number."""
+    """What is merged, as expressions of the element of a row and of its number."""
 
     def __str__(self) -> str:
         return f"{self.monoid} of {' '.join(self.dtypes)}"

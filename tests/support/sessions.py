@@ -59,7 +59,7 @@ NONE = Kernel("")
 
 @dataclass(frozen=True)
 class Identity:
-    """Of a program, and of a site."""
+    """The identity of a program, and of a site."""
 
     key: str = "0123"
     name: str = "toy"
