@@ -8,7 +8,7 @@ import typer
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Events, Json, Quiet, Trips
-from hlotune.cli.run import end
+from hlotune.cli.outcome import end
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.schedules.errors import DatabaseError
 from hlotune.tuning_logs.default_path import database_path

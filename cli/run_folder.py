@@ -18,7 +18,7 @@ LEAST_BUDGET_S = 20.0
 class RunOne(Protocol):
     """`tune run` of one file with the options of the command."""
 
-    def __call__(self, program: str, budget: float | None) -> None: ...
+    def __call__(self, file: str, budget_s: float | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def attempt(chosen: Chosen, run: RunOne) -> HlotuneError | None:
     """Tunes one module; its error does not end the others."""
     say(f"\n{chosen.module.name}:")
     try:
-        run(str(chosen.module.file), budget=chosen.budget_s)
+        run(str(chosen.module.file), chosen.budget_s)
     except HlotuneError as error:
         say(f"{chosen.module.name}: {error}")
         return error

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hlotune.cli.main import run_command
-from hlotune.cli.run import going_on
+from hlotune.cli.outcome import going_on
 from hlotune.measure.machine.targets import TARGETS, toolchain
 from hlotune.search import tune as tuning
 from hlotune.search.result import KernelResult, TuneResult

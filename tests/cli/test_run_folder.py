@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.cli import run_folder
+from hlotune.cli import run, run_folder
 from hlotune.cli.main import run_command
 from hlotune.cli.run_folder import Timed, run_modules, worth_tuning
+from hlotune.cli.run_program import Request
 from hlotune.hlo.frontends.dump_folder import DumpedModule, dumped_modules
 from hlotune.hlo.frontends.program import load
 from hlotune.schedules.errors import NoRecord, ProgramError
@@ -70,17 +71,36 @@ def test_modules_are_listed_and_tuned_one_after_another(
 ) -> None:
     asked: list[tuple[str, float | None]] = []
 
-    def run(program: str, budget: float | None) -> None:
-        asked.append((program, budget))
+    def tune(file: str, budget_s: float | None) -> None:
+        asked.append((file, budget_s))
         if len(asked) == 1:
             raise NoRecord("program a: expected kernels")
 
-    run_modules(dumped_modules(folder), 200.0, run)
+    run_modules(dumped_modules(folder), 200.0, tune)
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if "to tune for" in line]) == len(asked) == 2
     assert any("left to XLA: no kernels" in line for line in lines)
     assert any(line.endswith("program a: expected kernels") for line in lines)
     assert sum(budget or 0 for _, budget in asked) == pytest.approx(200)
+
+
+@pytest.mark.parametrize(
+    ("given", "budgets"),
+    [(["--budget", "80s"], [40, 40]), (["--trials", "4"], [None] * 2), (["--first"], [None] * 2)],
+)
+def test_each_module_of_a_folder_is_tuned_with_the_options_of_the_command(
+    given: list[str], budgets: list[float | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("module_1.a", "module_2.b"):
+        (tmp_path / f"{name}.before_optimizations.txt").touch()
+    asked: list[Request] = []
+    monkeypatch.setattr(run_folder, "look", lambda m: Timed(m, m.name, 1e-3, has_kernels=True))
+    monkeypatch.setattr(run, "run_program", asked.append)
+    assert run_command(["run", str(tmp_path), "--numerics", "strict", *given]) == 0
+    assert [request.budget_s for request in asked] == budgets
+    assert {Path(request.program).name[:10] for request in asked} == {"module_1.a", "module_2.b"}
+    assert {request.numerics for request in asked} == {"strict"}
+    assert {request.first for request in asked} == {"--first" in given}
 
 
 def test_a_folder_without_work_is_nothing_found(
