@@ -1,4 +1,4 @@
-"""Without a search: the first candidates of all kernels, built at once, verified and compared."""
+"""Takes the first candidates of all kernels, without a search: builds, verifies, compares."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ from hlotune.tuning_logs.open_database import chosen
 CANDIDATES = 2
 """So many candidates of each kernel are taken, each of another algorithm."""
 WHOLE_S = 3.0
-"""For timing the whole program beside the default, and for the oracle."""
+"""The seconds for timing the whole program beside the default, and for the oracle."""
 
 
 def first(
@@ -88,7 +88,7 @@ def _compared(
     builder: ProcessBuilder,
     runner: ProcessRunner,
 ) -> tuple[KernelResult, ...]:
-    """The verdict about each kernel, those of most work first."""
+    """The result of each kernel; those of most work are compared first."""
     wanted = [list(_candidates(task)) for task in found]
     builts = iter(builder.build([c for those in wanted for c in those]))
     objects = [[(c, next(builts)) for c in those] for those in wanted]
@@ -105,7 +105,7 @@ def _compared(
 
 
 def _candidates(task: Task) -> Iterator[Candidate]:
-    """The first of as many algorithms as there are candidates."""
+    """The first candidates of `CANDIDATES` algorithms."""
     schedules = dict.fromkeys(task.space.schedule(c) for c in task.space.firsts())
     for schedule in islice(schedules, CANDIDATES):
         yield Candidate(task.kernel, schedule)

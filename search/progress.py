@@ -1,4 +1,4 @@
-"""What a tuning run tells its caller while it goes: one frozen value an event."""
+"""The events that a tuning run reports while it goes: one frozen value each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class Batch:
     """Trials of the whole run, of all kernels."""
     failures: int
     best_s: float | None
-    """Best of the kernel; None as long as everything failed."""
+    """The best time of the kernel; None as long as everything failed."""
     default_s: float
     gflops: float | None
     """The rate of the best; arithmetic on padding does not count."""
@@ -90,7 +90,7 @@ class Batch:
     """Seconds of the budget that are left; where trials are counted, what those to come will take
     if they go on like the newest."""
     is_estimate: bool = False
-    """Whether it is that."""
+    """Whether `remaining_s` is such an estimate."""
     calls: float = 1.0
     """How often the kernel runs in one run of the program."""
     limit_s: float | None = None
@@ -139,4 +139,4 @@ Progress = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:
-    """For callers who do not want to know."""
+    """Takes events of callers who do not want to know."""

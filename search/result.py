@@ -1,4 +1,4 @@
-"""What a tuning run gives back."""
+"""The result of a tuning run."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ class KernelResult:
     weight: float
     """How often the kernel runs in one run of the program."""
     trials: int
-    """Measured in this run."""
+    """The trials that were measured in this run."""
     failures: int
     default_s: float
     best_s: float | None
@@ -34,7 +34,7 @@ class KernelResult:
     """The champion was proven faster and right, or right where the default is wrong, and takes the
     place of the default."""
     schedule: Schedule | None = None
-    """The champion's, also where it lost."""
+    """The schedule of the champion, also where it lost."""
     default_error: float = 0.0
     """The error of the default's own result, in units of the tolerance: above 1 it is wrong."""
 
@@ -54,7 +54,9 @@ class TuneResult:
     kernels: tuple[KernelResult, ...]
     trials: int
     known_trials: int
-    """Recorded by earlier runs under the same conditions, and not measured again."""
+    """The trials that earlier runs recorded under the same conditions, and that are not measured
+    again.
+    """
     wall_s: float
     waited_s: float = 0.0
     """The part of it that passed while another tuner was at work; in no budget."""
@@ -80,13 +82,13 @@ class TuneResult:
     back, and are never champions again.
     """
     wrong_sites: tuple[str, ...] = ()
-    """Where these were wrong, with labels: `dot1 (dot 64x784x512)`."""
+    """The sites at which these were wrong, with labels: `dot1 (dot 64x784x512)`."""
     wrong_default: str = ""
     """What is wrong with the results of the default program."""
     wrong_anyway: str = ""
-    """What the program gives wrong though no kernel of ours is to blame; it was not timed then."""
+    """What is wrong in the program though no kernel of ours is to blame; it was not timed then."""
     needed_s: int | None = None
-    """Where not even one batch fitted into the budget: one in which each kernel has a batch."""
+    """A budget in which each kernel has a batch, where not even one fitted into the one given."""
 
     @property
     def won(self) -> tuple[KernelResult, ...]:

@@ -39,7 +39,7 @@ class Interrupted:
     trials: int | None
     budget_s: float | None
     passed_s: float
-    """How long the run took until its last batch was recorded."""
+    """The seconds that the run took until its last batch was recorded."""
 
 
 def resume(
@@ -85,7 +85,9 @@ def resume(
 
 
 def require_same(program: ProgramIdentity, before: Interrupted, under: Conditions) -> None:
-    """Its trials are kept under its own conditions: what is timed under others is not of it."""
+    """Raises DatabaseError where program or conditions are not those of the run: times under other
+    conditions are no trials of it.
+    """
     if program.key != before.program:
         raise DatabaseError(
             f"expected the program of run {before.run} ({before.source}, {before.program[:8]}), "

@@ -1,4 +1,4 @@
-"""One tuning run: contests between searches and defaults, the budget, the finals, the result."""
+"""One tuning run: its searches against the defaults, its budget, its finals, and its result."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,17 +38,17 @@ from hlotune.tuning_logs.finals import Final, Whole
 from hlotune.tuning_logs.wrong_defaults import default_error, is_wrong
 
 SEEDS = 8
-"""Schedules of the kernel itself or its family, from elsewhere, that are measured first."""
+"""So many schedules from other conditions, of the kernel or its family, are measured first."""
 MOST_KNOWN = 1200
-"""Known trials of all kernels that a run begins with: each takes it some milliseconds."""
+"""A run begins with so many known trials of all kernels: each takes it some milliseconds."""
 FEWEST_KNOWN = 64
-"""The fewest for each kernel, however many kernels there are."""
+"""It begins with so many known trials of each kernel at least, however many kernels there are."""
 NO_TIME = "the budget has no time for it"
-"""Why a kernel is left out whose default was not even timed."""
+"""The reason of a kernel that is left out before its default was timed."""
 
 
 class Device(Runner, Referee, Protocol):
-    """A runner: times candidates, the default, and both in turns."""
+    """A runner that times candidates, the default, and both in turns."""
 
     def default(self, kernel: Kernel) -> Measurement:
         """Raises ProgramError where the default compiler does not take the kernel."""
@@ -62,7 +62,7 @@ def share_of_known(kernels: int) -> int:
 
 @dataclass
 class Session:
-    """What all kernels of a run share."""
+    """One tuning run: what all of its kernels share."""
 
     database: Database
     run: str
@@ -80,21 +80,21 @@ class Session:
     limits: Limits
     whole: Comparing
     start_s: float
-    """What `now` said when the run was asked for."""
+    """The time of `now` when the run was asked for."""
     model_words: str = ""
-    """What the cost model knows at the start, for people."""
+    """What the cost model knows at the start, in words."""
     now: Callable[[], float] = time.monotonic
     """Seconds since some moment, without those that are in no budget."""
     away: Callable[[], float] = lambda: 0.0
     """Seconds for which this process was suspended."""
     probe: Callable[[], float] = lambda: 0.0
-    """Seconds of a fixed probe beside the trials since the last call; 0 where nobody knows."""
+    """The seconds of a fixed probe beside the trials since the last call; 0 if it was not timed."""
     wrong_default: Callable[[], str] = lambda: ""
-    """What is wrong with the results of the default program, as far as somebody looked."""
+    """What is wrong with the results of the default program, as far as it was checked."""
     agreement: Callable[[Kernel], Agreement | None] = lambda kernel: None
-    """How far the default's own result of a kernel is off; None where nobody can say."""
+    """How far the default's own result of a kernel is off; None where that is not known."""
     others: Callable[[], float | None] = lambda: None
-    """The share of the processors that other processes took; None where nobody knows."""
+    """The share of the processors that other processes took; None where that is not known."""
     turns: Turns = field(default_factory=Turns)
     """Turns of the builder and the runner, which say how long they waited."""
     resumed: bool = False
@@ -103,9 +103,9 @@ class Session:
     settled: bool = False
     """Whether the search ended before its budget."""
     _closed_from_s: float = 0.0
-    """On the clock of the run: when its last batch had ended."""
+    """The time on the run's clock when its last batch had ended."""
     _searched: bool = False
-    """Whether there was any."""
+    """Whether there was any batch."""
     _reserve: Reserve | None = None
     _kin: dict[str, list[Kin]] = field(default_factory=dict)
     _skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -113,12 +113,12 @@ class Session:
 
     @property
     def passed_s(self) -> float:
-        """What counts against a budget."""
+        """The seconds that count against the budget."""
         return self.now() - self.start_s
 
     @property
     def wall_s(self) -> float:
-        """What anybody's clock shows: waiting and absences are in it."""
+        """The wall-clock seconds, with those of waiting and of being suspended."""
         return self.passed_s + self.turns.waited_s + self.away()
 
     def tuned(self, name: str, tasks: Sequence[Task], skipped: Sequence[Skipped]) -> TuneResult:
@@ -194,13 +194,13 @@ class Session:
 
     @property
     def overrun(self) -> str:
-        """By how much and where the budget was missed; nothing where it was kept."""
+        """By how much and where the budget was missed; empty where it was kept."""
         budget_s, from_s = self.limits.seconds, self._closed_from_s
         return missed_by(budget_s, self.passed_s, from_s, searched=self._searched)
 
     @property
     def _oracle_s(self) -> float | None:
-        """What the oracle has for the whole program; None where no seconds are limited."""
+        """The seconds that the oracle has for the whole program; None if no seconds are limited."""
         return None if self.limits.seconds is None else ORACLE_SHARE * self.limits.seconds
 
     def _compared(self) -> Whole | None:
@@ -208,9 +208,10 @@ class Session:
         return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s)
 
     def _prepare_whole(self, contests: Sequence[Contest]) -> None:
-        """Before the batches, so that what is left for them is known.
+        """Prepares the whole program before the batches, so that what is left for them is known.
 
-        Not where trials are limited, nor where nothing is left: it may never be compared.
+        It does not where trials are limited, nor where no time is left: the program may never be
+        compared then.
         """
         late = self.passed_s >= (self.limits.seconds or inf)
         if self._oracle_s is None or late or not contests or self.interrupted:
@@ -227,9 +228,10 @@ class Session:
         self.progress(event)
 
     def _contests(self, tasks: Sequence[Task]) -> list[Contest]:
-        """Times the defaults, of most work by the roofline first, as long as there is time for it.
+        """Times the defaults, those of most work by the roofline first, as long as there is time
+        for it.
 
-        Those that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
+        Kernels that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
         """
         contests: dict[int, Contest] = {}
         try:
@@ -275,7 +277,7 @@ class Session:
         return found
 
     def _begun(self, tasks: Sequence[Task]) -> list[list[Trial]]:
-        """What is known of each kernel already, once it is told how much."""
+        """The known trials of each kernel; reports how many there are."""
         known = [self._recorded(t.kernel, share_of_known(len(tasks))) for t in tasks]
         own = sum(own_trials(self.database, self.run, t.kernel.key) for t in tasks)
         self.progress(
@@ -298,8 +300,8 @@ class Session:
         teach(self.experience, self.database, list(strangers.values()), self.target, self.under)
 
     def _recorded(self, kernel: Kernel, most: int) -> list[Trial]:
-        """What is known under the same conditions; the default is timed anew in each run, and what
-        the device failed on may be tried again.
+        """The trials that are known under the same conditions, without those of the default, which
+        is timed anew in each run, and those on which the device failed, which may be tried again.
         """
         trials = self.database.trials(
             kernel.key, numerics=self.numerics, most=most, own=self.run, **self.under
@@ -307,7 +309,9 @@ class Session:
         return [t for t in trials if t.candidate.schedule.algorithm != XLA and not is_mishap(t)]
 
     def _least_s(self, task: Task) -> float:
-        """What a kernel takes of the program at least, by its arithmetic and by its bytes."""
+        """The least time that a kernel takes in one run of the program, by its arithmetic and by
+        its bytes.
+        """
         peaks = self.peaks()
         limit = limit_of(task.flops, task.bytes, task.dtype, self.target, peaks)
         if limit is None:
@@ -318,7 +322,7 @@ class Session:
     def _contest_or_none(
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
     ) -> Contest | None:
-        """None, and the reason is told, where the kernel raises any error."""
+        """The contest of a kernel; None where it raises any error, whose reason is reported."""
         try:
             return self._contest(group, task, recorded, before_s)
         except Exception as error:
@@ -328,7 +332,8 @@ class Session:
     def _contest(
         self, group: int, task: Task, recorded: Sequence[Trial], before_s: float | None
     ) -> Contest:
-        """`before_s`: the default's time in a run that goes on, which holds for all of it.
+        """The contest of a kernel.  `before_s` is the default's time in a run that is resumed,
+        which holds for all of it.
 
         Raises ProgramError where the default compiler does not take the kernel.
         """
@@ -352,7 +357,9 @@ class Session:
         return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error)
 
     def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
-        """`begun`: the kernel had its first batch in this run, and what others lend was in it."""
+        """The tuner of a kernel.  `begun` says that the kernel had its first batch in this run,
+        with what other kernels lend to it.
+        """
         kernel, space, model = task.kernel, task.space, self.experience.model
         entropy = (self.seed, int(kernel.key, 16))
         plain = self.make in PLAIN
@@ -378,9 +385,11 @@ class Session:
         )
 
     def _first(self, kernel: Kernel, space: Space) -> Configs:
-        """The first candidates, then schedules from other conditions, other shapes, and kin.
+        """The configs to measure first: first candidates, then schedules from other conditions,
+        other shapes, and kin.
 
-        Nothing that this run found: then it is the same when the run is taken up again.
+        Nothing that this run found is among them, so that they are the same when the run is
+        resumed.
         """
         schedules = self.database.seeds(kernel, limit=SEEDS, apart=self.run, **self.under)
         located = [c for s in schedules if (c := space.locate(s)) is not None]
@@ -420,5 +429,5 @@ class Session:
 
 
 def searched_s(contests: Sequence[Contest]) -> float:
-    """Seconds of all batches of the run, also before it was taken up again."""
+    """The seconds of all batches of the run, also of those before it was resumed."""
     return sum(entry.wall_s for c in contests for entry in c.tuner.account)

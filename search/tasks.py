@@ -171,7 +171,7 @@ def tiny(site: Site, target: Target) -> str | None:
 
 @dataclass
 class _Tried:
-    """Tasks of kernels, made once, and why others have none."""
+    """The tasks of kernels, each made once, and the reasons why others have none."""
 
     target: Target
     numerics: Numerics
@@ -196,8 +196,10 @@ class _Tried:
         return None
 
     def told(self, places: Sequence[Site], taken: Sequence[Site]) -> Iterator[Skipped]:
-        """What is said of kernels that were passed over: all faults, and that a kernel has no rule
-        where nothing that shares operations with it has one either; of several such the first."""
+        """What is reported about kernels that were passed over: all errors, and that a kernel has
+        no rule where no site that shares operations with it has one either; of several such sites
+        the first is named.
+        """
         covered = Covered()
         for site in taken:
             covered.add(site)

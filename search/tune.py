@@ -36,7 +36,7 @@ from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.open_database import chosen
 
 SEEDS = 2**63
-"""As many as a database can tell apart."""
+"""A database can tell so many seeds apart."""
 
 
 def tune(
@@ -119,7 +119,7 @@ def started(model: str, file: Path | None, target: Target) -> Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a caller of `tune` chose.  Raises ValueError for what nobody can choose."""
+    """The options of one call of `tune`.  Raises ValueError for those that do not exist."""
 
     limits: Limits
     searcher: str
@@ -138,7 +138,7 @@ class Choices:
 
     @property
     def options(self) -> dict[str, object]:
-        """Runs are continued where these are equal."""
+        """The options as a database keeps them: a run is continued where they are equal."""
         return {
             "searcher": self.searcher,
             "model": self.model,
@@ -202,7 +202,7 @@ def searched(
 def begun_workers(
     choices: Choices, turns: Turns, known: Properties | None
 ) -> Iterator[tuple[ProcessBuilder, ProcessRunner]]:
-    """Worker processes, which import while the caller goes on."""
+    """The worker processes, which import their modules while the caller goes on."""
     target = choices.target
     with (
         ProcessBuilder(target, turns=turns) as builder,
@@ -240,7 +240,7 @@ def begun_run(
 
 
 def seed_of(seed: int) -> int:
-    """As a database takes it.  Raises ValueError for what is no seed."""
+    """The seed as a database takes it.  Raises ValueError for what is no seed."""
     found = _whole(seed)
     if found is None or not 0 <= found < SEEDS:
         raise ValueError(f"expected a seed from 0 to {SEEDS - 1}, got {seed}; give one")
@@ -248,7 +248,7 @@ def seed_of(seed: int) -> int:
 
 
 def limits_of(budget: str | float | None, budget_s: float | None, trials: int | None) -> Limits:
-    """One limit of the three.  Raises ValueError for several, or one that is not positive."""
+    """The one limit that is given.  Raises ValueError for several, or one that is not positive."""
     given = [x for x in (budget, budget_s, trials) if x is not None]
     if len(given) > 1:
         raise ValueError(
@@ -263,7 +263,7 @@ def limits_of(budget: str | float | None, budget_s: float | None, trials: int | 
 
 
 def _whole(number: SupportsIndex) -> int | None:
-    """As Python's own number, also of numpy's; None for parts of one, and for what is no number."""
+    """The number as Python's int, also of numpy's; None for fractions, and for anything else."""
     try:
         return None if isinstance(number, bool) else index(number)
     except TypeError:

@@ -43,18 +43,20 @@ class Runner(Protocol):
 
 
 CHUNK = 16
-"""Candidates built together before they are timed."""
+"""So many candidates are built together before they are timed."""
 HANGS = 3
 """A batch ends after so many timeouts in a row: its other candidates would likely hang as well."""
 LIMIT_S = 30.0
-"""Verifying and timing one candidate, once the kernel has a time, before it counts as hanging."""
+"""The seconds for verifying and timing one candidate, once the kernel has a time; then it counts as
+hanging.
+"""
 
 Record = Callable[[Sequence[Trial], int, bytes], None]
-"""Keeps trials, number of the batch, and the searcher's state after it: all or nothing."""
+"""Records trials, the number of the batch, and the searcher's state after it, all or nothing."""
 
 
 class Experience:
-    """What was measured of all kernels of a run, as the model reads it."""
+    """The measurements of all kernels of a run, as the model reads them."""
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
@@ -72,7 +74,7 @@ class Experience:
         self._is_learned = False
 
     def learn(self) -> None:
-        """Fits the model to everything that is new to it, and all before.
+        """Fits the model to all measurements, where some are new to it.
 
         Scores are relative to the best time of each kernel.
         """
@@ -88,12 +90,12 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one batch brought."""
+    """The outcome of one batch."""
 
     trials: tuple[Trial, ...]
     failures: int
     best_s: float
-    """Best of the kernel after the batch; infinite as long as everything failed."""
+    """The best time of the kernel after the batch; infinite as long as everything failed."""
     rank_correlation: float
     """The rank correlation of what the model predicted with what was measured."""
     wall_s: float
@@ -101,14 +103,14 @@ class Step:
 
 @dataclass
 class Took:
-    """Seconds on the wall that the first batch of this process took."""
+    """The wall-clock seconds that the first batch of this process took."""
 
     build_s: float | None = None
     """Building a candidate, where several are built at once."""
     trials_s: list[float] = field(default_factory=list)
     """Verifying and timing each candidate."""
     goes_on: bool = True
-    """Whether that batch has not ended."""
+    """Whether that batch goes on still."""
 
 
 class KernelTuner:
@@ -148,9 +150,9 @@ class KernelTuner:
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
-        """Never champions, not even where they were timed before."""
+        """Schedules that are never champions, not even where they were timed before."""
         self._mishaps: set[Schedule] = set()
-        """On which the device failed in this run."""
+        """Schedules on which the device failed in this run."""
         self._batches = 0
         self.took = Took()
         self.account: tuple[Entry, ...] = ()
@@ -163,7 +165,7 @@ class KernelTuner:
 
     @property
     def usable(self) -> int:
-        """Schedules that work, known ones among them."""
+        """The number of schedules that work, known ones among them."""
         return len({t.candidate.schedule for t in self._usable} - self._failed)
 
     def champions(self, n: int) -> tuple[Trial, ...]:
@@ -190,10 +192,10 @@ class KernelTuner:
         return schedule in self._failed
 
     def resume(self, batches: int, state: bytes, *, same_run: bool = False) -> None:
-        """Goes on after a recorded batch of an interrupted run; `know` its trials next.
+        """Goes on after a recorded batch of an interrupted run; call `know` with its trials next.
 
-        What the same run spent is spent; another one's trials are a gift.  A state of another
-        version's space is left alone.
+        What the same run spent counts as spent; trials of another run cost nothing.  A state of
+        another version's space is left alone.
         """
         try:
             searcher, account = opened(state)
@@ -216,8 +218,8 @@ class KernelTuner:
         return len(ours)
 
     def measured_again(self, candidates: Sequence[Candidate]) -> list[tuple[Trial, Trial]]:
-        """New trials of each, as of `there_and_back`.  Nobody learns from them, and they are not
-        recorded.
+        """Measures candidates again, as `there_and_back` does.  The model does not learn from these
+        trials, and they are not recorded.
         """
         objects = list(zip(candidates, self._builder.build(candidates), strict=True))
         return there_and_back(self._runner, self.kernel, objects, self._cache)
@@ -293,7 +295,9 @@ class KernelTuner:
         }
 
     def _observe(self, configs: Configs, trials: Sequence[Trial]) -> None:
-        """Mishaps of the device say nothing; where it fails twice, the search leaves that place."""
+        """Shows trials to searchers and model.  A failure of the device says nothing about a
+        candidate; where it fails twice on one, the search leaves that place.
+        """
         once = {t.candidate.schedule for t in trials if is_mishap(t)} - self._mishaps
         self._mishaps |= once
         seen = np.array([t.candidate.schedule not in once for t in trials], np.bool_)
@@ -326,8 +330,8 @@ def there_and_back(
     objects: Sequence[tuple[Candidate, Built | Failure]],
     cache: CacheMode = "model",
 ) -> list[tuple[Trial, Trial]]:
-    """Two trials of each: all in this order, then all backwards, so that a machine that grows
-    slower favours nobody.
+    """Two trials of each candidate: all in this order, then all backwards, so that a machine that
+    grows slower favours none.
     """
     there = runner.measure(kernel, objects, cache=cache)
     back = runner.measure(kernel, objects[::-1], cache=cache)

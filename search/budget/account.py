@@ -1,6 +1,6 @@
 """What the batches of a kernel cost and brought, kept with the searcher's state.
 
-A run that is taken up again knows from it what the budget was spent on, and so chooses as if it had
+A run that is resumed reads from it how the budget was spent, and so makes the choices of a run that
 never stopped.
 """
 
@@ -17,12 +17,12 @@ class Entry:
     """One batch."""
 
     ended_s: float
-    """On the clock of the run: tells the order of batches of several kernels."""
+    """The time on the run's clock at its end, which orders the batches of several kernels."""
     wall_s: float
     trials: int
     failures: int
     best_s: float
-    """Best time of the kernel after it."""
+    """The best time of the kernel after the batch."""
     probe_s: float = 0.0
     """Median of a fixed probe's time beside its trials; 0 where it was not timed."""
 
@@ -34,8 +34,8 @@ def sealed(state: bytes, entries: Sequence[Entry]) -> bytes:
 
 
 def opened(data: bytes) -> tuple[bytes, tuple[Entry, ...]]:
-    """What `sealed` made one of, also before probes were timed; a state without an account is taken
-    as it is.
+    """The searcher's state and the account that `sealed` joined, also where no probe was timed yet;
+    a state without an account is taken as it is.
 
     Raises ValueError where the bytes are neither.
     """

@@ -1,6 +1,6 @@
-"""Sharing a budget among the kernels of a program: which one gets the next batch, and how large.
+"""Shares a budget among the kernels of a program: which kernel gets the next batch, and how large.
 
-Pure functions over what has been recorded, so that a run that is taken up again makes the same
+These are pure functions of what has been recorded, so that a run that is resumed makes the same
 choices.  All kernels get one batch first, the costliest first; then each batch goes where a second
 of tuning promises to save most of the program's time.
 """
@@ -16,34 +16,38 @@ DEFAULT_BUDGET_S = 300.0
 BATCH = 64
 """The largest batch."""
 YOUNG = 16
-"""The first batches of a kernel: the sooner the model learns from them, the better the next."""
+"""The size of a kernel's first batches: the sooner the model learns, the better the next."""
 GROWTH = 8
 """A batch is at most this part of what was measured of the kernel before."""
 SMALLEST = 8
-"""Below this a batch is not worth its fixed costs, except for the last trials of a kernel."""
+"""A smaller batch is not worth its fixed costs, except for the last trials of a kernel."""
 FIRST = 2
-"""The smallest first batch: what formulas propose is most of the gain, and costs no proposals."""
+"""The smallest first batch: the candidates that formulas choose are most of the gain, and need no
+proposal.
+"""
 AHEAD = 64
-"""Trials that a promise is about."""
+"""A promise is about so many next trials."""
 HOPE = 0.1
-"""Share that the next trials of a young search are expected to gain; as many idle ones halve it."""
+"""The share of its time that a kernel is expected to gain in its next trials while its search is
+young; after as many trials without a gain it is half of that.
+"""
 WINDOW = 3 * AHEAD
-"""Newest trials over which the gain of a kernel is averaged."""
+"""The gain of a kernel is averaged over so many of its newest trials."""
 WORTHWHILE = 0.01
 """A kernel that promises to gain less than this share of its own time gets no more batches."""
 UNKNOWN_TRIAL_S = 0.25
 """Assumed cost of a trial before the first batch: high, so that a short budget is not overdrawn."""
 DEFAULTS_SHARE = 0.4
-"""Share of a budget in seconds after which no further default is timed."""
+"""Once this share of the seconds is used, no further default is timed."""
 WHOLE_SHARE = 0.03
-"""Share of a budget that is kept for timing the whole program at the end, at most."""
+"""At most this share of the seconds is put by for timing the whole program at the end."""
 ORACLE_SHARE = 0.2
-"""Share of a budget that the oracle has for the whole program, at most."""
+"""The oracle has at most this share of the seconds for the whole program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A kernel as the budget sees it: time of the default, and how often it runs in the program."""
+    """What the budget knows of a kernel: the time of its default, and how often it runs."""
 
     default_s: float
     weight: float
@@ -66,9 +70,9 @@ class Limits:
     """At most one of the two is None."""
 
     seconds: float | None = None
-    """For all that a run does; of what is left for batches alone where it says so.
+    """Seconds for all that a run does, or for its batches alone where a function says so.
 
-    Without the seconds for which the run waits for another tuner or is suspended.
+    The seconds for which the run waits for another tuner or is suspended do not count.
     """
     trials: int | None = None
     """Trials of each kernel."""
@@ -122,9 +126,11 @@ def trials_left(item: int, spent: Sequence[Spent], limits: Limits) -> int:
 
 
 def full_batch(item: int, spent: Sequence[Spent], limits: Limits) -> int:
-    """Small while each batch teaches the model much, larger later; none goes past the last tenth.
+    """The size of a full batch: small while each batch teaches the model much, larger later; none
+    goes past the last tenth.
 
-    That is left to the finish, which learns from each batch by itself, and gets small ones.
+    The last tenth is left to the finisher, which learns from each batch by itself, and gets small
+    ones.
     """
     left, last = trials_left(item, spent, limits), finish_trials(limits)
     if left <= last:
@@ -133,12 +139,14 @@ def full_batch(item: int, spent: Sequence[Spent], limits: Limits) -> int:
 
 
 def grown(measured: int) -> int:
-    """A batch of a kernel of which so much was measured, where nothing limits it."""
+    """The size of a batch where `measured` trials were made of the kernel before, and nothing
+    limits it.
+    """
     return min(BATCH, max(YOUNG, measured // GROWTH // YOUNG * YOUNG))
 
 
 def finish_trials(limits: Limits) -> int:
-    """The last tenth of a kernel's trials; none where that is not worth a batch."""
+    """How many trials the last tenth of a kernel has; 0 where that is not worth a batch."""
     tenth = (limits.trials or 0) // 10
     return tenth if tenth >= SMALLEST else 0
 
@@ -151,10 +159,11 @@ def batch_size(
     elapsed_s: float,
     final_s: float = 0.0,
 ) -> int:
-    """A full batch where there is room; 0 where there is none for the smallest.
+    """The size of a full batch where there is time for it, else as much as there is time for; 0
+    where there is none even for the smallest.
 
     While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left,
-    from which its final is to be paid.
+    and its final is paid from that part.
     """
     size = full_batch(item, spent, limits)
     if limits.seconds is None:
@@ -172,8 +181,9 @@ def batch_size(
 def longest_s(choice: Choice, fresh: int, left_s: float) -> float:
     """Seconds after which a batch measures nothing further.
 
-    One of `fresh` first batches leaves the others theirs, however long its trials turn out to be.
-    The smallest one is short by itself, and no part of anything where there are too many.
+    Where `fresh` kernels wait for their first batch, each batch leaves the others their parts,
+    however long its trials turn out to be.  The smallest batch is short by itself, and has no such
+    limit.
     """
     if choice.trials <= FIRST:
         return left_s
@@ -181,7 +191,7 @@ def longest_s(choice: Choice, fresh: int, left_s: float) -> float:
 
 
 def trial_s(item: int, spent: Sequence[Spent]) -> float:
-    """Expected seconds of a trial: of the kernel's newest ones, else of all."""
+    """The expected seconds of a trial: the mean of the kernel's newest trials, else of all."""
     known = newest([s for s in spent if s.item == item], AHEAD) or [s for s in spent if s.trials]
     if not known:
         return UNKNOWN_TRIAL_S
@@ -200,16 +210,17 @@ def newest(spent: Sequence[Spent], trials: int) -> list[Spent]:
 
 
 def best_s(item: int, items: Sequence[Item], spent: Sequence[Spent]) -> float:
-    """What the kernel takes now: its default counts, for it may be kept."""
+    """The time of the kernel in the program by now: its default counts, for it may be kept."""
     found = [s.best_s for s in spent if s.item == item]
     return min(items[item].default_s, items[item].known_best_s, *found)
 
 
 def promised_share(item: int, spent: Sequence[Spent]) -> float:
-    """Share of the kernel's time that its next `AHEAD` trials are expected to gain.
+    """The share of the kernel's time that its next `AHEAD` trials are expected to gain.
 
-    The mean gain of its newest trials, or what is hoped of a young search, whichever is more.  The
-    gain of the first batch, from the default to anything searched, says nothing about the next.
+    It is the mean gain of its newest trials, or what a young search may hope for, whichever is
+    more.  The gain of the first batch, from the default to anything searched, says nothing about
+    the next.
     """
     batches = [s for s in spent if s.item == item]
     recent = newest(batches[1:], WINDOW)
@@ -229,7 +240,7 @@ def is_worthwhile(item: int, spent: Sequence[Spent]) -> bool:
 
 
 def idle_trials(batches: Sequence[Spent]) -> int:
-    """Trials of a kernel since its last gain."""
+    """How many trials of a kernel were made since its last gain."""
     idle = 0
     for before, after in reversed(list(pairwise(batches))):
         if after.best_s < before.best_s:
@@ -239,16 +250,17 @@ def idle_trials(batches: Sequence[Spent]) -> int:
 
 
 def gain(before_s: float, after_s: float) -> float:
-    """Share of the time that was gained; all of it where there was no time before."""
+    """The share of the time that was gained; all of it where there was no time before."""
     if isinf(before_s):
         return 0.0 if isinf(after_s) else 1.0
     return 1 - after_s / before_s
 
 
 def promise(item: int, items: Sequence[Item], spent: Sequence[Spent], limits: Limits) -> float:
-    """Seconds of one run of the program that the kernel is expected to save.
+    """The seconds of one run of the program that the kernel is expected to save by a second of
+    tuning.
 
-    By a second of tuning; where trials are limited, by a trial: then no clock decides anything.
+    Where trials are limited, it is by a trial: then no clock decides anything.
     """
     saved_s = items[item].weight * best_s(item, items, spent) * promised_share(item, spent)
     cost = trial_s(item, spent) if limits.trials is None else 1.0
@@ -256,7 +268,7 @@ def promise(item: int, items: Sequence[Item], spent: Sequence[Spent], limits: Li
 
 
 def less(limits: Limits, seconds: float) -> Limits:
-    """What is left for batches where so many seconds have passed, or are put by."""
+    """The limits that are left for batches where so many seconds have passed, or are put by."""
     if limits.seconds is None:
         return limits
     return Limits(seconds=max(0.0, limits.seconds - seconds))

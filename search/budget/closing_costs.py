@@ -9,17 +9,20 @@ from hlotune.measure.workers.runner import COMPARING_S
 UNKNOWN_FINAL_S = 3.0
 """Expected time of a final before any kernel has been built and verified."""
 SETS = 1.5
-"""Sets of inputs that champions alone are verified with, for each one of a trial."""
+"""Champions are verified with so many times as many sets of inputs as a trial."""
 SAMPLES = 80
-"""So many take as long as compiling and timing the default: most of a sample is what puts the
-caches into their state, and is alike for all kernels but those with long calls."""
+"""So many samples take as long as compiling and timing the default: most of a sample is what puts
+the caches into their state, and takes equally long for all kernels but those with long calls.
+"""
 ALONE = 2.0
-"""Building one kernel by itself, beside what it takes where two are built at a time."""
+"""Building one kernel by itself takes so many times as long as one of two at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds on the wall that one kernel took; None of what was not done in this run."""
+    """Wall-clock seconds that parts of one kernel's tuning took; None for a part that was not done
+    in this run.
+    """
 
     default_s: float | None = None
     """Compiling and timing the default."""
@@ -34,19 +37,19 @@ class Costs:
     do more than reorder sums need answers of the oracle of their own.
     """
     usual_s: float = 0.0
-    """The median of the others in the first batch."""
+    """Verifying and timing the median of these other candidates."""
     entrants: int = 3
-    """Champions that are built, verified and timed."""
+    """How many champions are built, verified and timed."""
     crowd: int = 0
-    """Candidates in the heat, each built once and measured twice; 0 where there is none."""
+    """How many candidates the heat has, each built once and measured twice; 0 without a heat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is due when the batches end."""
+    """The seconds that are due when the batches end."""
 
     certain_s: float
-    """Finals of the kernels that have champions, and the whole program."""
+    """The finals of the kernels that have champions, and the whole program."""
     final_s: float
     """One more final, for a kernel that gets its first batch now."""
 
@@ -66,7 +69,7 @@ def final_s(costs: Costs, pairs: int) -> float | None:
 
 
 def building_s(costs: Sequence[Costs]) -> float:
-    """Building one candidate of each kernel, one after the other."""
+    """The seconds to build one candidate of each kernel, one after the other."""
     known = [c.build_s for c in costs if c.build_s is not None]
     return ALONE * len(costs) * mean(known) if known else 0.0
 

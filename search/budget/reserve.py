@@ -22,13 +22,15 @@ from hlotune.search.finals.heats import CHAMPIONS, heat_size
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
 UNLIMITED_S = WHOLE_SHARE * DEFAULT_BUDGET_S
-"""For timing the whole program where no seconds are limited: as long as where nobody says."""
+"""The seconds for timing the whole program where no seconds are limited: those of the default
+budget.
+"""
 PUT_BY_PAIRS = 21
-"""For so many pairs of each final time is put by: they are enough for a verdict, and the time that
-finals take is known only roughly.  Where they take less time there are more pairs.
+"""Time is put by for so many pairs of each final: they are enough for a verdict, and how long
+finals take is known only roughly.  Where they turn out to take less, there are more pairs.
 """
 OUTSIDE_S = 1.0
-"""What comes after the run: workers end, the report is printed, the interpreter ends."""
+"""The seconds after the run: workers end, the report is printed, the interpreter ends."""
 
 
 @dataclass
@@ -41,13 +43,15 @@ class Reserve:
     budget_s: float | None
     whole: Comparing
     _expected_s: float = 0.0
-    """Seconds that were expected of the finals that are through, and what they took."""
+    """The seconds that the finals so far were expected to take; `_took_s` is what they took."""
     _took_s: float = 0.0
     _through: set[str] = field(default_factory=set)
     """Keys of the kernels that had their turn."""
 
     def due(self) -> Due:
-        """What is due if the batches ended now: finals at the pace of those that are through."""
+        """The seconds that would be due if the batches ended now, with finals at the pace of those
+        so far.
+        """
         left = [c for c in self.contests if c.task.kernel.key not in self._through]
         each = [self._pace * s for s in self._finals_s(left, PUT_BY_PAIRS)]
         ready = [has_champion(c) for c in left]
@@ -58,25 +62,28 @@ class Reserve:
 
     @property
     def _pace(self) -> float:
-        """What finals took over what they were expected to take."""
+        """The time that finals took over the time that they were expected to take."""
         return self._took_s / self._expected_s if self._expected_s else 1.0
 
     @property
     def all_s(self) -> float:
-        """What is due with a champion of each kernel."""
+        """The seconds that are due if each kernel has a champion."""
         each = self._finals_s(self.contests, PUT_BY_PAIRS)
         return sum(each) + self.whole_s(WHOLE_SHARE * (self.budget_s or 0.0))
 
     def whole_s(self, timing_s: float) -> float:
-        """Seconds of the whole program, with champions where there are some, and what follows."""
+        """The seconds for the whole program, with champions where there are some, and for what
+        follows.
+        """
         building = building_s([costs(c, PAIRS) for c in self.contests if has_champion(c)])
         return self.whole.due_s(building, timing_s) + OUTSIDE_S
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
-        """Pairs of samples in the final of the first kernel that waits for its own.
+        """The pairs of samples in the final of the first kernel that waits for its own.
 
-        As many as let all of them end in time; 0 for a champion without hope when there is no time
-        for it.  `hurried`: there is none, whatever the budget says.
+        There are as many as let all finals end in time.  There are 0 for a champion without hope
+        when there is no time for it.  `hurried` says that there is no time, whatever the budget has
+        left.
         """
         contest = waiting[0]
         hopeless = contest.tuner.best_s > HOPELESS * contest.default_s
@@ -93,9 +100,10 @@ class Reserve:
         return next(filter(fits, range(PAIRS, FEWEST_PAIRS, -1)), FEWEST_PAIRS)
 
     def learn(self, contest: Contest, pairs: int, took_s: float) -> None:
-        """What a final took: the others are expected to be as much longer or shorter.
+        """Takes note of how long a final took: the others are expected to be as much longer or
+        shorter than foreseen.
 
-        Without pairs there was none, and there will be none.
+        With `pairs` 0 the kernel had no final, and will have none.
         """
         self._through.add(contest.task.kernel.key)
         if pairs:
@@ -103,24 +111,24 @@ class Reserve:
             self._took_s += took_s
 
     def _finals_s(self, of: Sequence[Contest], pairs: int) -> list[float]:
-        """What finals of some kernels are expected to take.
+        """The seconds that the finals of some kernels are expected to take.
 
-        One that had no batch takes what kernels take in the mean: those of the run, whose finals
-        are through or not, so that it is expected to take the same before and after.
+        A kernel without a batch is expected to take the mean of all kernels of the run, whether
+        their finals are over or not, so that the expectation is the same before and after.
         """
         each = finals_s([costs(c, pairs) for c in self.contests], pairs)
         known = {c.task.kernel.key: s for c, s in zip(self.contests, each, strict=True)}
         return [known[c.task.kernel.key] for c in of]
 
     def timing_s(self, passed_s: float) -> float:
-        """For timing the whole program: what is left."""
+        """The seconds that are left for timing the whole program."""
         if self.budget_s is None:
             return UNLIMITED_S
         return max(0.0, self.budget_s - passed_s - self.whole_s(0.0))
 
 
 def costs(contest: Contest, pairs: int) -> Costs:
-    """With so few pairs as where time is short there is no heat."""
+    """What closing one kernel costs.  With so few pairs as where time is short it has no heat."""
     took = contest.tuner.took
     first, others = took.trials_s[:1], took.trials_s[1:]
     return Costs(

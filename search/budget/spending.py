@@ -1,4 +1,4 @@
-"""Spending the budget of a run: batch after batch, each on the kernel that promises most."""
+"""Spends the budget of a run: batch after batch, each on the kernel that promises most."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -34,16 +34,16 @@ RIVALS_FROM, RIVALS_UNTIL = 0.6, 0.9
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A task with what stands against each other in it: the default's time, and the search."""
+    """A task with its two sides: the default's time, and the search."""
 
     task: Task
     tuner: KernelTuner
     default_s: float
     known_trials: int
     timing_s: float | None = None
-    """What timing the default took on the wall; None where the run had done that before."""
+    """The wall-clock time of timing the default; None where the run had done that before."""
     default_slow_s: float | None = None
-    """Seconds of the default's slow mode; None where it has one mode, or was timed before."""
+    """The time of the default's slow mode; None where it has one mode, or was timed before."""
     default_error: float = 0.0
     """The error of the default's own result, in units of the tolerance of `standard`."""
 
@@ -61,12 +61,14 @@ class Spending:
     limits: Limits
     progress: Progress
     peaks: Callable[[], Properties] | None = None
-    """For the share of the peak in what is told."""
+    """The peaks, for the share of the peak in progress events."""
     now: Callable[[], float] = time.monotonic
     due: Callable[[], Due] = lambda: Due(0.0, 0.0)
-    """What closing the run would take now; asked before each batch where seconds are limited."""
+    """The seconds that closing the run would take now; asked before each batch where seconds are
+    limited.
+    """
     target: Target | None = None
-    """For the limits of kernels in what is told."""
+    """The target, for the limits of kernels in progress events."""
     spent: list[Spent] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     """Failures of each batch in `spent`."""
@@ -78,14 +80,16 @@ class Spending:
     """Opens the contests of other forms of kernels that do not gain; asked once."""
     _opened: bool = False
     _batches: Limits = field(init=False)
-    """The limits without what is put by for closing."""
+    """The limits without the seconds that are put by for closing."""
 
     def __post_init__(self) -> None:
         self._batches = self.limits
         self._take_over(0)
 
     def _take_over(self, first: int) -> None:
-        """What a run that goes on had spent before on the contests from one on, in its order."""
+        """Takes over what an interrupted run had spent on the contests from number `first` on, in
+        its order.
+        """
         before = sorted(
             (entry.ended_s, item, entry)
             for item, contest in enumerate(self.contests[first:], first)
@@ -102,7 +106,7 @@ class Spending:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was over before its budget, as no kernel promised enough."""
+        """Whether the search ended before its budget, because no kernel promised enough."""
         items = set(range(len(self.contests))) - self.exhausted
         hopeless = bool(items) and not any(is_worthwhile(k, self.spent) for k in items)
         return self.limits.trials is None and hopeless and not self.interrupted
@@ -136,7 +140,9 @@ class Spending:
         return choice
 
     def _is_time_for_rivals(self, choice: Choice | None, elapsed_s: float) -> bool:
-        """Once all others have begun: when they promise nothing more, or late in the budget."""
+        """Whether to open rivals: once all other kernels have begun, and promise nothing more or
+        the budget is late.
+        """
         begun = {s.item for s in self.spent} | self.exhausted
         if self._opened or len(begun) < len(self.contests):
             return False
@@ -146,7 +152,7 @@ class Spending:
         return (choice is None or late) and elapsed_s < RIVALS_UNTIL * self._batches.seconds
 
     def go_on(self, limits: Limits, without: frozenset[int]) -> None:
-        """With limits of seconds as they are by now, for all but some kernels."""
+        """Goes on with the seconds that are left by now, for all kernels but some."""
         if limits.seconds is not None:
             self.limits, self.exhausted = limits, self.exhausted | without
             self.run()
@@ -161,7 +167,7 @@ class Spending:
         )
 
     def trials(self, item: int | None = None) -> int:
-        """Trials of one kernel, or of all."""
+        """The number of trials of one kernel, or of all."""
         return sum(s.trials for s in self.spent if item in (None, s.item))
 
     def failed(self, item: int | None = None) -> int:
@@ -169,7 +175,9 @@ class Spending:
         return sum(failures for s, failures in pairs if item in (None, s.item))
 
     def _batch(self, choice: Choice, elapsed_s: float) -> Step | None:
-        """None where nothing was tried: nothing new is left, or the search raised an error."""
+        """Runs one batch; None where nothing was tried, because nothing new is left or the search
+        raised an error.
+        """
         contest = self.contests[choice.item]
         begun = {s.item for s in self.spent}
         if choice.item not in begun:
@@ -232,7 +240,7 @@ class Spending:
         )
 
     def _stop_at_limit(self, item: int, best_s: float) -> None:
-        """No more batches for a kernel that has come as near to its limit as is worth the time."""
+        """Ends the search of a kernel that has come as near to its limit as is worth the time."""
         task = self.contests[item].task
         if self.peaks is None:
             return

@@ -1,4 +1,4 @@
-"""When a kernel's search has come so near to what is possible that it gets no more batches."""
+"""Decides when a kernel has come so near to its limit that it gets no more batches."""
 
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, seconds_of_bytes
@@ -7,11 +7,11 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
 
 AT_LIMIT = 0.95
-"""Share of its limit at which the search of a kernel stops."""
+"""The search of a kernel stops at this share of its limit."""
 
 
 def floor_s(compute: Compute, target: Target | None, peaks: Properties) -> float:
-    """Seconds that one call of a kernel takes at least, whatever its algorithm; 0 where unknown.
+    """The least seconds that one call of a kernel takes, whatever its algorithm; 0 where unknown.
 
     The arithmetic of a contraction is no floor: Winograd's algorithms save some.
     """

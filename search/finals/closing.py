@@ -17,38 +17,39 @@ from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What comparing the whole program came to."""
+    """The outcome of comparing the whole program."""
 
     whole: Whole | None = None
     """None where it was not compared, or not to the end."""
     wrong: tuple[str, ...] = ()
     """Keys of kernels whose champions were to blame for wrong results, and were taken back."""
     wrong_sites: tuple[str, ...] = ()
-    """Where these stand in the program."""
+    """The sites of these kernels in the program."""
     slower: tuple[str, ...] = ()
-    """Keys of kernels that went back to their defaults, as the program is slower with them."""
+    """Keys of kernels that went back to their defaults, because the program is slower with them."""
     wrong_anyway: str = ""
-    """What is wrong in the program without a champion to blame."""
+    """What is wrong in the program though no champion is to blame."""
     interrupted: bool = False
 
 
 class Comparing(Protocol):
-    """The whole program beside the default."""
+    """Compares the whole program with the default."""
 
     def prepare(self, oracle_limit_s: float) -> None:
-        """What can be done before there are champions; else it is done when it is compared."""
+        """Does what can be done before there are champions; else `compare` does it."""
         ...
 
     def due_s(self, building_s: float, timing_s: float) -> float:
-        """What comparing is expected to take, where building all its kernels takes `building_s`,
-        and timing `timing_s` at most."""
+        """The seconds that a comparison is expected to take, where building all its kernels takes
+        `building_s` and timing takes `timing_s` at most.
+        """
         ...
 
     def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
-        """Timed for so many seconds at most; None where nothing was replaced.
+        """Times both for so many seconds at most; None where nothing was replaced.
 
-        Where nothing is prepared, the oracle has `oracle_limit_s`, or what it has anywhere.
-        Raises WrongResult.
+        Where nothing is prepared, the oracle has `oracle_limit_s`, or its usual time.  Raises
+        WrongResult.
         """
         ...
 
@@ -62,14 +63,14 @@ class Closing:
     numerics: Numerics
     under: Conditions
     wrong_defaults: frozenset[str] = frozenset()
-    """Keys of kernels whose defaults are wrong: they are left to none, however slow ours are."""
+    """Keys of kernels whose defaults are wrong: their champions stay, however slow they are."""
 
     def verdict(self, won: Sequence[str], compare_whole: Callable[[], Whole | None]) -> Verdict:
-        """What becomes of the kernels `won`; Ctrl-C leaves it where it is.
+        """Decides what becomes of the kernels `won`; Ctrl-C leaves it where it is.
 
         Champions that are to blame for wrong results go back to the default, and so do those
-        without which the program is proven faster; then the rest is compared again.  It ends: each
-        time at least one goes back.
+        without which the program is proven faster; then the rest is compared again.  This ends,
+        since at least one champion goes back each time.
         """
         found = Verdict()
         try:
@@ -88,7 +89,9 @@ class Closing:
             return replace(found, whole=None, interrupted=True)
 
     def _once(self, compare_whole: Callable[[], Whole | None]) -> Verdict:
-        """Compares; champions that are to blame are taken back, and barred where it is wrong."""
+        """Compares once.  Champions that are to blame are taken back, and barred where results are
+        wrong.
+        """
         try:
             whole = compare_whole()
             return Verdict(whole=whole, slower=self._taken_back(whole.slower if whole else ()))
@@ -107,7 +110,9 @@ class Closing:
         return self._taken_back(won)
 
     def _taken_back(self, slower: Sequence[str]) -> tuple[str, ...]:
-        """Keys of those that stood.  Their trials stay known: the next run compares them again."""
+        """Takes champions back; returns the keys of those that stood.  Their trials stay known, so
+        that the next run compares them again.
+        """
         return tuple(
             key
             for key in slower
@@ -118,9 +123,9 @@ class Closing:
         )
 
     def closed(self, result: TuneResult, whole: Whole | None, progress: Progress) -> TuneResult:
-        """Records that the run has finished, unless it was interrupted, and tells it.
+        """Records that the run has finished, unless it was interrupted, and reports it.
 
-        Until that is recorded Ctrl-C interrupts the run, and it can be gone on with.
+        Until that is recorded, Ctrl-C interrupts the run, which can then be resumed.
         """
         try:
             if not result.interrupted:
@@ -133,7 +138,7 @@ class Closing:
 
 
 def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
-    """The result of the kernels, and what the whole program said of it."""
+    """The result of the kernels with what the comparison of the whole program says."""
     lost = {*verdict.wrong, *verdict.slower}
     result = replace(
         result,
@@ -151,16 +156,17 @@ def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
 KEPT = 1.05
 """A budget is missed by a run that takes more than so many times its seconds."""
 NOTHING_S = 0.05
-"""What took less is not worth a word."""
+"""Less time than this is not mentioned."""
 
 
 def missed_by(
     budget_s: float | None, passed_s: float, closed_from_s: float, *, searched: bool
 ) -> str:
-    """By how much and where a budget was missed; nothing where it was kept, or there is none.
+    """By how much a budget was missed, and in which part of the run; empty where it was kept, or
+    there is none.
 
-    `closed_from_s` of the seconds had passed when there were no more batches; `searched` says
-    whether there were any.
+    `closed_from_s` is how much of the time had passed when the last batch had ended; `searched`
+    says whether there were any batches.
     """
     if budget_s is None or passed_s <= KEPT * budget_s:
         return ""

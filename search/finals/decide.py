@@ -1,7 +1,8 @@
 """The finals of a run, one kernel after the other, and the seconds that they turn out not to need.
 
-What finals take is known only roughly before the first of them.  From then on it is measured, and
-what was put by in vain goes back to searching, for the kernels that still wait for their finals.
+How long finals take is known only roughly before the first of them.  From then on it is measured,
+and seconds that were put by and are not needed go back to searching, for the kernels that still
+wait for their finals.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,9 @@ from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final
 
 SearchOn = Callable[[frozenset[int]], bool]
-"""Searches without the kernels of these numbers for the seconds that nothing needs; whether Ctrl-C
-came."""
+"""Goes on searching for as long as no final needs the time, without the kernels of these numbers;
+returns whether Ctrl-C came.
+"""
 
 
 @dataclass(kw_only=True)
@@ -50,7 +52,7 @@ class Deciding:
     """
 
     def decide(self) -> Mapping[int, Final | None]:
-        """The kernels that matter most first; Ctrl-C leaves the rest undecided."""
+        """Decides all kernels, those that matter most first; Ctrl-C leaves the rest undecided."""
         try:
             self.progress(
                 Finalising(
@@ -68,7 +70,9 @@ class Deciding:
         return self.finals
 
     def _waiting(self) -> list[int]:
-        """Who has a champion and no final yet, in the order of what the program gains."""
+        """The kernels that have a champion and no final yet, those first whose champions save the
+        program the most time.
+        """
 
         def gain_s(n: int) -> float:
             contest = self.contests[n]
@@ -78,7 +82,7 @@ class Deciding:
         return sorted((n for n in ready if n not in self.finals), key=gain_s, reverse=True)
 
     def _next(self, waiting: Sequence[int]) -> None:
-        """Decides the first of those that wait, where there is time for it."""
+        """Decides the first of the waiting kernels, where there is time for it."""
         n, start_s = waiting[0], self.clock()
         contest = self.contests[n]
         pairs = self.reserve.pairs(
@@ -91,7 +95,9 @@ class Deciding:
         self.finals[n] = found
 
     def _final(self, contest: Contest, pairs: int) -> Final | None:
-        """A kernel whose default fails now, or whose final does, stays undecided alone."""
+        """The final of a kernel; None where it raises an error, which leaves this kernel undecided
+        and does not end the run.
+        """
         try:
             return final(contest, self.builder, self.referee, pairs, self._standing(contest))
         except Exception as error:
@@ -99,7 +105,7 @@ class Deciding:
             return None
 
     def _standing(self, contest: Contest) -> Schedule | None:
-        """What an earlier run decided for, in place of the default."""
+        """The schedule that an earlier run decided for; None where that is the default."""
         key = contest.task.kernel.key
         found = decision(self.database, key, numerics=self.numerics, **self.under)
         return found.schedule if found.schedule != DEFAULT else None

@@ -1,4 +1,4 @@
-"""The last word about each kernel: its champions against the default, timed in turns."""
+"""The final of each kernel: its champions against the default, timed in turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,19 @@ from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.wrong_defaults import is_wrong
 
 ROUNDS = 4
-"""So many times the next best may take the places of champions that all failed."""
+"""Where all champions failed, the next best take their places, so many times at most."""
 PAIRS = 31
-"""Paired samples; with so many the interval of one among three leaves out eight at either end."""
+"""Pairs of samples.  With so many, the interval of one candidate among three leaves out eight pairs
+at either end.
+"""
 MOST_TOGETHER_BYTES = 256 << 20
 """Where a kernel's arguments and results take more bytes, its best champion alone meets the
 default, since each champion needs a packed copy of the weights.
 """
 FEWEST_PAIRS = 9
-"""When the time is short, and there is none for a heat; from seven on there is an interval for each
-of three at all."""
+"""Pairs of samples where time is short, and there is none for a heat.  From seven pairs on there is
+an interval for each of three candidates.
+"""
 
 Object = tuple[Candidate, Built | Failure]
 
@@ -65,8 +68,9 @@ def final(
 ) -> Final | None:
     """Decides one kernel; None where none of its champions works when looked at closely.
 
-    What fails is recorded as a failure, and is never champion again.  `standing` is what an earlier
-    run decided for.  Raises ProgramError where the default cannot be timed.
+    A champion that fails is recorded as a failure, and is never champion again.  `standing` is the
+    schedule that an earlier run decided for.  Raises ProgramError where the default cannot be
+    timed.
     """
     tuner = contest.tuner
     before = heat(tuner) if pairs > FEWEST_PAIRS else Heat()
@@ -85,10 +89,11 @@ def final(
 def entrants(
     tuner: KernelTuner, order: Sequence[Candidate], standing: Schedule | None, most: int = CHAMPIONS
 ) -> list[Candidate]:
-    """Champions, at most so many, the simplest first; before them what stands.
+    """At most `most` champions, the simplest first, behind the standing schedule.
 
-    That is there whatever this run measured: only who is proven faster beside it takes its place.
-    Without an order, or once all in it have failed, champions are the fastest by their trials.
+    The standing schedule takes part whatever this run measured: only a champion that is proven
+    faster in the same final takes its place.  Without an order, or once all in it have failed,
+    champions are the fastest by their trials.
     """
     best = [c for c in order if not tuner.has_failed(c.schedule)] or crowd(tuner, most)
     if standing is None or tuner.has_failed(standing):
@@ -104,7 +109,9 @@ def simplicity(candidate: Candidate) -> tuple[int, str]:
 def survivors(
     contest: Contest, objects: Sequence[Object], referee: Referee, pairs: int
 ) -> list[Contender]:
-    """Those that can be timed; where there are too few pairs to test several, the best alone."""
+    """The candidates that can be timed; where there are too few pairs to test several, the best
+    alone.
+    """
     met = list(meetings(contest.task.kernel, objects, referee, pairs))
     if failed := [x for x in met if isinstance(x, Trial)]:
         contest.tuner.reject(failed)
@@ -118,9 +125,9 @@ def survivors(
 def meetings(
     kernel: Kernel, objects: Sequence[Object], referee: Referee, pairs: int
 ) -> Iterator[Contender | Trial]:
-    """What becomes of each: a contender, or a trial that failed.
+    """The outcome of each candidate: a contender, or a trial that failed.
 
-    Where nothing survives being timed together, one may have broken it for all: each is timed
+    Where none survives being timed together, one may have broken it for all, so each is timed
     alone.
     """
     yield from (Trial(c, found) for c, found in objects if isinstance(found, Failure))
@@ -145,10 +152,10 @@ def is_broken(outcome: Measurement | Failure) -> bool:
 
 
 def decided(task: Task, contenders: Sequence[Contender], *, over_wrong: bool = False) -> Final:
-    """The winner, or the best of those that did not win.
+    """The winner, or the best candidate where none wins.
 
-    Each is tested with a share of the error that is allowed: whichever is picked, its interval
-    holds with `CONFIDENCE` at least.
+    Each candidate is tested with a share of the error that is allowed: whichever is picked, its
+    interval holds with `CONFIDENCE` at least.
     """
     won = winner(contenders, over_wrong=over_wrong)
     confidence = shared(len(contenders))
@@ -167,11 +174,11 @@ def decided(task: Task, contenders: Sequence[Contender], *, over_wrong: bool = F
 
 
 def winner(contenders: Sequence[Contender], *, over_wrong: bool = False) -> Contender | None:
-    """Who is to replace the default; None where nobody is proven faster than it.
+    """The contender that is to replace the default; None where none is proven faster than it.
 
-    Over a wrong default anybody wins, for all contenders are right.  The simplest of those that
-    may.  A later one must be proven faster than it to take its place,
-    or have the larger lower bound where each was timed alone.
+    Over a wrong default each contender may win, since all of them are right.  The simplest of those
+    that may win does, unless a later one is proven faster than it, or has the larger lower bound
+    where each was timed alone.
     """
     confidence = shared(len(contenders))
     best: Contender | None = None

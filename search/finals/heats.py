@@ -1,9 +1,9 @@
-"""Before a final: who is a champion, of the fastest by the search's own times.
+"""Chooses the champions of a final from the fastest by the search's own times.
 
 Trials are timed minutes apart, and a machine's pace moves by several per cent from one minute to
-the next, so of many near equals those of its fastest minute look best.  A heat measures the crowd
-of them again within a second or two, which is cheaper than to compare as many champions as it
-would take to have the best among them.
+the next, so that of many near equals those look best that were timed in its fastest minute.  A heat
+measures this crowd again within a second or two, which is cheaper than to compare as many champions
+as it would take to have the best among them.
 """
 
 from dataclasses import dataclass
@@ -13,35 +13,38 @@ from hlotune.measure.trial import Candidate, Trial
 from hlotune.search.tuner import KernelTuner, is_mishap
 
 CHAMPIONS = 3
-"""Candidates that meet the default."""
+"""So many champions meet the default."""
 MOST = 16
-"""In a heat."""
+"""So many candidates take part in a heat at most."""
 ONE_IN = 8
-"""So many trials have one place in a heat: the more there are, the more look like the best."""
+"""A heat has one place for so many trials: the more trials there are, the more of them look like
+the best.
+"""
 LUCK = 1.1
-"""How much faster than it is a schedule may look by the samples of one trial."""
+"""By the samples of one trial a schedule may look so many times faster than it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The crowd, the fastest first, and those that failed."""
+    """The crowd, the fastest first, and the trials that failed."""
 
     order: tuple[Candidate, ...] = ()
     failed: tuple[Trial, ...] = ()
 
 
 def heat_size(trials: int) -> int:
-    """How many schedules of a kernel with so many may be the best; 0 where all of them are
-    champions, and need no heat.
+    """How many schedules of a kernel with so many trials may be the best; 0 where all of them are
+    champions anyway, and need no heat.
     """
     size = min(MOST, trials // ONE_IN)
     return size if size > CHAMPIONS else 0
 
 
 def crowd(tuner: KernelTuner, most: int) -> list[Candidate]:
-    """The fastest by their own trials, among them the first candidate where it is not far behind.
+    """The fastest candidates by their own trials, and the first candidate where it is not far
+    behind.
 
-    A formula chose that one before there were any: it owes its place to no luck.
+    A formula chose the first candidate before there were any trials: it owes its place to no luck.
     """
     best = list(tuner.champions(most))
     first = tuner.first_candidate()
@@ -56,9 +59,9 @@ def _is_near(first: Trial, best: Trial) -> bool:
 
 def heat(tuner: KernelTuner) -> Heat:
     """The heat of the crowd, judged by the mean of two times of each schedule; it is empty where
-    too few can be used.
+    there are too few schedules for one.
 
-    What the device failed on has no place in it, and is no failure.
+    A candidate on which the device failed is left out, and does not count as failed.
     """
     size = heat_size(tuner.usable)
     times_s: dict[Candidate, float] = {}

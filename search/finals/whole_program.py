@@ -16,12 +16,14 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Paired, Whole
 
 PAIRS = 30
-"""Most samples of both sides."""
+"""The most pairs of samples of default and tuned program."""
 
 
 @dataclass
 class WholeProgram:
-    """Prepares what does not depend on kernels, then compares, as often as it takes."""
+    """Compares the tuned program with the default, as often as it takes; prepares first what does
+    not depend on kernels.
+    """
 
     program: Program
     database: Database
@@ -34,7 +36,7 @@ class WholeProgram:
     def prepare(self, oracle_limit_s: float = ORACLE_S) -> None:
         """Compiles and calls the default, and asks the oracle, for so many seconds at most.
 
-        Alone on the machine: all of it keeps every processor busy.
+        This has the machine to itself, since all of it keeps every processor busy.
         """
         with self.turns.alone():
             self._ready = prepared(
@@ -42,15 +44,17 @@ class WholeProgram:
             )
 
     def wrong_default(self) -> str:
-        """What is wrong with the default's results; nothing where all agree, or nobody looked."""
+        """What is wrong with the default's results; empty where all agree, or none was compared."""
         judges = self._ready.judges if self._ready else ()
         return "; ".join(text for judge in judges for text in judge.wrong_defaults())
 
     def due_s(self, building_s: float, timing_s: float) -> float:
-        """What comparing is expected to take, where building all its kernels takes `building_s`.
+        """The seconds that a comparison is expected to take, where building all its kernels takes
+        `building_s`.
 
-        Of both sides a warm call and a check; and timing them, for `timing_s` at most.  Kernels
-        that slow the program down are looked for in the time that is left, and none is put by.
+        They are a warm call and a check of either side, and timing both, for `timing_s` at most.
+        Kernels that slow the program down are looked for in the time that is left then; no time is
+        put by for that.
         """
         if self._ready is None:
             return 0.0
@@ -58,7 +62,8 @@ class WholeProgram:
         return building_s + self._ready.compile_s + 10 * self._ready.call_s + calls_s
 
     def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
-        """Times both in turns, for `limit_s` at most; None where nothing was replaced.
+        """Times default and tuned program in turns, for `limit_s` at most; None where nothing was
+        replaced.
 
         Where nothing is prepared, the oracle has `oracle_limit_s`, or `ORACLE_S`.
 

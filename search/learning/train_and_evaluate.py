@@ -21,9 +21,10 @@ HoldOut = Literal["kernels", "families"]
 KERNELS_SHARE = 0.25
 ENOUGH = {"kernels": f"{LEAST_KNOWN + 1} kernels of one family", "families": "two families"}
 By = Literal["all trials", "300 of all", "at random"]
-"""`at random`: by those alone that were drawn so, a sample of the space, where guided ones crowd
-among the fastest.  `300 of all`: how many of the 30 best a model finds hangs on among how many, so
-that kernels with unlike numbers of trials compare only by equal samples of these."""
+"""The trials that a model is judged by.  `at random` are those that were drawn at random, which are
+a sample of the space, where guided ones crowd among the fastest.  `300 of all` is a sample of equal
+size for each kernel: how many of the 30 best a model finds depends on how many trials there are.
+"""
 SAMPLE = 300
 
 
@@ -62,7 +63,7 @@ def trained(name: str, on: Sequence[Examples]) -> CostModel:
 
 
 def training_of(on: Sequence[Examples]) -> Training:
-    """What the file of a model says it has seen."""
+    """What a model's file says that it has seen."""
     return Training(
         trials=sum(len(e.times_s) for e in on),
         kernels=tuple(sorted({e.key for e in on})),
@@ -110,8 +111,8 @@ def cross_judged(
 def judged(
     name: str, model: CostModel, e: Examples, seed: int = 0, train_s: float = 0.0
 ) -> Iterator[Judged]:
-    """By all trials, by `SAMPLE` of these where there are so many, and by those drawn at random
-    where there are `FEWEST` of them.
+    """Judges a model by all trials, by `SAMPLE` of these where there are so many, and by those
+    drawn at random where there are `FEWEST` of them.
     """
     for by, of in _sets(e).items():
         inputs = of.inputs(model.reads)
@@ -137,7 +138,7 @@ def judged(
 
 
 def _sets(e: Examples) -> dict[By, Examples]:
-    """What a kernel's models are judged by."""
+    """The sets of trials that models are judged by on a kernel."""
     sets: dict[By, Examples] = {"all trials": e}
     if len(e.times_s) >= SAMPLE:
         sets["300 of all"] = e.sample(SAMPLE)

@@ -44,16 +44,16 @@ ARRAYS = {"features", "values", "parent", "times_s", "drawn"}
 Recorded = tuple[str, float | None, bool]
 """A schedule as JSON, its time, and whether it was drawn at random."""
 FEWEST = 8
-"""Trials of a kernel below which there is nothing to rank."""
+"""With fewer trials of a kernel there is nothing to rank."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Trials of one kernel under one set of conditions; times of others are not compared with."""
+    """The trials of one kernel under one set of conditions; they are compared with no others."""
 
     key: str
     family: str
-    """`Kernel.form`: what is held out together."""
+    """`Kernel.form`, by which kernels are held out together."""
     label: str
     machine: str
     """The name of its processor, the vendor's with LLVM's."""
@@ -67,11 +67,11 @@ class Examples:
 
     @property
     def at_random(self) -> "Examples":
-        """Those that were drawn at random alone."""
+        """The trials that were drawn at random."""
         return self._only(np.flatnonzero(self.drawn))
 
     def sample(self, count: int) -> "Examples":
-        """So many of all of them, whoever proposed them; the same ones each time."""
+        """A sample of so many of all trials, whoever proposed them; the same one each time."""
         rng = np.random.default_rng(int(self.key, 16))
         return self._only(np.sort(rng.choice(len(self.times_s), count, replace=False)))
 
@@ -119,7 +119,7 @@ def examples(database: Database, folder: Path | None = None) -> Iterator[Example
 
 
 def _trials(database: Database, group: Row) -> list[Recorded]:
-    """In the order of recording; the last word on each schedule."""
+    """The trials in the order of recording, with the last outcome of each schedule."""
     found = database.query(
         """select schedule, time_s, json_extract(runs.options, '$.searcher') as searcher
         from trials join runs on runs.id = run

@@ -1,8 +1,8 @@
-"""What was learned of other kernels, for a new one: their best schedules, and rows for its model.
+"""What other kernels teach about a new one: their best schedules, and rows for its model.
 
-Kin of a kernel are those whose main stage has as many axes of each kind and the same element type;
-the nearer their extents, the nearer they are.  The kernel's own family comes first anyway, by
-`Database.seeds`.
+The kin of a kernel are kernels whose main stage has as many axes of each kind and the same element
+type; the nearer their extents, the nearer they are.  Schedules of the kernel's own family come
+first in any case, from `Database.seeds`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
 
 LOOKED_AT = 64
-"""Newest kernels of the database that are held beside the new one."""
+"""So many of the newest kernels of the database are compared with the new one."""
 NEAREST = 4
-"""Kin whose best schedules are tried, and whose trials teach."""
+"""So many kin have their best schedules tried, and their trials teach the model."""
 ROWS = 128
-"""Trials of each kin, at most: half of them its fastest, the others its newest."""
+"""So many trials of each kin teach, at most: half of them its fastest, the others its newest."""
 TAUGHT = 1000
-"""Trials of all kin together, at most: the features of one take about a millisecond."""
+"""So many trials of all kin together teach, at most: features of one take a millisecond."""
 FARTHEST = 3.0
-"""Mean of the octaves between extents, beyond which kernels are no kin."""
+"""Kernels whose extents differ by more octaves in the mean are no kin."""
 OTHERS = 1 << 20
-"""Groups of kin are numbered from here on: those of the run have their places."""
+"""Groups of kin are numbered from here on, behind those of the run's kernels."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def recorded(
 ) -> list[tuple[Kernel, Compute]]:
     """Kernels that were searched under these conditions and have a compute, the newest first.
 
-    One of which the default alone was timed has nothing to give.  Trials of the run `apart` do not
-    count.
+    A kernel of which only the default was timed has nothing to give.  Trials of the run `apart` do
+    not count.
     """
     rows = database.query(
         f"""select text, max(recorded) as last from trials join kernels on kernels.key = kernel
@@ -145,7 +145,9 @@ def teach(
 def fastest(
     database: Database, kernel: Kernel, under: Conditions, n: int, apart: str = ""
 ) -> list[tuple[str, float | None]]:
-    """Without schedules that failed, then or later: champions that proved wrong are barred."""
+    """The n fastest trials, without schedules that failed, then or later: champions that proved
+    wrong are barred.
+    """
     sound = f"""time_s is not null and run <> :apart and schedule not in (
         select schedule from trials where kernel = :kernel and {UNDER}
         and run <> :apart and failure_kind <> 'device')"""
@@ -162,7 +164,7 @@ def newest(
 def _trials(
     database: Database, kernel: Kernel, values: Mapping[str, object], which: str, order: str, n: int
 ) -> list[tuple[str, float | None]]:
-    """Schedules as JSON and times, without the default."""
+    """The schedules as JSON with their times, without the default."""
     rows = database.query(
         f"""select schedule, time_s from trials where kernel = :kernel and {UNDER}
         and schedule is not :default and {which} order by {order} limit :n""",

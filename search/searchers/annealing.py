@@ -23,19 +23,20 @@ from hlotune.search.searchers.searcher_state import Arrays
 
 CHAINS = 2048
 STEPS = 10
-"""Moves of every chain for the largest batch: with the chains' own scores 22,528 configs.
+"""The moves of every chain for the largest batch: with the chains' own scores 22,528 configs.
 
-Smaller batches are as much smaller parts of a walk, for chains live on: `LEAST_STEPS` at least.
+A smaller batch has as much smaller a part of the walk, since chains live on, but `LEAST_STEPS` at
+least.
 """
 LEAST_STEPS = 3
 HOT = 0.2
-"""Temperature of the first step, in standard deviations of the chains' scores; it falls to zero."""
+"""The temperature of the first step, in standard deviations of the scores; it falls to 0."""
 RESTARTED = 1 / 8
-"""Share of the chains, the worst, that a proposal moves to the best measured configs."""
+"""A proposal moves this share of the chains, the worst, to the best measured configs."""
 JOINED = 1 / 20
-"""Share of the chains, the worst, that join the best at every step: few steps then suffice."""
+"""At every step this share of the chains, the worst, joins the best: few steps then suffice."""
 CROSSED = 1 / 8
-"""Share of the moves that cross a chain with another, better one."""
+"""This share of the moves crosses a chain with another, better one."""
 
 
 class Annealing(Guided):
@@ -54,7 +55,7 @@ class Annealing(Guided):
         self._chains: Configs = np.empty((0, self._first.shape[1]), np.int32)
 
     def _best_met(self, n: int, rng: np.random.Generator) -> Configs:
-        """By all chains, which move."""
+        """The best configs that all chains met, which move here."""
         configs, values = self._start(rng)
         met_configs, met_values = [configs], [values]
         steps = self._steps_for(n)
@@ -79,7 +80,9 @@ class Annealing(Guided):
         return min(self._steps, max(LEAST_STEPS, ceil(self._steps * share)))
 
     def _moved(self, configs: Configs, values: Scores, rng: np.random.Generator) -> Configs:
-        """A neighbour of most chains; of some, a child with a chain among the better half."""
+        """The next config of each chain: for most a neighbour, for some a child with one of the
+        better half.
+        """
         crossing = rng.random(len(configs)) < CROSSED
         moved = configs.copy()
         moved[~crossing] = self._space.neighbours(configs[~crossing], rng)
@@ -91,7 +94,8 @@ class Annealing(Guided):
     def _start(self, rng: np.random.Generator) -> tuple[Configs, Scores]:
         """The chains where they were left, and their scores.
 
-        Where several stand at one place, all but one begin anew; the worst go to the best measured.
+        Where several chains stand at one place, all but one begin anew; the worst chains go to the
+        best measured configs.
         """
         alone = self._chains[np.unique(row_hash(self._chains), return_index=True)[1]]
         fresh = self._space.sample(self._count - len(alone), rng)

@@ -1,4 +1,4 @@
-"""From scored configs to a batch: the best distinct ones, apart from each other."""
+"""Selects a batch from scored configs: the best distinct ones that differ from each other."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +8,9 @@ from hlotune.schedules.spaces.space import Configs
 from hlotune.search.searchers.history import row_hash
 
 SHORTLIST = 8
-"""A batch is picked from so many times its size of the best configs met."""
+"""A batch is picked from so many times as many of the best configs met."""
 APART = 2
-"""Columns in which the configs of a batch differ at least, as long as there is a choice."""
+"""The configs of a batch differ in at least so many columns, as long as there is a choice."""
 
 Scores = NDArray[np.float32]
 
@@ -24,7 +24,7 @@ def best_distinct(configs: Configs, values: Scores) -> Configs:
 def apart(configs: Configs, features: Features, n: int) -> Configs:
     """The first n rows that differ from each other in `APART` columns, then others in order.
 
-    Rows of equal features count as near too: to the model they are one.
+    Rows with equal features count as near each other, since the model cannot tell them apart.
     """
     if n <= 0:
         return configs[:0]

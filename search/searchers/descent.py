@@ -16,9 +16,9 @@ from hlotune.search.searchers.random_search import batch_rng, filled, legal_rows
 from hlotune.search.searchers.searcher_state import packed, unpacked
 
 CENTRES = 4
-"""Best configs whose neighbours are looked at."""
+"""So many of the best configs have their neighbours looked at."""
 DRAWS = 256
-"""Neighbours drawn for each centre; enough to meet nearly all of them."""
+"""So many neighbours are drawn for each centre: enough to meet nearly all of them."""
 
 
 class Descent:

@@ -16,11 +16,11 @@ from hlotune.search.searchers.guided import Guided
 POPULATION = 2048
 GENERATIONS = 8
 KNOWN = 1 / 4
-"""Share of the first generation that are the best measured configs."""
+"""The best measured configs are this share of the first generation."""
 ELITE = 1 / 16
-"""Share of a generation that lives on as it is."""
+"""This share of a generation lives on as it is."""
 MUTATED = 0.6
-"""Share of the children that are then moved once more."""
+"""This share of the children is then moved once more."""
 PRESSURE = 4.0
 """The fittest has e to this power more children than the least fit."""
 

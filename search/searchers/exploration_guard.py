@@ -1,7 +1,7 @@
 """How far to trust a model: the share of a batch that does not follow its ranking.
 
-While the model ranks better than chance these are its best of sketches that few trials had (see
-`guided.py`); else they are drawn at random.
+While the model ranks better than chance, this part of the batch is the model's best of sketches
+that had few trials (see `guided.py`); else it is drawn at random.
 """
 
 import numpy as np
@@ -14,16 +14,17 @@ EPSILON = 0.05
 """Share of a batch that explores while the model ranks better than chance."""
 EPSILON_MOST = 0.5
 OPENING = 0.25
-"""The same of the first batch of a kernel, of which the model has seen nothing yet."""
+"""The same share for the first batch of a kernel, of which the model has seen nothing yet."""
 FEWEST = 8
-"""Trials in a batch that say anything about a ranking."""
+"""With fewer trials a batch says nothing about a ranking."""
 
 
 def judged(epsilon: float, predicted: Scores, times_s: Times) -> float:
-    """The exploring share after a batch, of which the model had not seen the times yet.
+    """The exploring share after a batch whose times the model had not seen yet.
 
-    Twice as large where it ranked worse than chance by one standard deviation, half where it ranked
-    no worse; in between, where a batch of near equals may only look so, as large as it was.
+    It doubles where the model ranked worse than chance by one standard deviation, and is halved
+    where it ranked no worse than chance.  In between it stays as it was: a batch of near equals may
+    only look badly ranked.
     """
     if len(times_s) < FEWEST:
         return epsilon

@@ -1,4 +1,4 @@
-"""Points of a lattice over all knobs: each beginning of the walk covers the space evenly.
+"""A walk along points of a lattice over all knobs: each beginning of it covers the space evenly.
 
 A plain grid would spend years on the last knob.  The lattice steps along each axis by the square
 root of a prime of its own, as Richtmyer proposed: the points of any beginning lie apart.
@@ -14,15 +14,17 @@ from hlotune.search.searchers.random_search import batch_rng, filled, legal_rows
 from hlotune.search.searchers.searcher_state import packed, unpacked
 
 STRIDE = 1024
-"""Points of the lattice looked at together."""
+"""So many points of the lattice are looked at together."""
 STRIDES = 16
-"""So many times in one proposal; where too few of them are legal, random configs fill it up."""
+"""So many strides are walked in one proposal at most; where too few of their points are legal,
+random configs fill the proposal up.
+"""
 SAMPLE = 4096
-"""Configs that show how far each column reaches."""
+"""A sample of so many configs shows how far each column reaches."""
 
 
 class Grid:
-    """Takes the model for the sake of the role, and does not ask it."""
+    """Takes a model because every searcher does, and does not ask it."""
 
     def __init__(
         self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs

@@ -1,4 +1,4 @@
-"""What searches that ask the model have in common: what goes first, the guard, the memory."""
+"""The part that all searches with a model share: first candidates, exploration, and the history."""
 
 from abc import ABC, abstractmethod
 
@@ -13,15 +13,17 @@ from hlotune.search.searchers.random_search import batch_rng, filled, legal_rows
 from hlotune.search.searchers.searcher_state import Arrays, packed, unpacked
 
 EXPLORED = 512
-"""Random configs among which the model chooses where a batch explores, beside those it met."""
+"""Where a batch explores, the model chooses among so many random configs, and those it met."""
 LEADERS = 4
-"""Configs of each sketch that are kept of all that the model met."""
+"""So many configs of each sketch are kept of all that the model met."""
 RANKED = 4096
-"""Rows that are looked through at a time for new nests: a look costs as much as some thousand."""
+"""So many rows are looked through at a time for new nests: a look costs as much as some thousand
+rows do.
+"""
 
 
 class Guided(ABC):
-    """A search on the model, but for the way in which it meets good configs."""
+    """A search with a model; a subclass says how it meets good configs."""
 
     def __init__(
         self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
@@ -50,11 +52,13 @@ class Guided(ABC):
         return filled(self._space, self.history, first, n, rng)
 
     def _explored(self, n: int, chosen: Configs, rng: np.random.Generator) -> Configs:
-        """New configs of n sketches, of those measured or chosen least: of each the model's best.
+        """New configs of the n sketches that were measured or chosen least, of each sketch the
+        model's best.
 
-        Of sketches that were measured as little, those come first whose best the model likes most.
-        It knows nothing of what it never measured, so a search would stay with the sketches of its
-        first batches, however far another one is ahead.  Column 0 is the sketch.
+        Of sketches that were measured equally often, those come first whose best the model likes
+        most.  The model knows nothing of what it never measured, so that a search would stay with
+        the sketches of its first batches, however far another one is ahead.  Column 0 of a config
+        is its sketch.
         """
         if n <= 0:
             return self._first[:0]
@@ -93,9 +97,10 @@ class Guided(ABC):
         return predictions(self._model, self._space, configs)
 
     def _new(self, configs: list[Configs], values: list[Scores], n: int) -> Configs:
-        """The n best of all as nests, without what was observed before.
+        """The n best configs by distinct nests, without those that were observed before.
 
-        Many rows make one nest, all of them with one score, so it may take many rows to find n.
+        Many rows make one nest, all of them with one score, so that it may take many rows to find
+        n.
         """
         ranked = best_distinct(np.concatenate(configs), np.concatenate(values))
         self._leaders = leaders(ranked)
@@ -109,7 +114,7 @@ class Guided(ABC):
 
 
 def leaders(ranked: Configs) -> Configs:
-    """The first rows of each sketch, `LEADERS` of them: some may be known nests."""
+    """The first `LEADERS` rows of each sketch; some may be nests that are known."""
     order = np.argsort(ranked[:, 0], kind="stable")
     sketches = ranked[order, 0]
     place = np.arange(len(order)) - np.searchsorted(sketches, sketches)

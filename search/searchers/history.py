@@ -21,12 +21,12 @@ class Digesting(Protocol):
 
 
 def digests(space: Space, configs: Configs) -> Digests:
-    """What tells candidates apart: hash of the nest where the space offers it, else of the row."""
+    """What tells candidates apart: a hash of the nest where the space has one, else of the row."""
     return space.digest(configs) if isinstance(space, Digesting) else row_hash(configs)
 
 
 def row_hash(configs: Configs) -> Digests:
-    """64 bits a row.  Columns go in one after the other, each mixed as in splitmix64."""
+    """A 64-bit hash of each row: columns go in one after the other, mixed as in splitmix64."""
     state = np.full(len(configs), 0x9E3779B97F4A7C15, np.uint64)
     for column in configs.T:
         state = _mixed((state ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15))
@@ -51,7 +51,9 @@ class History:
 
     @staticmethod
     def of(space: Space, arrays: Mapping[str, NDArray[Any]]) -> "History":
-        """Raises ValueError where the configs are not of this space."""
+        """The history that `arrays` wrote.  Raises ValueError where its configs are not of this
+        space.
+        """
         history, configs = History(space), arrays["configs"]
         if configs.shape[1:] != history.configs.shape[1:] or not space.legal(configs).all():
             raise ValueError("expected configs of the kernel's space, got those of another one")
@@ -63,25 +65,25 @@ class History:
 
     @property
     def best_s(self) -> float:
-        """Least time, infinite as long as nothing has one."""
+        """The least time; infinite as long as nothing has one."""
         return float(np.nanmin(self.times_s, initial=np.inf))
 
     def add(self, configs: Configs, times_s: Times) -> None:
-        """What is known already keeps its first time."""
+        """Adds measured configs; one that is known already keeps its first time."""
         new = np.flatnonzero(self.unseen(configs))
         self.configs = np.concatenate([self.configs, configs[new]])
         self.times_s = np.concatenate([self.times_s, times_s[new]])
         self._digests = np.concatenate([self._digests, digests(self._space, configs[new])])
 
     def unseen(self, configs: Configs) -> NDArray[np.bool_]:
-        """True at the first of each candidate that was not measured yet."""
+        """A mask that is true at the first row of each candidate that was not measured yet."""
         keys = digests(self._space, configs)
         first = np.zeros(len(keys), np.bool_)
         first[np.unique(keys, return_index=True)[1]] = True
         return first & ~np.isin(keys, self._digests)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What `of` makes a history of."""
+        """The arrays that `of` makes a history from."""
         return {"configs": self.configs, "times_s": self.times_s}
 
     def best(self, n: int) -> Configs:

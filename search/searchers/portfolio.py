@@ -1,6 +1,7 @@
-"""Several searchers share each batch; who finds good candidates gets a larger part of the next.
+"""Several searchers share each batch; one that finds good candidates gets a larger part of the
+next.
 
-All of them see all times, so what one finds the others build on.
+All of them see all times, so that each builds on what the others find.
 """
 
 import numpy as np
@@ -17,11 +18,11 @@ from hlotune.search.searchers.searcher_state import packed, unpacked
 
 ARMS = (Annealing, Evolution, Descent, RandomSearch)
 START = (4.0, 2.0, 1.0, 1.0)
-"""Credit before anything is known, in the order of `ARMS`."""
+"""The credit of each of `ARMS` before anything is known."""
 MEMORY = 0.8
-"""Part of a credit that outlives a batch."""
+"""This part of a credit outlives a batch."""
 LEAST = 1 / 16
-"""Share of a batch that even the worst searcher gets."""
+"""Even the worst searcher gets this share of a batch."""
 
 
 class Portfolio:
@@ -36,7 +37,7 @@ class Portfolio:
         ]
         self.credit = np.array(START)
         self._owner: dict[int, int] = {}
-        """Who proposed what, of the batch in flight."""
+        """The number of the searcher that proposed a digest, for the batch in flight."""
         self.history = History(space)
 
     def propose(self, n: int) -> Configs:
@@ -79,9 +80,10 @@ def parts(credit: NDArray[np.float64], n: int) -> list[int]:
 def credited(
     credit: NDArray[np.float64], owners: NDArray[np.int64], score: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    """Credit after a batch: who found its best gets most, by the fourth power of the score.
+    """The credit after a batch: the searcher that found its best gets most, by the fourth power of
+    the score.
 
-    Who had no part in the batch keeps what it had.
+    A searcher that had no part in the batch keeps its credit.
     """
     result = credit.copy()
     for number in range(len(credit)):

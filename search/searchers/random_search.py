@@ -1,4 +1,6 @@
-"""The honest rival: distinct legal configs at random, after those to be measured first."""
+"""Random search, which others are compared with: distinct legal configs at random, behind the first
+candidates.
+"""
 
 import numpy as np
 
@@ -8,11 +10,11 @@ from hlotune.search.searchers.history import History, Times
 from hlotune.search.searchers.searcher_state import packed, unpacked
 
 ATTEMPTS = 8
-"""Draws of a sample before a space counts as exhausted."""
+"""After so many draws of a sample without anything new a space counts as exhausted."""
 
 
 class RandomSearch:
-    """Takes the model for the sake of the role, and does not ask it."""
+    """Takes a model because every searcher does, and does not ask it."""
 
     def __init__(
         self, space: Space, model: CostModel, entropy: tuple[int, ...], first: Configs
@@ -36,7 +38,7 @@ class RandomSearch:
 
 
 def batch_rng(entropy: tuple[int, ...], observed: int) -> np.random.Generator:
-    """The random numbers of a batch hang on seed, kernel, and how many were observed before."""
+    """The random numbers of a batch depend on seed, kernel, and how much was observed before."""
     return np.random.default_rng(np.random.SeedSequence([*entropy, observed]))
 
 
@@ -50,7 +52,7 @@ def legal_rows(space: Space, first: Configs) -> Configs:
 def filled(
     space: Space, history: History, rows: Configs, n: int, rng: np.random.Generator
 ) -> Configs:
-    """The first n of `rows` that are new, and random ones where they do not suffice."""
+    """The first n of `rows` that are new, filled up with random configs where there are too few."""
     rows = rows[history.unseen(rows)]
     for _ in range(ATTEMPTS):
         if len(rows) >= n:

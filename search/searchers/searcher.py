@@ -29,7 +29,7 @@ class Searcher(Protocol):
         ...
 
     def state(self) -> bytes:
-        """Everything the next proposal depends on, but for the model."""
+        """All that the next proposal depends on, except for the model."""
         ...
 
     def restore(self, state: bytes) -> None: ...
@@ -39,8 +39,9 @@ Make = Callable[[Space, CostModel, tuple[int, ...], Configs], Searcher]
 """(space, model, entropy of all random numbers, configs to measure before any other)."""
 
 PLAIN: tuple[Make, ...] = (Grid, RandomSearch)
-"""Those that learn nothing.  They are what others are compared with, so that nothing is lent to
-them and no coordinate descent ends them."""
+"""Searchers that learn nothing.  Others are compared with them, so that they are lent nothing, and
+no coordinate descent ends them.
+"""
 
 SEARCHERS: dict[str, Make] = {
     "annealing": Annealing,
