@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hlotune.codegen.llvm.function import Function
+from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Digit, Stage
 from hlotune.schedules.ir.expr import Affine, Load, Terms
 
@@ -98,6 +99,23 @@ def known_size(f: Function, span: Span) -> int | None:
     if span.extent is None or f.bounds(span.low)[1] + span.size <= span.extent:
         return span.size
     return None if span.low.terms else min(span.size, span.extent - span.low.constant)
+
+
+def known_sizes(f: Function, stage: Stage, spans: Mapping[str, Span], tile: str) -> dict[str, int]:
+    """The sizes of a stage's tile along its parallel axes.
+
+    Raises BuildError where one changes as the code runs; `tile` is what the message calls it.
+    """
+    sizes = {}
+    for axis in stage.parallel:
+        size = known_size(f, spans[axis.name])
+        if size is None:
+            raise BuildError(
+                f"{stage.name}: expected {tile} of known size along {axis.name}, got "
+                f"{spans[axis.name]}; split the axis by the tile"
+            )
+        sizes[axis.name] = size
+    return sizes
 
 
 def end_of(f: Function, span: Span) -> Affine:

@@ -14,7 +14,7 @@ from hlotune.codegen.llvm.looked_up import Scattered
 from hlotune.codegen.llvm.masked_access import lanes_in_use
 from hlotune.codegen.llvm.math.values import Value, literal, splat, vector
 from hlotune.codegen.llvm.merging import across_lanes, last_lane, merged
-from hlotune.codegen.llvm.points import Lane, Point, known_size, moved, standing
+from hlotune.codegen.llvm.points import Lane, Point, known_sizes, moved, standing
 from hlotune.codegen.llvm.statement_access import Frame, Frames, Key, Registers
 from hlotune.codegen.llvm.stores import put
 from hlotune.codegen.llvm.templates import Block, Old, Once, Put, Read
@@ -201,7 +201,8 @@ class Statements:
 
     def _tile(self, s: StageNest, point: Point) -> "list[_Part]":
         """The registers of a tile, in order."""
-        sizes, lanes, root = self._sizes(s, point), s.lanes, s.vector_root
+        sizes = known_sizes(self.f, s.stage, point.spans, "a register tile")
+        lanes, root = s.lanes, s.vector_root
         likes, parts = dict[Lane | None, Point](), []
         for key in product(*(range(0, n, lanes if a == root else 1) for a, n in sizes.items())):
             at, lane = dict(point.constants), None
@@ -214,19 +215,6 @@ class Statements:
                 like = likes[lane] = Point(point.spans, lane)
             parts.append(_Part(key, like, at))
         return parts
-
-    def _sizes(self, s: StageNest, point: Point) -> dict[str, int]:
-        """The sizes of a register tile along the parallel axes."""
-        sizes = {}
-        for axis in s.stage.parallel:
-            size = known_size(self.f, point.spans[axis.name])
-            if size is None:
-                raise BuildError(
-                    f"{s.stage.name}: expected a register tile of known size along {axis.name}, "
-                    f"got {point.spans[axis.name]}; split the axis by the tile"
-                )
-            sizes[axis.name] = size
-        return sizes
 
     def _stored(
         self, s: StageNest, k: int, place: Place | Held, first: str, like: Point, at: At

@@ -66,6 +66,18 @@ def interior(compute: Compute, stage: Stage, root: str, size: int) -> tuple[int,
     An empty range (least > largest) says that there are none.
     """
     low, high = 0, stage.extents[root] - size
+    for step, least, most, extent in _windows(compute, stage, root):
+        low = max(low, ceil(-least / step))
+        high = min(high, (extent - 1 - most) // step - (size - 1))
+    return low, high
+
+
+def _windows(compute: Compute, stage: Stage, root: str) -> Iterator[tuple[int, int, int, int]]:
+    """For each load that may lie outside along a root: step, least, most and extent.
+
+    At position p of the root its index runs from `step * p + least` to `step * p + most`, in a
+    dimension of `extent` elements.
+    """
     ranges = index_ranges(stage)
     for load in stage.loads:
         for d in guarded(compute, stage, load):
@@ -75,9 +87,7 @@ def interior(compute: Compute, stage: Stage, root: str, size: int) -> tuple[int,
             index = forwards(load.index[d], root, extent)
             c = index.coefficients[root]
             least, most = (index - Affine.axis(root, c)).bounds(ranges)
-            low = max(low, ceil(-least / c))
-            high = min(high, (extent - 1 - most) // c - (size - 1))
-    return low, high
+            yield c, least, most, extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +153,10 @@ def _edges(
     At positions below `a`, and from `d` on, all elements of a step of that size lie outside, from
     `b` to `c` all lie inside.
     """
-    ranges = index_ranges(stage)
-    for load in stage.loads:
-        for d in guarded(compute, stage, load):
-            if root not in load.index[d].coefficients or load.divisor(d) > 1:
-                continue
-            extent = compute.tensor(load.tensor).shape[d]
-            index = forwards(load.index[d], root, extent)
-            c = index.coefficients[root]
-            least, most = (index - Affine.axis(root, c)).bounds(ranges)
-            comes, is_in = (-1 - most) // c - size + 2, ceil(-least / c)
-            leaves, is_out = (extent - 1 - most) // c - size + 2, ceil((extent - least) / c)
-            yield (comes, is_in, leaves, is_out) if is_in <= leaves else (comes, is_out) * 2
+    for step, least, most, extent in _windows(compute, stage, root):
+        comes, is_in = (-1 - most) // step - size + 2, ceil(-least / step)
+        leaves, is_out = (extent - 1 - most) // step - size + 2, ceil((extent - least) / step)
+        yield (comes, is_in, leaves, is_out) if is_in <= leaves else (comes, is_out) * 2
 
 
 def bordering(nest: LoopNest, s: StageNest, k: int) -> list[int]:

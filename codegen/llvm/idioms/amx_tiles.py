@@ -16,7 +16,7 @@ from itertools import product
 from hlotune.codegen.llvm.access_forms import constants_of, form_of
 from hlotune.codegen.llvm.buffers import Place, Places
 from hlotune.codegen.llvm.function import Function
-from hlotune.codegen.llvm.points import Lane, Point, known_size
+from hlotune.codegen.llvm.points import Lane, Point, known_sizes
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Store
@@ -77,7 +77,8 @@ class Tiles:
 
     def begin(self, s: StageNest, point: Point, first: str) -> None:
         """Sums at nothing where `first` holds, else as they are in memory."""
-        self._change(_shape(s, self._sizes(s, point), _depth(self.nest, s)))
+        sizes = known_sizes(self.f, s.stage, point.spans, "tiles")
+        self._change(_shape(s, sizes, _depth(self.nest, s)))
         if first == "true":
             self._clear()
         elif first == "false":
@@ -197,19 +198,6 @@ class Tiles:
             f'{name} = internal constant [{CONFIG_BYTES} x i8] c"{text}", align {CONFIG_BYTES}',
         )
         self.f.intrinsic("llvm.x86.ldtilecfg", "void", ("ptr", name))
-
-    def _sizes(self, s: StageNest, point: Point) -> dict[str, int]:
-        """Along the parallel axes."""
-        sizes = {}
-        for axis in s.stage.parallel:
-            size = known_size(self.f, point.spans[axis.name])
-            if size is None:
-                raise BuildError(
-                    f"{s.stage.name}: expected tiles of known size along {axis.name}, "
-                    f"got {point.spans[axis.name]}; split the axis by the tile"
-                )
-            sizes[axis.name] = size
-        return sizes
 
 
 def _shape(s: StageNest, sizes: Mapping[str, int], groups: int) -> Shape:
