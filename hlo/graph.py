@@ -58,7 +58,7 @@ Attribute = int | float | bool | str | Literal | tuple["Attribute", ...]
 @dataclass(frozen=True, slots=True)
 class Op:
     name: str
-    """With its dialect: `stablehlo.add`."""
+    """The name with its dialect: `stablehlo.add`."""
     operands: tuple[int, ...]
     results: tuple[int, ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DATABASE_MAGIC = b"SQLite format 3\0"
-"""With this begins every SQLite database that is not empty."""
+"""Every SQLite database that is not empty begins with these bytes."""
 COMPANIONS = ("-journal", "-wal", "-shm")
 """SQLite keeps files beside a database under its name and one of these endings."""
 

@@ -28,7 +28,7 @@ class JittedProgram(Protocol):
     def __call__(self, /, *args: Any, **named: Any) -> Any: ...
 
     lower: Callable[..., jax.stages.Lowered]
-    """As of `jax.jit`; what is compiled of it holds the hidden values as constants."""
+    """The `lower` of `jax.jit`; what is compiled from it holds the hidden values as constants."""
 
 
 def device_of(platform: str = HOST_PLATFORM) -> jax.Device:
@@ -171,7 +171,7 @@ def _lowered(
     *args: Any,
     **named: Any,
 ) -> jax.stages.Lowered:
-    """For the platform: of arrays that lie elsewhere only the types are taken."""
+    """Lowers the function for the platform; of arrays that lie elsewhere only types are taken."""
     args, named = jax.tree.map(
         lambda x: jax.typeof(x) if isinstance(x, jax.Array) else x, (args, named)
     )

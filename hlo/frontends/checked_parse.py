@@ -306,11 +306,11 @@ def too_much_memory(path: Path, limits: Limits) -> ProgramError:
 
 shared_process = ParseProcess()
 _forked_from: list[ParseProcess] = []
-"""In a fork: what is the parent's to end."""
+"""In a forked process, the parent's parser, which the parent is to end."""
 
 
 def _forget() -> None:
-    """In a fork the process, its socket and whoever holds the lock are the parent's."""
+    """Forgets the parser in a forked process: process, socket and lock belong to the parent."""
     global shared_process
     shared_process.disconnect()
     _forked_from.append(shared_process)

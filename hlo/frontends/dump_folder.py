@@ -15,7 +15,7 @@ class DumpedModule(NamedTuple):
     """A module that XLA compiled, and the file to read it from."""
 
     name: str
-    """As XLA numbers it: `module_0006.jit_step`."""
+    """The name as XLA numbers it: `module_0006.jit_step`."""
     file: Path
 
 

@@ -43,7 +43,7 @@ class Operand(NamedTuple):
 
     name: str
     shape: str
-    """As in `f32[2,3]`."""
+    """The shape as in `f32[2,3]`."""
 
 
 @dataclass(frozen=True, slots=True)

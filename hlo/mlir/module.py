@@ -37,7 +37,7 @@ class Module:
     """jaxlib's `ir.Module`."""
 
     def text(self) -> str:
-        """In MLIR's own syntax; not stable between releases of jaxlib."""
+        """The module in MLIR's own syntax, which is not stable between releases of jaxlib."""
         return str(self.op)
 
     def bytecode(self) -> bytes:
@@ -129,7 +129,9 @@ def parse(source: str | bytes) -> Module:
 
 
 def _refuse_quantized(text: str) -> None:
-    """Before MLIR sees them: its parser ends the process at some of these types."""
+    """Raises ProgramError for quantized types, before MLIR sees them: its parser ends the process
+    at some.
+    """
     if "!quant." in text and (found := _QUANTIZED.search(text)) is not None:
         raise ProgramError(
             f"expected values of plain element types, got {found[1]}>, a quantized one; XLA "

@@ -20,7 +20,7 @@ KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")
 
 _STAND_IN = "hlotune.kept."
 _DEPRECATED = "stablehlo-legalize-deprecated-ops{fail-on-unused=false}"
-"""With that option the pass leaves alone what it has no other form for: map and rng."""
+"""A pass that, with this option, leaves map and rng alone, for which it has no other form."""
 _NOTES = "hlotune.notes"
 _DONATED = "hlotune.donated"
 _ALIASES = "mhlo.input_output_alias"

@@ -76,10 +76,10 @@ def portable_artifact(bytecode: bytes) -> bytes:
 
 
 def run_in_the_calling_thread() -> None:
-    """From now on programs run in the thread that calls them, and in XLA's pool; otherwise the
-    calling thread hands all but the smallest to another one.
+    """Makes programs run in the thread that calls them, and in XLA's pool; otherwise the calling
+    thread hands all but the smallest to another one.
 
-    To be called before anything of the process runs on the device.
+    Call it before anything of the process runs on the device.
     """
     import jax
 

@@ -144,7 +144,7 @@ class Convolution:
         return sums.finish().move(self.arranged)
 
     def arranged(self, x: NDArray[Any]) -> NDArray[Any]:
-        """From (group, batch, spatial..., feature) to the box that was asked for."""
+        """Moves values from (group, batch, spatial..., feature) to the box that was asked for."""
         first = self.groups[0] * self.per_group
         low, high = self.features
         columns = (

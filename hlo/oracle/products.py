@@ -52,7 +52,9 @@ class Factor:
 
 
 def factor(x: Bounded, floating: bool) -> Factor:
-    """For sums that are `floating` or not.  One value that is not exact makes all of them so."""
+    """A factor for sums that are `floating` or not.  One value that is not exact makes all of them
+    so.
+    """
     known = x.is_exact
     bound = None if known else x.bound
     if not floating:

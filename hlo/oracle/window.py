@@ -108,7 +108,9 @@ class Fold:
         )
 
     def _by_region(self, stacks: Sequence[Bounded]) -> list[Bounded]:
-        """In pairs of neighbours; the bound is then raised from that of a tree to any order's."""
+        """Merges stacks in pairs of neighbours; then raises the bound from that of a tree to that
+        of any order.
+        """
         values = list(stacks)
         while (count := values[0].shape[0]) > 1:
             pairs = self.pair(

@@ -270,7 +270,7 @@ class _Growth:
                     yield source, user
 
     def _readers_beside(self, index: int) -> set[int]:
-        """Who else reads what an operation reads."""
+        """Other operations that read what an operation reads."""
         found = {u for v in self.region.graph.ops[index].operands for u in self.region.users[v]}
         return found - {index}
 

@@ -21,7 +21,7 @@ class Shape:
     """What a group is recognised by."""
 
     reductions: tuple[str, ...]
-    """In the order of the program."""
+    """The names of the reductions, in the order of the program."""
     depth: int
     """How many of them follow one another."""
     operations: frozenset[str]

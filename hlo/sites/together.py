@@ -34,7 +34,7 @@ def _ends(region: Region, group: Group) -> bool:
 
 
 def _apart(region: Region, groups: Sequence[Group]) -> list[Group]:
-    """Those in order that do not wait for one another, by whatever way."""
+    """The groups in order, without any that waits for an earlier one, directly or not."""
     kept, members, before = list[Group](), 0, 0
     for group in groups:
         own = sum(1 << m for m in group.members)

@@ -124,7 +124,7 @@ def _reshaped(compute: Compute, shapes: dict[str, tuple[int, ...]], move: Move) 
 
 
 def _without_units(compute: Compute) -> Compute:
-    """Without the dimensions of extent 1 that are only ever read at 0.
+    """The compute without dimensions of extent 1 that are only ever read at 0.
 
     Tensors that one stage stores keep the same dimensions: their buffers have one shape.
     """

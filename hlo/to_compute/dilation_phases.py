@@ -195,7 +195,7 @@ def _moved(
 
 
 def _divided(x: Load) -> Load:
-    """Without those divisors that divide every term of their index."""
+    """The load without divisors that divide every term of their index."""
     index, divisors = list(x.index), [x.divisor(d) for d in range(len(x.index))]
     for d, (e, divisor) in enumerate(zip(index, divisors, strict=True)):
         if e.constant % divisor == 0 and all(c % divisor == 0 for _, c in e.terms):

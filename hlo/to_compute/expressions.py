@@ -106,7 +106,7 @@ class Held:
     parts: tuple[tuple[int, ...], ...]
     """For each dimension of the value the extents of the tensor's dimensions that make it up."""
     monoid: Monoid | None = None
-    """With `start`: what is stored is still to be merged with it."""
+    """The monoid by which what is stored is still to be merged with `start`."""
     start: Expr | None = None
 
     def at(self, index: Index, extents: Extents) -> Expr:

@@ -72,7 +72,7 @@ class Domain:
                 domain = domain.split(wanted.axis, wanted.inner)
 
     def filled(self) -> "Domain":
-        """With an axis of extent 1 where there is no parallel, or no reduce axis."""
+        """The domain, with an axis of extent 1 where it has no parallel or no reduce axis."""
         parallel, reduce = self.parallel or (Axis("unit", 1),), self.reduce or (Axis("once", 1),)
         return replace(self, parallel=parallel, reduce=reduce)
 

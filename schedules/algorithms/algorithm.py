@@ -47,8 +47,9 @@ class Algorithm:
     signature: str = ""
     """The name with its arguments, for error messages; "" where it has none."""
     rewriting: Callable[[str], Rewriting | None]
-    """From the full name to the rewriting, or None where the arguments are none of this algorithm.
-    A rewriting raises ScheduleError for a compute that it does not apply to."""
+    """Gives the rewriting of a full name, or None where the arguments are none of this algorithm. A
+    rewriting raises ScheduleError for a compute that it does not apply to.
+    """
     spaces: Callable[[Compute, CpuTarget], Sequence[AlgorithmSpace]]
     """The spaces that have a legal schedule; none where the algorithm does not apply.
     May raise UnsupportedKernel where no algorithm at all can take the compute."""
@@ -76,5 +77,5 @@ class Algorithm:
 
 
 def constant(rewriting: Rewriting) -> Callable[[str], Rewriting | None]:
-    """For an algorithm whose name has no arguments."""
+    """The `rewriting` of an algorithm whose name has no arguments."""
     return lambda name: rewriting

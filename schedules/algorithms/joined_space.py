@@ -53,7 +53,7 @@ def pattern_of(compute: Compute) -> Pattern:
 @dataclass(frozen=True)
 class AlgorithmsSpace:
     parts: tuple[AlgorithmSpace, ...]
-    """In the order in which their first candidates are measured."""
+    """The spaces of the algorithms, in the order in which their first candidates are measured."""
 
     @property
     def sketches(self) -> tuple[object, ...]:

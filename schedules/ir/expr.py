@@ -163,7 +163,9 @@ class Load:
 
     @cached_property
     def whole(self) -> "Load":
-        """With the index of the load beside it behind its own: all that says where it is real."""
+        """The load with the index of the load beside it behind its own: together they say where it
+        is real.
+        """
         if self.beside is None:
             return self
         both = self, self.beside
@@ -334,7 +336,7 @@ def operations(values: Iterable[Expr]) -> tuple[Apply, ...]:
 
 
 def operation_count(operation: Apply) -> int:
-    """Those in one: a dot has several, and what makes groups of elements has none."""
+    """The operations in one: a dot has several, and what makes groups of elements has none."""
     if operation.op == "dot":
         return 2 * GROUPS[operation.args[0].dtype][1] - 1
     return int(operation.dtype not in GROUPS)

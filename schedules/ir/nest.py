@@ -138,7 +138,7 @@ class LoopNest:
     compute: Compute
     target: CpuTarget
     stages: tuple[StageNest, ...]
-    """In order of execution at each place; a producer stands before its consumer."""
+    """The stages in order of execution at each place; a producer stands before its consumer."""
 
     def stage(self, name: str) -> StageNest:
         for s in self.stages:

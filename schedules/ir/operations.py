@@ -79,7 +79,7 @@ class Operation:
 
     @property
     def full_names(self) -> tuple[str, ...]:
-        """With the dialect, as programs name it."""
+        """The names with their dialects, as programs have them."""
         return tuple(f"{dialect}.{self.name}" for dialect in self.dialects)
 
 

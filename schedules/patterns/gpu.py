@@ -95,7 +95,7 @@ class GpuConvolution:
     padding: int
     element: str
     epilogue: Epilogue = "none"
-    """As that of a product, with one bias a feature."""
+    """The epilogue, as that of a product, with one bias a feature."""
 
     @property
     def out(self) -> int:

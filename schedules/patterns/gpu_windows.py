@@ -25,7 +25,7 @@ class Tap:
     """One element of the window."""
 
     number: int
-    """In the order of the weights."""
+    """The number of the tap in the order of the weights."""
     shift: int
     """Slabs from a position to what this tap reads for it."""
 
@@ -102,7 +102,7 @@ class WindowBlocks:
 
     @cached_property
     def planes(self) -> tuple[Plane, ...]:
-        """Those that a tap reads."""
+        """The planes that some tap reads."""
         c = self.convolution
         along = [divmod(tap - c.padding, c.stride) for tap in range(c.window)]
         found: dict[tuple[int, int], list[Tap]] = {}

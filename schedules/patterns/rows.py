@@ -25,7 +25,7 @@ class Nest:
 
     anchor: Stage
     members: tuple[Stage, ...] = ()
-    """In the order of the compute."""
+    """The other stages of the nest, in the order of the compute."""
     aligned: tuple[tuple[str, dict[str, str]], ...] = ()
     """(stage, its axis -> the anchor's axis that it is read along) for each member."""
 

@@ -142,7 +142,9 @@ def trips(extent: int) -> tuple[int, ...]:
 
 
 def shares(extent: int, threads: int) -> tuple[int, ...]:
-    """Those, and what gives each thread as many register tiles, one, two or four times over."""
+    """The numbers of trips, and those that give each thread equally many register tiles, one, two
+    or four times over.
+    """
     tiles = {-(-extent // n) for n in range(1, LONGEST_TILE + 1)}
     equal = {-(-n // (threads * k)) for n in tiles for k in (1, 2, 4)}
     return tuple(sorted(equal | set(trips(extent))))

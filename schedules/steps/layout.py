@@ -15,7 +15,9 @@ class LayOut:
 
     stage: str
     layout: Layout
-    """In dimensions of the stored tensor; a block stands before the rest of its dimension."""
+    """The layout in dimensions of the stored tensor; a block stands before the rest of its
+    dimension.
+    """
 
     def apply(self, nest: LoopNest) -> LoopNest:
         s = nest.stage(self.stage)

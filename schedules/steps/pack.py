@@ -22,12 +22,15 @@ class Pack:
     stage: str
     tensor: str
     consumer: str
-    """With `axis` the loop inside which the copy is made; "" makes it ahead of all loops."""
+    """The stage that reads the copy.  With `axis` it names the loop inside which the copy is made;
+    "" makes the copy ahead of all loops.
+    """
     axis: str
-    """Without a consumer "call" (once a call) or "load" (when the program is loaded, of constants
-    only)."""
+    """The loop's axis; without a consumer "call" (once a call) or "load" (when the program is
+    loaded, for constants only).
+    """
     layout: Layout
-    """In dimensions of the tensor; the last one is copied in vectors."""
+    """The layout in dimensions of the tensor; the last one is copied in vectors."""
     lanes: int
 
     def apply(self, nest: LoopNest) -> LoopNest:

@@ -43,11 +43,11 @@ class GpuTarget(Target):
     """Dense peak by the operands' type; `tf32` is f32 operands rounded by the matrix unit."""
     clock_hz: float
     launch_s: float
-    """From the end of one kernel to the start of the next in a stream."""
+    """The time from the end of one kernel to the start of the next in a stream."""
 
     @classmethod
     def of(cls, identity: Mapping[str, Any]) -> "GpuTarget":
-        """With the maker's rates.  Raises TypeError where no GPU of this name is known."""
+        """The target of an identity, with the maker's rates.  TypeError says that none is known."""
         known = GPU_TARGETS.get(identity["name"])
         if known is None:
             raise TypeError(f"no GPU of this version is called {identity['name']!r}")

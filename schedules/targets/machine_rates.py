@@ -58,19 +58,19 @@ class MachineRates:
     """The largest stride in elements at which whole runs are loaded and lanes picked from them.
     Elements further apart are gathered."""
     strided_cycles: float = 0.75
-    """To load a whole run and pick lanes from it, for each unit of the stride."""
+    """Cycles to load a whole run and pick lanes from it, for each unit of the stride."""
     scatter_cycles: float = 24.0
-    """To store one vector whose lanes go to places apart; a gather takes about as long."""
+    """Cycles to store one vector whose lanes go to places apart; a gather takes about as long."""
     copied_vector_cycles: float = 5.0
-    """To pack a vector, or an element where the source is scattered, as features count it."""
+    """Cycles to pack a vector, or an element from scattered places, as features count it."""
     copied_element_cycles: float = 1.2
-    """To pack an element from places apart in squares, whose rows are turned in registers."""
+    """Cycles to pack an element from places apart in squares that are transposed in registers."""
     far_copy: float = 2
     """How many times as long that takes from places that share a set of L1."""
 
     # threads --------------------------------------------------------------------------------------
     task_cycles: float = 20.0
-    """To hand out a task."""
+    """Cycles to hand out a task."""
     wake_cycles: float = 3000.0
     """Until other threads have begun and said that they are done."""
     looking_cycles: float = 200_000.0

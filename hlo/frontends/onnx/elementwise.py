@@ -52,7 +52,7 @@ def _remainder(node: Node, a: Value, b: Value) -> Value:
 
 
 def _power(node: Node, base: Value, exponent: Value) -> Value:
-    """In the type of the base.  Squares and roots become products and roots."""
+    """A power in the type of the base.  Squares and roots become products and roots."""
     base = jnp.asarray(base)
     is_float = jnp.issubdtype(base.dtype, jnp.floating)
     if is_float and is_known(exponent) and exponent.size == 1 and exponent.ndim <= base.ndim:

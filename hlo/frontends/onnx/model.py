@@ -17,7 +17,7 @@ from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 
 OLDEST_OPSET = 6
-"""Before it, operators had other attributes."""
+"""In older versions operators had other attributes."""
 SECONDS_OF_A_NODE = 0.02
 """Processor time that tracing one node may take."""
 

@@ -31,7 +31,7 @@ class Node:
     """One node of a graph."""
 
     operator: str
-    """With the domain before it, where that is not ONNX's own."""
+    """The name of the operator, behind its domain where that is not ONNX's own."""
     name: str
     opset: int
     """Version of the operator's domain that the model asks for."""

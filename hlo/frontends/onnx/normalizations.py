@@ -54,7 +54,7 @@ def _centred(x: jax.Array, axes: Sequence[int], epsilon: float) -> tuple[jax.Arr
 
 
 def _layer(node: Node, x: Value, scale: Value, bias: Value = None) -> Value:
-    """In f32 where values are narrower, as `stash_type` says by default."""
+    """Layer norm, computed in f32 where values are narrower, as `stash_type` says by default."""
     x = jnp.asarray(x)
     axes = range(axis_of(node.get("axis", -1), x.ndim), x.ndim)
     inside = _inside(node, x)

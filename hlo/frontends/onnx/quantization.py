@@ -71,7 +71,7 @@ def _dequantize(node: Node, x: Value, scale: Value, zero: Value = None) -> Value
 
 
 def _from_zero(x: Value, zero: Value, axis: int | None = None) -> Value:
-    """As i32 without the zero point, of which there may be one for each place of an axis."""
+    """The values as i32 without their zero point, which may differ along an axis."""
     x = jnp.asarray(x)
     if zero is None or (is_known(zero) and not np.asarray(zero, np.int32).any()):
         return x.astype(np.int32)

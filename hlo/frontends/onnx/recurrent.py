@@ -139,7 +139,7 @@ def _products(
 
 
 def _activations(node: Node, defaults: Sequence[str], direction: int) -> list[_Activation]:
-    """Those of one direction; alphas and betas are listed of all activations that have them."""
+    """The activations of one direction; alphas and betas are listed of all that have them."""
     count = len(defaults)
     names = node.get("activations") or [*defaults, *defaults]
     alphas, betas = (list(node.get(f"activation_{p}", [])) for p in ("alpha", "beta"))

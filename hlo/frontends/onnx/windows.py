@@ -17,7 +17,7 @@ class Window:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """From the first element of a window to behind its last."""
+        """How far it is from the first element of a window to behind its last."""
         return tuple(d * (s - 1) + 1 for s, d in zip(self.sizes, self.dilations, strict=True))
 
     def positions(self, extents: Sequence[int]) -> tuple[int, ...]:

@@ -136,7 +136,7 @@ class ModuleFunction:
 
 
 def _plain(tree: Any) -> Any:
-    """With containers that JAX knows."""
+    """The same values in containers that JAX knows."""
     if isinstance(tree, Mapping):
         return {name: _plain(value) for name, value in tree.items()}
     if type(tree) in (list, tuple):

@@ -23,7 +23,7 @@ def _window(rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: An
 
 
 def _batched(x: Value, rank: int) -> tuple[jax.Array, bool]:
-    """With an axis for the batch, and whether it was put in front."""
+    """The value with an axis for the batch, and whether that was put in front here."""
     array = jnp.asarray(x)
     return (array[None], True) if array.ndim == rank + 1 else (array, False)
 

@@ -151,7 +151,9 @@ def _copying(compute: Compute, values: Stage) -> Stage:
 
 
 def _with_rows(compute: Compute) -> Compute:
-    """With an axis of one row in all stages, and what they hand over, where there are none."""
+    """The compute with an axis of one row in all stages, and in what they hand over, where it has
+    none.
+    """
     scores = compute.stage(SCORES)
     if ROW in scores.extents:
         return compute
@@ -184,7 +186,7 @@ def _with_rows(compute: Compute) -> Compute:
 
 
 def _without_masks(compute: Compute, view: Attention) -> Compute:
-    """With tables over rows and keys computed where they are read, where that is cheap."""
+    """The compute with tables over rows and keys computed where they are read, if that is cheap."""
     masks = {s.stores[0].tensor: s for s in view.aside if _is_mask(s)}
     stages, used = list[Stage](), dict[str, Stage]()
     for stage in compute.stages:

@@ -143,7 +143,9 @@ def _summed(compute: Compute, core: Stage, operands: tuple[Load, Load], axis: Ax
         )
 
     def work(k: int) -> int:
-        """In each call; of constants too, where they are not packed as they are loaded."""
+        """The work of grouping an operand in each call; of constants too, where they are not packed
+        as they are loaded.
+        """
         across = operands[k].index[-1].coefficients.keys() & {axis.name}
         return compute.tensor(operands[k].tensor).elements * (GATHERED if across else 1)
 

@@ -38,7 +38,7 @@ class SplitReduction:
     lanes: int
 
     def __str__(self) -> str:
-        """As it stands in schedules: `split_reduction(r0, 2, r0, 16)`."""
+        """The name as it stands in schedules: `split_reduction(r0, 2, r0, 16)`."""
         return f"split_reduction({self.axis}, {self.parts}, {self.lane_axis}, {self.lanes})"
 
     def __call__(self, compute: Compute) -> Compute:

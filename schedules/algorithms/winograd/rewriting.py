@@ -212,9 +212,11 @@ def _phase(position: Axis) -> str:
 
 
 def _weights(w: Window, m: int, dtype: str) -> Stage:
-    """In double precision: of constants that costs nothing, and it halves their error.
+    """The stage that transforms the weights, in double precision: for constants that costs nothing,
+    and it halves their error.
 
-    The sums' rounding is larger from some tens of channels on (`Narrow` computes in their type).
+    From some tens of channels on the rounding of the sums is larger than that of the transform, and
+    `Narrow` computes the transform in the type of the weights.
     """
     places = product(range(TAPS), repeat=len(w.pairs))
     taps = [_wide(_placed(w.taps, _window_at(w, ks))) for ks in places]

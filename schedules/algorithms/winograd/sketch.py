@@ -219,7 +219,7 @@ def _tiles(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: i
 
 
 def _weights(compute: Compute, sketch: WinogradSketch, n: WinogradTiling, lanes: int) -> list[Step]:
-    """In panels, in the order in which the products read them."""
+    """Lays the weights out in panels, in the order in which the products read them."""
     stage, o = compute.stage(WEIGHTS), _feature(compute)
     last = len(stage.parallel)
     layout = ((last, n.vectors * lanes), *((d, 1) for d in range(last)), (last, 1))

@@ -80,13 +80,13 @@ class AttentionSpace:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Those inside the blocks of queries, in order; the last stage at their end."""
+        """The stages inside the blocks of queries, in order; the last stage at their end."""
         names = [s.name for s in self.compute.stages]
         return self.compute.stages[names.index(SCORES) :]
 
     @cached_property
     def aside(self) -> tuple[Stage, ...]:
-        """Those that are computed ahead of all tasks."""
+        """The stages that are computed ahead of all tasks."""
         return self.compute.stages[: len(self.compute.stages) - len(self.stages)]
 
     @cached_property

@@ -83,7 +83,7 @@ def _spans(c: Contraction, x: Load) -> tuple[Ints, Ints]:
 
 
 def _subsets(tensors: list[str]) -> list[frozenset[str]]:
-    """In the order of the numbers that have a bit for each member."""
+    """All subsets, in the order of the numbers that have a bit for each member."""
     return [
         frozenset(t for k, t in enumerate(tensors) if bits >> k & 1)
         for bits in range(1 << len(tensors))

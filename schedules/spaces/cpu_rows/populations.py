@@ -29,7 +29,7 @@ from hlotune.schedules.spaces.space import Configs
 
 COST_COLUMNS = [k for k, name in enumerate(NAMES) if name.startswith("cost_")]
 MAIN_COLUMNS = COLUMN["stages"]
-"""So many columns are of the main stage alone."""
+"""The number of columns that describe the main stage alone."""
 LEAST = 2.0**-16
 LEAVES_AND_LANES = 10
 """Nodes of a stage beside three loops an axis: its root, five leaves, and four loops of a body."""

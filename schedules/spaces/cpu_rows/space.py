@@ -69,7 +69,7 @@ class RowsSpace:
 
     @cached_property
     def sketches(self) -> tuple[Partition, ...]:
-        """Those whose first candidates have code, and every stage alone."""
+        """The partitions whose first candidates have code, and the one with every stage alone."""
         *shared, alone = partitions(self.compute, self.target)
         return (*(p for p in shared if self._applies(p)), alone)
 

@@ -152,7 +152,7 @@ class SearchedSpace:
         return Schedule(blocks_name(*self.blocks.named(self._values(config[None])[0])))
 
     def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
-        """With each knob at the value nearest to the schedule's."""
+        """The config with each knob at the value nearest to the schedule's."""
         try:
             sketch, knobs = blocks_of(schedule.algorithm)
         except ScheduleError:

@@ -39,7 +39,7 @@ class Limit:
     """What must hold of a config."""
 
     message: str
-    """For the error: what was expected."""
+    """What was expected, for the error message."""
     holds: NDArray[np.bool_]
 
 
@@ -181,7 +181,7 @@ GpuSpace = BlockSpace[GpuTarget]
 
 
 def powers_of_two(low: int, high: int) -> tuple[int, ...]:
-    """From `low` to `high`, both included."""
+    """The powers of two from `low` to `high`, both included."""
     return tuple(2**n for n in range(low.bit_length() - 1, high.bit_length()))
 
 
