@@ -167,7 +167,9 @@ def in_words(path: Path) -> Iterator[None]:
 
 
 def _problem(error: Exception) -> str:
-    """In words of the file: numpy takes what it cannot read for pickled objects, and says so."""
+    """The problem in words of the file: numpy takes what it cannot read for pickled objects, and
+    says so.
+    """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, Damaged):

@@ -85,7 +85,7 @@ class Asked:
 
     @cached_property
     def forests(self) -> tuple[Forest, ...] | None:
-        """In the order of the rounds; None where trees are too deep."""
+        """The forests in the order of the rounds; None where trees are too deep."""
         earlier = () if self._before is None else self._before.forests
         if earlier is None:
             return None

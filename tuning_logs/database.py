@@ -34,7 +34,7 @@ from hlotune.tuning_logs.soundness import UNUSABLE
 
 
 class Conditions(TypedDict):
-    """Under which a kernel was timed.
+    """The conditions under which a kernel was timed.
 
     Times are compared where all four are equal, and nowhere else.
     """

@@ -28,10 +28,11 @@ class Decision:
     final: Final | None = None
     """The comparison that decided; None for a miss."""
     run: str | None = None
-    """In which it was made."""
+    """The run in which it was made."""
     jaxlib: str | None = None
-    """With which a schedule of ours was proved faster, where that is another version than this one
-    and nothing was compared with this one."""
+    """The version with which a schedule of ours was proved faster, where that is another version
+    than this one and nothing was compared with this one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Point:
     number: int
     """The number of the batch in its run, from 0."""
     after_s: float
-    """From the start of the run until it was recorded, pauses included."""
+    """The seconds from the start of the run until it was recorded, pauses included."""
     time_s: float | None
     """The median; of a default in two modes that of the fast one.  None where it failed."""
     failure: str | None
@@ -74,7 +74,7 @@ class KernelEvidence:
 
     @property
     def calls(self) -> float:
-        """In one run of the program; 1 for a kernel that stands in none."""
+        """How often the kernel runs in one run of the program; 1 for one that stands in none."""
         return self.report.calls or 1.0
 
     @property
@@ -100,7 +100,7 @@ class Evidence:
     peaks: Properties | None
     options: Mapping[str, Any]
     kernels: tuple[KernelEvidence, ...]
-    """In the order of the report."""
+    """The kernels in the order of the report."""
 
 
 def evidence(database: Database, name: str) -> Evidence:

@@ -107,7 +107,7 @@ class Summary:
     fastest_probe_s: float | None = None
     """The median of a fixed probe beside the trials of a batch, in the batch with the least."""
     slowest_probe_s: float | None = None
-    """In the batch with the most."""
+    """The same median in the batch with the most."""
     whole: Paired | None = None
     """The whole program, default against tuned."""
     error: float | None = None

@@ -47,7 +47,7 @@ def set_aside_stale(path: Path) -> None:
 
 
 def stale(path: Path) -> list[Path]:
-    """Those of the two that are there, are not empty, and do not belong to the file."""
+    """The companions that are there, are not empty, and do not belong to the file."""
     found = []
     for ending, belongs in (("-journal", _journal_belongs), ("-wal", _wal_belongs)):
         left = path.with_name(path.name + ending)

@@ -22,12 +22,12 @@ from hlotune.tuning_logs.text import is_plain
 CLOCKS_APART = timedelta(minutes=5)
 """By so much the clocks of two machines may differ."""
 CONTENDERS = (1, 2, 3)
-"""So many champions may have shared the confidence of a final's interval."""
+"""The numbers of champions that may have shared the confidence of a final's interval."""
 LONGEST_S = 1e7
 """No time that is recorded is longer: about four months."""
 LARGEST = 2.0**63
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00")
-"""As `rows.now` writes them: text in this form sorts by time."""
+"""Dates as `rows.now` writes them: text in this form sorts by time."""
 
 
 def require_plausible(table: str, row: Row) -> None:

@@ -318,7 +318,9 @@ def _opened(path: Path) -> TextIO:
 
 @contextmanager
 def _created(path: Path) -> Iterator[TextIO]:
-    """For writing.  A compressed file has no name and time in it: equal records, equal bytes."""
+    """A new file for writing.  A compressed one has no name and time in it: equal records, equal
+    bytes.
+    """
     with path.open("wb") as raw, ExitStack() as stack:
         out: IO[bytes] = raw
         if path.suffix == ".gz":

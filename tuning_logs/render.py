@@ -248,12 +248,12 @@ def _kernel_cells(kernel: KernelReport, limit_share: float | None) -> tuple[str,
 
 
 def _short(words: str, most: int) -> str:
-    """As much of it as has room; a mark where there is more."""
+    """As many of the words as there is room for, with a mark where there are more."""
     return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def _decision(kernel: KernelReport) -> str:
-    """With the algorithm that won, or why the champion was taken back."""
+    """The decision with the algorithm that won, or why the champion was taken back."""
     more = kernel.withdrawn or (kernel.algorithm if kernel.won else None)
     return f"{kernel.decision}: {more}" if more else kernel.decision
 

@@ -98,7 +98,7 @@ class Report:
     fastest_probe_s: float | None
     """The median of a fixed probe beside the trials of a batch, in the batch with the least."""
     slowest_probe_s: float | None
-    """In the batch with the most: so far apart are times of different batches."""
+    """The same median in the batch with the most: so far apart are times of different batches."""
     trials: int
     failures: tuple[FailureLine, ...]
     kernels: tuple[KernelReport, ...]
@@ -174,7 +174,7 @@ def to_json(report: Report) -> str:
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
-    """Those that the run tried or compared."""
+    """The kernels that the run tried or compared."""
     found = database.query(
         """select key, coalesce(kernels.label, '') as label,
             (select count(*) from sites where kernel = key and program = :program) as sites,

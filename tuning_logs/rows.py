@@ -63,7 +63,9 @@ def target_row(target: targets.Target, properties: targets.Properties | None = N
 
 
 def target_title(name: str, identity: str) -> str:
-    """For people, from a row of `targets`; the name alone where its identity cannot be read."""
+    """The title of a target, from a row of `targets`; the name alone where its identity cannot be
+    read.
+    """
     try:
         return kinds.target_of(json.loads(identity)).title
     except (KeyError, TypeError, ValueError):

@@ -40,7 +40,9 @@ def export_t4(database: Database, path: Path) -> int:
 
 
 def results(database: Database) -> Iterator[dict[str, Any]]:
-    """In the order of recording; rows that do not parse are left out and counted as unreadable."""
+    """The results in the order of recording; rows that do not parse are left out and counted as
+    unreadable.
+    """
     rows = database.query(
         """select trials.*, coalesce(label, '') as label from trials
         join kernels on key = kernel order by recorded, number, id"""

@@ -10,8 +10,9 @@ from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs.database import UNDER, Conditions, Database
 
 MOST = 1.0
-"""In units of the tolerance of `standard`, which bounds candidates: what is further off does not
-agree."""
+"""A default whose error is larger, in units of the tolerance of `standard` that bounds candidates,
+does not agree with the oracle.
+"""
 
 
 def is_wrong(error: float | None) -> bool:
@@ -29,7 +30,7 @@ def default_error(database: Database, kernel_key: str, run: str) -> float:
 
 
 def latest_default_error(database: Database, kernel_key: str, **under: Unpack[Conditions]) -> float:
-    """As `default_error`, of the latest run under these conditions."""
+    """The `default_error` of the latest run under these conditions."""
     found = database.query(
         f"""select error from trials where kernel = :kernel and {UNDER}
         and schedule = :default and time_s is not null

@@ -28,7 +28,7 @@ class Form:
     f: Function
     place: Place
     index: tuple[Affine, ...]
-    """Without its constants."""
+    """The index without its constants."""
     divisors: tuple[int, ...]
     steps: list[int]
     """Steps of the index between neighbouring lanes, by dimension."""
@@ -111,7 +111,7 @@ class Form:
         return [(d, self.place.origin[d].constant) for d in across]
 
     def pointer(self, constants: Constants) -> str:
-        """To the first lane."""
+        """The pointer to the first lane."""
         if self._offset is None:
             return pointer_to(self.f, self.place, self.where(constants))
         total = 0

@@ -68,7 +68,7 @@ class Place:
         return {}
 
     def with_beside(self, shape: tuple[int, ...]) -> "Place":
-        """For a load that is real only where another is, of a tensor of that shape."""
+        """The place for a load that is real only where another is, of a tensor of that shape."""
         if shape not in self._besides:
             none = {(len(self.shape) + d, 1): 0 for d in range(len(shape))}
             self._besides[shape] = replace(

@@ -14,7 +14,7 @@ from hlotune.schedules.ir.expr import Apply, Const, Expr, Given, Load
 from hlotune.schedules.ir.monoids import Monoid, Values
 
 OUTSIDE = 0
-"""In the place of a load's lanes: it lies outside of its tensor for certain."""
+"""Stands in the place of a load's lanes where the load lies outside of its tensor for certain."""
 INSIDE = -1
 """The same of a guard that is inside for certain."""
 

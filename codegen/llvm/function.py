@@ -91,7 +91,7 @@ class Function:
         return f"%v{self.count}"
 
     def names(self, count: int) -> list[str]:
-        """As many new names, one after the other."""
+        """So many new names, one after the other."""
         first = self.count + 1
         self.count += count
         return [f"%v{n}" for n in range(first, self.count + 1)]

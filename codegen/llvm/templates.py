@@ -22,7 +22,7 @@ class Template:
     """Text with blanks."""
 
     text: str
-    """As `%` fills it in."""
+    """The text, with blanks that `%` fills in."""
     pick: Callable[[list[str]], Any]
     """What goes into the blanks, of all names of a statement."""
 

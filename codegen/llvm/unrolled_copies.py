@@ -10,7 +10,7 @@ from hlotune.schedules.ir.nest import Loop, StageNest
 @dataclass(frozen=True, slots=True)
 class Copy:
     offsets: Mapping[str, int]
-    """From where the loops around it stand, by root."""
+    """The offsets from where the loops around it stand, by root."""
     lane: Lane | None = None
     fences: int = 0
     """Ahead of it: one for each step of a reduction that begins with it."""
@@ -19,7 +19,7 @@ class Copy:
 
 
 def copies(s: StageNest, first: int, sizes: Mapping[str, int]) -> tuple[Copy, ...]:
-    """In order, of the loops from `first` on; `sizes` are those of their roots."""
+    """The copies of the loops from `first` on, in order; `sizes` are those of their roots."""
     found, lanes = [(Copy({}), sizes)], s.lanes
     reduce = {a.name for a in s.stage.reduce}
     for loop in s.loops[first:]:

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without JAX's warning that it means to remove its backend for Triton some day.
+    """Hides JAX's warning that it means to remove its backend for Triton some day.
 
     It has no other one for GPUs before Hopper.
     """
@@ -26,13 +26,13 @@ def quiet() -> Iterator[None]:
 
 
 def lowered(function: Function, operands: Sequence[Any]) -> Any:
-    """For the device that is there."""
+    """Lowers a function for the device that is there."""
     with quiet():
         return jax.jit(function).lower(*operands)
 
 
 def lowered_for(target: GpuTarget, function: Function, operands: Sequence[Any]) -> Any:
-    """For a target that need not be there."""
+    """Lowers a function for a target that need not be there."""
     with quiet(), _as_if_on(target.title, target.multiprocessors, "gpu"):
         return _lower(function, operands)
 
@@ -42,7 +42,7 @@ def _lower(function: Function, operands: Sequence[Any]) -> Any:
 
 
 def exported_for_tpu(target: TpuTarget, function: Function, operands: Sequence[Any]) -> Any:
-    """For a TPU that need not be there."""
+    """Exports a function for a TPU that need not be there."""
     with _as_if_on(target.devices[0], target.cores, "tpu"):
         return export.export(jax.jit(function), platforms=["tpu"])(*operands)
 

@@ -49,7 +49,7 @@ class Crew(ctypes.Structure):
 
 
 def processors() -> list[int]:
-    """Those that this process may use."""
+    """The processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

@@ -93,7 +93,7 @@ class Others:
         self._before = self.look()
 
     def share(self) -> float | None:
-        """From 0 to 1; None where the system does not tell."""
+        """The share that other processes took, 0 to 1; None where the system does not tell."""
         before, now = self._before, self.look()
         if before is None or now is None or now.at_s <= before.at_s:
             return None

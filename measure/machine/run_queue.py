@@ -25,7 +25,7 @@ class Look:
     ran_s: float
     """On processors."""
     waited_s: float
-    """In line for one, ready to run."""
+    """Seconds in line for a processor, ready to run."""
 
 
 def lost_s(before: Look, after: Look, processors: int) -> float:

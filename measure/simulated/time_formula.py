@@ -80,7 +80,7 @@ def stage_s(nest: LoopNest, s: StageNest) -> float:
 
 
 def levels(nest: LoopNest, s: StageNest) -> list[Level]:
-    """From all of a stage's work to the innermost loop around its statements."""
+    """The levels of a stage, from all of its work to the innermost loop around its statements."""
     chain = [Level("", "", 1, 1.0, s.stage.extents, False, None)]
     if s.at is not None:
         outer = nest.stage(s.at[0])

@@ -101,9 +101,10 @@ def ratio(
 def speedup(
     default_s: Sequence[float], candidate_s: Sequence[float], confidence: float = CONFIDENCE
 ) -> Ratio:
-    """As `ratio`; of a default in two modes (`modes.py`) the slow one does not count.
+    """The ratio of default to candidate; of a default in two modes (`modes.py`) the slow one does
+    not count.
 
-    A sample in the slow mode counts as the time of the fast one, so that each pair has its say.
+    A sample in the slow mode counts as the time of the fast one, so that each pair counts.
     """
     return ratio(without_slow_mode(default_s), candidate_s, confidence)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 LAUNCHES = (5, 400)
-"""In one burst, at least and at most."""
+"""The launches in one burst, at least and at most."""
 Sets = Sequence[Sequence[Any]]
 
 

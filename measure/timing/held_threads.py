@@ -88,7 +88,7 @@ class HeldThreads:
 
 @cache
 def held_threads(target: CpuTarget) -> HeldThreads:
-    """Those of this process, for kernels on so many threads and calls of the thread that asks."""
+    """The threads of this process, for kernels on so many threads, and the thread that asks."""
     caller = threading.get_native_id()
     if target.threads == 1:
         return HeldThreads(lambda: True, ThreadWaits([caller]))

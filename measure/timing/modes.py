@@ -60,7 +60,7 @@ def slow_time_s(samples_s: Sequence[float]) -> float | None:
 
 
 def without_slow_mode(samples_s: Sequence[float]) -> tuple[float, ...]:
-    """As many samples, those in the slow mode replaced by the time of the fast one."""
+    """The samples, with the time of the fast mode in the place of each in the slow mode."""
     found = modes(samples_s)
     if found is None:
         return tuple(samples_s)

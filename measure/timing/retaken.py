@@ -26,7 +26,7 @@ MOST_RUN_UP = 4
 
 
 def nothing() -> None:
-    """For those who need nothing before a call."""
+    """Stands for a preparation where none is needed before a call."""
 
 
 def run_up(call: Callable[[], object]) -> None:
@@ -60,7 +60,7 @@ class Retaken:
         self._is_again = False
 
     def ready(self) -> None:
-        """To be called right before the call that is timed."""
+        """Prepares the threads; call it right before the call that is timed."""
         self._queue.follow()
         if self._is_again:
             with parted(threads_named(POOL)):

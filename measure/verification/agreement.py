@@ -18,7 +18,9 @@ from hlotune.schedules.errors import UnsupportedKernel
 KINDS: tuple[InputKind, ...] = ("integers", "normal")
 """Sets of inputs on which each candidate is looked at as well."""
 MOST_ERROR = 1e9
-"""In units of the tolerance; so far off is also what is no number where there is to be one."""
+"""The error, in units of the tolerance, of a result that is no number where there is to be one; no
+error counts as more.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class InHalves:
     """Stands for the host of a call until its buffers are there."""
 
     most_bytes: int
-    """To be copied in all loops of the call together."""
+    """The bytes to copy in all loops of the call together."""
 
 
 class Halves:
@@ -92,7 +92,7 @@ class Halves:
 
 
 def _changed(old: Words, new: Words) -> slice:
-    """From the first word that differs to the last."""
+    """The words from the first that differs to the last."""
     differs = old != new
     first, behind = int(differs.argmax()), int(differs[::-1].argmax())
     return slice(first, differs.size - behind) if differs[first] else slice(0, 0)

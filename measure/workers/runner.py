@@ -346,7 +346,9 @@ class ProcessRunner:
         return self.properties().flops_per_s[dtype] if dtype else None
 
     def _measure_peaks_again(self) -> None:
-        """Those that are known stay where no worker measures them: a candidate ends no run."""
+        """Measures the peaks again.  Known peaks stay where no worker measures them: a candidate
+        ends no run.
+        """
         before, found = self.properties(), self._peaks_of_now(anew=True)
         if isinstance(found, Properties):
             self._properties = before.best_of(found)

@@ -131,7 +131,7 @@ def finished(drawn: "Drawing", *, name: str, title: str, alt: str) -> Figure:
 
 
 def _on_paper(svg: str) -> str:
-    """Without the document type, whose address no reader needs."""
+    """The SVG without the document type, whose address no reader needs."""
     return re.sub(r"<!DOCTYPE[^>]*>\s*", "", svg)
 
 

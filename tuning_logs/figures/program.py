@@ -33,7 +33,7 @@ MOST_ROWS = 24
 
 
 def program_figures(found: Evidence) -> Iterator[Figure]:
-    """Those for which the records have what they show."""
+    """The figures for which there are records."""
     for make in (speedups, times, limits, roofline, search):
         figure = make(found)
         if figure is not None:

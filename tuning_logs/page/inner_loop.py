@@ -20,7 +20,7 @@ class InnerLoop:
     from_memory: int
     """Instructions with an operand in memory."""
     stack: int
-    """Those of them on the stack: values that were spilled."""
+    """Those of these instructions whose operand is on the stack: values that were spilled."""
 
 
 def inner_loop(assembly: str) -> InnerLoop | None:

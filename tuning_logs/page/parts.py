@@ -37,7 +37,7 @@ def _row(cells: Sequence[Child], words: Sequence[bool]) -> Markup:
 
 
 def figure(found: Figure) -> Markup:
-    """With its alternative text, which a reader of the screen has in place of the image."""
+    """A figure with its alternative text, which a screen reader reads in place of the image."""
     image = tag("div", Markup(found.inline()), role="img", aria_label=found.alt)
     wide = tag("div", image, class_="wide", tabindex=0, role="region", aria_label=found.title)
     return tag("figure", tag("figcaption", found.title), wide, id=f"figure-{found.name}")

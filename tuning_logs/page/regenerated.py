@@ -22,7 +22,7 @@ from hlotune.tuning_logs.page.nest_boxes import Box
 
 CHILD = "hlotune.tuning_logs.page.regenerating"
 LIMIT_S = 180.0
-"""For all kernels of a report."""
+"""The time for all kernels of a report."""
 LATE = f"there was no time for it within {LIMIT_S:.0f} s"
 ENDED = "the process that did so ended at this record"
 
@@ -33,7 +33,7 @@ class Correlated:
 
     name: str
     rank_correlation: float
-    """With the speed, -1 .. 1."""
+    """The rank correlation with the speed, -1 .. 1."""
     trials: int
 
 

@@ -74,7 +74,9 @@ def _runs(stage: Stage, line: list[int], longest: int) -> Iterator[list[int]]:
 
 
 def _even_parts(run: list[int], longest: int) -> list[list[int]]:
-    """So that none is left too short: six in vectors of four are twice three."""
+    """The parts of a run, of even lengths, so that none is left too short: six in vectors of four
+    are twice three.
+    """
     count = ceil(len(run) / longest)
     ends = [len(run) * k // count for k in range(count + 1)]
     return [run[start:end] for start, end in pairwise(ends)]

@@ -119,7 +119,7 @@ def _store_block(f: Function, place: Place, lane: Lane, rows: list[Row]) -> None
 
 
 def _part(f: Function, name: str, like: Value, start: int, size: int) -> Value:
-    """So many lanes of a vector, from one on."""
+    """A vector of `size` lanes of another one, from `start` on."""
     if size == like.lanes:
         return Value(name, like.dtype, size)
     mask = ", ".join(f"i32 {start + k}" for k in range(size))

@@ -41,7 +41,7 @@ class _Order:
     copies: tuple[Copy, ...]
     loads: int
     registers: int
-    """For sums, taps, and what is loaded at a time."""
+    """The registers for sums, for taps, and for what is loaded at a time."""
 
 
 def rolled(
