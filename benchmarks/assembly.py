@@ -46,7 +46,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """From its label to the jump back to it."""
+    """A loop, from its label to the jump back to it."""
 
     function: str
     label: str

@@ -41,7 +41,7 @@ Factory = Callable[[], tuple[Callable[..., jax.Array], tuple[Array, ...]]]
 def _image(
     size: Shape, inputs: int, outputs: int, window: int, stride: int, padding: int, **more: Any
 ) -> Convolution:
-    """In the order in which papers have them."""
+    """A convolution, with arguments in the order in which papers have them."""
     return Convolution(
         size=size,
         inputs=inputs,

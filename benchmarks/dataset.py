@@ -332,7 +332,9 @@ class Recorder:
 
 
 def _rows(of: Operator, schedules: Sequence[str]) -> Configs:
-    """Those that stand in the space of today, which knows equal nests whatever their schedules."""
+    """The schedules that stand in today's space, as configs; it knows equal nests whatever their
+    schedules.
+    """
     space = of.task.space
     found = [c for text in schedules if (c := config_of(space, text)) is not None]
     rows = np.array(found, np.int32).reshape(-1, len(space.heuristic()))

@@ -231,7 +231,7 @@ def by_turns(groups: Mapping[str, tuple[Case, ...]]) -> dict[str, Case]:
 CONTRACTIONS: dict[str, Fused] = by_turns(GROUPS)
 ROWS: dict[str, Rows] = by_turns(ROW_GROUPS)
 KERNELS: dict[str, Fused | Rows] = {**CONTRACTIONS, **ROWS}
-"""In the order in which they are measured."""
+"""All kernels, in the order in which they are measured."""
 
 
 def source(name: str) -> str:

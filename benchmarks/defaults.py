@@ -57,7 +57,7 @@ class Line:
     worker: Sequence[Samples]
     fresh: Sequence[Samples]
     inside: Sequence[Samples]
-    """In the worker, constants cold, as inside the program."""
+    """The samples in the worker, with constants cold as inside the program."""
     others_share: float | None
     """The share of the processors that other processes took; None where the system does not tell.
     """
@@ -81,7 +81,7 @@ class Line:
 
     @property
     def near(self) -> int:
-        """In how many rounds the worker is near the fresh process."""
+        """The number of rounds in which the worker is near the fresh process."""
         return sum(abs(r - 1) <= NEAR for r in self.ratios)
 
 

@@ -44,7 +44,7 @@ BEHIND = ("TreeGRU behind the trees in pairs, at most", "0.02")
 
 
 def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Table]:
-    """Those that can be made of the files that there are, by their names."""
+    """The tables that can be made of the files that there are, by their names."""
     lines = {name: [judged_of(data) for data in file] for name, file in found.items()}
     made = [figures(name, of) for name, of in lines.items()]
     return [*made, aims(lines)] if lines.keys() >= {KERNELS, FAMILIES} else made

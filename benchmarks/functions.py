@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Reference] = {
     "cbrt": (np.cbrt, jax.numpy.cbrt),
     "sqrt": (np.sqrt, jax.numpy.sqrt),
 }  # fmt: skip
-"""In f64 by NumPy, and of JAX."""
+"""The functions of NumPy, which are called in f64, and of JAX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,7 @@ class Track:
         return self._operator(case).task.kernel
 
     def trials(self, race: Race) -> list[Trial]:
-        """In their order."""
+        """The trials of a race, in their order."""
         found = self.database.query(
             "select * from trials where run = :run order by number", {"run": self._run(race)}
         )

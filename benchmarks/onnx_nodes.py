@@ -31,7 +31,7 @@ from hlotune.schedules.errors import ProgramError
 RESULTS = Path("build/onnx_nodes.json")
 FOLDERS = ("pytorch-converted", "pytorch-operator", "simple")
 RTOL, ATOL, BFLOAT16_RTOL = 1e-3, 1e-7, 2**-6
-"""As in ONNX's own runner."""
+"""The tolerances of ONNX's own runner."""
 _KEPT_EACH = 50
 """Cases after which results are written."""
 _COMPUTED = "is computed from arguments of the program"

@@ -80,7 +80,7 @@ class Line:
     kernel: str
     label: str
     flops: int
-    """Without padding."""
+    """The operations, without padding."""
     won: bool
     trials: int
     known_trials: int
@@ -232,7 +232,7 @@ def timed_alone(
     runner: ProcessRunner, kernel: Kernel, pair: tuple[Candidate, Built | Failure], element: str,
     cache: CacheMode,
 ) -> Alone:  # fmt: skip
-    """In turns with the peak of the operands' type, where there is one."""
+    """The time of what is used, in turns with the peak of the operands' type if there is one."""
     _, built = pair
     if isinstance(built, Built) and element in runner.properties().flops_per_s:
         beside = runner.beside_peak(kernel, built, element, cache=cache)
@@ -278,7 +278,7 @@ def first_speedup(begun: Comparison) -> float:
 
 
 def percent(share: Ratio) -> str:
-    """With its interval of 95 %."""
+    """The share with its interval of 95 %."""
     return f"{share.median:.0%} ({share.low * 100:.0f} to {share.high * 100:.0f})"
 
 

@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def pages(root: Path = Path()) -> list[Path]:
-    """Those with tables of benchmarks; those of models are elsewhere."""
+    """The pages with tables of benchmarks; those of models are elsewhere."""
     return [root / PAGE, root / RELIABILITY, *sorted((root / LAB).glob("*.md"))]
 
 

@@ -34,7 +34,7 @@ class Core:
     stores: float
     instructions: float
     chain_cycles: int
-    """From a multiply-add to one that adds to its result."""
+    """The cycles from a multiply-add to one that adds to its result."""
 
 
 CORES: Mapping[str, Core] = {

@@ -33,7 +33,8 @@ class Table:
 
 
 def conditions(target: CpuTarget, properties: Properties | None) -> dict[str, Any]:
-    """Under which something is going to be measured; ask before measuring, for the load.
+    """The conditions under which something is going to be measured; ask before measuring, for the
+    load.
 
     A table without figures of speed has no properties.
     """

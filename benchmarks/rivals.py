@@ -49,7 +49,7 @@ PAIRS = 31
 CLOSE = 0.03
 """Share of the speed that a rival may lack."""
 LONGER = 2.0
-"""So many times the seconds it may take."""
+"""A rival may take so many times the seconds."""
 
 Samples = tuple[float, ...]
 

@@ -33,7 +33,7 @@ def group_norm(x: jax.Array) -> jax.Array:
 
 
 def batch_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
-    """In training: the mean and the variance of all but the last axis."""
+    """Batch norm in training, with the mean and the variance of all but the last axis."""
     axes = tuple(range(x.ndim - 1))
     mean, variance = x.mean(axes), x.var(axes)
     return (x - mean) * (jax.lax.rsqrt(variance + 1e-3) * scale) + bias

@@ -37,7 +37,7 @@ class Referee(Runner, Protocol):
     def compare(
         self, kernel: Kernel, objects: Sequence[Object], *, pairs: int, limit_s: float, clock: Clock
     ) -> Comparison:
-        """As `Runner.compare`: verifies thoroughly, then times in turns."""
+        """Does what `Runner.compare` does: verifies thoroughly, then times in turns."""
         ...
 
 
@@ -72,7 +72,7 @@ def crowds(trials: Sequence[Trial]) -> list[tuple[Schedule, ...]]:
 
 
 def last_crowd(trials: Sequence[Trial]) -> tuple[Schedule, ...]:
-    """Those of all trials that would be in the heat."""
+    """The schedules of all trials that would be in the heat."""
     return next(reversed(crowds(trials)), ())
 
 
@@ -102,7 +102,7 @@ def settled(
 
 
 def finalists(objects: Sequence[Object], times: Times) -> list[Object]:
-    """Those that are chosen from, the best first; none where there is no choice."""
+    """The objects to choose from, the best first; none where there is no choice."""
     right = [x for x in objects if times[x[0].schedule] != WRONG]
     best = sorted(right, key=lambda x: times[x[0].schedule].choosing_s)[:FINALISTS]
     return best if len(best) > 1 else []

@@ -37,7 +37,7 @@ class Shown:
     decision: str
     applied_schedule: str
     fastest: Timed | None
-    """Under the conditions of this machine; the default compiler's code counts."""
+    """The fastest under the conditions of this machine; the default compiler's code counts."""
     fastest_of_ours: Timed | None
     steps: list[tuple[str, str]] | None = None
     """(step, the nest after it), the first before any step."""
@@ -94,7 +94,7 @@ def supported(kernel: Kernel) -> tuple[Compute, Space] | tuple[None, None]:
 
 
 def usable(trials: Sequence[Trial]) -> list[Trial]:
-    """Those with a time, but for schedules that failed later: those are not used any more."""
+    """The trials with a time, except for schedules that failed later and are not used any more."""
     failed = {
         t.candidate.schedule
         for t in trials

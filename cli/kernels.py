@@ -323,7 +323,9 @@ def limits_of(device: "Target | None") -> Limits:
 
 
 def measured_peaks() -> "tuple[Properties, bool]":
-    """With no tuner at work on the machine, and whether other processes were not, either."""
+    """The peaks, measured with no tuner at work on the machine, and whether no other process was at
+    work either.
+    """
     from hlotune.measure.machine.machine_lock import alone
     from hlotune.measure.machine.other_processes import Others
     from hlotune.measure.machine.targets import host_target

@@ -136,7 +136,7 @@ class View:
             yield self.note
 
     def table(self, width: int = 120) -> Table:
-        """As many columns as there is room for."""
+        """The table, with as many columns as there is room for."""
         columns = {
             "trials": 6, "best": 8, "of limit": 8, "speedup": 7, "share": 5, "way": SPARKS,
             "state": 8,

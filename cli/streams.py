@@ -44,7 +44,7 @@ class Output(io.TextIOWrapper):
 
 
 class ClosedOutput(io.StringIO):
-    """In place of a standard output that was closed before the command began."""
+    """Stands in place of a standard output that was closed before the command began."""
 
     def write(self, text: str, /) -> int:
         raise OutputError(os.strerror(errno.EBADF))

@@ -164,7 +164,7 @@ def to_give_away(program: Program, values: Sequence[Any]) -> list[Any]:
 
 
 def called_once(program: Program, function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
-    """As `called`, of values that are lost where the program donates them."""
+    """Does what `called` does, with values that are lost where the program donates them."""
     arguments: Sequence[Any] = values
     named: dict[str, Any] = {}
     if program.in_tree is not None:

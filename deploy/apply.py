@@ -81,7 +81,8 @@ class TunedFunction:
         return self._function(*arguments, **named)
 
     def lower(self, /, *arguments: Any, **named: Any) -> Lowered:
-        """As of `jax.jit`: the program's text, and what is compiled of it ahead of calls.
+        """Lowers as `jax.jit` does: gives the program's text, and what can be compiled from it
+        ahead of calls.
 
         That has a copy of its own of packed constants.
         """
@@ -159,7 +160,7 @@ def applied(
     any_jaxlib: bool = False,
     tell: Tell = lambda text: None,
 ) -> TunedFunction:
-    """As `apply`, without its warning; `tell` is told what is compared."""
+    """Does what `apply` does, without its warning; `tell` is told what is compared."""
     require_loaded(program)
     require_settings(numerics, cache)
     target = target_here(target)

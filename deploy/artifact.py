@@ -58,7 +58,8 @@ class Artifact:
         return self._function(*arguments, **named)
 
     def lower(self, /, *arguments: Any, **named: Any) -> Lowered:
-        """As of `jax.jit`: the program's text, and what is compiled of it ahead of calls.
+        """Lowers as `jax.jit` does: gives the program's text, and what can be compiled from it
+        ahead of calls.
 
         That has a copy of its own of packed constants.
         """

@@ -37,7 +37,7 @@ from hlotune.tuning_logs.finals import Paired
 
 BISECTION_PAIRS = 10
 ORACLE_S = 120.0
-"""For evaluating a program on all input sets."""
+"""The time for evaluating a program on all input sets."""
 NOBODY = (
     "to blame: no site, for it is wrong without our kernels too; leave this program to XLA, and "
     "report it"
@@ -154,7 +154,7 @@ class Prepared:
     program: Program
     default: Function
     inputs: Inputs
-    """Those that both sides are timed on."""
+    """The inputs that both sides are timed on."""
     judges: tuple[Judge, ...]
     compile_s: float
     """What the default's first call took: XLA compiles it then."""
@@ -236,7 +236,7 @@ def compared(
     limit_s: float = 60.0,
     turns: Turns | None = None,
 ) -> BenchResult:
-    """As `bench`, of a program that is prepared.
+    """Does what `bench` does, with a program that is prepared.
 
     Where the kernels are built for fewer threads than there are processors, both sides run on so
     many processors.

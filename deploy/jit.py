@@ -170,7 +170,7 @@ class Jitted:
         self.plain.clear_cache()
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        """As a method."""
+        """Binds the function as a method."""
         return self if owner is None else functools.partial(self, owner)
 
     def __getattr__(self, name: str) -> Any:

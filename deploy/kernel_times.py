@@ -15,9 +15,9 @@ from hlotune.schedules.errors import WrongResult
 from hlotune.tuning_logs.finals import Paired
 
 PAIRS = 31
-"""As many as a final has."""
+"""The most pairs of samples of one kernel, as many as a final has."""
 TIMING_S = 1.5
-"""For the pairs of one kernel; checking it and compiling its default come before."""
+"""The time for the pairs of one kernel; checking it and compiling its default come before."""
 
 
 Found = tuple[str, Paired | Failure]
@@ -39,7 +39,7 @@ def timed_again(tuned: TunedFunction, tell: Callable[[str], object]) -> Iterator
 def timed_by(
     runner: Referee, tuned: TunedFunction, tell: Callable[[str], object]
 ) -> Iterator[Found]:
-    """As `timed_again`: each kernel once, however many places it has."""
+    """Does what `timed_again` does: times each kernel once, however many places it has."""
     schedules = {e.site: e.schedule for e in tuned.explain()}
     objects = dict[str, tuple[Site, Candidate, Built]]()
     for r in tuned.replacements:

@@ -20,7 +20,7 @@ from hlotune.tuning_logs.decisions import Decision
 
 PAIRS = 15
 TIMING_S = 0.5
-"""For the pairs of one kernel.  A final of `tune run` has more of both."""
+"""The time for the pairs of one kernel.  A final of `tune run` has more of both."""
 
 Tell = Callable[[str], object]
 """Is told what comes next, in words."""

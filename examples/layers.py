@@ -114,7 +114,7 @@ def norm_weights(rng: np.random.Generator, width: int) -> Weights:
 
 
 def batch_norm(layer: Weights, x: jax.Array, layout: str = "NHWC") -> jax.Array:
-    """As at inference, from running statistics."""
+    """Batch norm as at inference, from running statistics."""
     scale = lax.rsqrt(layer["variance"] + EPSILON) * layer["gamma"]
     shift = layer["beta"] - layer["mean"] * scale
     return x * along_channels(scale, layout) + along_channels(shift, layout)

@@ -92,7 +92,7 @@ FUSED = (
     Case("gemm_4096x768x3072_gelu_bf16", _FORWARD, 5, QUICK),
     Case("gemm_4096x3072x768_bias_bf16", _BACK, 5, QUICK),
 )
-"""With what follows them in ResNet-50 and in BERT-base."""
+"""Kernels with the epilogues that follow them in ResNet-50 and in BERT-base."""
 CASES: tuple[Case, ...] = (*FIRST, *PRODUCTS, *CONVOLUTIONS, *FUSED)
 
 _TINY_FUSED = GpuProduct(64, 48, 32, "f32", epilogue="bias_gelu")
@@ -103,7 +103,7 @@ TINY = (
     Case("gemm_64x48x32_gelu_f32", _TINY_FUSED, 4, ("xla_default",)),
     Case("conv_1x8x16_16_3x3", GpuConvolution(1, 8, 16, 16, 3, 1, 1, "f32"), 4, ("xla_default",)),
 )
-"""For a run without a GPU, where kernels are interpreted."""
+"""Cases for a run without a GPU, where kernels are interpreted."""
 
 
 def as_json(kernel: GpuKernel) -> dict[str, Any]:

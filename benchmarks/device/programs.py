@@ -27,7 +27,7 @@ WORST = 0.05
 
 
 def program(kernel: GpuKernel) -> Program:
-    """For XLA to compile by its own lights, in the kernel's types."""
+    """The program, in the kernel's types, which XLA compiles as it does by default."""
     exact = kernel.element == "f32"
     return _program(kernel, lax.Precision.HIGHEST if exact else None, DTYPES[kernel.element])
 

@@ -32,7 +32,7 @@ class Outcomes:
     right: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
-    """With the child that measured them: it died or did not answer."""
+    """Candidates whose child died or did not answer."""
 
     def add(self, sketch: str, outcome: Row, lost: bool) -> None:
         kind = self.right if outcome["right"] else self.lost if lost else self.wrong

@@ -119,7 +119,7 @@ class Run:
         self.watch(lambda: time.monotonic() < until)
 
     def judged(self, killing: Killing) -> Killing:
-        """With the records that are lost, and what is wrong with the database."""
+        """The killing with the records that are lost, and what is wrong with the database."""
         if not self.seen and not self.told and not self.database.exists():
             return killing
         try:

@@ -63,7 +63,7 @@ def quarters(given: Sequence[Any]) -> list[list[Any]]:
 
 
 def torch_adam(t: Any, *given: Any) -> Any:
-    """In place, over lists of tensors, as `torch.optim` does it."""
+    """Adam in place, over lists of tensors, as `torch.optim` computes it."""
     parameters, first, second, gradients = quarters(given)
     with t.no_grad():
         t._foreach_lerp_(first, gradients, 0.1)

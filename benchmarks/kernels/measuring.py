@@ -71,7 +71,7 @@ class Measuring:
     def _prepared(
         self, case: Case, entries: Sequence[Entry]
     ) -> tuple[dict[str, Refusal], dict[str, str]]:
-        """Those that are not ready or wrong, and what the others say of themselves."""
+        """The entries that are not ready or wrong, and what the others say of themselves."""
         refused: dict[str, Refusal] = {}
         notes: dict[str, str] = {}
         results: dict[str, list[Array]] = {}

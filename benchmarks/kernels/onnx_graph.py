@@ -70,7 +70,7 @@ def model(write: Callable[..., Any], given: Sequence[Given]) -> bytes:
 
 
 def stored(array: Array) -> Array:
-    """As files of NumPy have it: bf16 as f32."""
+    """The array as files of NumPy have it: bf16 as f32."""
     return array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array
 
 

@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def tuned_apart(case: Case, seconds: float, folder: Path) -> Tuning:
-    """As `tuned`, in a process of its own, which may crash or hang."""
+    """Does what `tuned` does, in a process of its own, which may crash or hang."""
     asked = [sys.executable, "-m", "benchmarks.kernels.tuning", case.name]
     asked += ["--seconds", str(seconds), "--folder", str(folder)]
     try:

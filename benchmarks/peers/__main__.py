@@ -101,7 +101,7 @@ def measure(taking_part: Arena, case: str, number: int) -> None:
 
 
 def report(case: str, refused: Mapping[str, Refusal]) -> None:
-    """Who could have had a time and has none."""
+    """Prints the entries that could have had a time and have none."""
     failed = {k: r for k, r in refused.items() if r.kind not in ("missing", "unsupported")}
     print(f"{case}: {f'{len(failed)} failed' if failed else 'done'}", flush=True)
     for label, refusal in failed.items():

@@ -16,7 +16,7 @@ OLDEST = Path(".venv-oldest")
 """The environment of `make setup-oldest`, which has PyTorch."""
 DEFAULT, OURS = "xla", "hlotune"
 REQUIRED = ("onnxruntime", "openvino", "pytorch")
-"""Without one of these a table says little: these are what a user would take."""
+"""The libraries that a user would take: without one of them a table says little."""
 
 BOTH: tuple[Weights, ...] = ("arguments", "constants")
 
@@ -46,7 +46,7 @@ class Contestant:
 
 _ITS_OWN: Forms = {"arguments": ("arguments",), "constants": ("constants",)}
 _BETTER: Forms = {"arguments": BOTH, "constants": ("constants",)}
-"""Who knows weights beforehand may still pass them as arguments, where a library is faster so."""
+"""Forms for a library that knows weights beforehand, and is faster with weights as arguments."""
 
 
 def contestants(database: Path, cache: str = "model") -> tuple[Contestant, ...]:

@@ -102,7 +102,7 @@ def measured(
 def prepared(
     case: str, operation: Operation, found: Sequence[Entry], effort: Effort
 ) -> dict[str, Refusal]:
-    """Those that are not ready, or wrong."""
+    """The entries that are not ready, or wrong."""
     with TemporaryDirectory() as folder:
         written(operation, Path(folder) / "inputs.npz")
         answers = {
@@ -193,7 +193,7 @@ def turns(
 
 
 def steady_turn(entry: Entry, effort: Effort, apart: Apart) -> dict[str, Any] | Refusal:
-    """With each thread on a core of its own, where that can be had within a few tries.
+    """A turn with each thread on a core of its own, where that can be had within a few tries.
 
     The probe cannot tell a thread that still looks for work from threads on one core, but those
     stay so for a tenth of a second.

@@ -87,7 +87,8 @@ def race(
 def reached(
     case: str, goal_s: float, database: Path, target: CpuTarget, cache: CacheMode = "model"
 ) -> Reached | None:
-    """In the first run that tuned the kernel: later ones begin with what it found.
+    """How fast the first run that tuned the kernel reached the goal: later ones begin with what it
+    found.
 
     A trial counts from when its batch was recorded; those of the default do not.
     """

@@ -55,7 +55,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """For people."""
+        """The case and its weights in words."""
         return f"{self.case} ({self.weights})"
 
 

@@ -113,7 +113,7 @@ class Session:
 
 
 def operation_of(kind: str, fields: dict[str, Any]) -> Operation:
-    """From JSON, where tuples are lists."""
+    """An operation from JSON, where tuples are lists."""
     made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     return KINDS[kind](**made)
 
