@@ -94,7 +94,7 @@ class Race:
 def drawn(
     cases: Sequence[str], seeds: Iterable[int], searches: Sequence[str] = tuple(CONTESTANTS)
 ) -> Iterator[Race]:
-    """Teachers before who learns from them."""
+    """The races, those of teachers before those of searches that learn from them."""
     for seed in seeds:
         for contestant in (c for c in CONTESTANTS if c in searches):
             for case in CONTESTANTS[contestant].cases:

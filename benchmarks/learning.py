@@ -138,7 +138,7 @@ class Track:
     def advance(self, race: Race, trials: int, deadline_s: float = inf) -> None:
         """Goes on until the search has made so many trials, or time is up.
 
-        Who learns from others waits until they have made as many as it is taught.
+        A search that learns from others waits until they have made as many trials as teach it.
         """
         if time.monotonic() >= deadline_s or len(self.trials(race)) >= trials:
             return

@@ -1,8 +1,8 @@
 """Times that tell near equals apart: the best that races have found, timed in turns.
 
 One trial's time is some percent off, so the best of thousands of trials is mostly the luckiest of
-many near equals.  What a race would hand over after so many trials is the best of its champions,
-who come out of a heat, as in a run; half of the samples choose, the other half say the time.  The
+many near equals.  The schedule that a race would hand over after so many trials is the best of its
+champions, which come from a heat, as in a run; half of the samples choose, half say the time.  The
 few that these call the best meet once more, in more rounds: of hundreds the one that half of a few
 rounds choose is a lucky one, and some percent slower in the other half.
 """
@@ -114,7 +114,7 @@ def final(
     """Times of finalists by rounds of their own.
 
     They count by the clock of the first rounds, when the machine may have been faster or slower:
-    by the samples that had no say in who is a finalist.
+    by the samples that did not choose the finalists.
     """
     if not objects:
         return {}

@@ -92,7 +92,7 @@ def notes(lines: Sequence[Line]) -> list[str]:
 
 
 def reasons(lines: Sequence[Line]) -> list[str]:
-    """Why cases are left to XLA or failed, and who refused what."""
+    """Why cases are left to XLA or failed, and which library refused which case."""
     found = []
     for x in lines:
         if x.tuning.failure:

@@ -3,7 +3,7 @@
     python -m benchmarks.peers.environments     sets up the other libraries under build/peers
     python -m benchmarks.peers                  measures and prints the table
 
-`contestants.py` says who takes part and in which forms.  Each library is a process of its own:
+`contestants.py` says what takes part and in which forms.  Each library is a process of its own:
 `worker.py` is its side, with one module a library beside it; `process.py` is ours.  `rounds.py`
 times all of them in turns, `passes.py` keeps what was found, `table.py` reads it, and `trials.py`
 the records behind it; `shortfalls.py` names what is not good enough, with its loops; `searches.py`

@@ -110,7 +110,7 @@ def arena(
     database: Path,
     cache: CacheMode,
 ) -> Iterator[Arena]:
-    """Starts everybody, and says who does not come; then measures peaks, with all of them idle."""
+    """Starts all workers, and says which do not come; then measures peaks, while all are idle."""
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(c, target.threads)) for c in found]
         took_part = versions(workers, print)

@@ -1,4 +1,4 @@
-"""Who takes part, in which forms, and for which rows of the table each form counts."""
+"""The libraries that take part, their forms, and the rows of the table that a form counts for."""
 
 import sys
 from collections.abc import Mapping

@@ -94,7 +94,7 @@ def _options(machine: Any) -> Iterator[None]:
     """LLVM with the `OPTIONS` of a machine, for one thread at a time.
 
     They are the process's, and others may compile in it: whoever uses llvmlite too gets LLVM's own
-    back.  One who compiles at this very moment has ours, which are right for any code, if not the
+    back.  A thread that compiles at this moment has ours, which are right for any code, if not the
     best.
     """
     chosen = OPTIONS.get(str(machine.triple).partition("-")[0], ())

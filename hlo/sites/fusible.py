@@ -2,7 +2,7 @@
 
 An operation is a *member* of one kernel, or *free*: copied into every kernel that reads it, because
 it is a constant, an index map (a broadcast, a reshape, a slice), or computed from small tensors
-alone.  What is free stays in the program for those who read it there.
+alone.  A free operation stays in the program for its readers outside of kernels.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
 """Whether this process is running, by looking again and again: a clock without its absences.
 
 Ctrl-Z, a frozen group of processes and a host that pauses all stop a process without a word, and
-no clock of the system stands still with it.  So a thread looks at the time at each beat.  Who comes
-a good while late was away, unless the process worked all the while: then it was a library that let
+no clock of the system stands still with it.  So a thread looks at the time at each beat.  A beat
+that comes late says that the process was away, unless it worked all the while: then a library let
 no other thread run.
 
 `suspend_timeout.py` is the other rule for the same: it forgives a wait for a worker whatever comes
@@ -25,7 +25,7 @@ LATE_S = 1.0
 class Pulse:
     """Adds up how long the process was away, from the times at which `look` was called.
 
-    Only while it is `beating`: who does not look for a while seems to have been away.
+    It does so only while it is `beating`: a process that does not look seems to have been away.
 
     Args:
         now: seconds since some moment.

@@ -1,4 +1,4 @@
-"""Who is faster: paired samples of the default and of candidates, and what they prove.
+"""Which is faster: paired samples of the default and of candidates, and what they prove.
 
 The samples of one round are taken one after another, so a slow minute of the machine is in all of
 them, and cancels.  Each round gives a ratio, default over candidate.  The interval is the sign

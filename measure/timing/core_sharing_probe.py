@@ -105,7 +105,7 @@ class Probe:
         return found
 
     def _look(self) -> bool:
-        """The first of three runs of all threads is mostly enough, but may have woken who slept."""
+        """The first of three runs of all threads mostly tells, but may have woken some of them."""
         alone_s = min(self._alone(), self._alone())
         found = any(self._together() <= _APART * alone_s for _ in range(3))
         if found:

@@ -54,7 +54,7 @@ class Figure:
     """The name of its file, without an ending."""
     title: str
     alt: str
-    """What one sees in it, with its figures, for who cannot see it."""
+    """What the figure shows, with its numbers, for readers who cannot see it."""
     svg: str
     """A file of its own, on paper."""
     drawn: "Drawing"

@@ -30,8 +30,8 @@ class Row:
     offset: int
     """Elements behind the part of its address that all its neighbours share."""
     line: tuple[int, ...]
-    """Constants of its index in all dimensions but the last, where it may lie outside; its offset
-    alone does not say then who is its neighbour."""
+    """Constants of its index in all dimensions but the last, where it may lie outside: its offset
+    alone does not tell its neighbours then."""
     value: Value
     point: Point
 
