@@ -2,9 +2,10 @@
 
 A row is all that most operations need.  Cutting reads which operations kernels may have, computes
 what an `Apply` may name and what stands for several others, the oracle the function and how errors
-go through it, code generation the instruction, and inputs which operands had better be above zero.
-A row without an instruction, a definition or a rule of the oracle's is one whose code, or whose
-rule, has a function of that name: in `codegen/llvm/math/` and `hlo/oracle/`.
+go through it, code generation the instruction and whether signs of zeros show, limits how long it
+takes at least, and inputs which operands had better be above zero.  A row without an instruction,
+a definition or a rule of the oracle's is one whose code, or whose rule, has a function of that
+name: in `codegen/llvm/math/` and `hlo/oracle/`.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,8 @@ import numpy as np
 from hlotune.schedules.ir.expr import Apply, Expr
 
 Kinds = Literal["exact", "step", "extreme", "smooth", "wave"]
+ZeroSign = Literal["shown", "kept", "hidden"]
+"""`kept`: a zero's sign shows at most as the sign of a zero; `hidden`: both zeros give the same."""
 BOTH = ("stablehlo", "chlo")
 FLOATS, INTEGERS, TRUTHS = "f", "i", "b"
 """Kinds of element types: floats, integers, and i1."""
@@ -76,6 +79,10 @@ class Operation:
     """The operand that had better be above zero."""
     keeps_positive: bool = False
     """Whether the value is above zero where the operands are."""
+    zero_sign: ZeroSign = "shown"
+    """Whether the sign of an operand that is zero is seen in the result."""
+    simple_operations: float = 1
+    """How many simple operations, such as an addition, it takes at least."""
 
     @property
     def full_names(self) -> tuple[str, ...]:
@@ -120,7 +127,7 @@ _CHLO = ("chlo",)
 _ARITHMETIC = (
     _binary(
         "add", "fib", instruction="fadd", on_integers="add", on_truths="or", whole=np.add,
-        truths=np.logical_or, fold=lambda a, b: a + b, keeps_positive=True,
+        truths=np.logical_or, fold=lambda a, b: a + b, keeps_positive=True, zero_sign="kept",
     ),
     _binary(
         "subtract", "fi", instruction="fsub", on_integers="sub", whole=np.subtract,
@@ -129,19 +136,21 @@ _ARITHMETIC = (
     _binary(
         "multiply", "fib", instruction="fmul", on_integers="mul", on_truths="and",
         whole=np.multiply, truths=np.logical_and, fold=lambda a, b: a * b, keeps_positive=True,
+        zero_sign="kept",
     ),
     _binary(
         "divide", "fi", instruction="fdiv", fold=lambda a, b: a / b if b else nan, positive=1,
+        simple_operations=4,
     ),
     _binary("remainder", "fi", instruction="frem", positive=1),
-    _binary("power", "fi", positive=0),
+    _binary("power", "fi", positive=0, simple_operations=16),
     _binary(
         "maximum", "fib", intrinsic="maximum", on_truths="or", numpy=np.maximum, error=_EXTREME,
-        whole=np.maximum, truths=np.logical_or, fold=max, keeps_positive=True,
+        whole=np.maximum, truths=np.logical_or, fold=max, keeps_positive=True, zero_sign="kept",
     ),
     _binary(
         "minimum", "fib", intrinsic="minimum", on_truths="and", numpy=np.minimum, error=_EXTREME,
-        whole=np.minimum, truths=np.logical_and, fold=min,
+        whole=np.minimum, truths=np.logical_and, fold=min, zero_sign="kept",
     ),
     _binary("and", "ib", on_integers="and", on_truths="and", whole=np.bitwise_and),
     _binary("or", "ib", on_integers="or", on_truths="or", whole=np.bitwise_or),
@@ -153,48 +162,69 @@ _ARITHMETIC = (
     ),
     _unary("popcnt", "i", zero_at_zero=True),
     _unary("count_leading_zeros", "i"),
-    _unary("negate", "fi", numpy=np.negative, error=_EXACT, zero_at_zero=True),
+    _unary("negate", "fi", numpy=np.negative, error=_EXACT, zero_at_zero=True, zero_sign="kept"),
     _unary(
         "abs", "fi", intrinsic="fabs", numpy=np.abs, error=_EXACT, whole=np.abs, zero_at_zero=True,
+        zero_sign="hidden",
     ),
-    _unary("sign", "fi", numpy=np.sign, error=_STEP, whole=np.sign, zero_at_zero=True),
-    Operation(name="clamp", operands=3, types="fi", fold=_clamped),
-    Operation(name="select", operands=3, types="fib"),
-    _binary("compare", "fib"),
-    _unary("convert", "fib", zero_at_zero=True, keeps_positive=True),
-    _unary("is_finite"),
+    _unary(
+        "sign", "fi", numpy=np.sign, error=_STEP, whole=np.sign, zero_at_zero=True,
+        zero_sign="kept",
+    ),
+    Operation(name="clamp", operands=3, types="fi", fold=_clamped, zero_sign="kept"),
+    Operation(name="select", operands=3, types="fib", zero_sign="kept"),
+    _binary("compare", "fib", zero_sign="hidden"),
+    _unary("convert", "fib", zero_at_zero=True, keeps_positive=True, zero_sign="kept"),
+    _unary("is_finite", zero_sign="hidden"),
     _unary(
         "square", dialects=_CHLO, definition=_square, numpy=_squared,
         error=Error("smooth", 1.0, faithful=True),
     ),
 )  # fmt: skip
 _FUNCTIONS = (
-    _unary("floor", intrinsic="floor", numpy=np.floor, error=_STEP, zero_at_zero=True),
-    _unary("ceil", intrinsic="ceil", numpy=np.ceil, error=_STEP, zero_at_zero=True),
+    _unary(
+        "floor", intrinsic="floor", numpy=np.floor, error=_STEP, zero_at_zero=True,
+        zero_sign="kept",
+    ),
+    _unary(
+        "ceil", intrinsic="ceil", numpy=np.ceil, error=_STEP, zero_at_zero=True, zero_sign="kept",
+    ),
     _unary(
         "round_nearest_even", intrinsic="roundeven", numpy=np.rint, error=_STEP, zero_at_zero=True,
+        zero_sign="kept",
     ),
     _unary("round_nearest_afz", intrinsic="round", error=_STEP, zero_at_zero=True),
     _unary(
         "sqrt", intrinsic="sqrt", numpy=np.sqrt, error=Error("smooth", 1.0, faithful=True),
-        zero_at_zero=True, positive=0, keeps_positive=True,
+        zero_at_zero=True, positive=0, keeps_positive=True, zero_sign="kept", simple_operations=4,
     ),
-    _function("rsqrt", 2.0, positive=0, keeps_positive=True),
-    _function("cbrt", 4.0, np.cbrt, zero_at_zero=True),
-    _function("exponential", 2.0, np.exp),
-    _function("exponential_minus_one", 4.0, np.expm1, zero_at_zero=True),
-    _function("log", 2.0, np.log, positive=0),
-    _function("log_plus_one", 4.0, np.log1p, zero_at_zero=True),
-    _function("logistic", 4.0, bounded=True),
-    _function("tanh", 4.0, np.tanh, zero_at_zero=True, bounded=True),
-    _unary("sine", numpy=np.sin, error=_WAVE, zero_at_zero=True, bounded=True),
-    _unary("cosine", numpy=np.cos, error=_WAVE, bounded=True),
-    _function("tan", 4.0, np.tan, dialects=BOTH, zero_at_zero=True),
-    _function("erf", 4.0, dialects=_CHLO, zero_at_zero=True, bounded=True),
-    _unary("erfc", dialects=_CHLO, bounded=True),
+    _function("rsqrt", 2.0, positive=0, keeps_positive=True, simple_operations=4),
+    _function("cbrt", 4.0, np.cbrt, zero_at_zero=True, zero_sign="kept", simple_operations=10),
+    _function("exponential", 2.0, np.exp, zero_sign="hidden", simple_operations=8),
+    _function("exponential_minus_one", 4.0, np.expm1, zero_at_zero=True, simple_operations=10),
+    _function("log", 2.0, np.log, positive=0, simple_operations=9),
+    _function("log_plus_one", 4.0, np.log1p, zero_at_zero=True, simple_operations=10),
+    _function("logistic", 4.0, bounded=True, zero_sign="hidden", simple_operations=10),
+    _function(
+        "tanh", 4.0, np.tanh, zero_at_zero=True, bounded=True,
+        zero_sign="kept", simple_operations=12,
+    ),
+    _unary(
+        "sine", numpy=np.sin, error=_WAVE, zero_at_zero=True, bounded=True,
+        zero_sign="kept", simple_operations=10,
+    ),
+    _unary(
+        "cosine", numpy=np.cos, error=_WAVE, bounded=True, zero_sign="hidden", simple_operations=10,
+    ),
+    _function("tan", 4.0, np.tan, dialects=BOTH, zero_at_zero=True, simple_operations=12),
+    _function(
+        "erf", 4.0, dialects=_CHLO, zero_at_zero=True, bounded=True,
+        zero_sign="kept", simple_operations=12,
+    ),
+    _unary("erfc", dialects=_CHLO, bounded=True, simple_operations=14),
 )  # fmt: skip
 _LEFT_TO_XLA = (
-    _left_to_xla("atan2", 2, "f"),
+    _left_to_xla("atan2", 2, "f", simple_operations=12),
     _left_to_xla("reduce_precision", types="f"),
     *(
         _left_to_xla(name, types="f", dialects=_CHLO, numpy=numpy, error=Error("smooth", ulps))

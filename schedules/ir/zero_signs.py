@@ -8,14 +8,7 @@ where these instructions are left out.
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Apply, Expr, Load
-
-KEEPING = frozenset({
-    "add", "negate", "maximum", "minimum", "select", "clamp", "convert", "multiply", "sqrt",
-    "floor", "ceil", "round_nearest_even", "sign", "tanh", "sine", "erf", "cbrt",
-})  # fmt: skip
-"""Operations of which a zero's sign shows in the result at most as the sign of a zero."""
-HIDING = frozenset({"exponential", "cosine", "abs", "logistic", "is_finite"})
-"""Operations that are the same of both zeros."""
+from hlotune.schedules.ir.operations import row_of
 
 
 def may_be_either_zero(compute: Compute, stage: Stage) -> bool:
@@ -47,6 +40,7 @@ def _reaches(expr: Expr, names: set[str]) -> str:
         found = found[:1] if found[1] != "far" else found
     if "far" in found:
         return "far"
-    if "zero" not in found or expr.op in HIDING or expr.op.startswith("compare_"):
+    sign = row_of(expr.op).zero_sign
+    if "zero" not in found or sign == "hidden":
         return ""
-    return "zero" if expr.op in KEEPING or expr.op == "subtract" else "far"
+    return "zero" if sign == "kept" or expr.op == "subtract" else "far"

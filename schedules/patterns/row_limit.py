@@ -10,15 +10,9 @@ from math import prod
 from hlotune.schedules.dtypes import BYTES, is_float
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, operations
+from hlotune.schedules.ir.operations import row_of
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
-
-OPERATIONS: dict[str, float] = {
-    "exponential": 8, "exponential_minus_one": 10, "log": 9, "log_plus_one": 10, "tanh": 12,
-    "logistic": 10, "sine": 10, "cosine": 10, "tan": 12, "erf": 12, "erfc": 14, "power": 16,
-    "divide": 4, "sqrt": 4, "rsqrt": 4, "cbrt": 10, "atan2": 12,
-}  # fmt: skip
-"""Simple operations that one of these takes at least; of all others it is 1."""
 
 
 def least_seconds(compute: Compute, target: CpuTarget, properties: Properties) -> float:
@@ -62,7 +56,7 @@ def operations_of(stage: Stage) -> float:
         types = [tuple(stage.values[k].dtype for k in group) for group in stage.groups]
         merges = sum(map(stage.combine.operations, types))
     # a multiply-add is one instruction
-    own = sum(OPERATIONS.get(x.op, 1.0) for x in operations(stage.values)) + merges
+    own = sum(row_of(x.op).simple_operations for x in operations(stage.values)) + merges
     return own / 2 if all(is_float(v.dtype) for v in stage.values) else own
 
 
