@@ -25,7 +25,7 @@ SEED := 0
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
+.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser test-frameworks lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
   bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance bench-memory
 
 setup: .venv/.installed
@@ -51,7 +51,7 @@ demo: setup
 	@echo "the report of this run, for any browser: $(CURDIR)/build/report.html"
 
 test: lint types
-	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser"
+	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser and not frameworks"
 
 # The documentation as a site, build/docs/index.html, in an environment of its own.
 docs: .venv-docs/.installed
@@ -69,10 +69,19 @@ test-browser: setup
 
 # The whole suite in the oldest environment; `test-torch` runs there what CI does.
 test-oldest: types-oldest
-	$(OLDEST)/python -m pytest -n 2 -m "not slow and not browser"
+	$(OLDEST)/python -m pytest -n 2 -m "not slow and not browser and not frameworks"
 
 test-torch: types-oldest
 	$(OLDEST)/python -m pytest -n 2 -m "not slow and (torch or smoke)"
+
+# Programs of Keras, flax, equinox and haiku, and models that ONNX Runtime and OpenVINO run, in an
+# environment of its own: these bring some thirty packages that nothing else needs.
+test-frameworks: .venv-frameworks/.installed
+	.venv-frameworks/bin/python -m pytest -m frameworks
+
+.venv-frameworks/.installed: $(ENVIRONMENT)
+	.ci/environment .venv-frameworks tune,onnx,rivals,frameworks 3.13 3.12
+	touch $@
 
 lint: setup
 	$(PYTHON) -m ruff check .

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,13 +19,14 @@ from hlotune.cli.options import (
     OracleLimit,
     Program,
 )
-from hlotune.cli.printing import counted, print_json, print_notes, print_table, say, size
+from hlotune.cli.printing import counted, finite, print_json, print_notes, print_table, say, size
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
     from hlotune.deploy.accuracy import Accuracy
     from hlotune.deploy.apply import Explanation, TunedFunction
     from hlotune.deploy.bench import BenchResult
+    from hlotune.deploy.rivals.contest import Standing
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.finals import Paired
 
@@ -50,6 +51,13 @@ def bench(
     pairs: Annotated[int, typer.Option(min=6, help="Pairs of samples, default and tuned.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
     oracle_limit: OracleLimit = None,
+    rivals: Annotated[
+        bool,
+        typer.Option(
+            "--rivals",
+            help="Time ONNX Runtime and OpenVINO on the same program too, where installed.",
+        ),
+    ] = False,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     json: Json = False,
@@ -57,9 +65,10 @@ def bench(
     """Checks the tuned program, times it against the default, then each of its kernels."""
     from hlotune.cli.progress import telling
     from hlotune.deploy.apply import applied
-    from hlotune.deploy.bench import ORACLE_S
-    from hlotune.deploy.bench import bench as measured
+    from hlotune.deploy.bench import ORACLE_S, compared, prepared
     from hlotune.deploy.kernel_times import timed_again
+    from hlotune.deploy.rivals.contest import contested
+    from hlotune.measure.machine.machine_lock import Turns
     from hlotune.schedules.errors import NoRecord
 
     path = database_path(database)
@@ -72,24 +81,64 @@ def bench(
             f"program {loaded.name}: expected records of its kernels in {path}, found none that "
             f"hold here; {what}"
         )
+    limit_s, turns = oracle_limit or ORACLE_S, Turns()
     with blaming(tuned, path):
-        result = measured(
-            loaded, tuned, pairs=pairs, seed=seed, oracle_limit_s=oracle_limit or ORACLE_S
-        )
+        with turns.alone():
+            ready = prepared(
+                loaded, oracle_limit_s=limit_s, seed=seed, platform=tuned.target.platform
+            )
+        result = compared(ready, tuned, pairs=pairs, turns=turns)
+    standings = contested(ready, tuned, turns=turns) if rivals else []
     again = dict[str, "Paired | Failure"]()
     try:
         with telling() as tell, blaming(tuned, path):
             again.update(timed_again(tuned, tell))
     except KeyboardInterrupt:
-        show(replace(result, again=again), path, json=json)
+        show(replace(result, again=again), path, standings, json=json)
         raise
-    show(replace(result, again=again), path, json=json)
+    show(replace(result, again=again), path, standings, json=json)
 
 
-def show(result: "BenchResult", path: Path, *, json: bool) -> None:
+def show(
+    result: "BenchResult", path: Path, standings: "Sequence[Standing]" = (), *, json: bool
+) -> None:
     if json:
-        return print_json(result.to_json())
-    return print_result(result, limits_s(result, path))
+        rivals = {"rivals": rivals_json(standings)} if standings else {}
+        return print_json({**result.to_json(), **rivals})
+    print_result(result, limits_s(result, path))
+    return print_standings(standings)
+
+
+def rivals_json(standings: "Sequence[Standing]") -> list[dict[str, Any]]:
+    """Speedups are over XLA, the first of them."""
+    return [finite(s.to_json(standings[0].samples_s)) for s in standings]
+
+
+def print_standings(standings: "Sequence[Standing]") -> None:
+    """Who was timed in turns on the same arrays, and why others were not."""
+    from statistics import median
+
+    from hlotune.measure.timing.comparison import ratio
+    from hlotune.tuning_logs.render import ratio_text, time_text
+
+    if not standings:
+        return
+    timed = [s for s in standings if s.samples_s]
+    rows = []
+    for s in timed:
+        found = ratio(timed[0].samples_s, s.samples_s)
+        gain = "-" if s is timed[0] else ratio_text(found.median, found.low, found.high)
+        error = max((a.tuned_error for a in s.accuracy), default=None)
+        rows.append(
+            (f"{s.name} {s.version}".strip(), time_text(median(s.samples_s)), gain,
+             "-" if error is None else f"{error:.1e}")
+        )  # fmt: skip
+    print()
+    print_table(["runtime", ">call", ">speed against XLA", ">relative error"], rows)
+    for s in standings:
+        if s.absent:
+            say(f"{s.name}: {s.absent}")
+    say("all in turns on the same arrays; other runtimes run the ONNX model of the program")
 
 
 def limits_s(result: "BenchResult", path: Path) -> dict[str, float]:

@@ -22,6 +22,7 @@ from hlotune.cli import (
     carry,
     db,
     explain,
+    export,
     kernels,
     model,
     report,
@@ -63,6 +64,7 @@ app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("resume", epilog=resume.EXAMPLE)(resume.resume)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 app.command("apply", epilog=apply.EXAMPLE)(apply.apply)
+app.command("export", epilog=export.EXAMPLE)(export.export)
 app.command("kernels", epilog=kernels.EXAMPLE)(kernels.kernels)
 app.command("show", epilog=show.EXAMPLE)(show.show)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)

@@ -22,7 +22,8 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-WHOLLY_TORCH = "\npytestmark = pytest.mark.torch\n"
+APART = ("torch", "frameworks")
+"""Marks of tests whose packages not every environment has."""
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -33,22 +34,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files whose tests all need torch import it, so `-m "not torch"` does not even read them."""
+    """Files whose tests all need torch import it, so `-m "not torch"` does not even read them.
+
+    The same holds for the packages of other marks in `APART`.
+    """
     return True if collection_path in files_left_out(config.option.markexpr) else None
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     left_out = ", ".join(sorted(path.name for path in files_left_out(config.option.markexpr)))
-    return [f"deselected by `not torch`, and not read: {left_out}"] if left_out else []
+    return [f"deselected by their marks, and not read: {left_out}"] if left_out else []
 
 
 @cache
 def files_left_out(marks: str) -> set[Path]:
     """By the expression of `-m`."""
-    if "not torch" not in marks:
-        return set()
-    files = Path(__file__).parent.rglob("test_*.py")
-    return {path for path in files if WHOLLY_TORCH in path.read_text(encoding="utf-8")}
+    lines = [f"\npytestmark = pytest.mark.{x}\n" for x in APART if f"not {x}" in marks]
+    files = Path(__file__).parent.rglob("test_*.py") if lines else ()
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    return {path for path, text in texts.items() if any(line in text for line in lines)}
 
 
 class Recording(str):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -215,7 +215,7 @@ def _from_function(
 ) -> Program:
     try:
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
-        traced = jax.jit(function, keep_unused=True).trace(*arguments)
+        traced = jax.jit(_hashable(function), keep_unused=True).trace(*arguments)
         lowered, weights = _without_weights(traced)
         donated = _donated(function, arguments)
     except ProgramError:
@@ -241,6 +241,16 @@ def _from_function(
         in_tree, jax.tree.structure(traced.out_info), arguments,
         names_of(function, len(arguments)), notes, donated, weights=weights,
     )  # fmt: skip
+
+
+def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that JAX can look up: one that calls it where it has no hash, as an object whose
+    fields are arrays."""
+    try:
+        hash(function)
+    except TypeError:
+        return partial(function)
+    return function
 
 
 def _donated(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[int, ...]:

@@ -136,10 +136,18 @@ def test_what_is_compared_with_the_default_runs_in_the_newest_environment(target
 
 
 def test_tests_that_need_torch_are_left_out_by_their_marker_and_run_in_the_oldest() -> None:
-    assert '-m "not slow and not torch and not browser"' in recipe("test")
+    left_out = "not slow and not torch and not browser and not frameworks"
+    assert f'-m "{left_out}"' in recipe("test")
     assert '-m "not slow and (torch or smoke)"' in recipe("test-torch")
     assert '-m "slow and not torch"' in recipe("slow")
     assert '-m "slow and (torch or smoke)"' in recipe("slow")
+
+
+def test_tests_that_need_frameworks_or_other_runtimes_run_in_an_environment_that_has_them() -> None:
+    made = recipe("test-frameworks")
+    assert ".ci/environment .venv-frameworks tune,onnx,rivals,frameworks 3.13 3.12" in made
+    assert ".venv-frameworks/bin/python -m pytest -m frameworks\n" in made
+    assert '-m "not slow and not browser and not frameworks"' in recipe("test-oldest")
 
 
 def pinned(file: str) -> dict[str, str]:
@@ -147,9 +155,13 @@ def pinned(file: str) -> dict[str, str]:
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
-def test_the_stacks_differ_in_jax_and_in_what_torch_brings_alone() -> None:
+def test_the_stacks_differ_in_what_has_no_release_for_both_and_in_what_torch_brings_alone() -> None:
     newest, oldest = pinned("constraints.txt"), pinned("constraints-oldest.txt")
     assert newest.keys() <= oldest.keys()
-    assert {name for name in newest if newest[name] != oldest[name]} == {"jax", "jaxlib"}
+    assert {name for name in newest if newest[name] != oldest[name]} == {
+        "flax",
+        "jax",
+        "jaxlib",
+    }
     assert {oldest["jax"], oldest["jaxlib"]} == {"0.10.2"}
     assert "torch" in oldest and "torch" not in newest

@@ -12,6 +12,7 @@ from tests.support.mlp_records import recorded
 COMMANDS = {
     "export": ("db", "export", "{out}", "--database", "{db}"),
     "apply": ("apply", "examples/mlp.py:model", "-o", "{out}", "--database", "{db}"),
+    "export to ONNX": ("export", "--onnx", "examples/mlp.py:model", "-o", "{out}"),
     "train": ("model", "train", "-o", "{out}", "--database", "{db}"),
     "eval": ("model", "eval", "--plot", "{out}", "--database", "{db}"),
     "model export": ("model", "export", "-o", "{out}"),

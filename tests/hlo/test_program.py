@@ -1,6 +1,7 @@
 """Programs come in as JAX functions and as files, and in normal form."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,17 @@ def test_a_file_may_hold_dataclasses_with_late_annotations(tmp_path: Path) -> No
         "    return (lambda x: x + 1), (np.ones(Sizes().rows, np.float32),)\n"
     )
     assert load(f"{file}:model").graph.argument_types[0].shape == (3,)
+
+
+def test_an_object_without_a_hash_is_a_function_as_any_other() -> None:
+    @dataclass
+    class Layer:
+        weights: jax.Array
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return x @ self.weights
+
+    layer = Layer(jnp.ones((8, 2)))
+    with pytest.raises(TypeError):
+        hash(layer)
+    assert load(layer, X).names == ("x",)

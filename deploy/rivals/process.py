@@ -1,0 +1,124 @@
+"""Our side of the process of another runtime: asked one thing at a time, with a limit of time."""
+
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlotune.deploy.rivals.runtimes import Runtime
+from hlotune.schedules.processes import python_module, python_path
+
+LIMIT_S = 120.0
+"""Of reading a model and calling it once, and of one sample."""
+
+
+class RivalError(Exception):
+    """A runtime does not take a model, or its process ended; the message says which and why."""
+
+
+class RivalProcess:
+    """A runtime on one model and one set of arrays.
+
+    Raises RivalError where it is not installed, does not take the model, ends, or takes longer
+    than `LIMIT_S`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Path,
+        arrays: Mapping[str, NDArray[Any]],
+        threads: int,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        if runtime.absent:
+            raise RivalError(f"{runtime.name} is {runtime.absent}")
+        self.runtime, self.limit_s, self._rest = runtime, limit_s, b""
+        command = python_module("hlotune.deploy.rivals.worker", runtime.package, str(threads))
+        self._errors = (model.parent / f"{runtime.package}.log").open("w+b")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": python_path()},
+        )  # fmt: skip
+        try:
+            self.version, self.results = self._begun(model, arrays)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begun(
+        self, model: Path, arrays: Mapping[str, NDArray[Any]]
+    ) -> tuple[str, Sequence[NDArray[Any]]]:
+        inputs, results = (
+            model.parent / f"{self.runtime.package}.{what}.npz" for what in ("inputs", "results")
+        )
+        np.savez(inputs, **arrays)  # type: ignore[arg-type]
+        said = self._ask({"model": str(model), "inputs": str(inputs), "results": str(results)})
+        with np.load(results) as found:
+            return str(said["version"]), [found[str(k)] for k in range(len(found.files))]
+
+    def sample_s(self, warm: int, calls: int) -> float:
+        """Seconds of a call, the mean of several behind some that are not counted."""
+        return float(self._ask({"warm": warm, "calls": calls})["call_s"])
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._ended() from None
+        answer: dict[str, Any] = json.loads(self._line())
+        if "failure" in answer:
+            raise RivalError(f"{self.runtime.name} does not take the model: {answer['failure']}")
+        return answer
+
+    def _line(self) -> bytes:
+        assert self._process.stdout
+        until = time.monotonic() + self.limit_s
+        while b"\n" not in self._rest:
+            left_s = max(0.0, until - time.monotonic())
+            ready, _, _ = select.select([self._process.stdout], [], [], left_s)
+            if not ready:
+                raise RivalError(f"{self.runtime.name} gave no answer within {self.limit_s:g} s")
+            read = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not read:
+                raise self._ended()
+            self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _ended(self) -> RivalError:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "nothing")
+        return RivalError(
+            f"the process of {self.runtime.name} ended with {code}; it said last: {last[:200]}"
+        )
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,258 @@
+"""Elementwise operations, constants among them; ONNX broadcasts their operands."""
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from hlotune.deploy.to_onnx.writer import Rule, Tensor, Writer, number, refused
+from hlotune.hlo.graph import Literal, Op
+from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
+
+CARRIERS = {"i8": "i32", "ui8": "i32", "i16": "i32", "ui16": "i32", "ui32": "i64", "ui64": "i64"}
+"""Types that runtimes lack arithmetic of, and what computes it: integers wrap as they are cast."""
+WRAPS = ("add", "subtract", "multiply", "negate")
+"""Whose lowest bits are right whatever the highest ones mean."""
+
+ONE_NODE = {
+    "abs": "Abs", "negate": "Neg", "exponential": "Exp", "log": "Log", "tanh": "Tanh",
+    "logistic": "Sigmoid", "sqrt": "Sqrt", "sine": "Sin", "cosine": "Cos", "tan": "Tan",
+    "floor": "Floor", "ceil": "Ceil", "round_nearest_even": "Round", "sign": "Sign", "erf": "Erf",
+    "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
+    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow",
+    "maximum": "Max", "minimum": "Min",
+}  # fmt: skip
+"""Arithmetic that one operator of ONNX is."""
+OF_TRUTHS = {
+    "add": "Or", "maximum": "Or", "or": "Or", "multiply": "And", "minimum": "And", "and": "And",
+    "xor": "Xor", "not": "Not",
+}  # fmt: skip
+OF_BITS = {"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor", "not": "BitwiseNot"}
+COMPARISONS = {"LT": "Less", "LE": "LessOrEqual", "GT": "Greater", "GE": "GreaterOrEqual"}
+
+
+def short_name(op: Op) -> str:
+    return op.name.partition(".")[2]
+
+
+def operands(w: Writer, op: Op) -> list[Tensor]:
+    return [w.short(v) for v in op.operands]
+
+
+def carrier(dtype: str) -> str:
+    return CARRIERS.get(dtype, dtype)
+
+
+def arithmetic(w: Writer, op: Op) -> list[Tensor]:
+    name, given = short_name(op), operands(w, op)
+    dtype = given[0].dtype
+    if dtype == "i1":
+        return [truths(w, op)]
+    if dtype == "ui64" and name not in WRAPS:
+        raise refused(op, "another type than 64 bits without a sign", dtype)
+    return [combined(w, name, given)]
+
+
+def combined(w: Writer, name: str, given: list[Tensor]) -> Tensor:
+    """An operation of `ONE_NODE` in a type that runtimes compute with."""
+    dtype = given[0].dtype
+    if dtype == "i1":
+        return w.of(OF_TRUTHS[name], *given)
+    return w.cast(w.of(ONE_NODE[name], *(w.cast(x, carrier(dtype)) for x in given)), dtype)
+
+
+def truths(w: Writer, op: Op) -> Tensor:
+    if short_name(op) not in OF_TRUTHS:
+        raise refused(op, "numbers", "i1")
+    return w.of(OF_TRUTHS[short_name(op)], *operands(w, op))
+
+
+def bits(w: Writer, op: Op) -> list[Tensor]:
+    given = operands(w, op)
+    if given[0].dtype == "i1":
+        return [truths(w, op)]
+    return [w.of(OF_BITS[short_name(op)], *given)]
+
+
+def shift(w: Writer, op: Op) -> list[Tensor]:
+    """Of bits without a sign; by more than there are, all of them are gone."""
+    x, by = operands(w, op)
+    name, width = short_name(op), 8 * BYTES[x.dtype]
+    if name == "shift_right_arithmetic" and not is_unsigned(x.dtype):
+        raise refused(op, "numbers without a sign", x.dtype)
+    plain = "ui64" if width > 32 else "ui32"
+    narrow = {8: "ui8", 16: "ui16", 32: "ui32", 64: "ui64"}[width]
+    wide = [w.cast(w.cast(v, narrow), plain) for v in (x, by)]
+    known = w.literal(op.operands[1])
+    if known is None or (known >= width).any():
+        stays = w.of("Less", w.cast(by, "i64"), w.constant(width, "i64"), dtype="i1")
+        zero = w.constant(0, plain)
+        wide = [chosen(w, stays, v, zero) for v in wide]
+    direction = "LEFT" if name == "shift_left" else "RIGHT"
+    moved = w.of("BitShift", *wide, direction=direction)
+    return [w.cast(w.cast(moved, narrow), x.dtype)]
+
+
+def remainder(w: Writer, op: Op) -> list[Tensor]:
+    """With the sign of the dividend, as in C."""
+    x, y = operands(w, op)
+    if x.dtype == "ui64":
+        raise refused(op, "another type than 64 bits without a sign", x.dtype)
+    given = [w.cast(v, carrier(x.dtype)) for v in (x, y)]
+    return [w.cast(w.of("Mod", *given, fmod=1), x.dtype)]
+
+
+def compare(w: Writer, op: Op) -> list[Tensor]:
+    given, direction = operands(w, op), str(op["comparison_direction"])
+    dtype = given[0].dtype
+    if dtype == "ui64" and direction not in ("EQ", "NE"):
+        raise refused(op, "another type than 64 bits without a sign", dtype)
+    compared = "i32" if dtype == "i1" else carrier(dtype)
+    given = [w.cast(x, compared) for x in given]
+    if direction in COMPARISONS:
+        return [w.of(COMPARISONS[direction], *given, dtype="i1")]
+    equal = w.of("Equal", *given, dtype="i1")
+    return [equal if direction == "EQ" else w.of("Not", equal)]
+
+
+def select(w: Writer, op: Op) -> list[Tensor]:
+    return [chosen(w, *operands(w, op))]
+
+
+def chosen(w: Writer, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """The first where a condition holds, else the second.  A scalar condition is broadcast."""
+    rank = max(len(yes.shape), len(no.shape))
+    if not condition.shape:
+        condition = w.reshape(condition, (1,) * rank)
+    dtype = yes.dtype
+    through = "i32" if dtype == "i1" else carrier(dtype)
+    picked = w.node(
+        "Where", [condition, w.cast(yes, through), w.cast(no, through)], through,
+        np.broadcast_shapes(condition.shape, yes.shape, no.shape),
+    )  # fmt: skip
+    return w.cast(picked, dtype)
+
+
+def clamp(w: Writer, op: Op) -> list[Tensor]:
+    low, x, high = operands(w, op)
+    return [combined(w, "minimum", [combined(w, "maximum", [x, low]), high])]
+
+
+def convert(w: Writer, op: Op) -> list[Tensor]:
+    return [w.cast(w.short(op.operands[0]), w.type(op.results[0]).dtype)]
+
+
+def is_finite(w: Writer, op: Op) -> list[Tensor]:
+    (x,) = operands(w, op)
+    strange = w.of("Or", w.of("IsNaN", x, dtype="i1"), w.of("IsInf", x, dtype="i1"))
+    return [w.of("Not", strange)]
+
+
+def rsqrt(w: Writer, op: Op) -> list[Tensor]:
+    return [w.of("Reciprocal", w.of("Sqrt", *operands(w, op)))]
+
+
+def square(w: Writer, op: Op) -> list[Tensor]:
+    (x,) = operands(w, op)
+    return [combined(w, "multiply", [x, x])]
+
+
+def erfc(w: Writer, op: Op) -> list[Tensor]:
+    (x,) = operands(w, op)
+    return [w.of("Sub", w.constant(1, x.dtype), w.of("Erf", x))]
+
+
+def cbrt(w: Writer, op: Op) -> list[Tensor]:
+    (x,) = operands(w, op)
+    return [w.of("Mul", w.of("Sign", x), w.of("Pow", w.of("Abs", x), w.constant(1 / 3, x.dtype)))]
+
+
+def exponential_minus_one(w: Writer, op: Op) -> list[Tensor]:
+    """Near zero by the hyperbolic tangent of the half, of which nothing cancels."""
+    (x,) = operands(w, op)
+    one, two = w.constant(1, x.dtype), w.constant(2, x.dtype)
+    half = w.of("Tanh", w.of("Div", x, two))
+    near = w.of("Div", w.of("Mul", two, half), w.of("Sub", one, half))
+    is_near = w.of("Less", w.of("Abs", x), one, dtype="i1")
+    return [chosen(w, is_near, near, w.of("Sub", w.of("Exp", x), one))]
+
+
+def log_plus_one(w: Writer, op: Op) -> list[Tensor]:
+    """By twice the inverse hyperbolic tangent of x / (x + 2) near zero."""
+    (x,) = operands(w, op)
+    one, two = w.constant(1, x.dtype), w.constant(2, x.dtype)
+    near = w.of("Mul", two, w.of("Atanh", w.of("Div", x, w.of("Add", x, two))))
+    is_near = w.of("Less", w.of("Abs", x), w.constant(0.5, x.dtype), dtype="i1")
+    return [chosen(w, is_near, near, w.of("Log", w.of("Add", x, one)))]
+
+
+def atan2(w: Writer, op: Op) -> list[Tensor]:
+    """The angle of the point (x, y), of finite numbers; zeros have their signs."""
+    y, x = operands(w, op)
+    zero, half_turn = w.constant(0, x.dtype), w.constant(np.pi, x.dtype)
+
+    def is_negative(v: Tensor) -> Tensor:
+        either = [w.of("Less", part, zero, dtype="i1") for part in (v, w.of("Reciprocal", v))]
+        return w.of("Or", *either)
+
+    level = w.of("Equal", y, zero, dtype="i1")
+    slope = chosen(w, level, zero, w.of("Atan", w.of("Div", y, x)))
+    turned = chosen(w, is_negative(y), w.of("Neg", half_turn), half_turn)
+    return [w.of("Add", slope, chosen(w, is_negative(x), turned, zero))]
+
+
+def round_nearest_afz(w: Writer, op: Op) -> list[Tensor]:
+    """Halves away from zero."""
+    (x,) = operands(w, op)
+    size = w.of("Abs", x)
+    down = w.of("Floor", size)
+    up = w.of("GreaterOrEqual", w.of("Sub", size, down), w.constant(0.5, x.dtype), dtype="i1")
+    return [w.of("Mul", w.of("Sign", x), w.of("Add", down, w.cast(up, x.dtype)))]
+
+
+def reduce_precision(w: Writer, op: Op) -> list[Tensor]:
+    (x,) = operands(w, op)
+    precision = (number(op, "exponent_bits"), number(op, "mantissa_bits"))
+    through = {(8, 7): "bf16", (5, 10): "f16", (8, 23): "f32"}.get(precision)
+    if through is None or not is_float(x.dtype):
+        raise refused(op, "the bits of bf16, f16 or f32", precision)
+    return [w.cast(w.cast(x, through), x.dtype)]
+
+
+def constant(w: Writer, op: Op) -> list[Tensor]:
+    value = op["value"]
+    if not isinstance(value, Literal):
+        raise refused(op, "a value", value)
+    array = value.array()
+    if value.splat:
+        array = array.reshape(-1)[:1].reshape((1,) * array.ndim)
+    return [w.constant(array, value.type.dtype)]
+
+
+def iota(w: Writer, op: Op) -> list[Tensor]:
+    kind, d = w.type(op.results[0]), number(op, "iota_dimension")
+    shape = [1] * len(kind.shape)
+    shape[d] = kind.shape[d]
+    return [w.constant(np.arange(kind.shape[d]).reshape(shape), kind.dtype)]
+
+
+def unchanged(w: Writer, op: Op) -> list[Tensor]:
+    return operands(w, op)
+
+
+_RULES: dict[str, Callable[[Writer, Op], list[Tensor]]] = {
+    **dict.fromkeys(ONE_NODE, arithmetic),
+    **dict.fromkeys(OF_BITS, bits),
+    **dict.fromkeys(("shift_left", "shift_right_logical", "shift_right_arithmetic"), shift),
+    "remainder": remainder, "compare": compare, "select": select, "clamp": clamp,
+    "convert": convert, "is_finite": is_finite, "rsqrt": rsqrt, "square": square, "erfc": erfc,
+    "cbrt": cbrt, "exponential_minus_one": exponential_minus_one, "log_plus_one": log_plus_one,
+    "atan2": atan2, "round_nearest_afz": round_nearest_afz, "reduce_precision": reduce_precision,
+    "constant": constant, "iota": iota, "optimization_barrier": unchanged,
+}  # fmt: skip
+RULES: dict[str, Rule] = {
+    f"{dialect}.{name}": cast(Rule, rule)
+    for name, rule in _RULES.items()
+    for dialect in ("stablehlo", "chlo")
+}

@@ -1,0 +1,1 @@
+"""One network for small images in each of five frameworks, as a program for `tune`."""
