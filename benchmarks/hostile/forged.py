@@ -5,13 +5,15 @@ import io
 import sqlite3
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.hostile.originals import FORMATS, Format
 from hlotune.tuning_logs.migrations import TABLES
@@ -178,6 +180,84 @@ def nested_proto(original: bytes) -> bytes:
     return data
 
 
+def onnx_of(*nodes: Any, functions: Sequence[Any] = (), **values: Any) -> bytes:
+    """A model of one input `x` and one result `y`."""
+    graph = helper.make_graph(
+        nodes, "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()],
+    )  # fmt: skip
+    sets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=sets, functions=functions, ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def onnx_of_4_tb(original: bytes) -> bytes:
+    """A constant of 4 TB, which is known while the model is read."""
+    return onnx_of(
+        helper.make_node("ConstantOfShape", ["n"], ["c"]),
+        helper.make_node("ReduceSum", ["c"], ["s"], keepdims=0),
+        helper.make_node("Add", ["x", "s"], ["y"]),
+        n=np.array([2**40], np.int64),
+    )
+
+
+def onnx_of_itself(original: bytes) -> bytes:
+    """A function of the model that calls itself."""
+    call = helper.make_node("again", ["x"], ["y"], domain="own")
+    sets = [helper.make_opsetid("own", 1)]
+    return onnx_of(
+        call, functions=[helper.make_function("own", "again", ["x"], ["y"], [call], sets)]
+    )
+
+
+def onnx_of_long_loops(original: bytes) -> bytes:
+    """A loop of 2^60 iterations over values that are known."""
+    condition = helper.make_tensor_value_info("more", TensorProto.BOOL, [])
+    number = helper.make_tensor_value_info("number", TensorProto.INT64, [])
+    value, new = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in ("v", "w"))
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["v", "v"], ["w"]),
+            helper.make_node("Identity", ["more"], ["go"]),
+        ],
+        "body", [number, condition, value],
+        [helper.make_tensor_value_info("go", TensorProto.BOOL, []), new],
+    )  # fmt: skip
+    return onnx_of(
+        helper.make_node("Loop", ["n", "yes", "start"], ["z"], body=body),
+        helper.make_node("Add", ["x", "z"], ["y"]),
+        n=np.int64(2**60), yes=np.True_, start=np.zeros(4, np.float32),
+    )  # fmt: skip
+
+
+def onnx_of_other_files(original: bytes) -> bytes:
+    """Weights that lie in a file of the system."""
+    model = onnx.load_model_from_string(original)
+    weights = model.graph.initializer[0]
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="../../../../../../../../etc/passwd")
+    return bytes(model.SerializeToString())
+
+
+def in_graph(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    """The file of PyTorch with other text in its graph."""
+
+    def make(original: bytes) -> bytes:
+        with zipfile.ZipFile(io.BytesIO(original)) as archive:
+            graph = archive.read(GRAPH)
+        assert old in graph
+        return with_members(original, {GRAPH: graph.replace(old, new)})
+
+    return make
+
+
+GRAPH = "network/models/model.json"
+WEIGHT = "network/data/weights/weight_0"
+SIZE = b'"as_int": 16'
+
 PROGRAMS = (
     Forged("calls that double at each of 60 levels", "program.mlir", text(chain(60, 2))),
     Forged("a chain of 5000 calls", "program.mlir", text(chain(5000, 1))),
@@ -192,6 +272,14 @@ PROGRAMS = (
     Forged("a number without an end", "program.pb", lambda o: b"\x0a" + b"\xff" * 2**20),
     Forged("a length of 2^62", "program.pb", lambda o: b"\x0a" + long_number(2**62) + o),
     Forged("messages in messages", "program.pb", nested_proto),
+    Forged("constants of 4 TB", "model.onnx", onnx_of_4_tb),
+    Forged("a function that calls itself", "model.onnx", onnx_of_itself),
+    Forged("a loop of 2^60 iterations", "model.onnx", onnx_of_long_loops),
+    Forged("weights in a file of the system", "model.onnx", onnx_of_other_files),
+    Forged("lists in lists", "network.pt2", packed({GRAPH: b"[" * DEEP})),
+    Forged("a size of 2^62", "network.pt2", in_graph(SIZE, b'"as_int": %d' % 2**62)),
+    Forged("weights of 1 GB in 1 MB", "network.pt2", packed({WEIGHT: bytes(2**30)}, True)),
+    Forged("a graph of 1 GB in 1 MB", "network.pt2", packed({GRAPH: b" " * 2**30}, True)),
 )
 ARTIFACTS = (
     Forged("a path out of the archive", "layer.hlotune", packed({"../../outside": b"x"})),

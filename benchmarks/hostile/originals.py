@@ -55,15 +55,37 @@ FORMATS = {
         Format("StableHLO, portable artifact", "exported.mlirbc", mutations.BYTES, "program"),
         Format("HLO, text", "program.hlo", mutations.TEXT, "program"),
         Format("HLO, protocol buffer", "program.pb", mutations.BYTES, "program"),
+        Format("HLO, optimized", "optimized.hlo", mutations.TEXT, "program"),
+        Format("HLO, text of 2018", "dense.hlo", mutations.TEXT, "program"),
+        Format("HLO, snapshot", "snapshot.pb", mutations.BYTES, "program"),
         Format("tuned program", "layer.hlotune", mutations.ARTIFACT, "artifact"),
         Format("records, JSON lines", "records.jsonl", mutations.JSON_LINES, "records"),
         Format("records, compressed", "records.jsonl.gz", mutations.BYTES, "records"),
         Format("database", "tuning.db", mutations.DATABASE, "database"),
         Format("cost model", "trees.npz", mutations.MODEL, "model"),
         Format("ONNX", "model.onnx", mutations.BYTES, "program"),
+        Format("PyTorch", "network.pt2", mutations.ARTIFACT, "program"),
     )
 }
 
+PYTORCH = Path(__file__).parents[2] / "tests" / "fixtures" / "network.pt2"
+"""A file of torch.export; `tests/support/make_pt2_fixture.py` made it."""
+DENSE = """c1 {
+  x.0 = f32[] parameter(0)
+  zero = f32[] constant(0)
+  ROOT m = f32[] maximum(x.0, zero)
+}
+
+ENTRY dense {
+  W = f32[10,20]{1,0} parameter(0)
+  x = f32[20]{0} parameter(1)
+  b = f32[10]{0, 1} parameter(2)
+  d = f32[10]{0} dot(W, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[10]{0} add(d, b)
+  ROOT r = f32[10]{0} map(a), dimensions={0}, to_apply=c1
+}
+"""
+"""As XLA.jl printed a layer in 2018."""
 WEIGHTS = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
 KERNEL = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
 X = np.linspace(-1, 1, 128, dtype=np.float32).reshape(8, 16)
@@ -96,6 +118,7 @@ def write_originals(folder: Path) -> None:
     """Writes the file of each of `FORMATS`."""
     _write_programs(folder)
     _write_onnx(folder / "model.onnx")
+    shutil.copyfile(PYTORCH, folder / PYTORCH.name)
     _write_records(folder)
     model = shipped("trees")
     assert model is not None, "the package comes with a trained model"
@@ -115,7 +138,20 @@ def _write_programs(folder: Path) -> None:
     (folder / "exported.mlirbc").write_bytes(exported.mlir_module_serialized)
     (folder / "program.hlo").write_text(lowered.as_text("hlo"))
     hlo: Any = lowered.compiler_ir("hlo")
-    (folder / "program.pb").write_bytes(hlo.as_serialized_hlo_module_proto())
+    module = hlo.as_serialized_hlo_module_proto()
+    (folder / "program.pb").write_bytes(module)
+    (folder / "snapshot.pb").write_bytes(_as_first_field(_as_first_field(module)))
+    (folder / "optimized.hlo").write_text(lowered.compile().as_text() or "")
+    (folder / "dense.hlo").write_text(DENSE)
+
+
+def _as_first_field(message: bytes) -> bytes:
+    """A message of protocol buffers that has another one as its field 1, and nothing else."""
+    size, digits = len(message), bytearray()
+    while size > 127:
+        digits.append(size & 127 | 128)
+        size >>= 7
+    return b"\x0a" + bytes([*digits, size]) + message
 
 
 def _write_onnx(path: Path) -> None:

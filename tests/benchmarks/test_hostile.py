@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from benchmarks.hostile.files import LIMIT_S, FileReading, Reader, Reading, coun
 from benchmarks.hostile.forged import FORGED
 from benchmarks.hostile.kills import Killing, Run, recorded, workers
 from benchmarks.hostile.mutations import BYTES, JSON_LINES, TEXT, Edit, mutated
-from benchmarks.hostile.originals import FORMATS
+from benchmarks.hostile.originals import FORMATS, write_originals
 from benchmarks.hostile.reader import READERS
 from hlotune.measure.workers.channel import Channel
 from tests.support.recorded import filled
@@ -39,6 +40,29 @@ def test_a_number_always_makes_the_same_mutation_and_never_the_original(
     assert made == [mutated(LINES, edits, (0, n)) for n in range(50)]
     assert LINES not in made
     assert len(set(made)) > 40
+
+
+def test_sixty_damaged_files_of_all_formats_are_read_or_refused_in_one_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "originals").mkdir()
+    write_originals(tmp_path / "originals")
+    asked = [(kind, number) for number in range(4) for kind in FORMATS.values()]
+    assert len(asked) == 60
+
+    def read_part(part: int) -> list[tuple[str, int, Reading]]:
+        with closing(Reader(tmp_path / f"reader{part}")) as reader:
+            return [
+                (kind.name, number, reader.read(kind, path, data, number))
+                for kind, number in asked[part::2]
+                for path in [tmp_path / "originals" / kind.file]
+                for data in [mutation(kind, path.read_bytes(), 0, number)]
+            ]
+
+    with ThreadPoolExecutor(2) as pool:
+        readings = [r for part in pool.map(read_part, range(2)) for r in part]
+    assert [r for r in readings if not r[2].is_sound] == []
+    assert counted([r[2] for r in readings])["refused"] > 30
 
 
 def test_seeds_make_other_mutations() -> None:

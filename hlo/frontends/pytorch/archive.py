@@ -93,8 +93,9 @@ class Files:
             raise _damaged(self.path, f"{name} damaged ({error})") from error
 
     def json(self, name: str) -> Any:
+        text = self.member(name)
         try:
-            return json.loads(self.member(name))
+            return json.loads(text)
         except (ValueError, RecursionError) as error:
             raise _damaged(self.path, f"{name} that is no JSON ({error})") from error
 
