@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hlotune.cli.kernel_details import counts_json, measured, print_counts
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Dimensions, Json, Program, Trips
 from hlotune.cli.printing import counted, print_json, print_notes, print_table, say, size, times
 
 if TYPE_CHECKING:
+    from hlotune.cli.kernel_details import Times
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites.sites import Site
     from hlotune.hlo.sites.trip_counts import Flow
@@ -23,6 +25,11 @@ COLUMNS = (
     "kernel", "label", ">sites", ">calls", ">sketches", ">configs", ">work", ">data", ">at best",
     "left to XLA because",
 )  # fmt: skip
+TIMED = (">alone on XLA", ">of the time")
+ALONE = (
+    "kernels are timed alone, without the empty call around them, and overlap: the shares are no "
+    "parts of one whole"
+)
 SPARE = ("sketches", "configs", "sites", "data", "work", "calls", "kernel")
 """Columns that a narrow terminal goes without, the first of them first."""
 Named = Annotated[
@@ -95,6 +102,10 @@ class Line:
     """Why no schedule of ours exists; None where one does."""
     known: Known | None
     """None where no database was named."""
+    default_s: float | None = None
+    """Seconds of a call of it alone, as XLA compiles it; None where that was not measured."""
+    share_of_time: float | None = None
+    """Of the program's time, by all of its calls."""
 
 
 def kernels(
@@ -104,6 +115,18 @@ def kernels(
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     trips: Trips = None,
+    operations: Annotated[
+        bool,
+        typer.Option(
+            "--operations", help="Count operations before and after XLA optimizes the program."
+        ),
+    ] = False,
+    time: Annotated[
+        bool,
+        typer.Option(
+            "--time", help="Time each kernel alone, as XLA compiles it: its share of the program's."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Lists the kernels of a program, with their work and data.
@@ -111,11 +134,13 @@ def kernels(
     What a call takes at best is by the machine's peaks, which are measured once a day, or by the
     maker's figures of the device that is named.
     """
+    from hlotune.hlo.calling.operation_counts import counts_of
     from hlotune.hlo.sites.left_out import left_out
     from hlotune.hlo.sites.sites import sites
     from hlotune.hlo.sites.trip_counts import flows
     from hlotune.schedules.errors import NoRecord
     from hlotune.schedules.targets.kinds import named_target
+    from hlotune.tuning_logs.render import time_text
 
     device = named_target(target) if target else None
     loaded = load_program(program, arg, dim, trips)
@@ -125,6 +150,9 @@ def kernels(
         by_key.setdefault(site.kernel.key, []).append(site)
     control_flow = flows(loaded.graph, loaded.trips).values()
     kept = left_out(loaded, found)
+    counts = counts_of(loaded) if operations else None
+    if counts and not json:
+        print_counts(counts)
     if not by_key:
         why = "".join(f"; {text}" for text in kept)
         raise NoRecord(
@@ -134,17 +162,25 @@ def kernels(
     records = known_of(database, by_key, device) if database else {}
     limits = limits_of(device)
     lines = [describe(group, limits, records.get(key)) for key, group in by_key.items()]
+    if time:
+        spent = measured(loaded, {key: group[0].kernel for key, group in by_key.items()})
+        lines = [with_times(line, spent) for line in lines]
     if json:
         about = {
             "program": loaded.name,
             "notes": list(loaded.remarks),
             "control_flow": [flow._asdict() for flow in control_flow],
             "left_out": list(kept),
+            **({"operations": counts_json(counts)} if counts else {}),
+            **({"default_s": spent.program_s} if time else {}),
         }
         return print_json({**about, "kernels": [asdict(x) for x in lines]})
     print_notes(loaded.remarks)
-    columns = (*COLUMNS, ">of the limit", "known") if records else COLUMNS
-    print_table(columns, map(cells, lines), title=loaded.name, spare=SPARE)
+    columns = [*COLUMNS, *TIMED] if time else list(COLUMNS)
+    columns += [">of the limit", "known"] if records else []
+    print_table(columns, [cells(x, time) for x in lines], title=loaded.name, spare=SPARE)
+    if time:
+        say(f"a call of the program takes {time_text(spent.program_s)}; {ALONE}")
     for text in kept:
         say(f"left to XLA: {text}")
     for flow in control_flow:
@@ -152,7 +188,17 @@ def kernels(
     return None
 
 
-def cells(x: Line) -> tuple[str, ...]:
+def timed_cells(x: Line, timed: bool) -> list[str]:
+    from hlotune.tuning_logs.render import time_text
+
+    if not timed:
+        return []
+    if x.default_s is None or x.share_of_time is None:
+        return ["-", "-"]
+    return [time_text(x.default_s), f"{x.share_of_time:.1%}"]
+
+
+def cells(x: Line, timed: bool = False) -> tuple[str, ...]:
     """A row of the table; the last two cells are there where a database was named."""
     from hlotune.tuning_logs.render import time_text
 
@@ -167,8 +213,14 @@ def cells(x: Line) -> tuple[str, ...]:
         size(x.bytes, "B", 1024),
         time_text(x.roofline_s) if x.roofline_s else "-",
         x.left_to_xla or "",
+        *timed_cells(x, timed),
         *([share_text(x), str(x.known)] if x.known else []),
     )
+
+
+def with_times(line: Line, spent: "Times") -> Line:
+    found_s, share = spent.kernels_s.get(line.key), spent.share(line.key, line.calls)
+    return replace(line, default_s=found_s, share_of_time=share)
 
 
 def flow_text(flow: "Flow") -> str:
