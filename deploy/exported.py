@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -53,21 +53,21 @@ def exported(
             if (made := Path(folder) / file).exists():
                 os.replace(made, path.parent / file)
     if isinstance(checked, str):
-        return Exported(**done, not_checked=checked)
+        return replace(done, not_checked=checked)
     version, accuracy = checked
-    return Exported(**done, checked_by=f"{runtime.name} {version}", accuracy=tuple(accuracy))
+    return replace(done, checked_by=f"{runtime.name} {version}", accuracy=tuple(accuracy))
 
 
-def _described(model: Path) -> dict[str, object]:
+def _described(model: Path) -> Exported:
     import onnx
 
     read = onnx.load_model(str(model), load_external_data=False)
-    return {
-        "bytes": sum(file.stat().st_size for file in model.parent.iterdir()),
-        "nodes": len(read.graph.node),
-        "opset": read.opset_import[0].version,
-        "inputs": tuple(x.name for x in read.graph.input),
-    }
+    return Exported(
+        bytes=sum(file.stat().st_size for file in model.parent.iterdir()),
+        nodes=len(read.graph.node),
+        opset=read.opset_import[0].version,
+        inputs=tuple(x.name for x in read.graph.input),
+    )
 
 
 def _checked(

@@ -26,6 +26,7 @@ from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import ratio
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.numerics import Numerics
 
 ROUNDS, FEWEST_ROUNDS = 21, 6
 WARM_CALLS = 2
@@ -33,7 +34,7 @@ SAMPLE_S = 0.02
 """Calls shorter than this are timed several at a time."""
 REST_S = 0.05
 """Between samples: threads of runtimes look for work for a while after a call."""
-NUMERICS = "fast"
+NUMERICS: Numerics = "fast"
 """How far from exact the results of other runtimes may be: they know no other setting."""
 
 

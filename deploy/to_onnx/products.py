@@ -119,8 +119,8 @@ def _convolved(w: Writer, x: Tensor, weights: Tensor, window: Window, groups: in
         return _transposed(w, x, weights, window, groups)
     zero = w.constant(0, x.dtype)
     x = w.spread(x, [0, 0, *(d - 1 for d in window.lhs_dilation)], zero)
-    cuts = [[0, 0, *(min(0, p[side]) for p in window.padding)] for side in (0, 1)]
-    x = w.pad(x, *cuts, zero)
+    lows, highs = ([0, 0, *(min(0, p[side]) for p in window.padding)] for side in (0, 1))
+    x = w.pad(x, lows, highs, zero)
     pads = [[max(0, p[side]) for p in window.padding] for side in (0, 1)]
     extents = zip(x.shape[2:], *pads, reach, window.strides, strict=True)
     spatial = [(n + low + high - r - 1) // step + 1 for n, low, high, r, step in extents]

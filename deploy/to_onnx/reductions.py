@@ -1,7 +1,7 @@
 """Reductions, of whole dimensions and of windows."""
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def identity(name: str, dtype: str) -> float | int:
     sign = -1 if name == "maximum" else 1
     if is_float(dtype):
         return sign * float("inf")
-    limits = np.iinfo(numpy_dtype(dtype))
+    limits: Any = np.iinfo(str(numpy_dtype(dtype)))
     return int(limits.min if sign < 0 else limits.max)
 
 

@@ -22,7 +22,8 @@ class Network(nn.Module):
     def __call__(self, images: jax.Array) -> jax.Array:
         hidden = self.normalization(nn.relu(self.convolution(images)))
         hidden = nn.max_pool(hidden, (2, 2), (2, 2))
-        return nn.softmax(self.classes(hidden.reshape(len(hidden), -1)))
+        probabilities: jax.Array = nn.softmax(self.classes(hidden.reshape(len(hidden), -1)))
+        return probabilities
 
 
 def model() -> tuple[Callable[..., jax.Array], tuple[Any, ...]]:

@@ -19,7 +19,8 @@ class Network(nnx.Module):
     def __call__(self, images: jax.Array) -> jax.Array:
         hidden = self.normalization(nnx.relu(self.convolution(images)))
         hidden = nnx.max_pool(hidden, (2, 2), (2, 2))
-        return nnx.softmax(self.classes(hidden.reshape(len(hidden), -1)))
+        probabilities: jax.Array = nnx.softmax(self.classes(hidden.reshape(len(hidden), -1)))
+        return probabilities
 
 
 def model() -> tuple[Network, tuple[np.ndarray, ...]]:

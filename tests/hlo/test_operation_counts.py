@@ -1,5 +1,7 @@
 """Operations are counted before XLA optimizes a program, and behind that in steps and fusions."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -63,7 +65,7 @@ def test_a_text_that_is_no_module_has_no_operations() -> None:
 
 
 def test_a_program_is_counted_by_the_names_of_hlo() -> None:
-    def f(x: jax.Array) -> jax.Array:
+    def f(x: jax.Array) -> Any:
         return lax.fori_loop(0, 9, lambda _, v: jnp.tanh(v @ v) + v.sum(), x)
 
     counts = counts_of(load(f, argument("f32[8,8]")))
