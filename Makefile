@@ -77,7 +77,7 @@ test-torch: types-oldest
 # Programs of Keras, flax, equinox and haiku, and models that ONNX Runtime and OpenVINO run, in an
 # environment of its own: these bring some thirty packages that nothing else needs.
 test-frameworks: .venv-frameworks/.installed
-	.venv-frameworks/bin/python -m pytest -m frameworks
+	.venv-frameworks/bin/python -m pytest -m "frameworks and not torch"
 
 .venv-frameworks/.installed: $(ENVIRONMENT)
 	.ci/environment .venv-frameworks tune,onnx,rivals,frameworks 3.13 3.12

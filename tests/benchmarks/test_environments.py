@@ -146,7 +146,7 @@ def test_tests_that_need_torch_are_left_out_by_their_marker_and_run_in_the_oldes
 def test_tests_that_need_frameworks_or_other_runtimes_run_in_an_environment_that_has_them() -> None:
     made = recipe("test-frameworks")
     assert ".ci/environment .venv-frameworks tune,onnx,rivals,frameworks 3.13 3.12" in made
-    assert ".venv-frameworks/bin/python -m pytest -m frameworks\n" in made
+    assert '.venv-frameworks/bin/python -m pytest -m "frameworks and not torch"\n' in made
     assert '-m "not slow and not browser and not frameworks"' in recipe("test-oldest")
 
 
