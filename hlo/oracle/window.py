@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.hlo.graph import Graph
+from hlotune.hlo.graph import Graph, numpy_dtype
 from hlotune.hlo.oracle import elementwise
 from hlotune.hlo.oracle.bounded import (
     PRECISIONS,
@@ -38,6 +38,25 @@ MONOIDS: dict[str, Any] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
+
+
+NEUTRAL = {"add": 0, "multiply": 1, "xor": 0}
+"""What changes nothing, where it is no extreme of the type."""
+
+
+def identity(name: str, like: Bounded) -> Any:
+    """What a monoid begins at, in the type of a value."""
+    if name in NEUTRAL:
+        return NEUTRAL[name]
+    low = name in ("maximum", "or")
+    if is_float(like.dtype):
+        return -np.inf if low else np.inf
+    if like.dtype == "i1":
+        return not low
+    if name in ("and", "or"):
+        return np.array(0 if low else -1).astype(like.value.dtype)
+    limits: Any = np.iinfo(str(numpy_dtype(like.dtype)))
+    return limits.min if low else limits.max
 
 
 def monoids(region: Graph) -> tuple[str, ...] | None:
@@ -94,6 +113,20 @@ class Fold:
             _fold(name, s, self.terms, PRECISIONS.get(dtype))
             for name, s, dtype in zip(self.names, stacks, self.dtypes, strict=True)
         ]
+
+    def hole(self, k: int, start: Bounded) -> Bounded:
+        """What stands where part `k` of a window has no element: XLA leaves these out."""
+        neutral = NEUTRAL.get(self.names[k]) if self.names else None
+        if neutral is None:
+            return start
+        return start.move(lambda x: np.full_like(x, neutral))
+
+    def begins_at_identity(self, starts: Sequence[Bounded]) -> bool:
+        """Whether no start changes what it is merged with; of unknown regions that is believed."""
+        if self.names is None:
+            return True
+        pairs = zip(self.names, starts, strict=True)
+        return all(bool(x.value == identity(name, x)) for name, x in pairs)
 
     def pair(self, left: Sequence[Bounded], right: Sequence[Bounded]) -> list[Bounded]:
         """Combines two partial results."""
@@ -233,10 +266,12 @@ def _windows(request: Request, window: tuple[int, ...]) -> tuple[Bounded, ...]:
     ]
     box = tuple(covering(line) for line in runs)
     taps = list(product(*runs))
+    fold = Fold(request, prod(window))
+    starts = [request.operand(count + k, ()) for k in range(count)]
     stacks = []
-    for k in range(count):
-        operand, start = request.operand(k, box), request.operand(count + k, ())
-        stack = start.move(lambda x: np.broadcast_to(x, (len(taps), *request.shape)).copy())
+    for k, start in enumerate(starts):
+        operand, hole = request.operand(k, box), fold.hole(k, start)
+        stack = hole.move(lambda x: np.broadcast_to(x, (len(taps), *request.shape)).copy())
         for i, tap in enumerate(taps):
             real = [r for r in tap if r is not None]
             if len(real) == len(tap):
@@ -245,8 +280,11 @@ def _windows(request: Request, window: tuple[int, ...]) -> tuple[Bounded, ...]:
                 stack.value[place] = operand.value[source]
                 stack.bound[place] = operand.bound[source]
         stacks.append(stack)
-    fold = Fold(request, prod(window))
-    return fold.finish(fold.stack(stacks))
+    folded = fold.stack(stacks)
+    if not fold.begins_at_identity(starts):
+        begun = [x.move(lambda a: np.broadcast_to(a, request.shape)) for x in starts]
+        folded = fold.pair(begun, folded)
+    return fold.finish(folded)
 
 
 def select_and_scatter(request: Request) -> tuple[Bounded, ...]:

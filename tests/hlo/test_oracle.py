@@ -318,3 +318,24 @@ def test_tensor_without_elements_is_no_trouble() -> None:
 def test_overflow_of_the_type_is_infinite() -> None:
     x = np.array([200.0, -200.0], np.float32)
     assert not mismatches(lambda x: (jnp.exp(x), 1 / (1 + jnp.exp(x))), x)
+
+
+@pytest.mark.parametrize(
+    "reducer, start", [(lax.add, 1.0), (lax.mul, 2.0), (lax.max, 0.0), (lax.min, -0.5)]
+)
+def test_a_window_begins_at_its_start_once_and_leaves_out_what_is_padded(
+    reducer: Any, start: float
+) -> None:
+    def function(x: Array) -> Any:
+        pad = ((1, 2), (0, 0))
+        return lax.reduce_window(x, start, reducer, (2, 2), (1, 2), pad)
+
+    def whole(x: Array) -> Any:
+        return lax.reduce_window(x, np.int32(start + 3), reducer, (2, 2), (2, 1), "VALID")
+
+    for f, x in (
+        (function, -np.abs(normal(0, 4, 6))),
+        (whole, np.arange(-12, 12, dtype=np.int32).reshape(4, 6)),
+    ):
+        (found,) = evaluate(graph_of(f, [x]), [x])
+        np.testing.assert_allclose(found.value, np.asarray(jax.jit(f)(x)), rtol=1e-6)
