@@ -10,7 +10,7 @@ and carries come together in one order: results are the same in every call.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hlotune.schedules.errors import ScheduleError
@@ -72,52 +72,60 @@ def blocks_of(stage: Stage, least: int) -> int | None:
 
 def _cut(stage: Stage, blocks: int) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
     """The stages of totals, carries and results, and the tensors between them."""
-    assert stage.combine is not None, "a scan merges"
     (axis,), parallel = stage.reduce, (Axis(BLOCK, blocks), *stage.parallel)
     inner = Axis(axis.name, axis.extent // blocks)
     place = {axis.name: Affine.axis(axis.name) + Affine.axis(BLOCK, inner.extent)}
     values = map_all_loads(stage.values, {x: x.substitute(place) for x in stage.loads})
-    index = tuple(Affine.axis(a.name) for a in parallel)
-    totals, carries = (
-        [f"{stage.name}.{k}.{part}" for k in range(len(values))] for part in ("totals", "carries")
-    )
-    identities = [
-        c
-        for group in stage.groups
-        for c in stage.combine.identities(tuple(values[k].dtype for k in group))
-    ]
-    before = (index[0] + -1, *index[1:])
-    ahead = tuple(
-        Load(name, before, v.dtype, outside=c.value)
-        for name, v, c in zip(totals, values, identities, strict=True)
-    )
-    first = replace(
-        stage,
-        name=f"{stage.name}.totals",
-        parallel=parallel,
-        reduce=(inner,),
-        stores=tuple(Store(name, index) for name in totals),
-        values=values,
-    )
+    inside = replace(stage, parallel=parallel, reduce=(inner,), values=values)
+    totals, carries = (_between(inside, part) for part in ("totals", "carries"))
+    index = _everywhere(inside)
+    first = replace(inside, name=f"{stage.name}.totals", stores=_stores(totals, index))
     second = replace(
         stage,
         name=f"{stage.name}.carries",
         reduce=parallel[:1],
-        stores=tuple(Store(name, index) for name in carries),
-        values=ahead,
+        stores=_stores(carries, index),
+        values=_of_the_block_before(inside, totals),
     )
     last = replace(
-        stage,
-        parallel=parallel,
-        reduce=(inner,),
+        inside,
         stores=tuple(
             Store(x.tensor, tuple(e.substitute(place) for e in x.index)) for x in stage.stores
         ),
-        values=values,
-        begins=tuple(Load(n, index, v.dtype) for n, v in zip(carries, values, strict=True)),
+        begins=tuple(Load(t.name, index, t.dtype) for t in carries),
     )
-    shape = tuple(a.extent for a in parallel)
-    types = [
-        (n, v.dtype) for names in (totals, carries) for n, v in zip(names, values, strict=True)
+    return (first, second, last), (*totals, *carries)
+
+
+def _everywhere(stage: Stage) -> tuple[Affine, ...]:
+    """The index of a tensor that has an element for each point of the parallel axes."""
+    return tuple(Affine.axis(a.name) for a in stage.parallel)
+
+
+def _between(stage: Stage, part: str) -> tuple[Tensor, ...]:
+    """A tensor for each value of a stage over its parallel axes."""
+    shape = tuple(a.extent for a in stage.parallel)
+    return tuple(
+        Tensor(f"{stage.name}.{k}.{part}", shape, v.dtype, "temporary")
+        for k, v in enumerate(stage.values)
+    )
+
+
+def _stores(tensors: Sequence[Tensor], index: tuple[Affine, ...]) -> tuple[Store, ...]:
+    return tuple(Store(t.name, index) for t in tensors)
+
+
+def _of_the_block_before(stage: Stage, totals: Sequence[Tensor]) -> tuple[Load, ...]:
+    """The totals of the block before each one; for the first block they are the identities."""
+    assert stage.combine is not None, "a scan merges"
+    identities = [
+        c
+        for group in stage.groups
+        for c in stage.combine.identities(tuple(stage.values[k].dtype for k in group))
     ]
-    return (first, second, last), tuple(Tensor(n, shape, t, "temporary") for n, t in types)
+    block, *others = _everywhere(stage)
+    before = (block + -1, *others)
+    return tuple(
+        Load(t.name, before, t.dtype, outside=c.value)
+        for t, c in zip(totals, identities, strict=True)
+    )
