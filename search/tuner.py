@@ -181,6 +181,12 @@ class KernelTuner:
                 best.setdefault(trial.candidate.schedule, trial)
         return tuple(best.values())[:n]
 
+    def near(self, times: float) -> int:
+        """Trials that took at most so many times the best."""
+        most_s = times * self.best_s
+        times_s = (t.time_s for t in self._usable if t.candidate.schedule not in self._failed)
+        return sum(time_s <= most_s for time_s in times_s if time_s)
+
     def first_candidate(self) -> Trial | None:
         """The fastest trial of the space's own proposal; None where it was not measured, or failed
         since."""

@@ -10,9 +10,9 @@ its own.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from math import ceil, inf
 from statistics import median
 
@@ -78,6 +78,13 @@ process's turn.
 
 _SETTLING_S = 0.3
 """Longest wait for the threads to come apart; the host needs less than a tenth of a second."""
+
+AGREED_S = 0.3
+"""What rounds of a comparison take at least before they end as all agree: more of short calls cost
+next to nothing, and narrow the interval."""
+
+CLEARLY = 1.1
+"""So many times as slow is clearly slower."""
 
 _TRIES = 4
 """Samples in place of one during which the threads came together."""
@@ -178,11 +185,12 @@ def interleaved(
     clock: ClockName = "kernel",
     effort: Effort = DEFAULT_EFFORT,
     apart: Apart = always_apart,
+    agreed_s: float = inf,
 ) -> tuple[tuple[float, ...], ...]:
     """Samples of several subjects, round by round, in orders as of `turns`.
 
     Stops after `pairs` rounds, or at `limit_s` seconds once there are the `least` that prove
-    anything.
+    anything; at `agreed_s` seconds already if all of these rounds agree.
     """
     start = time.perf_counter()
     calls = [calls_a_sample(warmed(subject), effort) for subject in subjects]
@@ -193,10 +201,21 @@ def interleaved(
 
     rounds: list[dict[int, float]] = []
     for order in islice(turns(len(subjects)), pairs):
-        if time.perf_counter() - start > limit_s and len(rounds) >= least:
+        spent = time.perf_counter() - start
+        if len(rounds) >= least and (spent > limit_s or (spent > agreed_s and agree(rounds))):
             break
         rounds.append({i: sample(i) for i in order})
     return tuple(tuple(r[i] for r in rounds) for i in range(len(subjects)))
+
+
+def agree(rounds: Sequence[Mapping[int, float]]) -> bool:
+    """Whether each round has the subjects in one order, any two of them apart by `CLEARLY`.
+
+    A round that disagrees does so for good: looking after each round proves no more by chance than
+    looking once, after the least number of rounds that proves anything.
+    """
+    order = sorted(rounds[0], key=rounds[0].__getitem__)
+    return all(r[b] >= CLEARLY * r[a] for r in rounds for a, b in pairwise(order))
 
 
 def turns(count: int) -> Iterator[list[int]]:

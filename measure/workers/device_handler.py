@@ -20,6 +20,7 @@ from hlotune.measure.timing.modes import fast_time_s
 from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
 from hlotune.measure.timing.timing import (
+    AGREED_S,
     DEFAULT_EFFORT,
     Apart,
     Effort,
@@ -190,7 +191,7 @@ def _compare(request: Message) -> Message:
     samples = interleaved(
         subjects, pairs=header["pairs"], limit_s=header["limit_s"],
         least=fewest_pairs(max(1, len(subjects) - 1)), clock=clock,
-        effort=_effort(DEFAULT_EFFORT, target), apart=apart,
+        effort=_effort(DEFAULT_EFFORT, target), apart=apart, agreed_s=AGREED_S,
     )  # fmt: skip
     return Message({"is": "comparison", "samples_s": samples})
 
@@ -223,7 +224,7 @@ def _better(forms: tuple[Subject, ...], clock: Clock, apart: Apart) -> Subject:
     """The default's form with the least median, by a few calls in turns."""
     if len(forms) == 1:
         return forms[0]
-    samples = interleaved(forms, pairs=7, limit_s=0.3, clock=clock, apart=apart)
+    samples = interleaved(forms, pairs=7, limit_s=0.3, least=3, clock=clock, apart=apart)
     return forms[min(range(len(forms)), key=lambda i: fast_time_s(samples[i]))]
 
 

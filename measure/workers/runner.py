@@ -25,9 +25,9 @@ from hlotune.schedules.steps.schedule import XLA
 from hlotune.schedules.targets.target import Properties, Target
 
 _LIMIT_S = 60.0
-COMPARING_S = 15.0
-"""How long the rounds of a comparison take in all, for kernels whose calls take up to a tenth of a
-second.
+COMPARING_S = 6.0
+"""How long the rounds of a comparison take in all: enough for a verdict about calls that take a
+tenth of a second.
 """
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import mean
 
+from hlotune.measure.timing.comparison import fewest_pairs
+from hlotune.measure.timing.timing import AGREED_S
 from hlotune.measure.workers.runner import COMPARING_S
 
 UNKNOWN_FINAL_S = 3.0
@@ -40,6 +43,8 @@ class Costs:
     """Verifying and timing the median of these other candidates."""
     entrants: int = 3
     """How many champions are built, verified and timed."""
+    is_clear: bool = False
+    """Whether the best candidate is clearly faster than the default by the search's own times."""
     crowd: int = 0
     """How many candidates the heat has, each built once and measured twice; 0 without a heat."""
 
@@ -62,6 +67,8 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     # Where it was timed before the run was interrupted, XLA takes about as long as the oracle.
     default_s = costs.first_s if costs.default_s is None else costs.default_s
     round_s = (1 + costs.entrants) * max(default_s / SAMPLES, costs.call_s)
+    if costs.is_clear:  # rounds of long calls end as they agree, calls before each among them
+        pairs = min(pairs, ceil(max(AGREED_S / round_s, 2 * fewest_pairs(costs.entrants))))
     sampling_s = min(pairs * round_s, COMPARING_S)
     heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
     own_s = costs.entrants * costs.build_s + verifying_s + default_s + sampling_s

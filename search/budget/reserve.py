@@ -10,14 +10,15 @@ need is for batches again.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from statistics import median
+from statistics import mean, median
 
+from hlotune.measure.timing.timing import CLEARLY
 from hlotune.search.budget.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.budget.closing_costs import Costs, Due, building_s, finals_s
 from hlotune.search.budget.spending import Contest
 from hlotune.search.finals.closing import Comparing
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
-from hlotune.search.finals.heats import CHAMPIONS, heat_size
+from hlotune.search.finals.heats import BEHIND, CHAMPIONS, heat_size
 
 HOPELESS = 1.25
 """A champion so many times slower than the default by the search's own times gets few pairs."""
@@ -58,7 +59,9 @@ class Reserve:
         certain_s = sum(s for s, known in zip(each, ready, strict=True) if known)
         waiting = [s for s, known in zip(each, ready, strict=True) if not known]
         timing_s = WHOLE_SHARE * (self.budget_s or 0.0)
-        return Due(certain_s + self.whole_s(timing_s), max(waiting, default=0.0))
+        return Due(
+            certain_s + self.whole_s(timing_s), max(waiting, default=mean(each) if each else 0.0)
+        )
 
     @property
     def _pace(self) -> float:
@@ -130,6 +133,7 @@ class Reserve:
 def costs(contest: Contest, pairs: int) -> Costs:
     """What closing one kernel costs.  With so few pairs as where time is short it has no heat."""
     took = contest.tuner.took
+    near = contest.tuner.near(BEHIND)
     first, others = took.trials_s[:1], took.trials_s[1:]
     return Costs(
         default_s=contest.timing_s,
@@ -138,8 +142,9 @@ def costs(contest: Contest, pairs: int) -> Costs:
         first_s=first[0] if first else None,
         slowest_s=max(others, default=0.0),
         usual_s=median(others) if others else 0.0,
-        entrants=max(1, min(CHAMPIONS, len(took.trials_s))),
-        crowd=heat_size(contest.tuner.usable) if pairs > FEWEST_PAIRS else 0,
+        entrants=max(1, min(CHAMPIONS, near)),
+        is_clear=CLEARLY * contest.tuner.best_s < contest.default_s,
+        crowd=heat_size(contest.tuner.usable, near) if pairs > FEWEST_PAIRS else 0,
     )
 
 

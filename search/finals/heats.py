@@ -22,6 +22,10 @@ the best.
 """
 LUCK = 1.1
 """By the samples of one trial a schedule may look so many times faster than it is."""
+BEHIND = 1.25
+"""A schedule whose trial took so many times as long as the fastest one is not the best: neither
+luck nor the machine's pace makes so much.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +36,30 @@ class Heat:
     failed: tuple[Trial, ...] = ()
 
 
-def heat_size(trials: int) -> int:
-    """How many schedules of a kernel with so many trials may be the best; 0 where all of them are
-    champions anyway, and need no heat.
+def heat_size(trials: int, near: int = MOST) -> int:
+    """How many schedules of a kernel with so many trials may be the best, where `near` of them are
+    not far behind; 0 where all of these are champions anyway, and need no heat.
     """
-    size = min(MOST, trials // ONE_IN)
+    size = min(MOST, trials // ONE_IN, near)
     return size if size > CHAMPIONS else 0
 
 
 def crowd(tuner: KernelTuner, most: int) -> list[Candidate]:
-    """The fastest candidates by their own trials, and the first candidate where it is not far
-    behind.
+    """The fastest candidates by their own trials without those that are far behind, and the first
+    candidate where it is near.
 
     A formula chose the first candidate before there were any trials: it owes its place to no luck.
     """
     best = list(tuner.champions(most))
+    best = [t for t in best if _is_near(t, best[0], BEHIND)]
     first = tuner.first_candidate()
-    if best and first is not None and first not in best and _is_near(first, best[0]):
+    if best and first is not None and first not in best and _is_near(first, best[0], LUCK):
         best = [*best[: most - 1], first]
     return [trial.candidate for trial in best]
 
 
-def _is_near(first: Trial, best: Trial) -> bool:
-    return (first.time_s or float("inf")) <= LUCK * (best.time_s or 0.0)
+def _is_near(trial: Trial, best: Trial, times: float) -> bool:
+    return (trial.time_s or float("inf")) <= times * (best.time_s or 0.0)
 
 
 def heat(tuner: KernelTuner) -> Heat:
@@ -66,7 +71,8 @@ def heat(tuner: KernelTuner) -> Heat:
     size = heat_size(tuner.usable)
     times_s: dict[Candidate, float] = {}
     failed: list[Trial] = []
-    for trials in tuner.measured_again(crowd(tuner, size)) if size else ():
+    entrants = crowd(tuner, size) if size else []
+    for trials in tuner.measured_again(entrants) if len(entrants) > CHAMPIONS else ():
         found = [t.time_s for t in trials if t.time_s is not None]
         if len(found) == len(trials):
             times_s[trials[0].candidate] = mean(found)

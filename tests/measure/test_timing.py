@@ -14,6 +14,7 @@ from hlotune.measure.timing.timing import (
     Effort,
     Steady,
     Subject,
+    agree,
     calls_a_sample,
     interleaved,
     one_sample,
@@ -210,6 +211,22 @@ def test_of_a_finals_31_rounds_none_of_six_is_favoured() -> None:
 def test_interleaved_samples_end_at_the_limit_but_not_before_they_prove_something() -> None:
     times = interleaved([Subject(clock(1.0), clock(0.0))], pairs=100, limit_s=0.0)
     assert len(times[0]) == 6
+
+
+def test_rounds_may_end_where_all_of_them_agree() -> None:
+    def rounds(*times_s: float, agreed_s: float = 0.0) -> int:
+        subjects = [Subject(clock(s), clock(0.0)) for s in times_s]
+        return len(interleaved(subjects, pairs=20, limit_s=9.0, clock="call", agreed_s=agreed_s)[0])
+
+    assert rounds(1.0, 2.0) == rounds(2.0, 1.0, 4.0) == 6
+    assert rounds(1.0, 1.05) == rounds(1.0, 2.0, 2.1) == 20
+    assert rounds(1.0, 2.0, agreed_s=9.0) == 20
+
+
+def test_rounds_agree_where_each_has_the_same_order_clearly() -> None:
+    assert agree([{0: 1.0, 1: 2.0}, {0: 3.0, 1: 3.4}])
+    assert not agree([{0: 1.0, 1: 2.0}, {0: 2.0, 1: 1.0}])
+    assert not agree([{0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.05}])
 
 
 def test_several_need_more_rounds_before_time_is_up() -> None:

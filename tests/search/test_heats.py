@@ -7,7 +7,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Outcome, Trial
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
-from hlotune.search.finals.heats import CHAMPIONS, MOST, Heat, crowd, heat, heat_size
+from hlotune.search.finals.heats import BEHIND, CHAMPIONS, MOST, Heat, crowd, heat, heat_size
 from hlotune.search.tuner import KernelTuner
 from tests.support.tuners import KERNEL, FakeRunner, Log, space, tuner
 
@@ -90,3 +90,14 @@ def test_the_first_candidate_is_in_the_crowd_where_others_may_only_have_been_luc
     assert first is not None
     assert crowd(near, CHAMPIONS) == [candidate(20), candidate(21), first.candidate]
     assert crowd(far, CHAMPIONS) == [candidate(20), candidate(21), candidate(22)]
+
+
+def test_who_is_far_behind_the_best_is_no_champion_and_in_no_heat() -> None:
+    device = Device()
+    found = tuning(device, 0)
+    found.know([Trial(candidate(n), seconds(1 + n / 10)[0]) for n in range(40)])
+    assert crowd(found, CHAMPIONS) == [candidate(0), candidate(1), candidate(2)]
+    assert found.near(BEHIND) == len(crowd(found, MOST)) == 3
+    assert heat_size(40, found.near(BEHIND)) == 0
+    assert heat(found) == Heat()
+    assert device.met == []

@@ -273,7 +273,10 @@ def test_a_search_that_ends_before_its_budget_says_so(
     assert Finalising(kernels=2, interrupted=False, settled=settled) in events
 
 
-def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(database: Database) -> None:
+def test_ctrl_c_in_the_finals_leaves_the_rest_undecided(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hlotune.search.finals.heats.BEHIND", inf)  # each final begins with a heat
     tasks = two()
     result = run(database, tasks, FakeDevice(tasks, interrupt_at=2 + 192 + 3))
     assert result.interrupted
