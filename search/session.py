@@ -21,7 +21,7 @@ from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.reserve import Reserve
-from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Spending
+from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Opening, Spending
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, missed_by
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Referee
@@ -125,14 +125,13 @@ class Session:
         """Searches and compares; the whole program is not measured yet."""
         for skip in skipped:
             self._tell(KernelSkipped(label=skip.label, reason=skip.reason))
-        contests = self._contests(tasks)
-        self._prepare_whole(contests)
+        contests, opening = self._contests(tasks)
         prepared_s = self.passed_s - searched_s(contests)
         self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
         spending = Spending(
             contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due,
             rivals=lambda: self._rivals(contests),
-            target=self.target,
+            target=self.target, opening=opening, prepare=self._prepare_whole,
         )  # fmt: skip
         starved = False
         if not self.interrupted:
@@ -141,20 +140,26 @@ class Session:
             self.settled = spending.is_settled
         self._closed_from_s, self._searched = self.passed_s, bool(spending.spent)
         finals = self._finals(contests, reserve, spending)
+        for task in opening.waiting if not self.interrupted else ():
+            self._tell(KernelSkipped(label=task.label, reason=NO_TIME))
+        places = {t.kernel: n for n, t in enumerate(tasks)}
+        order = sorted(
+            range(len(contests)), key=lambda n: places.get(contests[n].task.kernel, len(tasks))
+        )
         return TuneResult(
             program_name=name,
             database=self.database.path,
             run=self.run,
             kernels=tuple(
-                kernel_result(c, finals.get(n), spending.trials(n), spending.failed(n))
-                for n, c in enumerate(contests)
+                kernel_result(contests[n], finals.get(n), spending.trials(n), spending.failed(n))
+                for n in order
             ),
             trials=spending.trials(),
             known_trials=sum(c.known_trials for c in contests),
             wall_s=self.wall_s,
             probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
             interrupted=self.interrupted,
-            needed_s=needed_s(len(contests), prepared_s, reserve.all_s) if starved else None,
+            needed_s=needed_s(len(tasks), prepared_s, reserve.all_s) if starved else None,
             skipped=tuple(self._skipped),
         )
 
@@ -207,19 +212,16 @@ class Session:
         assert self._reserve is not None, "a run is closed after it has tuned"
         return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s)
 
-    def _prepare_whole(self, contests: Sequence[Contest]) -> None:
-        """Prepares the whole program before the batches, so that what is left for them is known.
+    def _prepare_whole(self) -> None:
+        """Prepares the whole program behind the first batch, so that what is left for the others is
+        known.
 
         It does not where trials are limited, nor where no time is left: the program may never be
         compared then.
         """
         late = self.passed_s >= (self.limits.seconds or inf)
-        if self._oracle_s is None or late or not contests or self.interrupted:
-            return
-        try:
+        if self._oracle_s is not None and not late:
             self.whole.prepare(self._oracle_s)
-        except KeyboardInterrupt:
-            self.interrupted = True
 
     def _tell(self, event: Event) -> None:
         """Passes an event on, and keeps what it says of a kernel that is left alone."""
@@ -227,28 +229,41 @@ class Session:
             self._skipped.append((event.label, event.reason))
         self.progress(event)
 
-    def _contests(self, tasks: Sequence[Task]) -> list[Contest]:
-        """Times the defaults, those of most work by the roofline first, as long as there is time
-        for it.
+    def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], Opening]:
+        """The contests whose defaults are timed, and the kernels that wait for that.
 
-        Kernels that an interrupted run had timed stay in it.  Ctrl-C leaves the rest out.
+        Kernels of most work by the roofline come first.  Where seconds are limited one kernel is
+        timed, so that its batch comes soon, or all that an interrupted run had timed; else all are.
+        Ctrl-C leaves the rest out.
         """
         contests: dict[int, Contest] = {}
+        opening = Opening()
         try:
             recorded = self._begun(tasks)
             self._meet(tasks)
-            for n in sorted(range(len(tasks)), key=lambda n: -self._least_s(tasks[n])):
-                key = tasks[n].kernel.key
-                before_s = default_s(self.database, self.run, key) if self.resumed else None
-                late = self.passed_s > DEFAULTS_SHARE * (self.limits.seconds or inf)
-                if late and contests and before_s is None:
-                    self._tell(KernelSkipped(label=tasks[n].label, reason=NO_TIME))
-                elif contest := self._contest_or_none(n, tasks[n], recorded[n], before_s):
-                    contests[n] = contest
+            keys = [t.kernel.key for t in tasks]
+            before = [default_s(self.database, self.run, k) if self.resumed else None for k in keys]
+            numbers = {t.kernel: n for n, t in enumerate(tasks)}
+
+            def contest(task: Task) -> Contest | None:
+                n = numbers[task.kernel]
+                return self._contest_or_none(n, task, recorded[n], before[n])
+
+            def turn(task: Task) -> tuple[bool, float]:
+                return before[numbers[task.kernel]] is None, -self._least_s(task)
+
+            early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
+            opening = Opening(
+                sorted(tasks, key=turn), contest, is_early=lambda: self.passed_s <= early_s
+            )
+            timed = sum(s is not None for s in before)
+            at_first = len(tasks) if self.limits.seconds is None else max(1, timed)
+            while len(contests) < at_first and (found := opening.next(lambda: self.passed_s)):
+                contests[numbers[found.task.kernel]] = found
             self.experience.learn()
         except KeyboardInterrupt:
             self.interrupted = True
-        return [contests[n] for n in sorted(contests)]
+        return [contests[n] for n in sorted(contests)], opening
 
     def _rivals(self, contests: Sequence[Contest]) -> list[Contest]:
         """Contests of other forms of kernels that are no faster than their defaults by now.

@@ -38,7 +38,7 @@ WORTHWHILE = 0.01
 UNKNOWN_TRIAL_S = 0.25
 """Assumed cost of a trial before the first batch: high, so that a short budget is not overdrawn."""
 DEFAULTS_SHARE = 0.4
-"""Once this share of the seconds is used, no further default is timed."""
+"""Until this share of the seconds is used, defaults are timed ahead of their kernels' turns."""
 WHOLE_SHARE = 0.03
 """At most this share of the seconds is put by for timing the whole program at the end."""
 ORACLE_SHARE = 0.2
@@ -91,6 +91,7 @@ def next_batch(
     elapsed_s: float,
     exhausted: frozenset[int] = frozenset(),
     final_s: float = 0.0,
+    waiting: int = 0,
 ) -> Choice | None:
     """The batch to measure now, or None when the budget is used up or nothing is worth it.
 
@@ -99,6 +100,7 @@ def next_batch(
         exhausted: kernels whose space has nothing new to offer.
         final_s: what the final of a kernel takes that has had no batch; those of others are not in
             the limits.
+        waiting: kernels that are no items yet, and are to get a first batch too.
     """
     ready = [k for k in range(len(items)) if k not in exhausted and trials_left(k, spent, limits)]
     begun = {s.item for s in spent}
@@ -111,7 +113,8 @@ def next_batch(
         if not ready:
             return None
         chosen = max(ready, key=lambda k: (promise(k, items, spent, limits), -k))
-    size = batch_size(chosen, len(fresh), spent, limits, elapsed_s, final_s)
+    first = len(fresh) + waiting if fresh else 0
+    size = batch_size(chosen, first, spent, limits, elapsed_s, final_s)
     return Choice(chosen, size) if size else None
 
 

@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
+from statistics import mean
 
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import (
+    FIRST,
     Choice,
     Item,
     Limits,
@@ -53,11 +55,39 @@ class Contest:
 
 
 @dataclass
+class Opening:
+    """The kernels whose defaults are not timed yet, in the order of their turns."""
+
+    waiting: list[Task] = field(default_factory=list)
+    open: Callable[[Task], Contest | None] = lambda task: None
+    """Times the default; None where the kernel raises an error, which is told."""
+    is_early: Callable[[], bool] = lambda: False
+    """Whether defaults are still timed ahead of their kernels' turns."""
+    took_s: list[float] = field(default_factory=list)
+    """Seconds that opening each contest took."""
+
+    def next(self, now: Callable[[], float]) -> Contest | None:
+        """The contest of the first kernel that can be opened; None where there is none."""
+        while self.waiting:
+            start_s = now()
+            contest = self.open(self.waiting.pop(0))
+            self.took_s.append(now() - start_s)
+            if contest is not None:
+                return contest
+        return None
+
+    @property
+    def usual_s(self) -> float:
+        """What opening one more contest is expected to take."""
+        return mean(self.took_s) if self.took_s else 0.0
+
+
+@dataclass
 class Spending:
     """Runs batches and keeps account of what they cost and brought."""
 
     contests: list[Contest]
-    """The contests of rivals are put behind the others when they are opened."""
+    """Contests that are opened later, and those of rivals, are put behind the others."""
     limits: Limits
     progress: Progress
     peaks: Callable[[], Properties] | None = None
@@ -78,7 +108,14 @@ class Spending:
     interrupted: bool = False
     rivals: Callable[[], Sequence[Contest]] = lambda: ()
     """Opens the contests of other forms of kernels that do not gain; asked once."""
+    opening: Opening = field(default_factory=Opening)
+    """Where seconds are limited kernels are opened behind the first batch: early in the budget all
+    of them, so that the costliest defaults come first, later each when those before it have had a
+    batch."""
+    prepare: Callable[[], None] = lambda: None
+    """Is called once, behind the first batch."""
     _opened: bool = False
+    _is_prepared: bool = False
     _batches: Limits = field(init=False)
     """The limits without the seconds that are put by for closing."""
 
@@ -130,6 +167,11 @@ class Spending:
 
     def _next(self, start_s: float) -> Choice | None:
         """The next batch; contests of rivals are opened where it is time for them."""
+        if self.spent and not self._is_prepared:
+            self._is_prepared = True
+            self.prepare()
+        if not self._opened_next(start_s):
+            return None
         choice = self._choice(self.now() - start_s)
         if self._is_time_for_rivals(choice, self.now() - start_s):
             self._opened = True
@@ -139,12 +181,40 @@ class Spending:
             choice = self._choice(self.now() - start_s) if found else choice
         return choice
 
+    def _opened_next(self, start_s: float) -> bool:
+        """Opens kernels that are to have a turn; False where there is no time for one more.
+
+        Then finals come first, which may leave some: others get no second batch before its first.
+        """
+        while self.spent and self.opening.waiting and self.opening.is_early():
+            self._open()
+        begun = {s.item for s in self.spent} | self.exhausted
+        if not self.opening.waiting or len(begun) < len(self.contests):
+            return True
+        if self.contests and not self._has_time_for_another(start_s):
+            return False
+        self._open()
+        return True
+
+    def _open(self) -> None:
+        contest = self.opening.next(self.now)
+        self.contests += [contest] if contest else []
+
+    def _has_time_for_another(self, start_s: float) -> bool:
+        """Whether the seconds suffice for one more default, its smallest batch, and its final."""
+        if self.limits.seconds is None:
+            return True
+        due = self.due()
+        left_s = self.limits.seconds - due.certain_s - (self.now() - start_s)
+        trials_s = FIRST * trial_s(len(self.contests), self.spent)
+        return left_s >= self.opening.usual_s + trials_s + due.final_s
+
     def _is_time_for_rivals(self, choice: Choice | None, elapsed_s: float) -> bool:
         """Whether to open rivals: once all other kernels have begun, and promise nothing more or
         the budget is late.
         """
         begun = {s.item for s in self.spent} | self.exhausted
-        if self._opened or len(begun) < len(self.contests):
+        if self._opened or self.opening.waiting or len(begun) < len(self.contests):
             return False
         if self._batches.seconds is None:
             return choice is None
@@ -161,10 +231,12 @@ class Spending:
         items, final_s = [c.item for c in self.contests], 0.0
         if self.limits.seconds is not None:
             due = self.due()
-            self._batches, final_s = less(self.limits, due.certain_s), due.final_s
+            self._batches = less(self.limits, due.certain_s)
+            final_s = due.final_s + self.opening.usual_s
         return next_batch(
-            items, self.spent, self._batches, elapsed_s, self.exhausted, final_s=final_s
-        )
+            items, self.spent, self._batches, elapsed_s, self.exhausted,
+            final_s=final_s, waiting=len(self.opening.waiting),
+        )  # fmt: skip
 
     def trials(self, item: int | None = None) -> int:
         """The number of trials of one kernel, or of all."""
@@ -186,7 +258,7 @@ class Spending:
                     key=contest.task.kernel.key,
                     label=contest.task.label,
                     index=len(begun) + 1,
-                    count=len(self.contests),
+                    count=len(self.contests) + len(self.opening.waiting),
                     default_s=contest.default_s,
                     default_slow_s=contest.default_slow_s,
                     default_error=contest.default_error,
@@ -197,7 +269,9 @@ class Spending:
             )
         last = finishing(choice.item, self.spent, self._batches, elapsed_s)
         left_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
-        fresh = 0 if choice.item in begun else len(self.contests) - len(begun | self.exhausted)
+        unopened = len(self.opening.waiting)
+        others = unopened + len(self.contests) - len(begun | self.exhausted)
+        fresh = 0 if choice.item in begun else others
         limit_s = longest_s(choice, fresh, left_s)
         try:
             step = contest.tuner.step(choice.trials, finishing=last, limit_s=limit_s)
@@ -221,7 +295,7 @@ class Spending:
                 key=contest.task.kernel.key,
                 label=contest.task.label,
                 kernels_begun=len({s.item for s in self.spent}),
-                kernels=len(self.contests),
+                kernels=len(self.contests) + len(self.opening.waiting),
                 trials=self.trials(),
                 failures=self.failed(),
                 best_s=best_s,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +32,13 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield opened
 
 
+@pytest.fixture
+def every_trial_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No champion is left out for being far behind the best."""
+    monkeypatch.setattr("hlotune.search.finals.heats.BEHIND", inf)
+
+
+@pytest.mark.usefixtures("every_trial_near")
 def test_a_champion_that_proves_wrong_is_a_recorded_failure(database: Database) -> None:
     conv = (task("conv", 1),)
     run(database, conv, FakeDevice(conv, wrong=True))
@@ -41,6 +49,7 @@ def test_a_champion_that_proves_wrong_is_a_recorded_failure(database: Database) 
     assert kernel.schedule not in {t.candidate.schedule for t in wrong}
 
 
+@pytest.mark.usefixtures("every_trial_near")
 def test_with_too_few_pairs_to_test_several_the_best_is_proved_alone(database: Database) -> None:
     class Slow(FakeDevice):
         met: ClassVar[list[int]] = []
@@ -157,6 +166,32 @@ def test_a_budget_without_room_for_a_batch_says_which_has_it(database: Database)
     enough = run(database, tasks, limits=Limits(trials=1))
     assert enough.needed_s is None
     assert "No batch" not in enough.report()
+
+
+def test_the_first_batch_comes_before_other_defaults_and_before_the_whole_program(
+    database: Database,
+) -> None:
+    told = list[str]()
+
+    class Telling(FakeDevice):
+        def measure(self, kernel: Kernel, *arguments: Any, **named: Any) -> list[Trial]:
+            told.append(f"trial of {self._task(kernel).label}")
+            return super().measure(kernel, *arguments, **named)
+
+        def default(self, kernel: Kernel) -> Measurement:
+            told.append(f"default of {self._task(kernel).label}")
+            return super().default(kernel)
+
+    class Whole(FakeProgram):
+        def prepare(self, oracle_limit_s: float) -> None:
+            told.append("program")
+            super().prepare(oracle_limit_s)
+
+    tasks = two()
+    run(database, tasks, Telling(tasks), limits=Limits(seconds=12.0), whole=Whole())
+    assert list(dict.fromkeys(told)) == [
+        "default of dense", "trial of dense", "program", "default of conv", "trial of conv",
+    ]  # fmt: skip
 
 
 def test_a_program_is_not_prepared_where_the_budget_has_passed(database: Database) -> None:
