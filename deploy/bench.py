@@ -181,14 +181,14 @@ def prepared(
     """
     default = jitted(program, platform=platform)
     compile_s = _call_s(program, default, example_inputs(program, seed))
-    inputs, random = sets = tame_inputs(program, default, seed)
+    sets = tame_inputs(program, default, seed)
     return Prepared(
         program=program,
         default=default,
-        inputs=inputs,
+        inputs=sets[0],
         judges=tuple(Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets),
         compile_s=compile_s,
-        call_s=_call_s(program, default, random),
+        call_s=_call_s(program, default, sets[-1]),
     )
 
 
@@ -269,7 +269,7 @@ def compared(
 def checked_whole(
     tuned: TunedFunction, *, oracle_limit_s: float = ORACLE_S, seed: int = 0
 ) -> tuple[Accuracy, ...]:
-    """The errors of a tuned program on its example inputs and on random ones.
+    """The errors of a tuned program on the inputs of `tame_inputs`.
 
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.

@@ -8,7 +8,7 @@ from hlotune.codegen.backend import Array, Signature, SiteCode
 from hlotune.codegen.built import Built, Packed
 from hlotune.codegen.llvm.compile import compile_object
 from hlotune.codegen.llvm.emit import emit
-from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.hosts import serial, threaded
 from hlotune.codegen.runtime.loader import KERNEL, Loaded, load
 from hlotune.codegen.runtime.prepacking import Plain, prepack
 from hlotune.hlo.graph import numpy_dtype
@@ -63,7 +63,7 @@ class _Llvm:
             {p.argument: p.bytes for p in built.packed},
             signature.in_place,
         )
-        forms = prepack(loaded, constants, serial())
+        forms = prepack(loaded, constants, threaded(built.threads))
         return SiteCode(text, tuple(forms[k].copy() for k in sorted(forms)))
 
     def call(self, loaded: Loaded, signature: Signature, arguments: Sequence[Array]) -> list[Array]:

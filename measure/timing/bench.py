@@ -32,7 +32,7 @@ import numpy as np
 
 from hlotune.codegen.built import Built
 from hlotune.codegen.runtime.dispatcher import bind, bind_empty, crew_rests, replacement
-from hlotune.codegen.runtime.hosts import serial
+from hlotune.codegen.runtime.hosts import threaded
 from hlotune.codegen.runtime.loader import Loaded, load
 from hlotune.codegen.runtime.prepacking import prepack
 from hlotune.codegen.runtime.support import machine_code
@@ -234,7 +234,8 @@ class Bench:
 
     def _operands(self, loaded: Loaded, place: str) -> Iterator[list[jax.Array]]:
         """Operands of one call after another: arguments, then packed constants by position."""
-        packed = dict(sorted(prepack(loaded, dict(enumerate(self.values)), serial()).items()))
+        host = threaded(self.target.threads)
+        packed = dict(sorted(prepack(loaded, dict(enumerate(self.values)), host).items()))
         raw = [i for i in self.constants if i not in packed]
         if not packed:
             place = _DEFAULT  # the same constants as the default's: one ring serves both

@@ -20,6 +20,9 @@ from hlotune.schedules.errors import UnsupportedKernel
 MOST_ELEMENTS = 1 << 16
 """Elements compared: all of a smaller result, else corners, borders and random blocks."""
 
+FURTHER_ELEMENTS = 1 << 14
+"""The same of each further set, whose random blocks lie elsewhere."""
+
 MOST_UNCOMPARED = 0.01
 """A set of which more is lost is drawn again, with smaller values."""
 
@@ -252,8 +255,9 @@ class References:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
         values = draw(self.graph, kind, rng, scale)
         oracle, expected = Oracle(self.graph, values), []
+        most = FURTHER_ELEMENTS if seed else MOST_ELEMENTS
         for result, tensor in enumerate(self.graph.result_types):
-            for box in oracle.regions_to_check(result, rng, MOST_ELEMENTS):
+            for box in oracle.regions_to_check(result, rng, most):
                 place = tuple(slice(low, high) for low, high in box)
                 found = oracle.region(result, box)
                 expected.append(Expected(result, place, found, tensor.shape))

@@ -55,6 +55,8 @@ IS_LOOSE = (
 )
 WATCHED_BYTES = 256 << 20
 """Most that is copied in one call to find races in it."""
+LARGE_BYTES = 64 << 20
+"""Constants of more than so much are verified with fewer sets."""
 WATCHED_AT_FIRST_BYTES = 1 << 20
 """Where that is not thorough: copies take longer than the call of a good kernel."""
 Content = NDArray[np.uint8] | Guarded
@@ -120,7 +122,8 @@ def verify(
     try:
         loaded = loaded or backend_named(built.backend).load(built)
         more = _more_kinds(references, outputs)
-        for round_ in _rounds(built.threads, thorough, more):
+        is_large = constant_bytes(references.graph) > LARGE_BYTES
+        for round_ in _rounds(built.threads, thorough, more, is_large=is_large):
             case = references.case(round_.kind, round_.seed)
             if outputs and not case.is_exact:
                 case = references.case(round_.kind, round_.seed, outputs)
@@ -160,7 +163,16 @@ def _more_kinds(references: References, outputs: int) -> tuple[InputKind, ...]:
     return few + ordered_kinds(references.graph)
 
 
-def _rounds(threads: int, thorough: bool, more: Sequence[InputKind]) -> Iterator[_Round]:
+def constant_bytes(graph: Graph) -> int:
+    """Bytes of the arguments that are constants of a program."""
+    return sum(graph.types[a].bytes for a in graph.constants)
+
+
+def _rounds(
+    threads: int, thorough: bool, more: Sequence[InputKind], *, is_large: bool
+) -> Iterator[_Round]:
+    """Thorough ones draw three sets more; of large constants one, as each is packed anew."""
+
     def halves() -> tuple[Host | InHalves]:
         watched = WATCHED_BYTES if thorough else WATCHED_AT_FIRST_BYTES
         return (InHalves(watched) if threads > 1 else serial(),)
@@ -173,10 +185,15 @@ def _rounds(threads: int, thorough: bool, more: Sequence[InputKind]) -> Iterator
         return serial(), mixed(), threaded(threads)
 
     yield _Round("integers", 0, "behind", halves)
-    yield _Round("normal", 0, "before", lambda: (threaded(threads), mixed()))
+    if thorough and is_large:
+        yield _Round("normal", 0, "before", every, over_arguments=True)
+    else:
+        yield _Round("normal", 0, "before", lambda: (threaded(threads), mixed()))
     for kind in more:
         yield _Round(kind, 0, "behind", lambda: (serial(),))
-    if thorough:
+    if thorough and is_large:
+        yield _Round("special", 2, "behind", every)
+    elif thorough:
         yield _Round("normal", 1, "behind", every, over_arguments=True)
         yield _Round("special", 2, "before", every)
         yield _Round("integers", 3, "behind", every)
@@ -287,7 +304,7 @@ def _contents(loaded: Loaded, case: Case, placement: Placement, pages: Pages) ->
         made.append(pages.guarded(size, placement))
         return made[-1]
 
-    packed = prepack(loaded, dict(enumerate(case.values)), serial(), buffer)
+    packed = prepack(loaded, dict(enumerate(case.values)), threaded(loaded.built.threads), buffer)
     plain = [np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in case.values]
     contents: list[Content] = [packed.get(n, data) for n, data in enumerate(plain)]
     large = [g for g in made if g.bytes > MOST_KEPT_BYTES]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.deploy.accuracy import Judge, tame_inputs
 from hlotune.deploy.freeze import freeze
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
@@ -89,3 +90,12 @@ def test_a_module_that_is_written_has_its_weights_again() -> None:
     assert weights.TARGET not in module.text()
     assert len(module.bytecode()) > FIRST.nbytes + SECOND.nbytes
     assert np.allclose(jitted(program, module.bytecode())(X), network(X), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("few_bytes")
+def test_a_program_with_weights_beside_it_is_checked_with_one_set_of_inputs() -> None:
+    program = load(network, X)
+    [inputs] = tame_inputs(program, jitted(program))
+    np.testing.assert_array_equal(inputs.values[0], X)
+    [verdict] = Judge.of(program, jitted(program), inputs).judge(jitted(program), "standard")
+    assert verdict.is_checked and verdict.wrong is None
