@@ -47,6 +47,7 @@ EXAMPLES = {
     "mobilenet": "mobilenet.py:model",
     "mobilenet_nchw": "mobilenet.py:nchw",
     "squeezenet": "squeezenet.py:model",
+    "bert_base": "bert_base.py:model",
     "gpt2_prefill": "gpt2.py:prefill",
     "gpt2_decode": "gpt2.py:decode",
     "lstm": "lstm.py:model",
