@@ -1,4 +1,4 @@
-"""`hlotune.jit`: a drop-in for `jax.jit` that runs tuned kernels where the database has them."""
+"""What `hlotune.jit` makes of a function: tuned kernels where the database has them, else XLA's."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
-from hlotune.hlo.frontends.program import load
+from hlotune.hlo.frontends.program import Program, load
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
@@ -22,68 +22,37 @@ from hlotune.tuning_logs.default_path import database_path
 LOG = logging.getLogger("hlotune.jit")
 Numbers = int | Sequence[int] | None
 Names = str | Iterable[str] | None
+OnMiss = Callable[[Program, Path, Numerics], object]
 Key = tuple[Any, ...]
 """Static values, structure and types of the others, and JAX's width of numbers."""
 
 
-def jit(
-    function: Callable[..., Any] | None = None,
-    /,
+def jitted(
+    function: Callable[..., Any],
     *,
-    database: str | Path | None = None,
-    numerics: Numerics = "standard",
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
-    any_jaxlib: bool = False,
-) -> Any:
-    """A jitted function that runs tuned kernels where the database has them, else XLA's.
-
-    At the first call with arguments of new types the function is traced and its kernels are looked
-    up; later calls with such arguments run what was found then, until `clear_cache()`.  These run
-    as `jax.jit` has them run:
-
-    - a function of which nothing is recorded here, or which hlotune does not take: what it refused
-      is said to the logger `hlotune.jit`, at the level of information, and as a warning where all
-      was tuned with another jaxlib;
-    - all calls on a system where hlotune makes no code;
-    - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
-      derivatives;
-    - all calls where JAX's first device is not a CPU.
-
-    Static and donated arguments are named as in `jax.jit`.  What is donated is gone after a call,
-    and results may lie in its memory, where `jax.jit` has it so.
-
-    Args:
-        database: defaults to HLOTUNE_DB, else a file in the user's cache.
-        numerics: records that need a laxer setting are not used.
-        any_jaxlib: as in `hlotune.apply`; the first call with arguments of new types then takes
-            about a second longer for each kernel.
-
-    Returns:
-        A `Jitted`; without a function, a decorator that makes one.
-
-    Raises:
-        ValueError: there is no such setting of numerics.
-        DatabaseError: at a call, where the database is there and cannot be read.
-        HlotuneError: at a call, where tuned kernels cannot be put into the program.
-    """
-    of_jax: dict[str, Any] = {
-        "static_argnums": static_argnums,
-        "static_argnames": static_argnames,
-        "donate_argnums": donate_argnums,
-        "donate_argnames": donate_argnames,
-    }
-    if function is None:
-        return functools.partial(
-            jit, database=database, numerics=numerics, any_jaxlib=any_jaxlib, **of_jax
-        )
+    database: str | Path | None,
+    numerics: Numerics,
+    any_jaxlib: bool,
+    on_miss: OnMiss | None,
+    static_argnums: Numbers,
+    static_argnames: Names,
+    donate_argnums: Numbers,
+    donate_argnames: Names,
+) -> "Jitted":
+    """As `hlotune.jit` has it; `on_miss` is called with a program without records, which is looked
+    up again then.  Raises ValueError for an unknown setting of numerics."""
     static = _chosen(function, static_argnums, static_argnames)
     donated = _chosen(function, donate_argnums, donate_argnames)
-    plain = jax.jit(function, **of_jax)
-    made = Jitted(function, plain, static, donated, database, numerics, any_jaxlib)
-    return functools.update_wrapper(made, function)
+    plain = jax.jit(
+        function,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+    )
+    made = Jitted(function, plain, static, donated, database, numerics, any_jaxlib, on_miss)
+    functools.update_wrapper(made, function)
+    return made
 
 
 @dataclass(frozen=True)
@@ -147,6 +116,8 @@ class Jitted:
     database: str | Path | None
     numerics: Numerics
     any_jaxlib: bool
+    on_miss: OnMiss | None = None
+    """Is called with a program of which nothing is recorded, the database and the numerics."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -212,7 +183,7 @@ class Jitted:
 
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
         path, name = database_path(self.database), getattr(self.function, "__name__", "it")
-        if not path.exists():
+        if not path.exists() and self.on_miss is None:
             return None
         try:
             host_target()
@@ -221,10 +192,22 @@ class Jitted:
             # Not ours to take, no machine of ours, or an error that JAX will tell.
             LOG.info("XLA runs %s: %s", name, error)
             return None
-        tuned = applied(program, database=path, numerics=self.numerics, any_jaxlib=self.any_jaxlib)
+        tuned = self._applied(program, path) if path.exists() else None
+        if self.on_miss is not None and (tuned is None or _is_unknown(tuned)):
+            self.on_miss(program, path, self.numerics)
+            tuned = self._applied(program, path)
+        assert tuned is not None, "without a file there is something to be done about it"
         if tuned.outdated:
             LOG.warning("XLA runs %s: %s", name, tuned.outdated)
         return tuned if tuned.replacements else None
+
+    def _applied(self, program: Program, path: Path) -> TunedFunction:
+        return applied(program, database=path, numerics=self.numerics, any_jaxlib=self.any_jaxlib)
+
+
+def _is_unknown(tuned: TunedFunction) -> bool:
+    """Whether there is no record of any kernel of a program."""
+    return all(e.status == "no record" for e in tuned.explain())
 
 
 _SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hlotune.deploy.apply import apply, freeze
     from hlotune.deploy.artifact import load_artifact, save_artifact
     from hlotune.deploy.compile import compile
-    from hlotune.deploy.jit import jit
     from hlotune.hlo.frontends.program import load
     from hlotune.schedules.errors import HlotuneError
+    from hlotune.search.jit import jit
     from hlotune.search.tune import tune
 
 __all__ = [
@@ -37,7 +37,7 @@ _HOME = {
     "apply": "hlotune.deploy.apply",
     "compile": "hlotune.deploy.compile",
     "freeze": "hlotune.deploy.apply",
-    "jit": "hlotune.deploy.jit",
+    "jit": "hlotune.search.jit",
     "load": "hlotune.hlo.frontends.program",
     "load_artifact": "hlotune.deploy.artifact",
     "save_artifact": "hlotune.deploy.artifact",

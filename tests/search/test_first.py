@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import hlotune
 from hlotune.cli.main import run_command
 from hlotune.search.first import CANDIDATES, first
 from hlotune.tuning_logs.database import Database
+from tests.support.applied import normal
 from tests.support.tree import ROOT
 
 
@@ -31,3 +33,32 @@ def test_it_has_no_limits(capsys: pytest.CaptureFixture[str]) -> None:
     code = run_command(["run", f"{ROOT}/examples/mlp.py:model", "--first", "--trials", "3"])
     assert code == 2
     assert "expected --first alone, got --trials too" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_jitted_function_without_records_gets_first_candidates_at_its_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, w = normal(256, 300), normal(300, 400)
+    path = tmp_path / "miss.db"
+    fast = hlotune.jit(lambda x, w: jnp.tanh(x @ w), database=path, on_miss="first")
+    np.testing.assert_allclose(fast(x, w), np.tanh(x @ w), atol=1e-4)
+    with Database(path, read_only=True) as records:
+        assert [run["finished"] is not None for run in records.query("select * from runs")] == [
+            True
+        ]
+        assert records.query("select * from finals")
+    # In the next process it is known, whatever became of its kernels.
+    monkeypatch.setattr("hlotune.search.first.first", asked_again)
+    again = hlotune.jit(lambda x, w: jnp.tanh(x @ w), database=path, on_miss="first")
+    np.testing.assert_allclose(again(x, w), np.tanh(x @ w), atol=1e-4)
+
+
+def asked_again(*_: object, **__: object) -> None:
+    raise AssertionError("expected no second run of the same program")
+
+
+def test_what_becomes_of_a_miss_is_one_of_two() -> None:
+    with pytest.raises(
+        ValueError, match="expected a setting of on_miss among first, xla, got 'tune'"
+    ):
+        hlotune.jit(lambda x: x, on_miss="tune")  # type: ignore[arg-type]
