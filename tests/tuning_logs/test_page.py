@@ -239,7 +239,7 @@ def test_the_verdict_says_what_is_proven(found: Evidence) -> None:
 def test_a_run_without_trials_has_a_page_too(tmp_path: Path) -> None:
     with Database(tmp_path / "tuning.db") as database:
         words = Page.of(page(evidence(database, start(database)), {}, "1.0")).words
-    assert "0 of 0 kernels are faster" in words and "The run did not finish." in words
+    assert "0 of 0 kernels are faster" in words and "The run has not finished." in words
 
 
 def test_provenance_has_target_versions_seed_and_noise(read: Page) -> None:

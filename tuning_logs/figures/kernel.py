@@ -1,5 +1,7 @@
 """The figure of one kernel: every trial, the best so far, and how the times are distributed."""
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,17 +30,23 @@ MOST_DOTS = 300
 BINS = 24
 
 
-def trials(kernel: KernelEvidence) -> Figure | None:
-    """None where nothing of ours was measured."""
+def trials(kernel: KernelEvidence, whole: KernelEvidence | None = None) -> Figure | None:
+    """None where nothing of ours was measured.
+
+    Args:
+        whole: the same kernel with all its trials, where `kernel` has the first of them: the axes
+            are those of its figure, so that figures of a replay have one scale.
+    """
     ours = [p for p in kernel.points if not p.is_default]
-    measured = [p.time_s for p in ours if p.time_s]
+    measured = _measured(kernel)
     if not measured:
         return None
-    unit_s, unit = _unit(min(measured))
+    everything = _measured(whole or kernel)
+    unit_s, unit = _unit(min(everything))
     with drawing(2.9, 2, sharey=True, width_ratios=(3, 1)) as (figure, (left, right)):
         _dots(left, ours, unit_s)
         _best(left, kernel, unit_s)
-        bins = _bins([t / unit_s for t in measured])
+        bins = _bins([t / unit_s for t in everything])
         right.hist(
             [t / unit_s for t in measured], bins=bins, orientation="horizontal", color=TUNED,
         )  # fmt: skip
@@ -47,7 +55,9 @@ def trials(kernel: KernelEvidence) -> Figure | None:
             plain(axes, grid="both")
         left.set_yscale("log")
         marks = [kernel.default_s, kernel.limit.time_s if kernel.limit else None]
-        round_ticks(left, "y", [t / unit_s for t in (*measured, *marks) if t])
+        round_ticks(left, "y", [t / unit_s for t in (*everything, *marks) if t])
+        if whole:
+            _scale(left, right, whole, [t / unit_s for t in everything], bins)
         left.set_ylabel(f"{unit} a call")
         left.set_xlabel("trials of this kernel in their order; line: best so far")
         right.set_xlabel("how many")
@@ -57,6 +67,21 @@ def trials(kernel: KernelEvidence) -> Figure | None:
         name = f"trials-{file_name(kernel.report.key)}"
         title = f"All trials of {name_of(kernel)}"
         return finished(figure, name=name, title=title, alt=_in_words(kernel, measured, ours))
+
+
+def _measured(kernel: KernelEvidence) -> list[float]:
+    return [p.time_s for p in kernel.points if p.time_s and not p.is_default]
+
+
+def _scale(
+    left: "Axes", right: "Axes", whole: KernelEvidence, values: Sequence[float],
+    bins: Sequence[float],
+) -> None:  # fmt: skip
+    """The limits across of the figure of all trials."""
+    left.set_xlim(0, 1.02 * sum(not p.is_default for p in whole.points))
+    places = (max(1, bisect_right(bins, value)) for value in values)
+    counts = Counter(min(place, len(bins) - 1) for place in places)
+    right.set_xlim(0, 1.05 * max(counts.values()))
 
 
 def file_name(key: str) -> str:

@@ -57,20 +57,20 @@ def speedups(found: Evidence) -> Figure | None:
     title = "Speedup over the default, with its 95 % interval"
     with drawing(0.9 + ROW_IN * len(rows)) as (figure, (axes,)):
         for place, (_, speedup, proven) in enumerate(rows):
-            _bar(axes, place, speedup, proven)
+            bar(axes, place, speedup, TUNED if proven else DEFAULT)
         axes.axvline(1, color=INK, linewidth=1)
-        _named_rows(axes, [label for label, _, _ in rows])
-        axes.set_xlim(0, 1.15 * max(_end(speedup) for _, speedup, _ in rows))
+        named_rows(axes, [label for label, _, _ in rows])
+        axes.set_xlim(0, 1.15 * max(bar_end(speedup) for _, speedup, _ in rows))
         axes.set_xlabel("times as fast as the default (1 = as fast); grey: the default is kept")
         if whole:
             axes.axhline(0.5, color=MUTED, linewidth=0.7)
         return finished(figure, name="speedups", title=title, alt=_speedups_in_words(rows))
 
 
-def _bar(axes: "Axes", place: int, speedup: Speedup, proven: bool) -> None:
-    high = _end(speedup)
-    colour = TUNED if proven else DEFAULT
-    axes.barh(place, speedup.speedup, height=0.62, color=colour)
+def bar(axes: "Axes", place: float, speedup: Speedup, colour: str, *, height: float = 0.62) -> None:
+    """A speedup with its interval and its figure."""
+    high = bar_end(speedup)
+    axes.barh(place, speedup.speedup, height=height, color=colour)
     below, above = speedup.speedup - speedup.speedup_low, high - speedup.speedup
     around = [[max(0.0, below)], [max(0.0, above)]]
     axes.errorbar(
@@ -82,7 +82,7 @@ def _bar(axes: "Axes", place: int, speedup: Speedup, proven: bool) -> None:
     )  # fmt: skip
 
 
-def _end(speedup: Speedup) -> float:
+def bar_end(speedup: Speedup) -> float:
     """Where its interval ends; without an end, where the bar does."""
     high = speedup.speedup_high
     return max(high, speedup.speedup) if isfinite(high) else speedup.speedup
@@ -119,7 +119,7 @@ def times(found: Evidence) -> Figure | None:
             [p + 0.2 for p in places], [a / unit_s for _, _, a in rows], 0.36,
             color=TUNED, label="after tuning",
         )  # fmt: skip
-        _named_rows(axes, [label for label, _, _ in rows])
+        named_rows(axes, [label for label, _, _ in rows])
         axes.set_xlabel(f"{unit} in one run of the program: time of a call, times calls")
         axes.legend(loc="lower right")
         words = (f"{label} {time_text(b)} before, {time_text(a)} after" for label, b, a in rows)
@@ -152,7 +152,7 @@ def limits(found: Evidence) -> Figure | None:
         axes.axvline(1, color=LIMIT, linewidth=1.6, label="limit")
         axes.set_xscale("log")
         round_ticks(axes, "x", [x for _, b, a in rows for x in (b, a, 1.0)])
-        _named_rows(axes, [label for label, _, _ in rows])
+        named_rows(axes, [label for label, _, _ in rows])
         axes.set_xlabel("times the limit (logarithmic); left of 1: an algorithm saves arithmetic")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
         words = (f"{label} from {b:.1f} to {a:.1f}" for label, b, a in rows)
@@ -237,11 +237,17 @@ def _roofs(
     plain(axes, grid="both")
 
 
-def search(found: Evidence) -> Figure | None:
-    """The time of all kernels together, by the best that was known, against trials and seconds."""
+def search(found: Evidence, whole: Evidence | None = None) -> Figure | None:
+    """The time of all kernels together, by the best that was known, against trials and seconds.
+
+    Args:
+        whole: the same run with all its trials, where `found` has the first of them: the axes are
+            those of its figure, so that figures of a replay have one scale.
+    """
     way = program_way(found.kernels)
     if way is None:
         return None
+    scale = program_way(whole.kernels) if whole else None
     unit_s, unit = _unit(way.times_s[0])
     with drawing(3.0, 2, sharey=True) as (figure, (by_trials, by_seconds)):
         _steps(by_trials, way.trials, way, unit_s)
@@ -250,6 +256,10 @@ def search(found: Evidence) -> Figure | None:
         by_seconds.set_xlabel("seconds since the run began")
         by_trials.set_ylabel(f"all kernels together, {unit}")
         by_trials.set_ylim(bottom=0)
+        if scale:
+            by_trials.set_xlim(0, 1.02 * scale.trials[-1])
+            by_seconds.set_xlim(0, max(1.02 * scale.after_s[-1], 1e-3))
+            by_trials.set_ylim(0, 1.08 * scale.times_s[0] / unit_s)
         alt = (
             f"The estimated time of all kernels in the program falls from "
             f"{time_text(way.times_s[0])} to {time_text(way.times_s[-1])} over "
@@ -276,7 +286,7 @@ def _steps(axes: "Axes", xs: Sequence[float], way: Way, unit_s: float) -> None:
     axes.tick_params(axis="y", labelcolor=MUTED)
 
 
-def _named_rows(axes: "Axes", names: Sequence[str]) -> None:
+def named_rows(axes: "Axes", names: Sequence[str]) -> None:
     """The first at the top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)

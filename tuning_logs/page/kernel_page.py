@@ -13,7 +13,15 @@ from hlotune.tuning_logs.page.bounds import parts, verdict
 from hlotune.tuning_logs.page.inner_loop import inner_loop, window
 from hlotune.tuning_logs.page.markup import Markup, joined, tag
 from hlotune.tuning_logs.page.nest_boxes import drawn, legend
-from hlotune.tuning_logs.page.parts import anchor, figure, pairs, percent, table
+from hlotune.tuning_logs.page.parts import (
+    INSIDE,
+    Places,
+    anchor,
+    figure,
+    pairs,
+    percent,
+    table,
+)
 from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 from hlotune.tuning_logs.render import kernel_time_text, ratio_text, time_text
 
@@ -23,7 +31,7 @@ Code = Regenerated | Missing | None
 
 def kernel_page(
     kernel: KernelEvidence, code: Code, trials: Figure | None, peaks: Properties | None,
-    most_lines: int, around: Sequence[KernelEvidence],
+    most_lines: int, around: Sequence[KernelEvidence], places: Places = INSIDE,
 ) -> Markup:  # fmt: skip
     """`around` are the kernels before and behind it in the report; `most_lines` of its LLVM text
     and of its assembly are shown.
@@ -32,7 +40,7 @@ def kernel_page(
     made = code if isinstance(code, Regenerated) else None
     return tag(
         "section",
-        _ways(around),
+        _ways(around, places),
         tag("h2", report.label or report.key[:8], id=f"{anchor(kernel)}-title"),
         _numbers(kernel),
         tag("h3", "What holds it"),
@@ -43,20 +51,20 @@ def kernel_page(
         tag("h3", "What mattered"),
         *_features(made),
         tag("h3", "Schedule"),
-        *_schedule(kernel),
+        *schedule_steps(kernel.schedule),
         *_code(kernel, code, most_lines),
         tag("details", tag("summary", "StableHLO"), tag("pre", kernel.text, tabindex=0)),
         id=anchor(kernel), class_="page", aria_labelledby=f"{anchor(kernel)}-title",
     )  # fmt: skip
 
 
-def _ways(around: Sequence[KernelEvidence]) -> Markup:
+def _ways(around: Sequence[KernelEvidence], places: Places) -> Markup:
     links = (
-        tag("a", f"{words}: {k.report.label or k.report.key[:8]}", href=f"#{anchor(k)}")
+        tag("a", f"{words}: {k.report.label or k.report.key[:8]}", href=places.of(k))
         for words, k in zip(("Before", "Next"), around, strict=False)
     )
     return tag(
-        "nav", tag("a", "Overview", href="#overview"), *links, class_="pages",
+        "nav", tag("a", "Overview", href=places.overview), *links, class_="pages",
         aria_label="Pages of kernels",
     )  # fmt: skip
 
@@ -131,12 +139,13 @@ def _features(made: Regenerated | None) -> Iterator[Markup]:
                   "goes with the speed of enough trials.")  # fmt: skip
 
 
-def _schedule(kernel: KernelEvidence) -> Iterator[Markup]:
-    if kernel.schedule is None:
+def schedule_steps(text: str | None) -> Iterator[Markup]:
+    """A recorded schedule as its steps, a line each."""
+    if text is None:
         yield tag("p", "No schedule of ours was measured.")
         return
     try:
-        schedule = Schedule.from_json(kernel.schedule)
+        schedule = Schedule.from_json(text)
     except ScheduleError as error:
         yield tag("p", f"It cannot be read: {error}")
         return

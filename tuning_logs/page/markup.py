@@ -17,7 +17,7 @@ class Markup(str):
 
 Child = str | Markup | None
 
-VOID = ("meta", "br", "hr")
+VOID = ("meta", "br", "hr", "input", "link")
 
 
 def tag(element: str, *children: Child, **attributes: str | int | bool | None) -> Markup:

@@ -6,7 +6,7 @@ from hlotune.tuning_logs.evidence import Evidence, KernelEvidence
 from hlotune.tuning_logs.figures.canvas import Figure
 from hlotune.tuning_logs.page.markup import Child, Markup, joined, tag
 from hlotune.tuning_logs.page.model_quality import model_quality
-from hlotune.tuning_logs.page.parts import anchor, figure, pairs, percent, table
+from hlotune.tuning_logs.page.parts import INSIDE, Places, figure, pairs, percent, table
 from hlotune.tuning_logs.page.provenance import provenance
 from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 from hlotune.tuning_logs.render import (
@@ -40,16 +40,18 @@ def overview(
     figures: Sequence[Figure],
     code: Mapping[str, Regenerated | Missing],
     version: str,
+    places: Places = INSIDE,
 ) -> Markup:
+    """The section of the whole run; `version` is that of the hlotune that writes it."""
     report = found.report
     return tag(
         "section",
-        _verdict(report),
+        verdict(report),
         _facts(found),
         *_notes(report),
         tag("h2", "Default against tuned", id="default-against-tuned"),
         *(figure(f) for f in figures if f.name in ("speedups", "times")),
-        _kernel_table(found),
+        _kernel_table(found, places),
         tag("h2", "How near to the limit", id="limit"),
         tag("p", SCORE),
         *(figure(f) for f in figures if f.name in ("limits", "roofline")),
@@ -75,7 +77,8 @@ def headline(report: Report) -> tuple[str, str]:
     return "No difference is proven", ""
 
 
-def _verdict(report: Report) -> Markup:
+def verdict(report: Report) -> Markup:
+    """What a run proved of the whole program."""
     words, colour = headline(report)
     whole = report.whole
     if whole is None:
@@ -85,7 +88,7 @@ def _verdict(report: Report) -> Markup:
             else "These kernels were tuned alone: there is no program to be timed."
         )
         if report.finished is None:
-            detail += " The run did not finish."
+            detail += " The run has not finished."
     else:
         ratio = ratio_text(whole.speedup, whole.speedup_low, whole.speedup_high)
         detail = (
@@ -98,7 +101,7 @@ def _verdict(report: Report) -> Markup:
 
 def _facts(found: Evidence) -> Markup:
     report = found.report
-    took = "it did not finish"
+    took = "it has not finished"
     if report.wall_s is not None:
         took = took_text(report.wall_s, report.waited_s, report.away_s)
     failed = sum(line.count for line in report.failures)
@@ -152,22 +155,22 @@ def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
 
 
-def _kernel_table(found: Evidence) -> Markup:
+def _kernel_table(found: Evidence, places: Places) -> Markup:
     columns = (
         "<kernel", "calls", "default", "used", "speedup", "best, 95 %", "GFLOP/s", "of peak",
         "of the limit", "score", "<decision",
     )  # fmt: skip
-    rows = [_kernel_row(k) for k in found.kernels]
+    rows = [_kernel_row(k, places) for k in found.kernels]
     return joined(table("All kernels, those that take most time first", columns, rows),
                   tag("p", CLOCKS, class_="muted"))  # fmt: skip
 
 
-def _kernel_row(kernel: KernelEvidence) -> tuple[Child, ...]:
+def _kernel_row(kernel: KernelEvidence, places: Places) -> tuple[Child, ...]:
     report = kernel.report
     champion, rate, score = report.champion, report.flop_per_s, kernel.score
     more = report.withdrawn or (report.algorithm if report.won else None)
     return (
-        tag("a", report.label or report.key[:8], href=f"#{anchor(kernel)}"),
+        tag("a", report.label or report.key[:8], href=places.of(kernel)),
         f"{report.calls:g}",
         kernel_time_text(kernel.default_s),
         kernel_time_text(report.used_s),

@@ -7,15 +7,15 @@ shown as fits.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from hlotune.schedules.targets.limit import limit_of
 from hlotune.tuning_logs.evidence import Evidence, KernelEvidence
 from hlotune.tuning_logs.figures.canvas import Figure
 from hlotune.tuning_logs.figures.kernel import trials
 from hlotune.tuning_logs.figures.program import program_figures
+from hlotune.tuning_logs.page.document import document
 from hlotune.tuning_logs.page.kernel_page import kernel_page
-from hlotune.tuning_logs.page.markup import Markup, joined, tag
+from hlotune.tuning_logs.page.markup import Markup, joined
 from hlotune.tuning_logs.page.overview import headline, overview
 from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 
@@ -24,7 +24,6 @@ LINES = (1200, 400, 150, 60, 0)
 """Lines of assembly and of LLVM text that a kernel's page may show, until the file fits."""
 MOST_FIGURES = 60
 """Kernels with a figure of their own: those that take most time."""
-NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(found: Evidence, code: dict[str, Regenerated | Missing], version: str) -> str:
@@ -79,25 +78,10 @@ def _pages(
 def _document(found: Evidence, pages: Markup) -> str:
     report = found.report
     name = report.program or "kernels alone"
-    style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=NOTHING_LOADED),
-        tag("meta", name_="color-scheme", content="light dark"),
-        tag("title", f"{name}: {headline(report)[0]} (hlotune report)"),
-        tag("style", Markup(style)),
+    return document(
+        title=f"{name}: {headline(report)[0]} (hlotune report)",
+        heading=f"Tuning report of {name}",
+        about=f"{report.target}, {report.threads} threads, {report.started[:10]}, run "
+        f"{report.run[:12]}",
+        body=pages,
     )
-    top = tag(
-        "header",
-        tag("a", "To the report", href="#main", class_="skip"),
-        tag("h1", f"Tuning report of {name}"),
-        tag("p", f"{report.target}, {report.threads} threads, {report.started[:10]}, run "
-            f"{report.run[:12]}", class_="muted"),
-        class_="top",
-    )  # fmt: skip
-    end = tag("footer", "Written by hlotune from the records of this run alone. This file loads "
-              "nothing from anywhere and runs no script.")  # fmt: skip
-    body = tag("body", top, tag("main", pages, id="main"), end)
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"

@@ -1,6 +1,7 @@
 """Pieces that several parts of a report's page are made of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from hlotune.tuning_logs.evidence import KernelEvidence
 from hlotune.tuning_logs.figures.canvas import Figure
@@ -52,6 +53,23 @@ def pairs(found: Iterable[tuple[str, Child]]) -> Markup:
 def anchor(kernel: KernelEvidence) -> str:
     """The id of a kernel's page; keys are hashes, and those of made-up files may be anything."""
     return "kernel-" + "".join(c if c.isalnum() else "-" for c in kernel.report.key[:32])
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Addresses of a report's pages, for the links between them."""
+
+    overview: str
+    of: Callable[[KernelEvidence], str]
+    """The address of a kernel's page."""
+
+
+def _inside(kernel: KernelEvidence) -> str:
+    return f"#{anchor(kernel)}"
+
+
+INSIDE = Places("#overview", _inside)
+"""All pages stand in one file."""
 
 
 def percent(share: float | None) -> str:

@@ -13,8 +13,15 @@ def provenance(found: Evidence, version: str) -> Markup:
     """`version` is that of the hlotune that writes the report."""
     return joined(
         tag("h2", "Provenance", id="provenance"),
-        pairs((*_run(found), *_target(found), *_versions(found, version))),
+        pairs(origins(found, version)),
     )
+
+
+def origins(found: Evidence, version: str) -> Iterator[tuple[str, Child]]:
+    """By name."""
+    yield from _run(found)
+    yield from _target(found)
+    yield from _versions(found, version)
 
 
 def _run(found: Evidence) -> Iterator[tuple[str, Child]]:
@@ -23,7 +30,7 @@ def _run(found: Evidence) -> Iterator[tuple[str, Child]]:
     yield "program", report.program or "kernels alone"
     yield "source", report.source
     yield "started", f"{report.started[:19]} UTC"
-    finished = f"{report.finished[:19]} UTC" if report.finished else "it did not finish"
+    finished = f"{report.finished[:19]} UTC" if report.finished else "it has not finished"
     yield "finished", finished
     if report.wall_s is not None:
         yield "took", took_text(report.wall_s, report.waited_s, report.away_s)
