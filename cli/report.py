@@ -112,10 +112,13 @@ def print_comparison(
     makers = {
         "text": comparison.to_text, "json": comparison.to_json, "markdown": comparison.to_markdown,
     }  # fmt: skip
+    if form == "html" and output is not None and figures is None:
+        write_comparison(database, runs, output)
+        return
     if form not in makers or figures is not None:
         raise typer.BadParameter(
-            "expected text, --markdown or --json of two runs, got another form; "
-            "leave the second run out"
+            "expected text, -o with a name in .html, --markdown or --json of two runs, got another "
+            "form; leave the second run out"
         )
     with TuningDatabase(database, read_only=True) as opened:
         first, second = (reports.report(opened, run) for run in runs)
@@ -125,6 +128,21 @@ def print_comparison(
     else:
         write(output, f"{text.rstrip()}\n")
         say(f"report: {output}")
+
+
+def write_comparison(database: Path, runs: tuple[str, str], output: Path) -> None:
+    """Two runs as one page."""
+    from hlotune import __version__
+    from hlotune.tuning_logs.database import Database as TuningDatabase
+    from hlotune.tuning_logs.evidence import evidence
+    from hlotune.tuning_logs.figures.canvas import require_matplotlib
+    from hlotune.tuning_logs.page.two_runs import two_runs_page
+
+    require_matplotlib()
+    with TuningDatabase(database, read_only=True) as opened:
+        first, second = (evidence(opened, run) for run in runs)
+    write(output, two_runs_page(first, second, __version__))
+    say(f"report: {output}")
 
 
 def print_report(database: Path, run: str, *, json: bool, form: Form = "text") -> None:

@@ -9,9 +9,12 @@ import pytest
 from hlotune.cli.main import run_command
 from hlotune.tuning_logs.comparison import compared, to_json, to_markdown, to_text
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.evidence import evidence
+from hlotune.tuning_logs.page.two_runs import two_runs_page
 from hlotune.tuning_logs.report import Report, report
+from tests.support.html_pages import Page
 from tests.support.mlp_records import said
-from tests.support.recorded import KERNEL, fill, final
+from tests.support.recorded import KERNEL, fill, final, start
 
 
 @pytest.fixture
@@ -69,4 +72,37 @@ def test_the_command_takes_two_runs(capsys: pytest.CaptureFixture[str], tmp_path
         first, second = fill(database), fill(database)
     assert "A: run" in said(capsys, "report", first, second, "--db", path)
     assert run_command(["report", first, second, "--csv", "--db", path]) == 2
-    assert "expected text, --markdown or --json of two runs" in capsys.readouterr().err
+    assert (
+        "expected text, -o with a name in .html, --markdown or --json of two runs"
+        in capsys.readouterr().err
+    )
+
+
+def test_two_runs_are_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Database(tmp_path / "tuning.db") as database:
+        first, second = fill(database), fill(database)
+        database.record_final(second, KERNEL, final(3.0))
+        with database.writing() as sql:
+            sql.execute("update runs set numerics = 'fast' where id = ?", [second])
+    file = tmp_path / "two.html"
+    where = ("--db", str(tmp_path / "tuning.db"))
+    assert f"report: {file}" in said(capsys, "report", first, second, "-o", str(file), *where)
+    read = Page.of(file.read_text(encoding="utf-8"))
+    assert read.references() == [] and read.scripts() == []
+    assert len(read.ids) == len(set(read.ids)) and len(read.named("h1")) == 1
+    assert "The runs differ in numerics: their times are not comparable" in read.words
+    assert "numerics (differs)" in read.words and "seed (differs)" not in read.words
+    assert "1.50*" in read.words and read.words.count("1.50 times as fast") == 2
+    images = [
+        e.attributes["aria-label"] for e in read.elements if e.attributes.get("role") == "img"
+    ]
+    assert "add [8] 2.00 in A and 3.00 in B" in images[0]
+    assert images[1].startswith("In A the time of all kernels falls to")
+
+
+def test_two_runs_without_a_kernel_in_common_are_a_page(tmp_path: Path) -> None:
+    with Database(tmp_path / "tuning.db") as database:
+        found = [evidence(database, fill(database)), evidence(database, start(database))]
+    read = Page.of(two_runs_page(*found, "1.0"))
+    assert "No kernel was compared in both runs." in read.words
+    assert "B: " in read.words and len(read.named("svg")) == 1
