@@ -35,11 +35,11 @@ setup-oldest: .venv-oldest/.installed
 	@$(OLDEST)/tune --version
 
 .venv/.installed: $(ENVIRONMENT)
-	.ci/environment .venv tune,onnx,report,optuna 3.13 3.12 3.11
+	.ci/environment .venv tune,onnx,report,optuna,dashboard 3.13 3.12 3.11
 	touch $@
 
 .venv-oldest/.installed: $(ENVIRONMENT)
-	.ci/environment .venv-oldest tune,models,onnx,report,optuna 3.11
+	.ci/environment .venv-oldest tune,models,onnx,report,optuna,dashboard 3.11
 	touch $@
 
 demo: setup
@@ -62,7 +62,7 @@ docs: .venv-docs/.installed
 	.ci/environment .venv-docs docs,tune,report 3.13 3.12
 	touch $@
 
-# Opens the report of a small run in headless Chromium; without a browser it fails.  As root, on
+# Opens report and dashboard of a small run in headless Chromium; without a browser it fails.  As root, on
 # Debian: apt-get install chromium.  Screenshots are in build/browser.
 test-browser: setup
 	$(PYTHON) -m pytest -m browser

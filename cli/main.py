@@ -20,6 +20,7 @@ from hlotune.cli import (
     apply,
     bench,
     carry,
+    dashboard,
     db,
     explain,
     export,
@@ -69,6 +70,7 @@ app.command("kernels", epilog=kernels.EXAMPLE)(kernels.kernels)
 app.command("show", epilog=show.EXAMPLE)(show.show)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("report", epilog=report.EXAMPLE)(report.report)
+app.command("dashboard", epilog=dashboard.EXAMPLE)(dashboard.dashboard)
 app.command("targets", epilog=targets.EXAMPLE)(targets.targets)
 app.command("export-candidates", epilog=carry.EXPORT_EXAMPLE)(carry.export_candidates)
 app.command("measure", epilog=carry.MEASURE_EXAMPLE)(carry.measure)

@@ -1,136 +1,243 @@
-"""The report of a small real run in headless Chromium: `make test-browser`."""
+"""Report and dashboard of a small real run in headless Chromium: `make test-browser`."""
 
-import json
 import re
-import shutil
+import signal
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hlotune.tuning_logs.database import Database
+from tests.support import browser
+from tests.support.browser import Tab
 from tests.support.html_pages import Page
+from tests.support.recorded import filled
 from tests.support.tree import ROOT
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-default-apps", "--disable-extensions", "--host-resolver-rules=MAP * ~NOTFOUND",
-)  # fmt: skip
-OWN = "not an origin"
-"""The initiator of what the browser asks for itself, as for its updates."""
 SHOTS = ROOT / "build" / "browser"
-
-
-@dataclass(frozen=True)
-class Opened:
-    console: list[str]
-    """What the page's console said."""
-    requests: list[str]
-    """Addresses that were asked for, the file itself left out."""
-    dom: str
-    """The page as the browser understood it."""
-
-
-def browser() -> str:
-    """Fails, and does not skip, where there is none: who asks for this wants it looked at."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.fail(
-            f"expected a browser, one of {', '.join(NAMES)}, found none; install it, on Debian "
-            "with `apt-get install chromium`"
-        )
-    return found
-
-
-def opened(address: str, folder: Path, *options: str) -> Opened:
-    log = folder / "net.json"
-    done = subprocess.run(
-        [browser(), *QUIET, f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}",
-         "--enable-logging=stderr", *options, address],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return Opened(console, [x for x in asked_by_pages(log) if is_remote(x)], done.stdout)
-
-
-def asked_by_pages(log: Path) -> list[str]:
-    """Addresses in a log of the network; what the browser asks by itself comes from no origin."""
-    events = json.loads(log.read_text(encoding="utf-8"))["events"]
-    starts = (event.get("params", {}) for event in events)
-    return [p["url"] for p in starts if "url" in p and p.get("initiator", OWN) != OWN]
-
-
-def is_remote(address: str) -> bool:
-    return address.startswith(("http:", "https:", "ws:", "wss:", "ftp:"))
+TUNE = str(ROOT / ".venv" / "bin" / "tune")
+WIDTHS = (320, 500, 900, 1400)
+OVERFLOWS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+WIDE = """[...document.querySelectorAll("body *")].filter(x =>
+    x.getBoundingClientRect().right > innerWidth + 1 && !x.closest(".wide, pre, .nest, .skip"))
+    .map(x => x.tagName + "." + x.className).slice(0, 5)"""
+"""What sticks out of the window, and stands in no box that scrolls."""
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database and the report of a real run."""
     folder = tmp_path_factory.mktemp("report")
-    tune = (str(ROOT / ".venv" / "bin" / "tune"),)
     database = ("--database", str(folder / "tuning.db"))
     program = "examples/mlp.py:model"
     for command in (
-        ("run", program, "--trials", "8", *database),
+        ("run", program, "--trials", "24", *database),
         ("report", program, "-o", str(folder / "report.html"), *database),
     ):
-        subprocess.run([*tune, *command], cwd=ROOT, check=True, capture_output=True)
+        subprocess.run([TUNE, *command], cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def test_a_report_opens_without_errors_and_asks_for_nothing(report: Path, tmp_path: Path) -> None:
-    found = opened(report.as_uri(), tmp_path, "--dump-dom")
-    assert found.console == []
-    assert found.requests == []
+@pytest.fixture(scope="module")
+def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a dashboard over two databases, one of them written by hand."""
+    other = tmp_path_factory.mktemp("other") / "made.db"
+    filled(other).close()
+    command = [TUNE, "dashboard", "--port", "0", "--db", str(folder / "tuning.db"), "--db",
+               str(other)]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+", served.stdout.readline())
+        assert found
+        yield found[0]
+        served.send_signal(signal.SIGINT)
+        assert served.wait(20) == 0
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser.opened(tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(chromium: Tab) -> Tab:
+    chromium.console.clear()
+    chromium.requests.clear()
+    chromium.media()
+    chromium.size(1000)
+    return chromium
+
+
+def remote(tab: Tab, address: str = "") -> list[str]:
+    """What was asked for over the network, but from this address."""
+    over = [x for x in tab.requests if x.startswith(("http:", "https:", "ws:", "wss:", "ftp:"))]
+    return [x for x in over if not (address and x.startswith(f"{address}/"))]
+
+
+def test_a_report_opens_without_errors_and_asks_for_nothing(report: Path, tab: Tab) -> None:
+    tab.open(report.as_uri())
+    assert (tab.console, remote(tab)) == ([], [])
     read = Page.of(report.read_text(encoding="utf-8"))
-    assert found.dom.count("<svg") == len(read.named("svg")) >= 6
-    assert len(re.findall(r'class="page"', found.dom)) == 1 + 3
+    assert tab.value("document.querySelectorAll('svg').length") == len(read.named("svg")) >= 6
+    assert tab.value("document.querySelectorAll('.page').length") == 1 + 3
+    assert tab.value("getComputedStyle(document.querySelector('.verdict')).fontSize") == "36px"
 
 
-def test_the_check_sees_what_a_page_does_wrong(tmp_path: Path) -> None:
+def test_the_check_sees_what_a_page_does_wrong(tmp_path: Path, tab: Tab) -> None:
     bad = tmp_path / "bad.html"
     bad.write_text(
         "<!doctype html><title>x</title><img src='http://127.0.0.1:9/x.png'>"
-        "<script>console.error('wrong')</script>"
+        "<script>console.error('wrong')</script><p style='width: 3000px'>x</p>"
     )
-    found = opened(bad.as_uri(), tmp_path, "--dump-dom")
-    assert any("wrong" in line for line in found.console)
-    assert "http://127.0.0.1:9/x.png" in found.requests
+    tab.open(bad.as_uri())
+    assert any("wrong" in line for line in tab.console)
+    assert remote(tab) == ["http://127.0.0.1:9/x.png"]
+    assert tab.value(OVERFLOWS) > 0 and tab.value(WIDE) == ["P."]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [500, 900, 1400])
-def test_a_report_is_drawn_at_each_width(
-    report: Path, tmp_path: Path, width: int, theme: str
-) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    shot = SHOTS / f"report-{theme}-{width}.png"
+def looked_at(tab: Tab, address: str, name: str, theme: str, width: int) -> None:
+    """Opens a page at a width, keeps its image, and finds nothing that sticks out."""
+    shot = SHOTS / f"{name}-{theme}-{width}.png"
     shot.unlink(missing_ok=True)
-    scheme = f"--blink-settings=preferredColorScheme={0 if theme == 'dark' else 1}"
-    found = opened(
-        report.as_uri(), tmp_path, scheme, f"--window-size={width},2400", f"--screenshot={shot}"
-    )
-    assert found.console == [] and found.requests == []
+    tab.media(theme)
+    tab.size(width)
+    tab.open(address)
+    tab.shot(shot)
+    assert tab.console == []
+    assert (tab.value(OVERFLOWS), tab.value(WIDE)) == (0, [])
     from PIL import Image
 
     with Image.open(shot) as image:
         assert image.width == width
         corner = image.convert("RGB").getpixel((2, 2))
-        colours = image.convert("RGB").getcolors(1 << 22) or []
+        colours = image.convert("RGB").getcolors(1 << 24) or []
     assert isinstance(corner, tuple)
     assert (sum(corner) > 600) == (theme == "light")
-    assert len(colours) > 50  # something is drawn
+    assert len(colours) > 20  # something is drawn
 
 
-def test_a_link_leads_to_the_page_of_a_kernel(report: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_report_fits_into_each_width(report: Path, tab: Tab, width: int, theme: str) -> None:
     first = next(x for x in Page.of(report.read_text("utf-8")).ids if x.startswith("kernel-"))
-    shots = []
-    for number, address in enumerate((report.as_uri(), f"{report.as_uri()}#{first}")):
-        shot = tmp_path / f"{number}.png"
-        opened(address, tmp_path, "--window-size=900,1200", f"--screenshot={shot}")
-        shots.append(shot.read_bytes())
-    assert shots[0] != shots[1]
+    looked_at(tab, report.as_uri(), "report", theme, width)
+    looked_at(tab, f"{report.as_uri()}#{first}", "report-kernel", theme, width)
+    assert remote(tab) == []
+
+
+def test_tables_scroll_in_their_own_box_where_it_is_narrow(report: Path, tab: Tab) -> None:
+    tab.size(320)
+    tab.open(report.as_uri())
+    table = "document.querySelector('.wide:has(table)')"
+    assert tab.value(f"{table}.scrollWidth > {table}.clientWidth")
+    assert tab.value(f"{table}.focus(), document.activeElement === {table}")
+
+
+def test_print_shows_all_pages_in_light_and_cuts_nothing_off(report: Path, tab: Tab) -> None:
+    tab.size(680)  # the width of a sheet of A4 without its margins
+    tab.media("dark", "print")
+    tab.open(report.as_uri())
+    shown = "[...document.querySelectorAll('.page')].map(x => getComputedStyle(x).display)"
+    assert tab.value(shown) == ["block"] * 4
+    assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(254, 254, 254)"
+    cut = "[...document.querySelectorAll('table')].filter(x => x.offsetWidth > innerWidth).length"
+    assert tab.value(cut) == 0
+    tab.shot(SHOTS / "report-print.png")
+
+
+def test_a_link_leads_to_the_page_of_a_kernel(report: Path, tab: Tab) -> None:
+    first = next(x for x in Page.of(report.read_text("utf-8")).ids if x.startswith("kernel-"))
+    shown = "[...document.querySelectorAll('.page')].filter(x => x.offsetHeight).map(x => x.id)"
+    tab.open(report.as_uri())
+    assert tab.value(shown) == ["overview"]
+    tab.value(f"document.querySelector('a[href=\"#{first}\"]').click()")
+    assert tab.value(shown) == [first]
+
+
+# Dashboard
+
+PAGES = {"runs": "/", "kernels": "/kernels", "run": "/runs/1/mlp", "replay": "/runs/0/model/replay"}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_dashboard_fits_into_each_width(address: str, tab: Tab, width: int, theme: str) -> None:
+    for name, page in PAGES.items():
+        looked_at(tab, address + page, f"dashboard-{name}", theme, width)
+    assert remote(tab, address) == []
+
+
+def rows(tab: Tab) -> list[str]:
+    """The first words of the rows that are shown."""
+    shown = "[...document.querySelectorAll('tbody tr:not([hidden]) th')].map(x => x.innerText)"
+    return [str(x) for x in tab.value(shown)]
+
+
+def typed(tab: Tab, name: str, value: str) -> None:
+    tab.value(
+        f"(x => {{ x.value = {value!r}; x.dispatchEvent(new Event('input', {{bubbles: true}})) }})"
+        f"(document.getElementById({name!r}))"
+    )
+
+
+def test_a_list_is_searched_filtered_and_sorted(address: str, tab: Tab) -> None:
+    tab.open(f"{address}/")
+    assert sorted(rows(tab)) == ["mlp", "model"]
+    typed(tab, "search", "test cpu")
+    assert rows(tab) == ["mlp"]
+    typed(tab, "search", "")
+    typed(tab, "database", "tuning.db")
+    assert rows(tab) == ["model"]
+    typed(tab, "database", "")
+    typed(tab, "state", "not finished")
+    assert rows(tab) == []
+    typed(tab, "state", "")
+    button = "[...document.querySelectorAll('button.sort')].find(x => x.innerText === 'trials')"
+    tab.value(f"{button}.focus()")
+    tab.key("Enter")
+    assert rows(tab) == ["mlp", "model"]
+    tab.key("Enter")
+    assert rows(tab) == ["model", "mlp"]
+    assert tab.value(f"{button}.closest('th').ariaSort") == "descending"
+    assert tab.console == []
+
+
+def test_a_run_is_played_to_its_end_and_with_the_keyboard(address: str, tab: Tab) -> None:
+    tab.open(f"{address}/runs/0/model/replay")
+    trial = "Number(document.getElementById('trial').value)"
+    last = tab.value("Number(document.getElementById('trial').max)")
+    said = "document.querySelector('.replayed').innerText"
+    tab.value("document.getElementById('play').click()")
+    tab.wait(f"{trial} > 0 && {trial} < {last}")
+    tab.wait(f"{said}.startsWith('After trial {last} of')")
+    tab.wait("document.getElementById('play').innerText === 'Play'")
+    tab.value("document.getElementById('trial').focus()")
+    tab.key("ArrowLeft")
+    tab.wait(f"{said}.startsWith('After trial {last - 1} of')")
+    assert f"trial={last - 1}" in tab.value("location.search")
+    assert tab.console == [] and remote(tab, address) == []
+
+
+def test_a_page_follows_a_run_that_goes_on(tab: Tab, address: str, folder: Path) -> None:
+    tab.open(f"{address}/")
+    tab.wait("document.getElementById('status').innerText === 'Up to date.'")
+    tab.value("document.querySelector('tbody a').focus()")
+    reached = tab.value("document.activeElement.href")
+    with Database(folder / "tuning.db") as database:
+        known = database.query("select * from runs")[0]
+        new = {**known, "id": "f" * 32, "finished": None, "summary": None,
+               "started": "2020-01-01T00:00:00+00:00"}  # fmt: skip
+        with database.writing() as sql:
+            sql.table("runs").insert(new)
+    tab.wait("document.querySelectorAll('tbody tr').length === 3")
+    assert tab.value("document.activeElement.href") == reached
+    assert tab.console == []
