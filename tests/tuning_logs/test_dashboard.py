@@ -296,7 +296,7 @@ def test_a_replay_shows_the_best_schedule_by_then(site: Site, run: str) -> None:
     before = site.page(f"/runs/0/{run}/replay?trial=0&kernel={KERNEL.key}").words
     assert "None of ours was measured yet" in before and "After trial 0 of" in before
     after = site.page(f"/runs/0/{run}/replay?trial=1&kernel={KERNEL.key}").words
-    assert "It took 1.00 ms and is trial 1." in after and "split" in after
+    assert "It took 1.00 ms and is trial 1. Algorithm direct, 2 steps." in after
 
 
 def test_a_replay_of_a_number_that_no_trial_has_shows_the_nearest(site: Site, run: str) -> None:
