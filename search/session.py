@@ -32,7 +32,7 @@ from hlotune.search.resume_queries import default_s, has_begun, own_trials
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import PLAIN, Make
 from hlotune.search.tasks import Skipped, Task, task_of
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner, is_mishap
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner, is_mishap
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.finals import Final, Whole
 from hlotune.tuning_logs.wrong_defaults import default_error, is_wrong
@@ -380,8 +380,12 @@ class Session:
         plain = self.make in PLAIN
         first = space.firsts() if begun or plain else self._first(kernel, space)
 
-        def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
-            self.database.add(self.run, kernel, trials, batch=batch, state=state)
+        def record(
+            trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
+        ) -> None:
+            self.database.add(
+                self.run, kernel, trials, batch=batch, state=state, predicted=predicted
+            )
 
         return KernelTuner(
             kernel,

@@ -51,8 +51,11 @@ LIMIT_S = 30.0
 hanging.
 """
 
-Record = Callable[[Sequence[Trial], int, bytes], None]
-"""Records trials, the number of the batch, and the searcher's state after it, all or nothing."""
+Predicted = Sequence[float | None]
+"""What the cost model said of candidates when they were chosen: the higher, the faster."""
+Record = Callable[[Sequence[Trial], int, bytes, Predicted | None], None]
+"""Keeps trials, number of the batch, the searcher's state after it, and the predicted score of each
+trial, where there are any: all or nothing."""
 
 
 class Experience:
@@ -232,7 +235,7 @@ class KernelTuner:
 
     def reject(self, trials: Sequence[Trial]) -> None:
         """Records failures of champions that were looked at more closely."""
-        self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
+        self._record(trials, self._batches, sealed(self._searcher.state(), self.account), None)
         self._failed |= {t.candidate.schedule for t in trials}
 
     def step(self, n: int = 64, *, finishing: bool = False, limit_s: float = inf) -> Step | None:
@@ -250,6 +253,7 @@ class KernelTuner:
         trials = self._measured(configs, start_s + limit_s)
         configs = configs[: len(trials)]
         times = self._times(trials)
+        # The model has not learned since these were proposed: it says now what it said then.
         predicted = predictions(self.experience.model, self._space, configs)
         correlation = spearman(scores(times), predicted)
         self._take(trials)
@@ -258,7 +262,8 @@ class KernelTuner:
         failures, now_s = int(np.isnan(times).sum()), self._clock()
         entry = Entry(now_s, now_s - start_s, len(trials), failures, self.best_s, self._probe())
         self.account = (*self.account, entry)
-        self._record(trials, self._batches, sealed(self._searcher.state(), self.account))
+        state = sealed(self._searcher.state(), self.account)
+        self._record(trials, self._batches, state, finite(predicted))
         return Step(tuple(trials), failures, self.best_s, correlation, entry.wall_s)
 
     def _measured(self, configs: Configs, end_s: float) -> list[Trial]:
@@ -328,6 +333,11 @@ class KernelTuner:
         if config is None or not self._space.legal(config[None, :])[0]:
             return None
         return config if self._space.schedule(config) == schedule else None
+
+
+def finite(scores: NDArray[np.float32]) -> list[float | None]:
+    """Predicted as they are recorded; what is no number is None."""
+    return [float(score) if np.isfinite(score) else None for score in scores]
 
 
 def there_and_back(

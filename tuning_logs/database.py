@@ -271,8 +271,12 @@ class Database:
         *,
         batch: int,
         state: bytes | None = None,
+        predicted: Sequence[float | None] | None = None,
     ) -> None:
         """Records a batch of trials together with the searcher's state after it: both or neither.
+
+        `predicted` are the scores that the cost model gave to the candidates when they were chosen,
+        one a trial: the higher, the faster.  None where no model was asked.
 
         Raises NoRecord where there is no such run, ValueError for a trial of another kernel.
         """
@@ -284,7 +288,12 @@ class Database:
             self._put("kernels", rows.kernel_row(kernel))
             self._insert(
                 "trials",
-                [rows.trial_row(t, row, batch, number) for number, t in enumerate(trials, first)],
+                [
+                    rows.trial_row(trial, row, batch, number, score)
+                    for number, (trial, score) in enumerate(
+                        zip(trials, predicted or [None] * len(trials), strict=True), first
+                    )
+                ],
             )
             if state is not None:
                 self._put(

@@ -28,7 +28,12 @@ class Point:
     """One trial, the default's too."""
 
     number: int
-    """The number of the batch in its run, from 0."""
+    """The number of the trial in its run, from 0."""
+    batch: int
+    """The number of the batch of its kernel, from 0; the model learns between two of them."""
+    predicted: float | None
+    """The score that the cost model gave it when it was chosen: the higher, the faster.  None where
+    no model was asked, as of the default, or in records of older versions."""
     after_s: float
     """The seconds from the start of the run until it was recorded, pauses included."""
     time_s: float | None
@@ -166,13 +171,15 @@ def _points(database: Database, run: Row) -> dict[str, list[Point]]:
     """By kernel, in the order of recording."""
     found: dict[str, list[Point]] = {}
     trials = database.query(
-        """select kernel, number, recorded, samples_s, time_s, failure_kind, failure_message,
-            schedule from trials where run = :id order by number, id""",
+        """select kernel, number, batch, predicted, recorded, samples_s, time_s, failure_kind,
+            failure_message, schedule from trials where run = :id order by number, id""",
         run,
     )
     for row in trials:
         point = Point(
             number=row["number"],
+            batch=row["batch"],
+            predicted=row["predicted"],
             after_s=_between_s(run["started"], row["recorded"]),
             time_s=_time_s(row),
             failure=row["failure_kind"],

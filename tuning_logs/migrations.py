@@ -168,8 +168,16 @@ def version_6(db: sqlite_utils.Database) -> None:
         db.execute("update kernels set family = ? where key = ?", [family, row["key"]])
 
 
+def version_7(db: sqlite_utils.Database) -> None:
+    """Trials keep what the cost model said of them when they were chosen, as a score: the higher,
+    the faster.  Scores are comparable within a batch of a kernel, between which the model learns.
+    """
+    db.table("trials").add_column("predicted", float)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     version_1, version_2, version_3, version_4, version_5, version_6,
+    version_7,
 )  # fmt: skip
 
 TABLES = (

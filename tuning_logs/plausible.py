@@ -164,6 +164,7 @@ CHECKS: dict[str, dict[str, Callable[[str, Any], None]]] = {
         "recorded": _require_date, "threads": _count, "batch": _count, "number": _count,
         "samples_s": _samples, "time_s": _SECONDS, "build_s": _SECONDS,
         "error": _number(LARGEST), "relative_error": _number(LARGEST),
+        "predicted": _number(LARGEST, -LARGEST),
     },
     "finals": {
         "decided": _require_date, "flops": _count, "default_s": _samples, "tuned_s": _samples,

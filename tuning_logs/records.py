@@ -192,6 +192,8 @@ def _trial_rows(record: dict[str, Any]) -> RowsOf:
     else:
         of_measurements = ("samples_s", "time_s", "clock", "error", "build_s", "relative_error")
         row |= dict.fromkeys(of_measurements)
+    predicted = record.get("predicted")  # older records have none
+    row["predicted"] = None if predicted is None else float(predicted)
     failure = None if measured else _one_of(record["failure_kind"], FailureKind)
     row |= {"failure_kind": failure, "failure_message": record["failure_message"]}
     return [*parents, ("trials", row)]

@@ -89,9 +89,15 @@ def toolchain_of(versions: Mapping[str, Any]) -> targets.Toolchain:
     return targets.Toolchain(**versions)
 
 
-def trial_row(trial: Trial, run: Row, batch: int, number: int) -> Row:
+def trial_row(
+    trial: Trial, run: Row, batch: int, number: int, predicted: float | None = None
+) -> Row:
     """A new row of `trials`, under the run's target and toolchain; a failure takes the run's
     cache mode, and its numerics: under these it was judged.
+
+    Args:
+        predicted: the score that the cost model gave when the candidate was chosen; None where no
+            model was asked.
     """
     return {
         "id": new_id(),
@@ -103,6 +109,7 @@ def trial_row(trial: Trial, run: Row, batch: int, number: int) -> Row:
         "schedule": trial.candidate.schedule.to_json(),
         "batch": batch,
         "number": number,
+        "predicted": predicted,
         "recorded": now(),
         **_outcome_columns(trial.outcome, run),
     }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.costmodel.metrics import spearman
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import (
@@ -19,6 +20,7 @@ from hlotune.measure.trial import (
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.steps.steps import Split
 from hlotune.search.budget.account import opened
+from hlotune.search.searchers.history import scores
 from hlotune.search.tuner import HANGS, LIMIT_S, Experience
 from tests.support.toy import ToySpace
 from tests.support.tuners import KERNEL, FakeBuilder, FakeRunner, Log, space, steps, tuner
@@ -35,6 +37,19 @@ def test_each_step_records_one_batch_with_the_state_after_it() -> None:
     steps(tuning, 1)
     assert (log.batch, len(log.trials)) == (2, 64)
     assert log.state != state
+
+
+def test_each_trial_is_recorded_with_what_the_model_said_when_it_was_chosen() -> None:
+    log = Log()
+    tuning = tuner(log, space())
+    steps(tuning, 1)
+    second = tuning.step(32)
+    assert second is not None and len(log.predicted) == 64
+    times_s = np.array([t.time_s for t in second.trials], np.float64)
+    said = np.array(log.predicted[32:], np.float32)
+    assert spearman(scores(times_s), said) == second.rank_correlation > 0.2
+    tuning.reject(second.trials[:1])
+    assert log.predicted[64:] == [None]
 
 
 def test_the_heuristic_is_measured_first() -> None:

@@ -157,9 +157,9 @@ def fill(database: Database) -> str:
         options={"trials": 4},
         seed=7,
     )
-    database.add(
-        run, won, [default_trial(2e-3), measured(1e-3), failed()], batch=0, state=b"after batch 0"
-    )
+    first = [default_trial(2e-3), measured(1e-3), failed()]
+    scores = (None, 0.75, 0.5)
+    database.add(run, won, first, batch=0, state=b"after batch 0", predicted=scores)
     database.add(run, won, [measured(1.5e-3, 2)], batch=1, state=b"after batch 1")
     slower = [default_trial(1e-3, kept), measured(1.02e-3, of=kept)]
     database.add(run, kept, slower, batch=0)

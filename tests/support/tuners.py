@@ -12,7 +12,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Split
 from hlotune.search.searchers.annealing import Annealing
 from hlotune.search.searchers.descent import Descent
-from hlotune.search.tuner import Experience, KernelTuner
+from hlotune.search.tuner import Experience, KernelTuner, Predicted
 from tests.support.toy import ToySpace, heuristic_first
 
 KERNEL = Kernel("func.func @kernel() { toy }")
@@ -79,10 +79,14 @@ class Log:
     trials: list[Trial] = field(default_factory=list)
     batch: int = 0
     state: bytes = b""
+    predicted: list[float | None] = field(default_factory=list)
 
-    def record(self, trials: Sequence[Trial], batch: int, state: bytes) -> None:
+    def record(
+        self, trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
+    ) -> None:
         self.trials += trials
         self.batch, self.state = batch, state
+        self.predicted += predicted or [None] * len(trials)
 
     @property
     def schedules(self) -> list[Schedule]:

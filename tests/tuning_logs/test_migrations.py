@@ -59,6 +59,14 @@ def test_kernels_of_an_old_file_have_the_families_of_today(number: int, tmp_path
     assert [row["family"] for row in rows] == [Kernel(row["text"]).family for row in rows]
 
 
+@pytest.mark.parametrize("number", VERSIONS)
+def test_trials_of_an_old_file_have_no_predictions(number: int, tmp_path: Path) -> None:
+    with Database(old_file(number, tmp_path / "old.db")) as database:
+        rows = database.query("select predicted from trials where run = (select id from runs)")
+    known = [row["predicted"] for row in rows if row["predicted"] is not None]
+    assert known == ([] if number < 7 else [0.75, 0.5])
+
+
 def test_files_before_the_sixth_version_had_other_families(tmp_path: Path) -> None:
     before, after = (
         (FIXTURES / f"database_v{number}.sql").read_text() for number in (5, len(MIGRATIONS))

@@ -11,7 +11,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.targets.gpu import GPU_TARGETS
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.evidence import Evidence, KernelEvidence, evidence
-from hlotune.tuning_logs.figures.model import rank_correlation, ranks
+from hlotune.tuning_logs.figures.model import ranks
 from hlotune.tuning_logs.page import regenerated as module
 from hlotune.tuning_logs.page.feature_words import correlations, facts, noun
 from hlotune.tuning_logs.page.regenerated import (
@@ -23,6 +23,7 @@ from hlotune.tuning_logs.page.regenerated import (
     model_of,
     regenerated,
 )
+from hlotune.tuning_logs.predictions import rank_correlation
 from tests.support.mlp_records import recorded
 
 
@@ -97,7 +98,7 @@ def test_ranks_that_agree_have_a_correlation_of_one() -> None:
     assert rank_correlation([(0, 0), (0.5, 0.5), (1, 1)]) == pytest.approx(1)
     assert rank_correlation([(0, 1), (0.5, 0.5), (1, 0)]) == pytest.approx(-1)
     assert rank_correlation([(0.5, 0.5)] * 3) == 0
-    assert "of 3 trials" in ranks([[(0, 0), (0.5, 0.5), (1, 1)]]).alt
+    assert "of 3 trials" in ranks([[(0, 0), (0.5, 0.5), (1, 1)]], among="a kernel", title="x").alt
 
 
 def test_features_are_told_in_words() -> None:

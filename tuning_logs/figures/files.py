@@ -6,8 +6,9 @@ from pathlib import Path
 
 from hlotune.tuning_logs.evidence import Evidence
 from hlotune.tuning_logs.figures.kernel import trials
-from hlotune.tuning_logs.figures.model import Pairs, ranks
+from hlotune.tuning_logs.figures.model import model_figure
 from hlotune.tuning_logs.figures.program import program_figures
+from hlotune.tuning_logs.predictions import Pairs
 
 
 def write_figures(found: Evidence, folder: Path, predicted: Sequence[Pairs] = ()) -> int:
@@ -19,8 +20,8 @@ def write_figures(found: Evidence, folder: Path, predicted: Sequence[Pairs] = ()
     """
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
-    model = [ranks(predicted)] if predicted else []
-    for figure in chain(program_figures(found), model, map(trials, found.kernels)):
+    model = model_figure(found, predicted)
+    for figure in chain(program_figures(found), [model], map(trials, found.kernels)):
         if figure is not None:
             (folder / f"{figure.name}.svg").write_text(figure.svg, encoding="utf-8")
             (folder / f"{figure.name}.png").write_bytes(figure.png())

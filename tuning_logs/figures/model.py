@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from hlotune.tuning_logs.evidence import Evidence
 from hlotune.tuning_logs.figures.canvas import (
     LIMIT,
     MUTED,
@@ -11,15 +12,24 @@ from hlotune.tuning_logs.figures.canvas import (
     finished,
     plain,
 )
+from hlotune.tuning_logs.predictions import Pairs, batches_of
 
 MOST_DOTS = 600
-Pairs = Sequence[tuple[float, float]]
-"""The rank of each trial as predicted and as measured, as shares: 0 is the fastest."""
+RECORDED = "What the model said when it chose: predicted against measured rank of each trial"
+ASKED_AGAIN = "The model of the run's start: predicted against measured rank of each trial"
 
 
-def ranks(kernels: Iterable[Pairs]) -> Figure:
-    """All trials of all kernels; each is ranked among those of its own kernel."""
-    pairs = [pair for found in kernels for pair in found]
+def model_figure(found: Evidence, asked_again: Sequence[Pairs]) -> Figure | None:
+    """Of recorded predictions; where there are none, of what the model said when asked again."""
+    recorded = [batch for k in found.kernels for batch in batches_of(k)]
+    if recorded:
+        return ranks((batch.ranks for batch in recorded), among="a batch", title=RECORDED)
+    return ranks(asked_again, among="a kernel", title=ASKED_AGAIN) if asked_again else None
+
+
+def ranks(groups: Iterable[Pairs], *, among: str, title: str) -> Figure:
+    """All trials; each is ranked among those of its group, which `among` names."""
+    pairs = [pair for found in groups for pair in found]
     every = -(-len(pairs) // MOST_DOTS)
     shown = pairs[::every]
     with drawing(3.4) as (figure, (axes,)):
@@ -27,7 +37,7 @@ def ranks(kernels: Iterable[Pairs]) -> Figure:
         axes.plot(
             [a for a, _ in shown], [b for _, b in shown], "o", color=TUNED, markersize=3, alpha=0.6
         )
-        axes.set_xlabel("predicted rank among the trials of a kernel: 0 is the fastest")
+        axes.set_xlabel(f"predicted rank among the trials of {among}: 0 is the fastest")
         axes.set_ylabel("measured rank")
         axes.tick_params(axis="y", labelcolor=MUTED)
         plain(axes, grid="both")
@@ -37,13 +47,4 @@ def ranks(kernels: Iterable[Pairs]) -> Figure:
             f"measurement agree. Of the tenth that was fastest, the model put "
             f"{sum(a <= 0.5 for a in best) / max(1, len(best)):.0%} into its better half."
         )
-        title = "The model of the run's start: predicted against measured rank of each trial"
         return finished(figure, name="model", title=title, alt=alt)
-
-
-def rank_correlation(pairs: Pairs) -> float:
-    """-1 .. 1; 0 where all are alike."""
-    mean_a, mean_b = (sum(x) / len(pairs) for x in zip(*pairs, strict=True))
-    together = sum((a - mean_a) * (b - mean_b) for a, b in pairs)
-    apart = sum((a - mean_a) ** 2 for a, _ in pairs) * sum((b - mean_b) ** 2 for _, b in pairs)
-    return together / apart**0.5 if apart > 0 else 0.0
