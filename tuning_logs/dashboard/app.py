@@ -38,7 +38,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-MOST_PAGES = 200
+MOST_PAGES = 100
 """Pages that are kept, as one of a replay that is played again."""
 
 RULES = Map(

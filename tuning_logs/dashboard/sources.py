@@ -1,7 +1,7 @@
 """The databases of a dashboard: opened to read for each request, and never kept open."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,21 +73,9 @@ class Sources:
         with Database(self.paths[number], read_only=True) as database:
             yield database
 
-    def versions(self) -> tuple[str, ...]:
-        """Of each database; equal as long as its lists are."""
-        return tuple(self._version(number) for number in range(len(self.paths)))
-
-    def _version(self, number: int) -> str:
-        try:
-            with self.opened(number) as database:
-                counts = database.query(
-                    """select (select max(rowid) from trials) as trials, count(*) as runs,
-                    count(finished) as finished, (select count(*) from finals) as finals,
-                    (select max(decided) from finals) as decided from runs"""
-                )
-        except HlotuneError as error:
-            return str(error)
-        return repr(tuple(counts[0].values()))
+    def versions(self) -> tuple[tuple[int, ...], ...]:
+        """Of each database; equal as long as nothing was written to it."""
+        return tuple(written(path) for path in self.paths)
 
     def runs(self) -> list[RunRow]:
         """The newest first."""
@@ -105,6 +93,17 @@ class Sources:
                 problems.append(" ".join(str(error).split()))
         runs.sort(key=lambda run: run.started, reverse=True)
         return runs, kernels, problems
+
+
+def written(path: Path) -> tuple[int, ...]:
+    """What tells a file from what it was before a transaction; of the log that older versions kept
+    beside it, too."""
+    found: list[int] = []
+    for each in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            status = each.stat()
+            found += [status.st_ino, status.st_mtime_ns, status.st_size]
+    return tuple(found)
 
 
 def version_of(database: Database, run: str) -> str:
