@@ -192,9 +192,9 @@ def typed(tab: Tab, name: str, value: str) -> None:
 def test_a_list_is_searched_filtered_and_sorted(address: str, tab: Tab) -> None:
     tab.open(f"{address}/")
     assert sorted(rows(tab)) == ["mlp", "model"]
-    typed(tab, "search", "test cpu")
+    typed(tab, "list-search", "test cpu")
     assert rows(tab) == ["mlp"]
-    typed(tab, "search", "")
+    typed(tab, "list-search", "")
     typed(tab, "database", "tuning.db")
     assert rows(tab) == ["model"]
     typed(tab, "database", "")

@@ -218,7 +218,7 @@ def test_a_kernel_shows_its_code_with_the_inner_loop_and_where_it_is_from(found:
 def test_code_that_cannot_be_made_again_says_why(found: Evidence) -> None:
     key = found.kernels[0].report.key
     words = Page.of(page(found, {key: Missing("no step Fold is known")}, "1.0")).words
-    assert "Nest and code were not made again: no step Fold is known." in words
+    assert "Nest and code are not shown: no step Fold is known." in words
 
 
 def test_each_failure_stands_with_its_kernel_and_an_example(read: Page) -> None:

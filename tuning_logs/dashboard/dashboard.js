@@ -77,7 +77,7 @@ function sortRows(table) {
 }
 
 function filterRows(table) {
-  const words = document.getElementById("search").value.toLowerCase().split(/\s+/);
+  const words = document.getElementById("list-search").value.toLowerCase().split(/\s+/);
   const wanted = [...document.querySelectorAll("[data-filter]")].map((x) => x.value);
   let shown = 0;
   for (const row of table.tBodies[0].rows) {
@@ -91,7 +91,7 @@ function filterRows(table) {
 }
 
 function prepareTables() {
-  const table = document.getElementById("search") ? live.querySelector("table") : null;
+  const table = document.getElementById("list-search") ? live.querySelector("table") : null;
   if (!table) return;
   [...table.tHead.rows[0].cells].forEach((cell, column) => {
     const button = document.createElement("button");
@@ -110,7 +110,7 @@ function prepareTables() {
 }
 
 function prepareFilters() {
-  for (const input of document.querySelectorAll("#search, [data-filter]")) {
+  for (const input of document.querySelectorAll("#list-search, [data-filter]")) {
     input.addEventListener("input", () => {
       const table = live.querySelector("table");
       if (table) say(`${filterRows(table)} rows are shown.`);

@@ -13,8 +13,8 @@ FINISHED, OPEN = "finished", "not finished"
 
 def runs_page(sources: Sources, runs: Sequence[RunRow], problems: Sequence[str]) -> Markup:
     columns = (
-        "<program", "<started (UTC)", "<state", "<target", "trials", "kernels faster", "default",
-        "tuned", "speedup", "<interval", "<database",
+        "<program", "<started (UTC)", "<state", "speedup", "<interval", "default", "tuned",
+        "kernels faster", "trials", "<target", "<database",
     )  # fmt: skip
     found = [_run_cells(sources, run) for run in runs]
     if not found and not problems:
@@ -28,13 +28,13 @@ def _run_cells(sources: Sources, run: RunRow) -> tuple[Child, ...]:
         tag("a", run.program or "kernels alone", href=run_address(run.source, run.id)),
         run.started[:16].replace("T", " "),
         FINISHED if run.finished else OPEN,
-        run.target,
-        _value(run.trials, str(run.trials)),
-        _value(run.won, f"{run.won} of {run.compared}"),
-        _value(whole and whole.default_time_s, time_text(whole.default_time_s) if whole else "-"),
-        _value(whole and whole.tuned_time_s, time_text(whole.tuned_time_s) if whole else "-"),
         _value(whole and whole.speedup, f"{whole.speedup:.2f}" if whole else "-"),
         f"{whole.low:.2f} to {whole.high:.2f}" if whole else "-",
+        _value(whole and whole.default_time_s, time_text(whole.default_time_s) if whole else "-"),
+        _value(whole and whole.tuned_time_s, time_text(whole.tuned_time_s) if whole else "-"),
+        _value(run.won, f"{run.won} of {run.compared}"),
+        _value(run.trials, str(run.trials)),
+        run.target,
         sources.names[run.source],
     )
 
@@ -76,7 +76,7 @@ def controls(sources: Sources, *, states: bool) -> Markup:
     search = tag(
         "label",
         "Search ",
-        tag("input", type="search", id="search", autocomplete="off", spellcheck="false"),
+        tag("input", type="search", id="list-search", autocomplete="off", spellcheck="false"),
     )
     state = _choice("state", "State", (FINISHED, OPEN)) if states else None
     database = _choice("database", "Database", sources.names) if len(sources.paths) > 1 else None

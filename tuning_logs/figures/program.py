@@ -61,7 +61,7 @@ def speedups(found: Evidence) -> Figure | None:
         axes.axvline(1, color=INK, linewidth=1)
         named_rows(axes, [label for label, _, _ in rows])
         axes.set_xlim(0, 1.15 * max(bar_end(speedup) for _, speedup, _ in rows))
-        axes.set_xlabel("times as fast as the default (1 = as fast); grey: the default is kept")
+        values_named(axes, "times as fast as the default (1 = as fast); grey: the default is kept")
         if whole:
             axes.axhline(0.5, color=MUTED, linewidth=0.7)
         return finished(figure, name="speedups", title=title, alt=_speedups_in_words(rows))
@@ -120,7 +120,7 @@ def times(found: Evidence) -> Figure | None:
             color=TUNED, label="after tuning",
         )  # fmt: skip
         named_rows(axes, [label for label, _, _ in rows])
-        axes.set_xlabel(f"{unit} in one run of the program: time of a call, times calls")
+        values_named(axes, f"{unit} in one run of the program: time of a call, times calls")
         axes.legend(loc="lower right")
         words = (f"{label} {time_text(b)} before, {time_text(a)} after" for label, b, a in rows)
         alt = f"Pairs of bars of the time that each kernel takes: {'; '.join(words)}."
@@ -153,7 +153,9 @@ def limits(found: Evidence) -> Figure | None:
         axes.set_xscale("log")
         round_ticks(axes, "x", [x for _, b, a in rows for x in (b, a, 1.0)])
         named_rows(axes, [label for label, _, _ in rows])
-        axes.set_xlabel("times the limit (logarithmic); left of 1: an algorithm saves arithmetic")
+        values_named(
+            axes, "times the limit (logarithmic); left of 1: an algorithm saves arithmetic"
+        )
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
         words = (f"{label} from {b:.1f} to {a:.1f}" for label, b, a in rows)
         alt = f"Times as multiples of the limit, default and tuned: {'; '.join(words)}."
@@ -291,6 +293,11 @@ def named_rows(axes: "Axes", names: Sequence[str]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     plain(axes)
+
+
+def values_named(axes: "Axes", words: str) -> None:
+    """Below the values of named rows: it ends where they end, as it may be wider than they are."""
+    axes.set_xlabel(words, loc="right")
 
 
 def names_of(kernels: Sequence[KernelEvidence]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from hlotune.tuning_logs.figures.program import (
     bar_end,
     named_rows,
     names_of,
+    values_named,
 )
 from hlotune.tuning_logs.figures.ways import Way, program_way
 from hlotune.tuning_logs.report import Report, Speedup
@@ -47,7 +48,7 @@ def speedups(found: Comparison, kernels: Sequence[KernelEvidence]) -> Figure | N
         axes.axvline(1, color=INK, linewidth=1)
         named_rows(axes, [label for label, _, _ in rows])
         axes.set_xlim(0, 1.15 * max(bar_end(s) for _, *both in rows for s in both))
-        axes.set_xlabel("times as fast as the default (1 = as fast)")
+        values_named(axes, "times as fast as the default (1 = as fast)")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         words = (f"{label} {a.speedup:.2f} in A and {b.speedup:.2f} in B" for label, a, b in rows)
         alt = f"Pairs of bars of speedups: {'; '.join(words)}."

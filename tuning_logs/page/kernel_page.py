@@ -159,7 +159,7 @@ def _code(kernel: KernelEvidence, code: Code, most_lines: int) -> Iterator[Marku
         return
     if isinstance(code, Missing):
         yield tag("h3", "Code")
-        yield tag("p", f"Nest and code were not made again: {code.reason}.")
+        yield tag("p", f"Nest and code are not shown: {code.reason}.")
         return
     yield tag("h3", "Loop nest")
     yield legend()
