@@ -38,7 +38,7 @@ def dashboard(
     from hlotune.tuning_logs.dashboard.sources import sources
 
     serving.require_libraries()
-    found = sources([database_path(path) for path in databases or [None]])
+    found = sources(databases or [database_path(None)])
     from hlotune.tuning_logs.dashboard.app import Dashboard
 
     app = Dashboard(found, __version__)

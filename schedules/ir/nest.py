@@ -71,8 +71,8 @@ class StageNest:
     non_temporal: bool = False
     """Whether its results are stored past the caches."""
     ends_at: tuple[tuple[str, int], ...] = ()
-    """(axis, multiple): loops along the axis end where the stage's own end is for the region, at
-    the next multiple."""
+    """Loops along the axis of each pair (axis, multiple) end where the stage's own end is for the
+    region, at the next multiple."""
     overrun: tuple[str, ...] = ()
     """Axes along which its region is computed whole, beyond the end of the axis too."""
     tiles: tuple[str, str] | None = None

@@ -153,7 +153,7 @@ def opened(folder: Path) -> Iterator[Tab]:
     back, their_out = os.pipe()
     script = f'exec "$0" "$@" 3<&{their_in} 4>&{their_out}'
     process = subprocess.Popen(
-        ["sh", "-c", script, browser(), *QUIET, f"--user-data-dir={folder / 'profile'}"],
+        ["bash", "-c", script, browser(), *QUIET, f"--user-data-dir={folder / 'profile'}"],
         pass_fds=(their_in, their_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     os.close(their_in)

@@ -102,7 +102,8 @@ def test_two_runs_are_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_two_runs_without_a_kernel_in_common_are_a_page(tmp_path: Path) -> None:
     with Database(tmp_path / "tuning.db") as database:
-        found = [evidence(database, fill(database)), evidence(database, start(database))]
-    read = Page.of(two_runs_page(*found, "1.0"))
+        first, second = fill(database), start(database)
+        page = two_runs_page(evidence(database, first), evidence(database, second), "1.0")
+    read = Page.of(page)
     assert "No kernel was compared in both runs." in read.words
     assert "B: " in read.words and len(read.named("svg")) == 1

@@ -87,7 +87,7 @@ class Dashboard:
             endpoint, values = RULES.bind_to_environ(request.environ).match()
             if endpoint in FILES:
                 return _file(*FILES[endpoint])
-            return self._page(request, endpoint, values)
+            return self._page(request, endpoint, dict(values))
         except HTTPException as error:
             return _page(error.code or 404, pages.problem(f"There is no page {request.path}."))
         except NoRecord as error:

@@ -28,10 +28,10 @@ def _run_cells(sources: Sources, run: RunRow) -> tuple[Child, ...]:
         tag("a", run.program or "kernels alone", href=run_address(run.source, run.id)),
         run.started[:16].replace("T", " "),
         FINISHED if run.finished else OPEN,
-        _value(whole and whole.speedup, f"{whole.speedup:.2f}" if whole else "-"),
+        _value(whole.speedup if whole else None, f"{whole.speedup:.2f}" if whole else "-"),
         f"{whole.low:.2f} to {whole.high:.2f}" if whole else "-",
-        _value(whole and whole.default_time_s, time_text(whole.default_time_s) if whole else "-"),
-        _value(whole and whole.tuned_time_s, time_text(whole.tuned_time_s) if whole else "-"),
+        _time(whole.default_time_s if whole else None),
+        _time(whole.tuned_time_s if whole else None),
         _value(run.won, f"{run.won} of {run.compared}"),
         _value(run.trials, str(run.trials)),
         run.target,
@@ -65,6 +65,10 @@ def _kernel_cells(sources: Sources, kernel: KernelRow) -> tuple[Child, ...]:
 def _value(number: float | None, text: str) -> Markup:
     """A cell that is sorted by its number; one without a number goes last."""
     return tag("data", text, value="" if number is None else f"{number!r}")
+
+
+def _time(seconds: float | None) -> Markup:
+    return _value(seconds, time_text(seconds))
 
 
 def _problems(problems: Iterable[str]) -> Iterable[Markup]:
