@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.tree import ROOMS, ROOT, files
 
-SHIPPED = {".py", ".ll", ".jsonl", ".json", ".npz", ".typed", ".css"}
+SHIPPED = {".py", ".ll", ".jsonl", ".json", ".npz", ".typed", ".css", ".js"}
 
 
 @pytest.mark.parametrize("room", ROOMS)
