@@ -52,7 +52,7 @@ def _open_vino(path: str, arrays: dict[str, NDArray[Any]], threads: int) -> Call
     compiled = core.compile_model(core.read_model(path), "CPU", settings)
     request = compiled.create_infer_request()
     for port in compiled.inputs:
-        request.set_tensor(port, openvino.Tensor(np.ascontiguousarray(arrays[port.any_name])))
+        request.set_tensor(port, openvino.Tensor(np.array(arrays[port.any_name], order="C")))
 
     def call() -> list[NDArray[Any]]:
         request.infer()
