@@ -202,9 +202,10 @@ def test_by_the_clock_of_calls_both_sides_are_called_before_the_call_that_is_tim
 ) -> None:
     ups = list[str]()
 
-    def spy(call: Callable[[], object]) -> None:
+    def spy(call: Callable[[], object]) -> bool:
         ups.append("up")
         call()
+        return True
 
     monkeypatch.setattr(bench, "run_up", spy)
     monkeypatch.setattr(retaken, "MOST_LOST", float("inf"))

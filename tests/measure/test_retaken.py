@@ -62,9 +62,28 @@ def test_the_loss_of_several_calls_is_held_against_the_time_of_all() -> None:
     assert queue.losses_s == []
 
 
+@pytest.mark.parametrize("short", [True, False])
+def test_a_short_call_is_made_once_more_when_its_threads_have_been_asked_and_met(
+    short: bool,
+) -> None:
+    done = list[str]()
+
+    class Asked(Losing):
+        def begin(self) -> None:
+            done.append("asked")
+
+    def before() -> bool:
+        done.append("run up")
+        return short
+
+    retaken = Retaken(Asked([]), before, settle=lambda: done.append("settled"))
+    retaken.ready(lambda: done.append("met"))
+    assert done == ["run up", "asked", "met"] + ["settled"] * short
+
+
 def test_a_run_up_is_one_long_call_or_a_few_short_ones() -> None:
     calls = list[float]()
-    run_up(lambda: calls.append(1.0))
+    assert run_up(lambda: calls.append(1.0))
     assert len(calls) == MOST_RUN_UP
 
     def long() -> None:
@@ -72,7 +91,7 @@ def test_a_run_up_is_one_long_call_or_a_few_short_ones() -> None:
         sleep(2 * RUN_UP_S)
 
     calls.clear()
-    run_up(long)
+    assert not run_up(long)
     assert len(calls) == 1
 
 
