@@ -40,7 +40,9 @@ PASSING = (
     "test_simple_rnn_with_initial_bias", "test_slice_neg_steps", "test_softmax_axis_1",
     "test_split_variable_parts_2d_opset18", "test_top_k_smallest", "test_tril_zero",
     "test_unsqueeze_unsorted_axes", "test_where_long_example",
-    "pytorch-converted/test_Conv3d_stride_padding",
+    "pytorch-converted/test_Conv3d_stride_padding", "simple/test_sequence_model3",
+    "simple/test_sequence_model7", "test_optional_get_element_tensor",
+    "test_optional_has_element_empty_no_input_tensor_input",
 )  # fmt: skip
 REFUSED = {
     "test_nonzero_example": "NonZero whose result has a shape that depends on values",
@@ -48,7 +50,8 @@ REFUSED = {
     "test_bernoulli": "Bernoulli which draws random numbers",
     "test_sequence_insert_at_back": "tensors of numbers, got sequence_type",
     "test_strnormalizer_nostopwords_nochangecase": "tensors of numbers, got texts",
-    "test_optional_get_element_tensor": "OptionalGetElement which works on optional values",
+    "test_if_opt": "Optional which makes optional values",
+    "test_split_to_sequence_1": "expected results that are tensors, got a sequence of tensors",
     "test_adam": "ai.onnx.preview.training.Adam of opset 1, which it has no rule for",
 }
 

@@ -10,6 +10,7 @@ from onnx import AttributeProto, FunctionProto, defs, helper
 
 from hlotune.hlo.frontends.onnx.folding import fold
 from hlotune.hlo.frontends.onnx.nodes import Node, Operator, Value, is_known
+from hlotune.hlo.frontends.onnx.sequences import TensorSequence
 from hlotune.hlo.frontends.onnx.table import LEFT_OUT, OPERATORS
 from hlotune.schedules.errors import ProgramError
 
@@ -203,6 +204,8 @@ def _body(proto: Any, inputs: Sequence[Value], around: Surroundings) -> Any:
 def _type_of(value: Value) -> Any:
     if value is None:
         return helper.make_optional_type_proto(helper.make_tensor_type_proto(1, None))
+    if isinstance(value, TensorSequence):
+        return helper.make_sequence_type_proto(_type_of(next(iter(value.items), None)))
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
     return helper.make_tensor_type_proto(kind, value.shape)
 
@@ -254,5 +257,13 @@ def _called(proto: Any) -> str:
 
 
 def constants_in(values: Sequence[Value]) -> list[jax.Array]:
-    """Results as JAX takes them: known ones become constants of the program."""
+    """Results as JAX takes them: known ones become constants of the program.
+
+    Raises ProgramError for a sequence of tensors.
+    """
+    if any(isinstance(v, TensorSequence) for v in values):
+        raise ProgramError(
+            "expected results that are tensors, got a sequence of tensors; make each tensor a "
+            "result of the model"
+        )
     return [jax.numpy.asarray(v) for v in values]

@@ -16,6 +16,7 @@ from hlotune.hlo.frontends.onnx import (
     recurrent,
     reductions,
     resizing,
+    sequences,
     shapes,
     signals,
     types,
@@ -36,6 +37,7 @@ OPERATORS: Mapping[str, Operator] = {
     **recurrent.ROWS,
     **reductions.ROWS,
     **resizing.ROWS,
+    **sequences.ROWS,
     **shapes.ROWS,
     **signals.ROWS,
     **types.ROWS,
@@ -48,8 +50,6 @@ _VALUES = (
 )
 _RANDOM = ("which draws random numbers", "draw them outside, and give them as an input")
 _TEXTS = ("which works on texts", "do it outside, and give numbers as an input")
-_SEQUENCES = ("which works on sequences of tensors", "export the model without sequences")
-_OPTIONALS = ("which works on optional values", "export the model without them")
 LEFT_OUT: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("Compress", "NonMaxSuppression", "NonZero", "Unique"), _VALUES),
     **dict.fromkeys(
@@ -63,14 +63,8 @@ LEFT_OUT: Mapping[str, tuple[str, str]] = {
         ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
         _TEXTS,
     ),
-    **dict.fromkeys(
-        (
-            "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
-            "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
-        ),
-        _SEQUENCES,
-    ),
-    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONALS),
+    "SequenceMap": ("which works on sequences of tensors", "write out its calls"),
+    "Optional": ("which makes optional values", "export the model without them"),
     "ImageDecoder": ("which decodes files of images", "decode them outside of the model"),
 }  # fmt: skip
 """Operators that hlotune will not compute: why, and what to do."""
