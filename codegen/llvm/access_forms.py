@@ -124,6 +124,15 @@ class Form:
         pointer, _ = self.f.pointer(self.place.base, self._offset)
         return plus(self.f, pointer, total)
 
+    def hoistable_pointer(self, constants: Constants) -> tuple[str, int]:
+        """To the first lane of a place without blocks, and the loop depth at which it is known."""
+        offset = elements(self.f, self.place, self.where(constants)) * BYTES[self.place.dtype]
+        pointer, depth = self.f.pointer(self.place.base, offset)
+        if not offset.constant:
+            return pointer, depth
+        text = f"getelementptr inbounds i8, ptr {pointer}, i64 {offset.constant}"
+        return self.f.hoisted(depth, text), depth
+
     def is_aligned(self, constants: Constants, to_bytes: int) -> bool:
         """Whether the first lane lies at a multiple of some bytes, as the place itself does."""
         if self._offset is None or self.place.blocks:

@@ -24,6 +24,14 @@ from hlotune.schedules.ir.nest import (
 )
 from hlotune.schedules.targets.cpu import LINE_BYTES
 
+APART_BYTES = 8 * LINE_BYTES
+"""What is left free between buffers of the scratch.
+
+Equal offsets in two buffers, or in one and an argument, are then in different sets of the first
+cache, and so far apart modulo a page that a load does not seem to read what the stores of the
+vectors just before it write.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
@@ -104,8 +112,7 @@ class Scratch:
 
     def _add(self, s: StageNest, size: int, used: int) -> int:
         self.offsets[s.stage.name] = used
-        # a line between buffers keeps equal offsets in two of them out of one set of the cache
-        return used + ceil(size / LINE_BYTES) * LINE_BYTES + (LINE_BYTES if size else 0)
+        return used + ceil(size / LINE_BYTES) * LINE_BYTES + (APART_BYTES if size else 0)
 
 
 def may_overrun(nest: LoopNest, s: StageNest) -> bool:

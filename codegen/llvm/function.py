@@ -77,6 +77,8 @@ class Function:
         self.local: dict[str, str] = {}
         self.kept: dict[object, object] = {}
         """Values that may be used again in this block only."""
+        self.floor = 0
+        """The least depth that loads may be hoisted to: what they read is in memory by then."""
         self.zeros_alike = False
         """Whether the larger of two zeros may be either, in what is written now."""
         self._body: Lines = []
@@ -286,7 +288,8 @@ class Function:
         outer, before = dict(self.registers), self.block
         self.emit(f"br i1 {condition}, label %{inside}, label %{exit_}")
         self._start(inside)
-        body()
+        with self.settled():
+            body()
         changed, last = {key: self.registers[key] for key in outer}, self.block
         self.emit(f"br label %{exit_}")
         self._start(exit_)
@@ -319,6 +322,19 @@ class Function:
         self._open_head()
         yield
         self._heads.pop()
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """Meanwhile loads are hoisted no further out than to here.
+
+        What stands before may write what they read, and behind a condition addresses may be valid
+        that are not valid where it does not hold.
+        """
+        before = self.floor
+        with self.head_here():
+            self.floor = self.depth
+            yield
+        self.floor = before
 
     def _open_head(self) -> None:
         lines: Lines = []

@@ -5,6 +5,7 @@ its axis, or a border is peeled, the enclosing loop is split, so that each copy 
 static sizes.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 
@@ -168,16 +169,22 @@ class StageFunction:
         spans = region_at(self.f, self.nest, s, at, point.spans)
         self.limits |= {(s.stage.name, a): end for a, end in ends_in(self.f, s, spans).items()}
         self.places.open(s, spans)
-        self._inside(s, -1, Point(spans))
+        with self.f.settled():
+            self._inside(s, -1, Point(spans))
 
     # loops --------------------------------------------------------------------------------------
 
     def _inside(self, s: StageNest, k: int, point: Point) -> None:
         """The body of loop `k` of a stage; -1 is the stage itself."""
         name = s.loops[k].axis if k >= 0 else ""
-        if k >= 0:
-            for inner in self.attached[s.stage.name, name]:
-                self._stage(inner, s, point)
+        inside = self.attached[s.stage.name, name] if k >= 0 else ()
+        for inner in inside:
+            self._stage(inner, s, point)
+        with self.f.settled() if inside else nullcontext():
+            self._own(s, k, name, point)
+
+    def _own(self, s: StageNest, k: int, name: str, point: Point) -> None:
+        """The body of loop `k` of a stage, behind the stages inside of it."""
         if s.accumulate == name and s.tiles:
             self._tensorized(s, k + 1, point)
         elif s.accumulate == name:

@@ -14,6 +14,7 @@ from hlotune.codegen.llvm.access_forms import Form, constants_of, form_of
 from hlotune.codegen.llvm.buffers import Held, Place, Places
 from hlotune.codegen.llvm.expressions import steps_of
 from hlotune.codegen.llvm.function import Function, Register
+from hlotune.codegen.llvm.hoisted_loads import hoisted, may_be_hoisted
 from hlotune.codegen.llvm.idioms.transposed_loads import Square, squares_of
 from hlotune.codegen.llvm.loads import At, Found, Source, source
 from hlotune.codegen.llvm.looked_up import Pointer, Scattered, pointer, source_of
@@ -99,7 +100,7 @@ class Frames:
         for x in s.stage.stores:
             place = self.places[x.tensor]
             if isinstance(place, Place) and x.lookups:
-                pointers = tuple(self._pointer(y, point, lanes, False) for y in x.lookups)
+                pointers = tuple(self._pointer(s, y, point, lanes, False) for y in x.lookups)
                 targets.append(Scattered(self.f, place, x, pointers, point))
             elif isinstance(place, Place):
                 targets.append(form_of(self.f, place, x, point))
@@ -121,7 +122,7 @@ class Frames:
 
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
         """A load, and with it the request for what lies some bytes behind."""
-        fresh, behind = self._source(x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
+        fresh, behind = self._source(s, x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
         place = self.places[x.tensor]
         if not behind or not isinstance(place, Place):
             return fresh
@@ -136,7 +137,7 @@ class Frames:
 
         return found
 
-    def _source(self, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
+    def _source(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
         place = self.places[x.tensor]
         if isinstance(place, Held):
             held = registers_of(self.f, place, x.tensor, x.index, point)
@@ -145,19 +146,23 @@ class Frames:
             return lambda at: Found(own, lambda: held.value(at, own))
         if x.beside is not None:
             place = place.with_beside(self.nest.compute.tensor(x.beside.tensor).shape)
-        pointers = [self._pointer(y, point, lanes, reads_only) for y in x.lookups]
+        pointers = [self._pointer(s, y, point, lanes, reads_only) for y in x.lookups]
         fresh = (
             source_of(self.f, place, x.whole, pointers, point)
             if pointers
             else source(self.f, place, x.whole, point)
         )
+        if not pointers and may_be_hoisted(s, x):
+            fresh = hoisted(self.f, place, x.whole, point, fresh)
         if place.constant and not any(p.hoisted is None for p in pointers):
             return self._kept(x.whole, point, fresh, 0)
         # another version, for once a stage writes there again, what was loaded before is stale
         return self._kept(x.whole, point, fresh, self.places.version) if reads_only else fresh
 
-    def _pointer(self, x: Lookup, point: Point, lanes: int, reads_only: bool) -> Pointer:
-        read = self._source(x.load, point, lanes, reads_only)
+    def _pointer(
+        self, s: StageNest, x: Lookup, point: Point, lanes: int, reads_only: bool
+    ) -> Pointer:
+        read = self._source(s, x.load, point, lanes, reads_only)
         return pointer(self.f, x, self.places[x.load.tensor], read, point)
 
     def _kept(self, x: Load, point: Point, fresh: Source, version: int) -> Source:

@@ -1,0 +1,41 @@
+"""Numbers that all lanes share are loaded once for all vectors of a row, and never too early."""
+
+import re
+from functools import cache
+
+from benchmarks.row_kernels import softmax
+from hlotune.codegen.llvm.emit import emit
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.schedules.algorithms.joined_space import space_of
+from hlotune.schedules.algorithms.replay import replay
+
+TARGET = TARGETS["znver4"]
+
+
+def test_the_sum_of_a_row_is_loaded_ahead_of_the_loop_over_its_quotients() -> None:
+    lines = emitted()
+    quotient = next(n for n, line in enumerate(lines) if "fdiv float" in line)
+    loop = max(n for n, line in enumerate(lines[:quotient]) if line.startswith("loop"))
+    assert load_of(quotient) < loop
+
+
+def test_the_sum_of_a_row_is_loaded_behind_the_loop_that_adds_it_up() -> None:
+    lines = emitted()
+    quotient = next(n for n, line in enumerate(lines) if "fdiv float" in line)
+    added_up = max(n for n, line in enumerate(lines[:quotient]) if "store float" in line)
+    assert load_of(quotient) > added_up
+
+
+@cache
+def emitted() -> tuple[str, ...]:
+    """The text of softmax by its first candidate."""
+    compute = softmax(512, 1024)
+    space = space_of(compute, TARGET)
+    nest = replay(compute, space.schedule(space.heuristic()), TARGET)
+    return tuple(emit(nest).text.splitlines())
+
+
+def load_of(quotient: int) -> int:
+    """The line that loads the divisor of a line."""
+    divisor = re.escape(emitted()[quotient].rsplit(" ", 1)[1])
+    return next(n for n, line in enumerate(emitted()) if re.match(f"  {divisor} = load", line))
