@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -53,9 +55,26 @@ def gradient(rows: int, m: int, n: int) -> Case:
     return Case(f"gradient {rows}: {m}x{n}", function, (whole(rows, m), whole(rows, n, seed=1)))
 
 
+def taps(channels: int, points: int) -> Case:
+    """The gradient of five weights a channel, along which the image lies together as well."""
+
+    def function(x: Any, g: Any) -> Any:
+        def depthwise(w: Any) -> Any:
+            numbers = ("NCW", "OIW", "NCW")
+            return lax.conv_general_dilated(
+                x, w, (1,), "SAME", dimension_numbers=numbers, feature_group_count=channels
+            )
+
+        return jax.vjp(depthwise, jnp.zeros((channels, 1, 5), x.dtype))[1](g)[0]
+
+    arguments = whole(4, channels, points), whole(4, channels, points, seed=1)
+    return Case(f"taps {channels}x{points}", function, arguments)
+
+
 CASES = {
     "matvec": lambda: matvec(37, 1024),
     "gradient": lambda: gradient(2003, 16, 17),
+    "taps": lambda: taps(8, 256),
     "dot": lambda: Case("dot", lambda x, y: x @ y, (whole(4096), whole(4096, seed=1))),
 }
 
@@ -191,6 +210,16 @@ def test_locating_a_schedule_of_the_space_gives_it_back(name: str) -> None:
             found = space.locate(Schedule.from_json(schedule.to_json()))
             assert found is not None
             assert space.schedule(found) == schedule
+
+
+def test_lanes_go_along_a_reduction_where_no_whole_vector_fits_elsewhere() -> None:
+    assert any(space.split.lanes == 16 for space in spaces("taps"))
+
+
+def test_lanes_of_a_result_come_together_in_registers() -> None:
+    space = next(s for s in spaces("matvec") if s.split.lanes == 16)
+    add = replay(space.original, space.schedule(space.heuristic()), TARGET).stage("sum")
+    assert add.reduces_lanes
 
 
 def test_schedules_of_other_algorithms_are_not_located() -> None:

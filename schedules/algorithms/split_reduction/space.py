@@ -5,6 +5,7 @@ Knobs, limits, features and digests are those of the parts
 the result.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -25,8 +26,8 @@ from hlotune.schedules.features.cost_terms import Work
 from hlotune.schedules.features.loop_levels import levels_of
 from hlotune.schedules.features.loop_trees import Nodes, nodes_of
 from hlotune.schedules.features.summary import features_of
-from hlotune.schedules.ir.compute import Axis, Compute
-from hlotune.schedules.patterns.contraction import Contraction, contraction
+from hlotune.schedules.ir.compute import Axis, Compute, Stage
+from hlotune.schedules.patterns.contraction import SPLIT_LANE, Contraction, contraction
 from hlotune.schedules.spaces.cpu_contraction.first_candidate.streamed_operands import (
     REPAYS_PACKING,
 )
@@ -43,6 +44,7 @@ from hlotune.schedules.steps.steps import (
     Step,
     Unroll,
     Vectorize,
+    VectorizeReduction,
 )
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.machine import SHARED_ELEMENTS
@@ -51,6 +53,8 @@ FEW_RESULTS = 1 << 13
 """Results up to which tasks may want parts of the reduction."""
 STEPS_OF_A_PART = 256
 """Multiply-adds of a result from which on a part is worth a task of its own."""
+RESULTS_TOGETHER = 4
+"""Results whose lanes are added up side by side."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy."""
 
@@ -181,7 +185,7 @@ def _lanes(c: Contraction, target: CpuTarget) -> list[tuple[str, int]]:
     Few results get several vectors each, so that their sums do not wait for one another.
     """
     plain, lanes = (c.reduce[0].name, 1), max(1, target.vector_bytes // BYTES[c.dtype])
-    axis = _together(c)
+    axis = _together(c, lanes)
     if axis is None:
         return [plain]
     while lanes * c.out.points < CHAINS * target.vector_bytes // BYTES[c.dtype]:
@@ -189,17 +193,17 @@ def _lanes(c: Contraction, target: CpuTarget) -> list[tuple[str, int]]:
     return [plain, (axis, lanes)]
 
 
-def _together(c: Contraction) -> str | None:
+def _together(c: Contraction, lanes: int) -> str | None:
     """The reduce axis along which the largest operand, and all that vary along it, lie together.
 
-    None where vectors along a parallel axis read it as well, or copying it first pays.
+    None where whole vectors along a parallel axis read it as well, or copying it first pays.
     """
     size = c.compute.tensor
     if not c.operands:
         return None
     largest = max(c.operands, key=lambda x: size(x.tensor).bytes)
     often = c.core.flops / max(1, size(largest.tensor).bytes) >= REPAYS_PACKING
-    plain = any(c.stride(largest, a.name) == 1 and a.extent > 1 for a in c.parallel)
+    plain = any(c.stride(largest, a.name) == 1 and a.extent >= lanes for a in c.parallel)
     if often or plain or size(largest.tensor).role == "constant":
         return None
     found = [r for r in c.reduce if c.stride(largest, r.name) == 1]
@@ -214,20 +218,39 @@ def last_steps(compute: Compute, lanes: int) -> tuple[Step, ...]:
     if not out.parallel:
         return ()
     v, rows = out.parallel[-1].name, [a.name for a in out.parallel[:-1]]
-    order = [*(r.name for r in add.reduce), *rows, f"{v}.0", f"{v}.1"]
+    in_lanes = add.reduce[-1] == Axis(SPLIT_LANE, lanes)
     steps: list[Step] = [
         Split(out.name, v, (lanes,)),
         Vectorize(out.name, f"{v}.1"),
         ComputeAt(SUM, out.name, f"{v}.0"),
-        Split(SUM, v, (lanes,)),
-        Reorder(SUM, tuple(order)),
-        Vectorize(SUM, f"{v}.1"),
-        *(Unroll(SUM, a) for a in (f"{v}.0", *reversed(rows))),
-        Accumulate(SUM, ""),
+        *(_sum_of_lanes(add, rows, v) if in_lanes else _sum_of_vectors(add, rows, v, lanes)),
     ]
     if add.points >= SHARED_ELEMENTS:
         steps.append(Parallel(out.name, _outermost(out.parallel)))
     return tuple(steps)
+
+
+def _sum_of_lanes(add: Stage, rows: Sequence[str], v: str) -> list[Step]:
+    """Where each result has one vector of parts, whose lanes come together in registers."""
+    pieces = [r.name for r in add.reduce[:-1]]
+    return [
+        Split(SUM, v, (min(RESULTS_TOGETHER, add.extents[v]),)),
+        Reorder(SUM, (*rows, f"{v}.0", *pieces, f"{v}.1", SPLIT_LANE)),
+        VectorizeReduction(SUM, SPLIT_LANE),
+        Unroll(SUM, f"{v}.1"),
+        Accumulate(SUM, f"{v}.0"),
+    ]
+
+
+def _sum_of_vectors(add: Stage, rows: Sequence[str], v: str, lanes: int) -> list[Step]:
+    """Vectors of results, part by part."""
+    return [
+        Split(SUM, v, (lanes,)),
+        Reorder(SUM, (*(r.name for r in add.reduce), *rows, f"{v}.0", f"{v}.1")),
+        Vectorize(SUM, f"{v}.1"),
+        *(Unroll(SUM, a) for a in (f"{v}.0", *reversed(rows))),
+        Accumulate(SUM, ""),
+    ]
 
 
 def _outermost(axes: tuple[Axis, ...]) -> str:
