@@ -145,7 +145,8 @@ bench-search: setup
 	$(PYTHON) -m benchmarks.searchers
 	$(PYTHON) -m benchmarks.awkward --seeds $(SEEDS)
 
-# Kernels of programs as users write them against XLA and other libraries, tuned for SECONDS each.
+# Kernels of programs as users write them against XLA and other libraries: by first candidates, and
+# tuned for SECONDS each, where these are not 0.
 # CASES are patterns of names; STOP is when no further case begins, and MISSING=1 takes only cases
 # that were not measured.  Results are kept in build/kernels/results.jsonl; the table is of all.
 bench-kernels: setup setup-oldest

@@ -4,13 +4,14 @@ import argparse
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.command import RECORDED, command
 from benchmarks.kernels import kept
 from benchmarks.kernels.case import Case
 from benchmarks.kernels.cases import CASES, chosen
-from benchmarks.kernels.measuring import Measuring, contestants
+from benchmarks.kernels.measuring import EFFORT, Measuring, contestants
 from benchmarks.kernels.table import cells, reasons, table
 from benchmarks.kernels.tuning import FOLDER
 from benchmarks.peers.arena import versions
@@ -41,6 +42,8 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", default=["*"], metavar="PATTERN")
     parser.add_argument("--seconds", type=float, default=20.0, help="of tuning, for each case")
+    parser.add_argument("--turns", type=float, default=EFFORT.case_s, metavar="SECONDS",
+                        help="of timing, for each case")  # fmt: skip
     parser.add_argument("--stop", type=float, default=1e9, metavar="SECONDS",
                         help="begin no case after so many seconds")  # fmt: skip
     parser.add_argument("--missing", action="store_true", help="only cases without a line yet")
@@ -61,6 +64,7 @@ def measure(cases: Sequence[Case], options: argparse.Namespace, path: Path) -> N
         measuring = Measuring(
             folder=options.folder, workers=workers, conditions=under,
             apart=Probe(target).apart, seconds=options.seconds,
+            effort=replace(EFFORT, case_s=options.turns),
         )  # fmt: skip
         for case in cases:
             if case.name in done:

@@ -27,7 +27,7 @@ _MODEL: Any = {"model": ("arguments",)}
 
 def contestants(folder: Path) -> tuple[Contestant, ...]:
     """XLA and hlotune in one process, which comes first, then the peers."""
-    ours: Any = {"xla": ("arguments",), "tuned": ("arguments",)}
+    ours: Any = {form: ("arguments",) for form in ("xla", "first", "tuned")}
     package = "benchmarks.kernels.peer_"
     return (
         Contestant(name="ours", module=package + "ours", forms=ours, options=(str(folder),)),
@@ -65,7 +65,7 @@ class Measuring:
             case=case.name, conditions=self.conditions, tuning=tuning,
             times_s={k: median(x.call_s) for k, x in found.items() if isinstance(x, Turns)},
             refused={label: f"{x.kind}: {x.message}" for label, x in refused.items()},
-            left_to_xla=notes.get(kept.OURS, ""), goal_s=case.goal_s,
+            left_to_xla=notes.get(kept.OURS, notes.get(kept.FIRST, "")), goal_s=case.goal_s,
         )  # fmt: skip
 
     def _prepared(

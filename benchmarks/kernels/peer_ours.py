@@ -18,7 +18,8 @@ from benchmarks.kernels.case import Case
 from benchmarks.kernels.cases import CASES
 from benchmarks.kernels.onnx_graph import restored, stored
 from benchmarks.kernels.peer import Array, Prepared, serve
-from benchmarks.kernels.tuning import database_of
+from benchmarks.kernels.tuning import database_of, first_database_of
+from benchmarks.peers.worker import Unsupported
 
 
 class Ours:
@@ -35,7 +36,15 @@ class Ours:
         given = [jax.device_put(restored(x, t)) for x, t in zip(inputs, types, strict=True)]
         if form == "xla":
             return prepared(found, found.compiled(), given)
-        function, note = tuned(found, given, database_of(self.folder, case))
+        where = first_database_of if form == "first" else database_of
+        database = where(self.folder, case)
+        if (
+            not database.exists()
+            and form == "tuned"
+            and first_database_of(self.folder, case).exists()
+        ):
+            raise Unsupported("it was not tuned beyond its first candidates")
+        function, note = tuned(found, given, database)
         return prepared(found, function, given, note)
 
 

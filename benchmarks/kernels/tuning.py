@@ -28,6 +28,7 @@ from hlotune.schedules.patterns.row_limit import seconds_of_bytes
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
+from hlotune.search.first import first
 from hlotune.search.tasks import tasks
 from hlotune.tuning_logs.database import Database
 
@@ -47,8 +48,8 @@ class Tuning:
     trials: int = 0
     wall_s: float = 0.0
     first_s: float | None = None
-    """The time with the first candidates; None where one of them failed or was never timed, or
-    where there is no kernel.
+    """The time of the kernels alone with the first candidates; None where one of them failed or
+    was never timed, or where there is no kernel.
     """
     default_s: float | None = None
     limit_s: float | None = None
@@ -59,6 +60,11 @@ class Tuning:
 
 def database_of(folder: Path, case: str) -> Path:
     return folder / (re.sub(r"[^\w.]+", "-", case).strip("-.") + ".db")
+
+
+def first_database_of(folder: Path, case: str) -> Path:
+    """With the first candidates of a case, which no search has followed."""
+    return database_of(folder, f"{case} first")
 
 
 def main() -> None:
@@ -90,9 +96,10 @@ def read(fields: dict[str, Any]) -> Tuning:
 
 
 def tuned(case: Case, seconds: float, folder: Path) -> Tuning:
-    """A run from an empty database."""
+    """The first candidates, and a run from an empty database; no run where there are no seconds."""
     path, target = database_of(folder, case.name), host_target()
-    for part in path.parent.glob(f"{path.name}*"):
+    path_of_first = first_database_of(folder, case.name)
+    for part in (p for x in (path, path_of_first) for p in folder.glob(f"{x.name}*")):
         part.unlink()
     with jax.enable_x64(case.has_wide_numbers):
         program = hlotune.load(case.jax, *case.values())
@@ -104,6 +111,10 @@ def tuned(case: Case, seconds: float, folder: Path) -> Tuning:
         if not found:
             limit_s = limit_of(program, target, known)
             return Tuning(skipped=reasons, limit_s=limit_s)
+        first(program, database=path_of_first)
+        if not seconds:
+            limit_s = limit_of(program, target, known)
+            return Tuning(kernels=len(found), limit_s=limit_s, skipped=reasons)
         result = hlotune.tune(program, budget_s=seconds, database=database)
         properties = database.properties(target)
         if properties is not None and known is None:

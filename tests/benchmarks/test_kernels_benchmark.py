@@ -22,7 +22,10 @@ from hlotune.schedules.errors import ProgramError
 LINE = Line(
     case="softmax 512x1024", conditions={}, refused={},
     tuning=Tuning(kernels=1, first_s=1e-6, default_s=2e-6, limit_s=5e-7),
-    times_s={kept.XLA: 4e-6, kept.OURS: 2e-6, "pytorch eager": 3e-6, "openvino model": 5e-6},
+    times_s={
+        kept.XLA: 4e-6, kept.FIRST: 2.5e-6, kept.OURS: 2e-6,
+        "pytorch eager": 3e-6, "openvino model": 5e-6,
+    },
 )  # fmt: skip
 
 
@@ -57,7 +60,8 @@ def test_the_table_says_how_a_case_stands_to_the_best_peer() -> None:
     assert verdict(replace(LINE, times_s={kept.XLA: 4e-6, kept.OURS: 2e-6})) == "no peer"
     assert verdict(replace(LINE, times_s={kept.XLA: 4e-6})) == "failed"
     (row,) = table([LINE]).rows
-    assert row[1:5] == ("4", "2.00", "2", "2.00") and row[-4:-1] == ("1.50", "0.5", "25%")
+    assert row[1:4] == ("4", "3", "PyTorch")
+    assert row[4:-1] == ("2.5", "2", "2.00", "1.50", "0.5", "25%")
 
 
 def test_what_xla_keeps_counts_with_its_time_and_is_never_ahead() -> None:
@@ -65,6 +69,7 @@ def test_what_xla_keeps_counts_with_its_time_and_is_never_ahead() -> None:
     assert verdict(left) == "left to XLA" and left.ours_s == left.xla_s
     assert verdict(replace(left, tuning=LINE.tuning)) == "kept XLA"
     assert "2 cases: 1 ahead, 1 left to XLA" in notes([LINE, left])
+    assert any("or within 3 %: 1 of 2 that have a peer" in note for note in notes([LINE, left]))
     assert any("geometric means: 1.41 times XLA's" in note for note in notes([LINE, left]))
     assert reasons([left]) == ["softmax 512x1024: left to XLA: no kernel was cut"]
 
