@@ -181,7 +181,7 @@ def loops(x: jax.Array, k: jax.Array) -> list[jax.Array]:
 
 FAMILIES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (functions_of_floats, (normal(3, 4),)),
-    (arithmetic_of_integers, (whole(50, 8), whole(50, 8), whole(2**31, 8, dtype=np.uint32))),
+    (arithmetic_of_integers, (whole(50, 8) - 25, whole(50, 8), whole(2**31, 8, dtype=np.uint32))),
     (movements, (normal(4, 6, 5), np.array([2, 0, 3], np.int32))),
     (products, (normal(2, 3, 4), normal(4, 5), whole(99, 3, 4, dtype=np.int8))),
     (reductions, (normal(2, 6, 8, 3),)),
