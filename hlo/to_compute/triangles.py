@@ -10,18 +10,16 @@ of another kind beside this one, or a bias, keeps all keys: a row may have nothi
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, loads
 from hlotune.schedules.ir.monoids import MAX, SUM
+from hlotune.schedules.ir.number_tables import MOST_NUMBERS, NumberTables
 from hlotune.schedules.patterns.attention import KEY, ROW, Attention, attention
 
 LOW = -1e9
 """Scores are above this: a masked one, at most so large, is none of them."""
-MOST_NUMBERS = 1 << 14
-"""Elements of a table that is worked out here."""
 FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 
 
@@ -50,7 +48,7 @@ class _Masked:
         self.beyond: dict[str, str] = {}
         """By tensor over rows and keys: `low` or `zero` beyond the end, `any` where it may be
         something else."""
-        self.numbers: dict[str, dict[tuple[int, ...], int] | None] = {}
+        self.tables = NumberTables(compute)
 
     def leaves_nothing(self) -> bool:
         """Whether every sum and maximum over keys is the same without those beyond the end."""
@@ -169,52 +167,11 @@ class _Masked:
         role = self.view.roles[s.name].get(axis)
         if extent is None or role is None or extent > MOST_NUMBERS:
             return None
-        values = [self._number(e, {axis: n}) for n in range(extent)]
+        values = [self.tables.number(e, {axis: n}) for n in range(extent)]
         first = values[0]
         if first is None or values != list(range(first, first + extent)):
             return None
         return role, first
-
-    def _number(self, e: Expr, at: Mapping[str, int]) -> int | None:
-        if isinstance(e, Const):
-            return int(e.value) if not e.dtype.startswith(("f", "bf")) else None
-        if isinstance(e, Load):
-            table = self._table(e.tensor)
-            place = tuple(x.value(at) for x in e.index)
-            return None if table is None or e.divisors or e.beside else table.get(place)
-        if not isinstance(e, Apply) or e.op not in ("add", "subtract", "multiply", "convert"):
-            return None
-        if e.dtype not in ("i32", "i64"):
-            return None
-        args = [self._number(a, at) for a in e.args]
-        known = [a for a in args if a is not None]
-        if len(known) < len(args):
-            return None
-        if e.op == "convert":
-            return known[0]
-        a, b = known
-        return a + b if e.op == "add" else a - b if e.op == "subtract" else a * b
-
-    def _table(self, tensor: str) -> dict[tuple[int, ...], int] | None:
-        """The elements of a small tensor of integers that depends on no argument."""
-        if tensor not in self.numbers:
-            self.numbers[tensor] = self._worked_out(tensor)
-        return self.numbers[tensor]
-
-    def _worked_out(self, tensor: str) -> dict[tuple[int, ...], int] | None:
-        s = self.made.get(tensor)
-        if s is None or s.combine is not None or s.points > MOST_NUMBERS:
-            return None
-        found = dict[tuple[int, ...], int]()
-        for point in product(*(range(a.extent) for a in s.parallel)):
-            at = dict(zip((a.name for a in s.parallel), point, strict=True))
-            for store, value in zip(s.stores, s.values, strict=True):
-                number = self._number(value, at)
-                if number is None:
-                    return None
-                if store.tensor == tensor:
-                    found[tuple(e.value(at) for e in store.index)] = number
-        return found
 
 
 def _is_low(e: Const) -> bool:
