@@ -5,7 +5,7 @@ from typing import cast
 
 from hlotune.codegen.backend import Backend
 from hlotune.schedules.errors import BuildError
-from hlotune.schedules.targets.kinds import CPU, GPU
+from hlotune.schedules.targets.kinds import CPU, GPU, TPU
 from hlotune.schedules.targets.target import Kind, Target
 
 BACKENDS: dict[str, str] = {
@@ -17,7 +17,7 @@ BACKENDS: dict[str, str] = {
 Modules are imported when they are needed: each brings a compiler with it.
 """
 
-OF_KIND: dict[Kind, str] = {CPU: "llvm", GPU: "pallas"}
+OF_KIND: dict[Kind, str] = {CPU: "llvm", GPU: "pallas", TPU: "pallas"}
 """The backend of each kind of target that is built for."""
 
 

@@ -17,7 +17,7 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.gpu.searched import SearchedSpace, searched_space
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.cpu import CpuTarget
-from hlotune.schedules.targets.kinds import CPU, GPU
+from hlotune.schedules.targets.kinds import CPU, GPU, TPU
 from hlotune.schedules.targets.machine_rates import COMMON
 from hlotune.schedules.targets.target import Kind, Target
 
@@ -56,7 +56,11 @@ class Skipped:
 
 
 Searched = AlgorithmSpace | AlgorithmsSpace | SearchedSpace
-SPACES: dict[Kind, Callable[..., Searched]] = {CPU: space_of, GPU: searched_space}
+SPACES: dict[Kind, Callable[..., Searched]] = {
+    CPU: space_of,
+    GPU: searched_space,
+    TPU: searched_space,
+}
 """The space of `(compute, target, numerics)`, by the kind of target."""
 
 

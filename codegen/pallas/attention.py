@@ -1,7 +1,6 @@
 """`triton_attention`: a block of queries a program, blocks of keys one after another."""
 
 import functools
-import math
 from typing import Any
 
 import jax
@@ -42,7 +41,7 @@ def _queries(a: GpuAttention, knobs: dict[str, int], q: Any, k: Any, v: Any, out
     columns = padded(a.depth, width)
     at_q = (head, pl.ds(start, bq), columns)
     queries = load(q.at[at_q], both(in_q, in_depth, (bq, width)))
-    scale = LOG2_E / math.sqrt(a.depth)
+    scale = LOG2_E * a.factor
 
     def step(n: jax.Array, sums: Sums, masked: bool) -> Sums:
         made, largest, total = sums

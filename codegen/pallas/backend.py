@@ -1,4 +1,4 @@
-"""The backend for GPUs: kernels by Pallas, lowered to StableHLO that XLA compiles for the device.
+"""The backend for GPUs and TPUs: kernels by Pallas, lowered to StableHLO that XLA compiles.
 
 The code of a kernel is the text of a module whose `@main` has the kernel's own types; its custom
 calls hold the kernel.  Where the target's platform is the host's, Pallas interprets the kernel, and
@@ -6,7 +6,7 @@ the text is StableHLO alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -16,18 +16,19 @@ import numpy as np
 from hlotune.codegen.backend import Array, Signature, SiteCode
 from hlotune.codegen.built import Built
 from hlotune.codegen.pallas.build import build
-from hlotune.codegen.pallas.lowering import lowered, lowered_for
+from hlotune.codegen.pallas.lowering import exported_for_tpu, lowered, lowered_for
+from hlotune.codegen.pallas.reshaped import argument_shapes, with_types
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.mlir.versions import loaded as compiled_for
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Compute
-from hlotune.schedules.patterns.gpu_forms import GpuForm, gpu_form
-from hlotune.schedules.spaces.gpu.searched import blocks_of
-from hlotune.schedules.spaces.gpu.table import gpu_space
+from hlotune.schedules.patterns.gpu_forms import GpuForm, Operand, gpu_form
+from hlotune.schedules.spaces.gpu.searched import block_space, blocks_of
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.schedules.targets.gpu import GpuTarget
 from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.tpu import TpuTarget
 
 PLATFORM = "// platform: "
 """The first line of a text: what JAX calls the platform that it is for."""
@@ -38,6 +39,8 @@ class _Loaded:
     built: Built
     platform: str
     text: str
+    shapes: tuple[tuple[int, ...], ...]
+    """Of its arguments: where axes are merged, not those of the site."""
     execute: Callable[[Sequence[jax.Array]], list[jax.Array]]
 
 
@@ -45,11 +48,13 @@ class _Pallas:
     """See `Backend` for what the verbs promise."""
 
     def emit(self, compute: Compute, schedule: Schedule, target: Target) -> Built:
-        if not isinstance(target, GpuTarget):
-            raise BuildError(f"expected a GPU to compile for, got {target.title}; name a GPU")
+        if not isinstance(target, GpuTarget | TpuTarget):
+            raise BuildError(
+                f"expected a GPU or a TPU to compile for, got {target.title}; name one"
+            )
         form = gpu_form(compute)
         sketch, knobs = blocks_of(schedule.algorithm)
-        space = gpu_space(form.kernel, target)
+        space = block_space(form.kernel, target)
         space.check(space.config(sketch, knobs))
         interpreted = target.platform == HOST_PLATFORM
         kernel = build(form.kernel, sketch, knobs, interpret=interpreted)
@@ -73,7 +78,9 @@ class _Pallas:
             )
         platform = line.removeprefix(PLATFORM)
         try:
-            return _Loaded(built, platform, text, compiled_for(text, platform).execute)
+            return _Loaded(
+                built, platform, text, argument_shapes(text), compiled_for(text, platform).execute
+            )
         except Exception as error:  # XLA's, for any reason that a compiler has
             said = " ".join(f"{type(error).__name__}: {error}".split())[:600]
             raise BuildError(
@@ -83,39 +90,53 @@ class _Pallas:
     def replacement(
         self, loaded: _Loaded, signature: Signature, constants: Mapping[int, Array]
     ) -> SiteCode:
-        return SiteCode(loaded.text)
+        return SiteCode(with_types(loaded.text, signature))
 
     def call(
         self, loaded: _Loaded, signature: Signature, arguments: Sequence[Array]
     ) -> list[Array]:
         device = jax.devices(loaded.platform)[0]
-        results = loaded.execute([jax.device_put(a, device) for a in arguments])
+        given = zip(arguments, loaded.shapes, strict=True)
+        results = loaded.execute([jax.device_put(a.reshape(s), device) for a, s in given])
         pairs = zip(results, signature.results, strict=True)
-        return [np.asarray(r).astype(numpy_dtype(t.dtype), copy=False) for r, t in pairs]
+        return [
+            np.asarray(r).reshape(t.shape).astype(numpy_dtype(t.dtype), copy=False)
+            for r, t in pairs
+        ]
 
 
 def _of_arguments(
-    kernel: Callable[..., jax.Array], form: GpuForm, compute: Compute
-) -> Callable[..., jax.Array]:
+    kernel: Callable[..., Any], form: GpuForm, compute: Compute
+) -> Callable[..., tuple[jax.Array, ...]]:
     """The kernel as a function of the compute's arguments, in their order and shapes."""
     names = [t.name for t in compute.arguments]
-    (result,) = compute.results
 
-    def function(*arguments: jax.Array) -> jax.Array:
+    def function(*arguments: jax.Array) -> tuple[jax.Array, ...]:
         given = dict(zip(names, arguments, strict=True))
-        operands = [jnp.transpose(given[o.tensor], o.order).reshape(o.shape) for o in form.operands]
-        return kernel(*operands).reshape(result.shape).astype(numpy_dtype(result.dtype))
+        made = kernel(*(_as_operand(given[o.tensor], o) for o in form.operands))
+        if form.result is not None:
+            made = _as_operand(made, replace(form.result, slices=()))
+        made = made if isinstance(made, tuple) else (made,)
+        pairs = zip(made, compute.results, strict=True)
+        return tuple(x.reshape(t.shape).astype(numpy_dtype(t.dtype)) for x, t in pairs)
 
     return function
 
 
-def _text(function: Callable[..., jax.Array], compute: Compute, target: GpuTarget) -> str:
+def _as_operand(x: jax.Array, o: Operand) -> jax.Array:
+    part = x[tuple(slice(*s) for s in o.slices)] if o.slices else x
+    return jnp.transpose(part.reshape(o.view or part.shape), o.order).reshape(o.shape)
+
+
+def _text(function: Callable[..., Any], compute: Compute, target: GpuTarget | TpuTarget) -> str:
     operands: list[Any] = [
         jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype))  # type: ignore[no-untyped-call]
         for t in compute.arguments
     ]
     if target.platform == HOST_PLATFORM:
         return str(lowered(function, operands).as_text())
+    if isinstance(target, TpuTarget):
+        return str(exported_for_tpu(target, function, operands).mlir_module())
     return str(lowered_for(target, function, operands).as_text())
 
 

@@ -3,6 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -15,14 +16,19 @@ from hlotune.schedules.patterns.gpu import (
     GpuProduct,
     GpuRows,
 )
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
 from hlotune.schedules.spaces.gpu.convolutions import as_product
 
-Function = Callable[..., jax.Array]
+Function = Callable[..., Any]
+"""Of operands, to a result; of stages over rows, to a tuple of them."""
 BUILDERS = {
     "triton_product": "products",
     "triton_rows": "rows",
     "triton_streamed_rows": "rows",
     "triton_long_rows": "rows",
+    "triton_map": "stages",
+    "triton_stages": "stages",
+    "triton_long_stages": "stages",
     "triton_attention": "attention",
     "triton_convolution": "convolutions",
     "triton_merged_taps": "convolutions",
@@ -33,6 +39,7 @@ BUILDERS = {
     "hopper_convolution": "hopper_convolutions",
     "tpu_product": "tpu",
     "tpu_rows": "tpu",
+    "tpu_stages": "tpu_stages",
 }
 """Sketches, and the modules here that have functions of their names."""
 HOPPER_JAX = (0, 11)
@@ -40,7 +47,7 @@ HOPPER_JAX = (0, 11)
 
 
 def build(
-    kernel: GpuKernel, sketch: str, knobs: dict[str, int], interpret: bool = False
+    kernel: AnyGpuKernel, sketch: str, knobs: dict[str, int], interpret: bool = False
 ) -> Function:
     """A function of the kernel's operands; interpreted on the processor where no GPU is meant.
 
@@ -68,12 +75,14 @@ def _convolved(
     """A convolution that is a product, by a product's builder."""
     p = as_product(c)
     rows = images.reshape(p.m, p.k), weights.reshape(p.k, p.n)
-    made = builder(p, knobs, interpret, *rows, *bias)
+    made: jax.Array = builder(p, knobs, interpret, *rows, *bias)
     return made.reshape(c.batch, c.out, c.out, c.features)
 
 
-def operands(kernel: GpuKernel) -> tuple[jax.ShapeDtypeStruct, ...]:
+def operands(kernel: AnyGpuKernel) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Shapes and types of a kernel's operands."""
+    if isinstance(kernel, GpuStages):
+        return tuple(struct(t.shape, t.dtype) for t in kernel.arguments)
     return tuple(struct(shape, kernel.element) for shape in _shapes(kernel))
 
 

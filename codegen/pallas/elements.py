@@ -4,7 +4,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-DTYPES = {"bf16": jnp.bfloat16, "f16": jnp.float16, "tf32": jnp.float32, "f32": jnp.float32}
+DTYPES = {
+    "bf16": jnp.bfloat16, "f16": jnp.float16, "tf32": jnp.float32, "f32": jnp.float32,
+    "i32": jnp.int32, "i8": jnp.int8, "ui8": jnp.uint8, "i1": jnp.bool_,
+}  # fmt: skip
 LOG2_E = 1.4426950408889634
 
 
@@ -36,6 +39,21 @@ def erf(x: jax.Array) -> jax.Array:
     for term in terms:
         total = (total + term) * t
     return jnp.sign(x) * (1 - total * jnp.exp(-x * x))
+
+
+def erfc(x: jax.Array) -> jax.Array:
+    """One less the error function, by an exponential of a polynomial: 1.2e-7 of itself off at most.
+
+    Chebyshev's fit in Numerical Recipes, section 6.2.
+    """
+    t = 1 / (1 + 0.5 * jnp.abs(x))
+    terms = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
+             0.37409196, 1.00002368, -1.26551223)  # fmt: skip
+    total = jnp.zeros_like(x)
+    for term in terms:
+        total = total * t + term
+    tail = t * jnp.exp(total - x * x)
+    return jnp.where(x >= 0, tail, 2 - tail)
 
 
 def finished(sums: jax.Array, bias: jax.Array | None, epilogue: str) -> jax.Array:

@@ -6,7 +6,6 @@ FlashAttention-3 (arXiv 2407.08608), as the example of Pallas for Hopper has it.
 """
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,7 +203,7 @@ def _step(
     mosaic.barrier_arrive(s.keys_used.at[slot])
     if masked:
         scores = jnp.where(_seen((bq, bk), start, n * bk), scores, -jnp.inf)
-    scale = LOG2_E / math.sqrt(a.depth)
+    scale = LOG2_E * a.factor
     larger = jnp.maximum(largest, scores.max(axis=1) * scale)
     fading = jnp.exp2(largest - larger)
     weights = jnp.exp2(scores * scale - lax.broadcast_in_dim(larger, scores.shape, [0]))

@@ -46,7 +46,9 @@ def tpu_product(
         in_specs=specs,
         out_specs=pl.BlockSpec((1, m, n), lambda batch, i, j, step: (batch, i, j)),
         scratch_shapes=[mosaic.VMEM((m, n), jnp.float32)],
-        compiler_params=_parameters(("parallel", "parallel", "parallel", "arbitrary"), held),
+        compiler_params=compiler_parameters(
+            ("parallel", "parallel", "parallel", "arbitrary"), held
+        ),
         interpret=interpret,
     )
     made: jax.Array = called(*inputs)
@@ -95,7 +97,7 @@ def tpu_rows(
         grid=(pl.cdiv(r.rows, together),),
         in_specs=[block, *(of_columns for _ in parameters)],
         out_specs=block,
-        compiler_params=_parameters(("parallel",), held),
+        compiler_params=compiler_parameters(("parallel",), held),
         interpret=interpret,
     )
     made: jax.Array = called(x, *(p.reshape(1, r.columns) for p in parameters))
@@ -108,6 +110,7 @@ def _rows(r: GpuRows, x: Any, *rest: Any) -> None:
     out[...] = of_rows(r, x[...].astype(jnp.float32), None, read).astype(out.dtype)
 
 
-def _parameters(semantics: tuple[str, ...], held_bytes: int) -> Any:
+def compiler_parameters(semantics: tuple[str, ...], held_bytes: int) -> Any:
+    """What the compiler is told: which axes of the grid wait for one another, and vector memory."""
     most = max(LEAST_VMEM_BYTES, 2 * held_bytes)
     return mosaic.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=most)

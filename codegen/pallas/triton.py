@@ -21,23 +21,34 @@ def call(
     interpret: bool,
 ) -> jax.Array:
     """Runs `body(*operand_refs, result_ref)`, all whole in memory, once for each program."""
+    return call_for_all(body, grid, operands, (result,), knobs, interpret)[0]
+
+
+def call_for_all(
+    body: Body,
+    grid: tuple[int, ...],
+    operands: Sequence[jax.Array],
+    results: Sequence[jax.ShapeDtypeStruct],
+    knobs: dict[str, int],
+    interpret: bool,
+) -> tuple[jax.Array, ...]:
+    """The same with several results: `body(*operand_refs, *result_refs)`."""
 
     def whole(shape: tuple[int, ...]) -> Any:
         return pl.BlockSpec(shape, lambda *_: (0,) * len(shape))
 
     called = pl.pallas_call(
         body,
-        out_shape=result,
+        out_shape=tuple(results),
         grid=grid,
         in_specs=[whole(o.shape) for o in operands],
-        out_specs=whole(result.shape),
+        out_specs=tuple(whole(r.shape) for r in results),
         compiler_params=plt.CompilerParams(
             num_warps=knobs["warps"], num_stages=knobs.get("stages", 1)
         ),
         interpret=interpret,
     )
-    made: jax.Array = called(*operands)
-    return made
+    return tuple(called(*operands))
 
 
 def inside(start: jax.Array, block: int, extent: int) -> jax.Array | None:

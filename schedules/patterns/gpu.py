@@ -4,6 +4,7 @@ An element type is `bf16`, `f16`, `f32`, or `tf32`: f32 in memory, rounded by th
 """
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Literal
 
 ELEMENT_BYTES = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4}
@@ -66,6 +67,13 @@ class GpuAttention:
     depth: int
     causal: bool
     element: str
+    scale: float | None = None
+    """What scores are multiplied by, where it is another factor than 1 / √depth."""
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        return 1 / sqrt(self.depth) if self.scale is None else self.scale
 
     @property
     def flops(self) -> float:

@@ -9,37 +9,46 @@ from dataclasses import dataclass
 from math import prod
 
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.compute import Compute, Stage, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.split_stored import split_stored
+from hlotune.schedules.patterns.attention import is_attention
 from hlotune.schedules.patterns.contraction import Contraction, contraction
 from hlotune.schedules.patterns.gpu import (
     ELEMENT_BYTES,
     Epilogue,
     GpuConvolution,
-    GpuKernel,
     GpuProduct,
 )
-
-LEFT_ALONE = "the kernel stays with the default compiler"
+from hlotune.schedules.patterns.gpu_attention import AttentionForm, Walked, gpu_attention
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, gpu_stages
+from hlotune.schedules.patterns.inlined import LEFT_ALONE
+from hlotune.schedules.patterns.rows import is_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor of a compute as a kernel takes it."""
+    """A tensor of a compute as a kernel takes it; or a kernel's result as the compute has it."""
 
     tensor: str
     order: tuple[int, ...]
     """Its dimensions in the order that the kernel reads them in."""
     shape: tuple[int, ...]
     """What it is reshaped to then."""
+    view: tuple[int, ...] = ()
+    """What it is reshaped to before, where a dimension has several axes."""
+    slices: tuple[tuple[int, int], ...] = ()
+    """Of each dimension, from and to, before all that; all of it where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuForm:
-    """A compute as a kernel for GPUs; the result is reshaped to the compute's."""
+    """A compute as a kernel for GPUs; its results are reshaped to the compute's."""
 
-    kernel: GpuKernel
+    kernel: AnyGpuKernel
     operands: tuple[Operand, ...]
+    result: Operand | None = None
+    """Where axes of the one result stand in another order."""
 
 
 def gpu_form(compute: Compute) -> GpuForm:
@@ -47,6 +56,11 @@ def gpu_form(compute: Compute) -> GpuForm:
 
     Raises UnsupportedKernel where it is none that GPUs have schedules for.
     """
+    if is_attention(split_stored(compute)):
+        return _attention(gpu_attention(compute), compute)
+    if is_rows(compute):
+        stages = gpu_stages(compute)
+        return GpuForm(stages, tuple(_whole(t) for t in stages.arguments))
     found = contraction(compute)
     if found.before:
         raise UnsupportedKernel(
@@ -63,6 +77,23 @@ def gpu_form(compute: Compute) -> GpuForm:
     if all(len(e.terms) == 1 for x in (left, right) for e in x.index):
         return _product(found, left, right, element)
     return _convolution(found, left, right, element)
+
+
+def _attention(found: AttentionForm, compute: Compute) -> GpuForm:
+    a = found.kernel
+    shapes = ((a.heads, n, a.depth) for n in (a.queries, a.keys, a.keys))
+    walked = (found.queries, found.keys, found.values)
+    operands = tuple(_walked(w, shape) for w, shape in zip(walked, shapes, strict=True))
+    result = compute.tensor(found.result.tensor)
+    return GpuForm(a, operands, _walked(found.result, result.shape))
+
+
+def _walked(w: Walked, shape: tuple[int, ...]) -> Operand:
+    return Operand(w.tensor, w.order, shape, w.view, w.slices)
+
+
+def _whole(tensor: Tensor) -> Operand:
+    return Operand(tensor.name, tuple(range(len(tensor.shape))), tensor.shape)
 
 
 def _operands(core: Stage) -> tuple[Load, Load]:

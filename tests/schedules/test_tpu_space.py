@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.patterns.gpu import GpuAttention, GpuKernel, GpuProduct, GpuRows
 from hlotune.schedules.spaces.tpu.space import tpu_space
 from hlotune.schedules.targets.tpu import tpu_target
@@ -48,9 +48,9 @@ def test_blocks_that_vector_memory_does_not_hold_are_refused() -> None:
 
 
 def test_the_kernels_that_tpus_have_no_schedules_for_are_named() -> None:
-    with pytest.raises(ScheduleError, match="no schedule for attention: expected a product"):
+    with pytest.raises(UnsupportedKernel, match="no schedule for attention, expected a product"):
         tpu_space(GpuAttention(4, 64, 64, 64, False, "bf16"), V5E)
-    with pytest.raises(ScheduleError, match="does not multiply f16: expected bf16, f32"):
+    with pytest.raises(UnsupportedKernel, match="does not multiply f16, expected bf16, f32"):
         tpu_space(GpuProduct(64, 64, 64, "f16"), V5E)
 
 

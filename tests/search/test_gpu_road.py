@@ -1,6 +1,6 @@
-"""GPUs on the tuner's road: recognised, searched, built, verified, timed, carried and applied.
+"""GPUs and TPUs on the tuner's road: recognised, searched, built, verified, timed and applied.
 
-No GPU is here: Pallas interprets the kernels, so that times say nothing and all else holds.
+None is here: Pallas interprets the kernels, so that times say nothing and all else holds.
 """
 
 import json
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.targets.kinds import named_target
+from hlotune.schedules.targets.target import Target
 from hlotune.search import tune as tuning
 from hlotune.search.carrying import proposed, write_candidates
 from hlotune.search.tasks import tasks
@@ -32,7 +34,7 @@ from hlotune.search.tune import tune
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import import_records
 from tests.support import interpreted_gpu
-from tests.support.interpreted_gpu import INTERPRETED, worker_command
+from tests.support.interpreted_gpu import INTERPRETED, INTERPRETED_TPU, worker_command
 
 X = (np.arange(64 * 32, dtype=np.float32).reshape(64, 32) % 7) - 3
 W = (np.arange(32 * 48, dtype=np.float32).reshape(32, 48) % 5) - 2
@@ -41,6 +43,15 @@ B = np.arange(48, dtype=np.float32) - 20
 
 def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.maximum(x @ w + b, 0.0)
+
+
+def normalised(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Two results, of axes that a compute merges."""
+    powers = jnp.exp(x - x.max(-1, keepdims=True))
+    return powers.sum(-1), powers
+
+
+ROWS = np.sin(np.arange(4 * 32 * 1024, dtype=np.float32)).reshape(4, 32, 1024)
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +65,12 @@ def program() -> Program:
 
 
 @contextmanager
-def workers(*_: Any, **__: Any) -> Iterator[tuple[ProcessBuilder, ProcessRunner]]:
+def workers(
+    *_: Any, target: Target = INTERPRETED, **__: Any
+) -> Iterator[tuple[ProcessBuilder, ProcessRunner]]:
     with (
-        ProcessBuilder(INTERPRETED, processes=1, command=worker_command("build")) as builder,
-        ProcessRunner(INTERPRETED, command=worker_command("device")) as runner,
+        ProcessBuilder(target, processes=1, command=worker_command("build")) as builder,
+        ProcessRunner(target, command=worker_command("device")) as runner,
     ):
         yield builder, runner
 
@@ -78,6 +91,31 @@ def test_a_program_is_tuned_as_for_any_device(
     assert len(rows) == 4
     assert all("blocks(triton_product," in row["schedule"] for row in rows)
     applied = apply(program, database=path, target=INTERPRETED)
+    np.testing.assert_array_equal(applied(X, W, B), np.maximum(X @ W + B, 0.0))
+
+
+@pytest.mark.parametrize("target", [INTERPRETED, INTERPRETED_TPU], ids=lambda t: t.name)
+def test_rows_of_a_program_stand_in_their_site_whatever_axes_are_merged(target: Target) -> None:
+    program = load(normalised, ROWS)
+    (task, *_), _ = tasks(sites(program), target)
+    assert task.space.pattern == "rows"
+    assert task.compute.results[0].shape != ROWS.shape
+    site = next(s for s in sites(program) if s.kernel == task.kernel)
+    built = built_here(task.kernel, task.space.schedule(task.space.heuristic()), target)
+    function = assembled(program, [replacement(program, site, built)], target)
+    for made, right in zip(function(ROWS), normalised(ROWS), strict=True):
+        np.testing.assert_allclose(made, right, rtol=1e-5, atol=1e-5)
+
+
+def test_a_program_is_tuned_for_a_tpu(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "begun_workers", partial(workers, target=INTERPRETED_TPU))
+    path = tmp_path / "tpu.db"
+    result = tune(program, trials=1, database=path, target=INTERPRETED_TPU)
+    (kernel,) = result.kernels
+    assert (kernel.trials, kernel.failures) == (1, 0)
+    applied = apply(program, database=path, target=INTERPRETED_TPU)
     np.testing.assert_array_equal(applied(X, W, B), np.maximum(X @ W + B, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""A GPU whose kernels Pallas interprets on the processor: all of the road but its speed."""
+"""A GPU and a TPU whose kernels Pallas interprets here: all of the road but its speed."""
 
 import sys
 from collections.abc import Callable
@@ -10,9 +10,10 @@ from hlotune.schedules.spaces.gpu.searched import searched_space
 from hlotune.schedules.targets import kinds
 from hlotune.schedules.targets.gpu import GpuTarget, gpu_target
 from hlotune.schedules.targets.target import Kind, Target
+from hlotune.schedules.targets.tpu import TpuTarget, tpu_target
 from hlotune.search import tasks
 
-KIND = "interpreted gpu"
+KIND, TPU_KIND = "interpreted gpu", "interpreted tpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +40,40 @@ INTERPRETED = InterpretedGpu(
     name="interpreted:a100",
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterpretedTpu(TpuTarget):
+    """A v5e that JAX's CPU plays."""
+
+    kind: Kind = TPU_KIND
+
+    @classmethod
+    def of(cls, identity: Any) -> "InterpretedTpu":
+        return INTERPRETED_TPU
+
+    @property
+    def platform(self) -> str:
+        return "cpu"
+
+    def as_found(self, device: str) -> "InterpretedTpu":
+        return self
+
+
+_V5E = tpu_target("tpu:v5e")
+INTERPRETED_TPU = InterpretedTpu(
+    **{f.name: getattr(_V5E, f.name) for f in fields(_V5E) if f.name not in ("kind", "name")},
+    name="interpreted:v5e",
+)
+
 Put = Callable[[dict[str, Any], str, Any], object]
 
 
 def enter(put: Put = dict.__setitem__) -> Target:
-    """Puts it into the tables of this process."""
-    put(kinds.KINDS, KIND, InterpretedGpu)
-    put(backends.OF_KIND, KIND, "pallas")
-    put(tasks.SPACES, KIND, searched_space)
+    """Puts both into the tables of this process; the GPU."""
+    for kind, of_kind in ((KIND, InterpretedGpu), (TPU_KIND, InterpretedTpu)):
+        put(kinds.KINDS, kind, of_kind)
+        put(backends.OF_KIND, kind, "pallas")
+        put(tasks.SPACES, kind, searched_space)
     return INTERPRETED
 
 

@@ -56,7 +56,8 @@ def triton_rows(rows: GpuRows, target: GpuTarget) -> GpuSketch:
 
     def seconds(c: Columns) -> NDArray[np.float64]:
         together = c["rows"] * c["turns"]
-        guess = _row_seconds(rows, target, together, c["rows"] * width, c["warps"])
+        blocks = ceil_div(rows.rows, together)
+        guess = row_seconds(rows.bytes, target, blocks, together, c["rows"] * width, c["warps"])
         parameters = 2 if rows.operation == "layer_norm" else 0
         read = parameters * rows.columns * ELEMENT_BYTES[rows.element] * rows.rows / together
         # Loads of a later turn do not begin before its turn.
@@ -105,23 +106,27 @@ def triton_long_rows(rows: GpuRows, target: GpuTarget) -> GpuSketch:
     def seconds(c: Columns) -> NDArray[np.float64]:
         again = rows.bytes / 2 / target.l2_bytes_per_s
         one = np.ones_like(c["block"])
-        return _row_seconds(rows, target, one, c["block"], c["warps"]) + again
+        blocks = one * rows.rows
+        return row_seconds(rows.bytes, target, blocks, one, c["block"], c["warps"]) + again
 
     return GpuSketch("triton_long_rows", knobs, limits, seconds)
 
 
-def _row_seconds(
-    rows: GpuRows,
+def row_seconds(
+    moved_bytes: float,
     target: GpuTarget,
+    programs: NDArray[np.int64],
     together: NDArray[np.int64],
     held: NDArray[np.int64],
     warps: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Traffic, lengthened where threads have few loads in flight or programs fill no wave."""
+    """Traffic, lengthened where threads have few loads in flight or programs fill no wave.
+
+    A program takes `together` rows, `held` elements at a time.
+    """
     each = held / (32.0 * warps)
     flight = 1 + 0.3 * np.abs(np.log2(each / IDEAL_ELEMENTS)) / 4
-    programs = ceil_div(rows.rows, together)
     resident = np.clip(target.threads // (32 * warps), 1, 16) * target.multiprocessors
     waves = ceil_div(programs, resident) * resident / programs
     barriers = 1 + 0.02 * warps / np.maximum(together, 1) / 4
-    return rows.bytes / target.memory_bytes_per_s * flight * waves * barriers + target.launch_s
+    return moved_bytes / target.memory_bytes_per_s * flight * waves * barriers + target.launch_s

@@ -1,4 +1,4 @@
-"""A space of a GPU as searchers see it: positions of knobs' values, schedules, and features.
+"""A space of a GPU or a TPU as searchers see it: positions of knobs, schedules, and features.
 
 A schedule names its sketch and knobs in its algorithm, `blocks(triton_product,block_m=64,...)`, and
 has no steps: the sketch says the whole structure.
@@ -17,14 +17,19 @@ from hlotune.schedules.features.loop_trees import NODE_NAMES, ROOT_PARENT, Nodes
 from hlotune.schedules.features.summary import COLUMN, NAMES
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.patterns.gpu import GpuAttention
 from hlotune.schedules.patterns.gpu_forms import gpu_form
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
 from hlotune.schedules.spaces.gpu.space import GpuSketch, GpuSpace
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.spaces.space import Configs, Pattern
+from hlotune.schedules.spaces.tpu.space import TpuSpace, tpu_space
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.gpu import GpuTarget
 from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.tpu import TpuTarget
 
+AnyBlockSpace = GpuSpace | TpuSpace
 BLOCKS = "blocks"
 """The name of the algorithm of these schedules."""
 _NAME = re.compile(r"blocks\((\w+)((?:,\w+=-?\d+)*)\)")
@@ -57,26 +62,41 @@ def blocks_of(algorithm: str) -> tuple[str, dict[str, int]]:
 def searched_space(
     compute: Compute, target: Target, numerics: Numerics = "standard"
 ) -> "SearchedSpace":
-    """All schedules of a kernel on a GPU.
+    """All schedules of a kernel on a GPU or a TPU.
 
-    Raises UnsupportedKernel where GPUs have no schedules for the compute.
+    Raises UnsupportedKernel where the target has no schedules for the compute.
     """
+    kernel = gpu_form(compute).kernel
+    return SearchedSpace(block_space(kernel, target), pattern_of(kernel))
+
+
+def block_space(kernel: AnyGpuKernel, target: Target) -> AnyBlockSpace:
+    """All schedules of a kernel as blocks.  Raises UnsupportedKernel where there are none."""
+    if isinstance(target, TpuTarget):
+        return tpu_space(kernel, target)
     if not isinstance(target, GpuTarget):
-        raise ScheduleError(f"expected a GPU, got {target.title}")
-    return SearchedSpace(gpu_space(gpu_form(compute).kernel, target))
+        raise ScheduleError(f"expected a GPU or a TPU, got {target.title}")
+    return gpu_space(kernel, target)
+
+
+def pattern_of(kernel: AnyGpuKernel) -> Pattern:
+    """The kind of compute that a kernel is of."""
+    match kernel:
+        case GpuAttention():
+            return "attention"
+        case GpuStages():
+            return "rows"
+    return "contraction"
 
 
 @dataclass(frozen=True, eq=False)
 class SearchedSpace:
     """A `Space` over a `GpuSpace`, whose configs have values where these have positions."""
 
-    blocks: GpuSpace
+    blocks: AnyBlockSpace
+    pattern: Pattern
 
     algorithm = BLOCKS
-
-    @property
-    def pattern(self) -> Pattern:
-        return "contraction"
 
     @property
     def sketches(self) -> tuple[GpuSketch, ...]:

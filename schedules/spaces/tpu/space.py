@@ -6,8 +6,12 @@ Kernels are the values that GPUs have schedules for as well.
 import numpy as np
 from numpy.typing import NDArray
 
-from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuKernel, GpuProduct, GpuRows
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuProduct, GpuRows
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
+from hlotune.schedules.patterns.inlined import LEFT_ALONE
+from hlotune.schedules.patterns.tpu_views import views
 from hlotune.schedules.spaces.gpu.space import (
     BlockSpace,
     Columns,
@@ -29,23 +33,32 @@ Seconds = NDArray[np.float64]
 TpuSpace = BlockSpace[TpuTarget]
 
 
-def tpu_space(kernel: GpuKernel, target: TpuTarget) -> TpuSpace:
+def tpu_space(kernel: AnyGpuKernel, target: TpuTarget) -> TpuSpace:
     """All schedules of a kernel on a TPU.
 
     Raises:
-        ScheduleError: where TPUs have no schedules for the kernel, or for its element type.
+        UnsupportedKernel: where TPUs have no schedules for the kernel, or for its element type.
     """
-    if kernel.element not in target.flops_per_s:
-        known = ", ".join(e for e in target.flops_per_s if e in ELEMENT_BYTES)
-        raise ScheduleError(f"{target.name} does not multiply {kernel.element}: expected {known}")
     match kernel:
-        case GpuProduct():
-            return BlockSpace(target, (tpu_product(kernel, target),))
-        case GpuRows():
-            return BlockSpace(target, (tpu_rows(kernel, target),))
+        case GpuStages():
+            return BlockSpace(target, (tpu_stages(kernel, target),))
+        case GpuProduct() | GpuRows():
+            _require_element(kernel.element, target)
+            made = tpu_product if isinstance(kernel, GpuProduct) else tpu_rows
+            return BlockSpace(target, (made(kernel, target),))
         case _:
             kind = type(kernel).__name__.removeprefix("Gpu").lower()
-            raise ScheduleError(f"TPUs have no schedule for {kind}: expected a product or rows")
+            raise UnsupportedKernel(
+                f"TPUs have no schedule for {kind}, expected a product or rows: {LEFT_ALONE}"
+            )
+
+
+def _require_element(element: str, target: TpuTarget) -> None:
+    if element not in target.flops_per_s:
+        known = ", ".join(e for e in target.flops_per_s if e in ELEMENT_BYTES)
+        raise UnsupportedKernel(
+            f"{target.name} does not multiply {element}, expected {known}: {LEFT_ALONE}"
+        )
 
 
 def tpu_product(product: GpuProduct, target: TpuTarget) -> GpuSketch:
@@ -96,6 +109,43 @@ def tpu_rows(rows: GpuRows, target: TpuTarget) -> GpuSketch:
         return np.asarray(steps * (copied + STEP_S) + copied / 2)
 
     return GpuSketch("tpu_rows", knobs, limits, seconds)
+
+
+def tpu_stages(stages: GpuStages, target: TpuTarget) -> GpuSketch:
+    """Whole rows a step, of all stages.  Raises UnsupportedKernel where a tensor is no matrix."""
+    found = views(stages)
+    tensors = (*stages.arguments, *stages.results)
+    sizes = {t.name: BYTES[t.dtype] for t in tensors if found[t.name].has_rows}
+    tile = max(map(tile_rows, sizes.values()), default=tile_rows(4))
+    knobs = (GpuKnob("rows", _extents(stages.count, tile, 1024)),)
+
+    def limits(c: Columns) -> tuple[Limit, ...]:
+        whole = (c["rows"] % tile == 0) | (c["rows"] == stages.count)
+        message = f"blocks of whole tiles of {tile} rows, or of all rows"
+        return Limit(message, whole), _fits(held_bytes(stages, c["rows"]), target)
+
+    def seconds(c: Columns) -> Seconds:
+        steps = ceil_div(stages.count, c["rows"])
+        copied = stages.bytes / target.memory_bytes_per_s
+        # The first block is waited for before anything is computed.
+        return np.asarray(copied + steps * STEP_S + copied / steps / 2)
+
+    space = BlockSpace(target, (sketch := GpuSketch("tpu_stages", knobs, limits, seconds),))
+    if not len(space.configs):
+        raise UnsupportedKernel(
+            f"expected rows that vector memory holds, got {stages.width} points: {LEFT_ALONE}"
+        )
+    return sketch
+
+
+def held_bytes(stages: GpuStages, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Vector memory of blocks of so many rows, and of what is computed with them in f32."""
+    found = views(stages)
+    blocks = sum(
+        COPIES * BYTES[t.dtype] * max(found[t.name].shape[1], LANES)
+        for t in (*stages.arguments, *stages.results)
+    )
+    return np.asarray(rows * (blocks + 2 * 4 * max(stages.width, LANES)))
 
 
 def _extents(extent: int, tile: int, most: int) -> tuple[int, ...]:

@@ -1,0 +1,294 @@
+"""Attention recognised as the kernel that GPUs have schedules for.
+
+    weights[b, t, s] = exp(scores * scale - largest of the row) / sum of the row
+    values[b, t, f] = sum over s of weights[b, t, s] * v[b, s, f]
+
+Scores that a mask takes away are those of the keys behind the query, or none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+
+from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.monoids import MAX, SUM
+from hlotune.schedules.ir.split_stored import digits, split_stored
+from hlotune.schedules.patterns.attention import DEPTH, FEATURE, KEY, ROW, Attention, attention
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
+from hlotune.schedules.patterns.inlined import LEFT_ALONE, PLACES, Interned, inlined
+
+LOW = -1e9
+"""Masked scores are at most this, and others above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """How a tensor lies: parts of its dimensions, each walked along by one axis."""
+
+    tensor: str
+    slices: tuple[tuple[int, int], ...]
+    """Of each dimension, from and to."""
+    view: tuple[int, ...]
+    """The extents of the axes, in the order of memory."""
+    order: tuple[int, ...]
+    """The axes as the kernel has them, by their place in the view."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionForm:
+    kernel: GpuAttention
+    queries: Walked
+    keys: Walked
+    values: Walked
+    result: Walked
+    """Its view is that of the kernel's result, its order that of the compute's."""
+
+
+def gpu_attention(compute: Compute) -> AttentionForm:
+    """The attention that a compute is.  Raises UnsupportedKernel where it is none of a GPU's."""
+    whole = split_stored(compute)
+    return _Recognised(whole, attention(whole)).form()
+
+
+def _require(holds: bool, expected: str, got: object) -> None:
+    if not holds:
+        raise UnsupportedKernel(f"expected {expected}, got {got}: {LEFT_ALONE}")
+
+
+class _Recognised:
+    def __init__(self, compute: Compute, view: Attention) -> None:
+        self.compute, self.view = compute, view
+        self.interned = Interned()
+        names = (view.scores, *view.between, view.values, *([view.out] if view.out else []))
+        own = {s.name for s in names}
+        self.stages = {s.name: self._renamed(s) for s in inlined(compute) if s.name in own}
+        self.extents = {
+            role: s.extents[axis] for s in names for axis, role in view.roles[s.name].items()
+        }
+        self.batch = sorted(r for r in self.extents if r.startswith("b"))
+        self.rows = [self.stages[s.name] for s in view.between if s.name in self.stages]
+
+    def form(self) -> AttentionForm:
+        further = [r for r in self.extents if r.startswith("g")]
+        _require(not further, "keys of each head's own", "heads that share keys")
+        scale, causal = self._softmax()
+        queries = next(x for x in self.view.scores.loads if x is not self.view.keys)
+        loads = (queries, self.view.keys, self.view.read)
+        stages = (self.view.scores, self.view.scores, self.view.values)
+        element = self._element(loads)
+        inner = ((ROW, DEPTH), (KEY, DEPTH), (KEY, FEATURE))
+        walked = [
+            self._walked(x, s, (*self.batch, *axes))
+            for x, s, axes in zip(loads, stages, inner, strict=True)
+        ]
+        e = self.extents
+        depth = e[DEPTH]
+        _require(depth == e[FEATURE], "keys and values of one depth", f"{depth} and {e[FEATURE]}")
+        kernel = GpuAttention(
+            prod(e[b] for b in self.batch), e[ROW], e[KEY], depth, causal, element, scale
+        )
+        return AttentionForm(kernel, *walked, self._result())
+
+    def _renamed(self, s: Stage) -> Stage:
+        """A stage whose expressions name roles in the place of axes."""
+        places = {a: Affine.axis(role) for a, role in self.view.roles[s.name].items()}
+        known = dict[int, Expr]()
+
+        def renamed(e: Expr) -> Expr:
+            if id(e) not in known:
+                match e:
+                    case Load():
+                        made: Expr = e.substitute(places)
+                    case Apply():
+                        made = Apply(e.op, tuple(map(renamed, e.args)), e.dtype)
+                    case _:
+                        made = e
+                known[id(e)] = self.interned.of(made)
+            return known[id(e)]
+
+        values = tuple(renamed(v) for v in s.values)
+        return Stage(s.name, s.parallel, s.reduce, s.stores, values, s.combine)
+
+    def _softmax(self) -> tuple[float, bool]:
+        """The scale of the scores, and whether they are masked."""
+        largest = [s for s in self.rows if s.combine is MAX]
+        sums = [s for s in self.rows if s.combine is SUM]
+        alone = len(largest) == len(sums) == 1 and len(self.rows) == 2
+        _require(alone, "a softmax", [s.name for s in self.rows])
+        of_row = {x.tensor: s for s in (*largest, *sums) for x in s.stores}
+        weights, divided = self._weights(), self._out()
+        is_sum = _reads(of_row, sums[0])
+        if isinstance(weights, Apply) and weights.op == "divide":
+            _require(is_sum(_bare(weights.args[1])), "weights over their sum", weights.args[1])
+            weights = _bare(weights.args[0])
+            _require(divided is None, "results as they are", divided)
+        else:
+            _require(divided is not None and is_sum(divided), "results over a sum", divided)
+        match weights, _bare(sums[0].values[0]):
+            case Apply("exponential", (inside,)), summed if summed is weights:
+                scores = self._less_largest(_bare(inside), _reads(of_row, largest[0]))
+                _require(scores is _bare(largest[0].values[0]), "the largest score", largest[0])
+                return self._scaled(scores)
+        raise UnsupportedKernel(f"expected exponentials of scores, got {weights}: {LEFT_ALONE}")
+
+    def _weights(self) -> Expr:
+        """What the values are multiplied by."""
+        product = self.stages[self.view.values.name].values[0]
+        assert isinstance(product, Apply)
+        read = self.view.read.tensor
+        others = [a for a in map(_bare, product.args) if not _is_load(a, read)]
+        _require(len(others) == 1, "weights and values", product)
+        return others[0]
+
+    def _out(self) -> Expr | None:
+        """What the results are divided by; None where they are stored as they are."""
+        if self.view.out is None:
+            return None
+        made = {x.tensor for x in self.view.values.stores}
+        value = _bare(self.stages[self.view.out.name].values[0])
+        divisor = None
+        if isinstance(value, Apply) and value.op == "divide":
+            value, divisor = map(_bare, value.args)
+        _require(isinstance(value, Load) and value.tensor in made, "results as they are", value)
+        return divisor
+
+    @staticmethod
+    def _less_largest(inside: Expr, is_largest: Callable[[Expr], bool]) -> Expr:
+        _require(
+            isinstance(inside, Apply) and inside.op == "subtract",
+            "scores less the largest",
+            inside,
+        )
+        assert isinstance(inside, Apply)
+        scores, largest = map(_bare, inside.args)
+        if isinstance(largest, Apply) and largest.op == "maximum":
+            kept = [a for a in map(_bare, largest.args) if not _is_low(a)]
+            largest = kept[0] if len(kept) == 1 else largest
+        _require(is_largest(largest), "scores less the largest", largest)
+        return scores
+
+    def _scaled(self, scores: Expr) -> tuple[float, bool]:
+        causal = False
+        if isinstance(scores, Apply) and scores.op == "select":
+            mask, kept, low = scores.args
+            _require(_is_low(_bare(low)) and _is_causal(mask), "a causal mask", scores)
+            scores, causal = _bare(kept), True
+        made = {x.tensor for x in self.view.scores.stores}
+        match scores:
+            case Load() if scores.tensor in made:
+                return 1.0, causal
+            case Apply("multiply" | "divide" as op, (a, b)):
+                left, right = _bare(a), _bare(b)
+                if op == "multiply" and isinstance(left, Const):
+                    left, right = right, left
+                factor = _number(right)
+                if isinstance(left, Load) and left.tensor in made and factor:
+                    return factor if op == "multiply" else 1 / factor, causal
+        raise UnsupportedKernel(f"expected scores times a constant, got {scores}: {LEFT_ALONE}")
+
+    def _element(self, loads: Sequence[Load]) -> str:
+        types = {self.compute.tensor(x.tensor).dtype for x in loads}
+        known = len(types) == 1 and types <= set(ELEMENT_BYTES)
+        _require(known, f"operands of one type of {', '.join(ELEMENT_BYTES)}", sorted(types))
+        roles = {self.compute.tensor(x.tensor).role for x in loads}
+        _require(roles <= {"argument", "constant"}, "operands that are arguments", loads)
+        return types.pop()
+
+    def _walked(self, load: Load, s: Stage, axes: Sequence[str]) -> Walked:
+        _require(not any(x != 1 for x in load.divisors), "whole operands", load)
+        roles = self.view.roles[s.name]
+        index = tuple(
+            e.substitute({a: Affine.axis(r) for a, r in roles.items()}) for e in load.index
+        )
+        return self._parts(load.tensor, index, axes)
+
+    def _parts(self, tensor: str, index: Sequence[Affine], axes: Sequence[str]) -> Walked:
+        shape, slices, found = self.compute.tensor(tensor).shape, [], list[str]()
+        for e, extent in zip(index, shape, strict=True):
+            own = digits(e, self.extents)
+            _require(own is not None, "dimensions that axes walk along in order", e)
+            found += own or ()
+            length = prod(self.extents[a] for a in own or ())
+            slices.append((e.constant, e.constant + length))
+            _require(e.constant >= 0 and slices[-1][1] <= extent, "operands without borders", e)
+        _require(sorted(found) == sorted(axes), f"operands along {' '.join(axes)}", found)
+        view = tuple(self.extents[a] for a in found)
+        return Walked(tensor, tuple(slices), view, tuple(found.index(a) for a in axes))
+
+    def _result(self) -> Walked:
+        last = self.view.out or self.view.values
+        _require(len(last.stores) == 1, "one result", last.name)
+        roles = {a: Affine.axis(r) for a, r in self.view.roles[last.name].items()}
+        index = tuple(e.substitute(roles) for e in last.stores[0].index)
+        axes = (*self.batch, ROW, FEATURE)
+        there = self._parts(last.stores[0].tensor, index, axes)
+        whole = tuple((0, n) for n in self.compute.tensor(there.tensor).shape)
+        _require(there.slices == whole, "a result that is stored whole", there)
+        back = tuple(there.order.index(d) for d in range(len(axes)))
+        return Walked(there.tensor, whole, tuple(self.extents[a] for a in axes), back)
+
+
+def _bare(e: Expr) -> Expr:
+    """Without conversions between floats: kernels compute in f32."""
+    while isinstance(e, Apply) and e.op == "convert" and e.dtype in ELEMENT_BYTES:
+        e = e.args[0]
+    return e
+
+
+def _number(e: Expr) -> float | None:
+    """The value of a constant, or of the root of one."""
+    match e:
+        case Const():
+            return float(e.value)
+        case Apply("sqrt", (Const() as of,)) if of.value >= 0:
+            return sqrt(of.value)
+    return None
+
+
+def _is_load(e: Expr, tensor: str) -> bool:
+    return isinstance(e, Load) and e.tensor == tensor
+
+
+def _reads(of_row: Mapping[str, Stage], stage: Stage) -> Callable[[Expr], bool]:
+    return lambda e: isinstance(e, Load) and of_row.get(e.tensor) is stage
+
+
+def _is_low(e: Expr) -> bool:
+    return isinstance(e, Const) and e.dtype in ELEMENT_BYTES and float(e.value) <= LOW
+
+
+def _is_causal(e: Expr) -> bool:
+    """Whether a mask is true for the keys up to the query."""
+    match e:
+        case Apply("compare_GE", (a, b)):
+            return _is_place(a, ROW) and _is_place(b, KEY)
+        case Apply("compare_LE", (a, b)):
+            return _is_place(b, ROW) and _is_place(a, KEY)
+        case Apply("and", (a, b)):
+            return any(_is_causal(x) and _is_true(y) for x, y in ((a, b), (b, a)))
+    return False
+
+
+def _is_place(e: Expr, role: str) -> bool:
+    """Whether an expression counts up along an axis from 0 on, what is added to it included."""
+    return _counted(e) == Affine.axis(role)
+
+
+def _counted(e: Expr) -> Affine | None:
+    match e:
+        case Load() if e.tensor == PLACES:
+            return e.index[0]
+        case Const() if e.dtype in ("i32", "i64"):
+            return Affine((), int(e.value))
+        case Apply("convert", (a,)):
+            return _counted(a)
+        case Apply("add", (a, b)):
+            left, right = _counted(a), _counted(b)
+            return None if left is None or right is None else left + right
+    return None
+
+
+def _is_true(e: Expr) -> bool:
+    return isinstance(e, Const) and e.dtype == "i1" and bool(e.value)
