@@ -16,6 +16,9 @@ TRIALS := 200
 SECONDS := 300
 SEEDS := 5
 
+# Schedules of each space, from anywhere in it, that `make test-aot` compiles beside the first ones.
+AOT_CONFIGS := 3
+
 # Files and kills of `make hostile`; another seed makes other files.
 MUTATIONS := 2000
 KILLS := 50
@@ -25,7 +28,7 @@ SEED := 0
 TVM_CASES := gemm_1024 C6 gemm_128x768x3072
 TVM_TRIALS := 128
 
-.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser test-frameworks lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
+.PHONY: setup setup-oldest demo test test-oldest test-torch test-browser test-aot test-frameworks lint types types-oldest slow docs bench bench-operators bench-kernels bench-peers bench-search \
   bench-columns bench-busy bench-defaults bench-tuner hostile device bench-models bench-eval dataset curves model performance bench-memory
 
 setup: .venv/.installed
@@ -51,7 +54,7 @@ demo: setup
 	@echo "the report of this run, for any browser: $(CURDIR)/build/report.html"
 
 test: lint types
-	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser and not frameworks"
+	$(PYTHON) -m pytest -n 2 -m "not slow and not torch and not browser and not frameworks and not aot"
 
 # The documentation as a site, build/docs/index.html, in an environment of its own.
 docs: .venv-docs/.installed
@@ -67,9 +70,18 @@ docs: .venv-docs/.installed
 test-browser: setup
 	$(PYTHON) -m pytest -m browser
 
+# Compiles kernels for GPUs and TPUs by the compilers of these devices, in an environment that has
+# JAX's plug-ins for them; no device is needed.  AOT_CONFIGS more schedules of each space.
+test-aot: .venv-aot/.installed
+	JAX_PLATFORMS=cpu AOT_CONFIGS=$(AOT_CONFIGS) .venv-aot/bin/python -m pytest -n 2 -m aot tests/aot
+
+.venv-aot/.installed: $(ENVIRONMENT)
+	.ci/environment .venv-aot tune,aot 3.13 3.12
+	touch $@
+
 # The whole suite in the oldest environment; `test-torch` runs there what CI does.
 test-oldest: types-oldest
-	$(OLDEST)/python -m pytest -n 2 -m "not slow and not browser and not frameworks"
+	$(OLDEST)/python -m pytest -n 2 -m "not slow and not browser and not frameworks and not aot"
 
 test-torch: types-oldest
 	$(OLDEST)/python -m pytest -n 2 -m "not slow and (torch or smoke)"

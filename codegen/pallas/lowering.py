@@ -12,6 +12,8 @@ from hlotune.schedules.targets.gpu import GpuTarget
 from hlotune.schedules.targets.tpu import TpuTarget
 
 Function = Callable[..., Any]
+KERNEL_CALLS = ("__gpu$xla.gpu.triton", "mosaic_gpu", "mosaic_gpu_v2")
+"""The custom calls that hold kernels for GPUs."""
 
 
 @contextmanager
@@ -39,6 +41,14 @@ def lowered_for(target: GpuTarget, function: Function, operands: Sequence[Any]) 
 
 def _lower(function: Function, operands: Sequence[Any]) -> Any:
     return jax.jit(function).trace(*operands).lower(lowering_platforms=("cuda",))
+
+
+def exported_for_gpu(target: GpuTarget, function: Function, operands: Sequence[Any]) -> Any:
+    """For a GPU that need not be there, as something that JAX calls in other programs."""
+    unchecked = [export.DisabledSafetyCheck.custom_call(name) for name in KERNEL_CALLS]
+    with quiet(), _as_if_on(target.title, target.multiprocessors, "gpu"):
+        made = export.export(jax.jit(function), platforms=["cuda"], disabled_checks=unchecked)
+        return made(*operands)
 
 
 def exported_for_tpu(target: TpuTarget, function: Function, operands: Sequence[Any]) -> Any:

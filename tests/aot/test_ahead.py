@@ -1,0 +1,125 @@
+"""Kernels compiled for devices that are not here, by the compilers of these devices.
+
+`make test-aot` runs this in an environment that has JAX's plug-ins for CUDA and TPUs.
+"""
+
+import os
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hlotune.codegen.pallas.ahead import compiled_ahead
+from hlotune.codegen.pallas.build import build, operands
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.schedules.errors import BuildError, UnsupportedKernel
+from hlotune.schedules.patterns.gpu import (
+    GpuAttention,
+    GpuConvolution,
+    GpuProduct,
+    GpuRows,
+)
+from hlotune.schedules.patterns.gpu_forms import gpu_form
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel
+from hlotune.schedules.spaces.gpu.searched import AnyBlockSpace, block_space
+from hlotune.schedules.targets.kinds import NAMED, named_target
+from tests.support.gpu_programs import PROGRAMS
+
+pytestmark = pytest.mark.aot
+ANYWHERE = int(os.environ.get("AOT_CONFIGS", "3"))
+"""Legal configs of each space from anywhere in it, beside those that it proposes first."""
+KERNELS: dict[str, AnyGpuKernel] = {
+    "product": GpuProduct(1024, 1024, 512, "bf16"),
+    "product of odd extents with a Gaussian unit": GpuProduct(
+        1000, 900, 500, "f32", epilogue="bias_gelu"
+    ),
+    "product of tf32": GpuProduct(1024, 1024, 512, "tf32"),
+    "products of a batch": GpuProduct(200, 64, 130, "bf16", batch=3),
+    "softmax by hand": GpuRows("softmax", 512, 1000, "f32"),
+    "layer norm by hand": GpuRows("layer_norm", 512, 4096, "bf16"),
+    "causal attention": GpuAttention(4, 512, 512, 128, True, "bf16"),
+    "attention of odd extents": GpuAttention(4, 500, 700, 80, False, "f16"),
+    "convolution": GpuConvolution(8, 28, 128, 128, 3, 1, 1, "bf16", "bias_relu"),
+    "convolution with a stride": GpuConvolution(8, 28, 128, 128, 3, 2, 1, "bf16"),
+    "convolution of three channels": GpuConvolution(2, 56, 3, 64, 7, 2, 3, "bf16"),
+}
+
+
+@cache
+def kernel_named(name: str) -> AnyGpuKernel:
+    if name in KERNELS:
+        return KERNELS[name]
+    function, arguments = PROGRAMS[name]
+    return gpu_form(compute_of(graph_of(sites(load(function, *arguments))[0].kernel))).kernel
+
+
+def space_of(name: str, target: str) -> AnyBlockSpace:
+    return block_space(kernel_named(name), named_target(target))
+
+
+ALL = [(n, t) for n in (*KERNELS, *PROGRAMS) for t in NAMED]
+FOR_GPUS_ALONE = (
+    "product of tf32", "causal attention", "attention of odd extents", "convolution",
+    "convolution with a stride", "convolution of three channels", "pooling", "transpose",
+    "integers",
+)  # fmt: skip
+LACKING = [(n, t) for n, t in ALL if t.startswith("tpu:") and n in FOR_GPUS_ALONE]
+PAIRS = [pair for pair in ALL if pair not in LACKING]
+
+
+@pytest.mark.parametrize(("name", "target"), LACKING, ids=[f"{n} for {t}" for n, t in LACKING])
+def test_what_tpus_have_no_schedules_for_is_refused(name: str, target: str) -> None:
+    with pytest.raises(UnsupportedKernel):
+        space_of(name, target)
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS, ids=[f"{n} for {t}" for n, t in PAIRS])
+def test_what_a_space_allows_compiles(name: str, target: str) -> None:
+    space = space_of(name, target)
+    random = np.random.default_rng(0)
+    anywhere = space.configs[random.integers(len(space.configs), size=ANYWHERE)]
+    tried = np.unique(np.concatenate([space.propose(len(space.sketches) + 1), anywhere]), axis=0)
+    kernel = kernel_named(name)
+    for config in tried:
+        compiled_ahead(space.target, build(kernel, *space.named(config)), operands(kernel))
+
+
+TRITON = {"block_m": 256, "block_n": 128, "block_k": 128, "split_k": 1, "group_m": 8, "warps": 8}
+HOPPER = {
+    "block_m": 128, "block_n": 256, "block_k": 64, "stages": 6, "split_n": 0, "cluster": 0,
+    "minor_n": 0, "panel": 8, "chained": 0,
+}  # fmt: skip
+TOO_LARGE = [
+    ("cuda:a100", "triton_product", {**TRITON, "stages": 3}, "shared memory"),
+    ("cuda:h100", "triton_product", {**TRITON, "stages": 5}, "shared memory"),
+    ("cuda:h200", "hopper_product", HOPPER, "shared memory"),
+    *(
+        (name, "tpu_product", {"block_m": 4096, "block_n": 4096, "block_k": 2048}, "vector memory")
+        for name in ("tpu:v5e", "tpu:v6e")
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "sketch", "knobs", "limit"),
+    TOO_LARGE,
+    ids=[f"{s} for {t}" for t, s, *_ in TOO_LARGE],
+)
+def test_what_the_memory_of_a_device_does_not_hold_is_refused_by_both(
+    target: str, sketch: str, knobs: dict[str, int], limit: str
+) -> None:
+    """By the space's own limit, and by the device's compiler."""
+    product = GpuProduct(4096, 4096, 4096, "bf16")
+    space = block_space(product, named_target(target))
+    of_sketch = next(s for s in space.sketches if s.name == sketch)
+    broken = [
+        x.message
+        for x in of_sketch.limits({k: np.array([v]) for k, v in knobs.items()})
+        if not x.holds[0]
+    ]
+    assert any(limit in message for message in broken)
+    with pytest.raises(BuildError, match=r"[Ss]hared memory|vmem"):
+        compiled_ahead(space.target, build(product, sketch, knobs), operands(product))
