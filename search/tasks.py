@@ -14,12 +14,13 @@ from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alon
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.spaces.gpu.searched import SearchedSpace, searched_space
+from hlotune.schedules.spaces.gpu.searched import SearchedSpace
 from hlotune.schedules.spaces.space import Space
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.kinds import CPU, GPU, TPU
 from hlotune.schedules.targets.machine_rates import COMMON
 from hlotune.schedules.targets.target import Kind, Target
+from hlotune.search.learning.gpu_spaces import guessed_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Skipped:
 Searched = AlgorithmSpace | AlgorithmsSpace | SearchedSpace
 SPACES: dict[Kind, Callable[..., Searched]] = {
     CPU: space_of,
-    GPU: searched_space,
-    TPU: searched_space,
+    GPU: guessed_space,
+    TPU: guessed_space,
 }
 """The space of `(compute, target, numerics)`, by the kind of target."""
 

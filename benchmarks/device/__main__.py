@@ -19,11 +19,13 @@ from pathlib import Path
 from benchmarks.command import command
 from benchmarks.device.cases import CASES, TINY, Case
 from benchmarks.device.crew import Crew
-from benchmarks.device.learned import KEY, SHIPPED, held_out, lessons, trained
+from benchmarks.device.learned import held_out, lessons, trained
 from benchmarks.device.ranking import ranking
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import table
+from hlotune.costmodel.gpu_guesses import SHIPPED
+from hlotune.search.learning.gpu_spaces import KEY
 
 SECONDS = 470.0
 COMPILERS = 10

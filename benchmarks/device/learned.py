@@ -2,22 +2,17 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.device.ranking import FEWEST, Times, correlation, measured_configs, regret
 from benchmarks.device.records import Row
-from hlotune.costmodel.tree_tables import TreeTables, load, tables_of
-from hlotune.schedules.patterns.gpu import GpuKernel
+from hlotune.costmodel.gpu_guesses import factors
+from hlotune.costmodel.tree_tables import TreeTables, tables_of
 from hlotune.schedules.spaces.gpu import features
-from hlotune.schedules.spaces.gpu.space import Configs, GpuSpace
 
-SHIPPED = Path(__file__).with_name("trees.npz")
-KEY = f"gpu-{features.VERSION}-" + ",".join(features.NAMES)
 DEPTH, ROUNDS = 3, 100
 GROWTH = {
     "max_depth": DEPTH, "eta": 0.1, "subsample": 0.7, "colsample_bytree": 0.5,
@@ -80,7 +75,7 @@ def held_out(
 
 
 def _figures(one: Lesson, trees: TreeTables) -> tuple[float, float, float, float]:
-    corrected = one.guessed * _factor(trees, one.features)
+    corrected = one.guessed * factors(trees, one.features)
     return (
         correlation(one.guessed, one.measured),
         correlation(corrected, one.measured),
@@ -99,22 +94,3 @@ def _page(lines: Sequence[tuple[str, int, float, float, float, float]]) -> str:
             [case, str(count), *(f"{r:.2f}" for r in ranks), *(f"{r:.3f}" for r in regrets)]
         )
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
-
-
-@cache
-def shipped() -> TreeTables:
-    """The trees of `trees.npz`.  Raises ModelError where they are of other features."""
-    return load(SHIPPED, KEY)
-
-
-def corrected(kernel: GpuKernel, space: GpuSpace) -> GpuSpace:
-    """The space, its guesses corrected by the trees that come with the benchmark."""
-
-    def factor(configs: Configs) -> Times:
-        return _factor(shipped(), features.features(kernel, space, configs))
-
-    return replace(space, correction=factor)
-
-
-def _factor(trees: TreeTables, seen: NDArray[np.float32]) -> Times:
-    return np.exp2(trees.predict(seen).astype(np.float64))

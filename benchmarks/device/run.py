@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from benchmarks.device.cases import Case
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, short
-from benchmarks.device.learned import corrected
 from benchmarks.device.records import Results, Row
 from benchmarks.device.table import lead
 from benchmarks.device.trials import Outcomes, Trials, about, median
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import GpuTarget, gpu_target, gpu_target_of
+from hlotune.search.learning.gpu_spaces import corrected
 
 ROUNDS = 5
 WITHOUT_DEVICE = gpu_target("cuda:a100")

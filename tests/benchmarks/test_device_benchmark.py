@@ -14,7 +14,7 @@ from benchmarks.device.__main__ import chosen, main
 from benchmarks.device.cases import CASES, TINY, as_json, from_json
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, ranges
-from benchmarks.device.learned import Lesson, corrected, held_out, trained
+from benchmarks.device.learned import Lesson, held_out, trained
 from benchmarks.device.ranking import correlation, ranking, regret
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
@@ -221,16 +221,6 @@ def test_trees_are_judged_by_cases_whose_extents_they_have_not_seen() -> None:
     assert sorted(map(len, left_out)) == [1, 1, 1, 2]
     assert {"gemm_512_bf16", "gemm_512_tf32"} in left_out
     assert page.splitlines()[-1].startswith("| mean | 100 | ")
-
-
-def test_trees_that_come_along_are_of_these_features_and_reorder_guesses() -> None:
-    product = GpuProduct(4096, 4096, 4096, "bf16")
-    space = gpu_space(product, gpu_target("cuda:h200"))
-    better = corrected(product, space)
-    factor = better.seconds(space.configs) / space.roofline(space.configs)
-    assert np.isfinite(factor).all()
-    assert factor.std() > 0.01
-    assert not np.array_equal(better.propose(12), space.propose(12))
 
 
 def test_clocks_are_kept_as_ranges() -> None:

@@ -14,11 +14,17 @@ from hlotune.schedules.patterns.gpu import (
     ELEMENT_BYTES,
     GpuAttention,
     GpuConvolution,
-    GpuKernel,
     GpuProduct,
     GpuRows,
 )
-from hlotune.schedules.spaces.gpu.space import Columns, Configs, GpuSpace, ceil_div
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
+from hlotune.schedules.spaces.gpu.space import (
+    Columns,
+    Configs,
+    GpuSpace,
+    ceil_div,
+    next_power_of_two,
+)
 from hlotune.schedules.targets.gpu import GpuTarget
 
 SKETCHES = (
@@ -62,7 +68,7 @@ class _Product:
     batch: int
 
 
-def features(kernel: GpuKernel, space: GpuSpace, configs: Configs) -> NDArray[np.float32]:
+def features(kernel: AnyGpuKernel, space: GpuSpace, configs: Configs) -> NDArray[np.float32]:
     """`(n, len(NAMES))` of configs `(n, width)` of a kernel's space."""
     made = np.zeros((len(configs), len(NAMES)), dtype=np.float32)
     guesses = space.roofline(configs)
@@ -76,7 +82,7 @@ def features(kernel: GpuKernel, space: GpuSpace, configs: Configs) -> NDArray[np
     return made
 
 
-def _meant(kernel: GpuKernel, target: GpuTarget, c: Columns, guess: Floats) -> dict[str, Floats]:
+def _meant(kernel: AnyGpuKernel, target: GpuTarget, c: Columns, guess: Floats) -> dict[str, Floats]:
     whole, size = _as_product(kernel), ELEMENT_BYTES[kernel.element]
     rows, columns, depth = _block(kernel, c)
     blocks = whole.batch * ceil_div(whole.rows, rows) * ceil_div(whole.columns, columns)
@@ -114,7 +120,7 @@ def _meant(kernel: GpuKernel, target: GpuTarget, c: Columns, guess: Floats) -> d
     return {name: np.log2(v) for name, v in values.items()} | shares
 
 
-def _as_product(kernel: GpuKernel) -> _Product:
+def _as_product(kernel: AnyGpuKernel) -> _Product:
     match kernel:
         case GpuProduct():
             return _Product(kernel.m, kernel.n, kernel.k, kernel.batch)
@@ -124,9 +130,11 @@ def _as_product(kernel: GpuKernel) -> _Product:
             return _Product(kernel.queries, kernel.depth, kernel.keys, kernel.heads)
         case GpuRows():
             return _Product(kernel.rows, 1, kernel.columns, 1)
+        case GpuStages():
+            return _Product(kernel.count, 1, kernel.width, 1)
 
 
-def _block(kernel: GpuKernel, c: Columns) -> tuple[NDArray[np.int64], ...]:
+def _block(kernel: AnyGpuKernel, c: Columns) -> tuple[NDArray[np.int64], ...]:
     """Rows, columns and terms that a block of threads has at a time."""
     some = next(iter(c.values()))
     one = np.ones_like(some)
@@ -136,6 +144,9 @@ def _block(kernel: GpuKernel, c: Columns) -> tuple[NDArray[np.int64], ...]:
         case GpuRows():
             together = c.get("rows", one) * c.get("turns", one)
             return together, one, c.get("block", one * kernel.columns)
+        case GpuStages():
+            width = one * next_power_of_two(kernel.width)
+            return c["rows"], one, c.get("block", c.get("columns", width))
         case GpuConvolution() if "groups" in c:
             return 8 * c["groups"] * c["rows"] * c["columns"], c["block_n"], one * 64
         case _:

@@ -67,7 +67,7 @@ def searched_space(
     Raises UnsupportedKernel where the target has no schedules for the compute.
     """
     kernel = gpu_form(compute).kernel
-    return SearchedSpace(block_space(kernel, target), pattern_of(kernel))
+    return SearchedSpace(kernel, block_space(kernel, target))
 
 
 def block_space(kernel: AnyGpuKernel, target: Target) -> AnyBlockSpace:
@@ -93,10 +93,14 @@ def pattern_of(kernel: AnyGpuKernel) -> Pattern:
 class SearchedSpace:
     """A `Space` over a `GpuSpace`, whose configs have values where these have positions."""
 
+    kernel: AnyGpuKernel
     blocks: AnyBlockSpace
-    pattern: Pattern
 
     algorithm = BLOCKS
+
+    @property
+    def pattern(self) -> Pattern:
+        return pattern_of(self.kernel)
 
     @property
     def sketches(self) -> tuple[GpuSketch, ...]:
