@@ -3,6 +3,7 @@
 python3 -m benchmarks.device                 # at most 8 minutes; results under $OUT
 python3 -m benchmarks.device --earlier FILE  # goes on behind those of a file, worst cases first
 python3 -m benchmarks.device --cases '*3x3*' # only those whose names match
+python3 -m benchmarks.device --cases 'model_*'  # whole models alone
 python3 -m benchmarks.device --table FILE    # a table, on any machine
 python3 -m benchmarks.device --ranking FILE  # how well guesses of time rank what was measured
 python3 -m benchmarks.device --held-out FILE # the same of guesses that learned from other cases
@@ -12,9 +13,11 @@ python3 -m benchmarks.device --tiny          # small kernels interpreted, withou
 
 import argparse
 import fnmatch
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.command import command
 from benchmarks.device.cases import CASES, TINY, Case
@@ -24,6 +27,7 @@ from benchmarks.device.ranking import ranking
 from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import table
+from benchmarks.device.whole import MODELS, Model, models_table
 from hlotune.costmodel.gpu_guesses import SHIPPED
 from hlotune.search.learning.gpu_spaces import KEY
 
@@ -49,16 +53,22 @@ def main(arguments: list[str] | None = None) -> int:
     crew = Crew(out, asked.compilers, interpret=asked.tiny)
     try:
         run = Run(results, crew, asked.seconds, asked.pace)
-        run.everything(chosen(TINY if asked.tiny else CASES, asked.cases))
+        models = [] if asked.tiny else itertools.chain(*chosen(MODELS, asked.cases))
+        run.everything(chosen(TINY if asked.tiny else CASES, asked.cases), list(models))
     finally:
         crew.stop()
-    print(table(results.rows))
+    print(_tables(results.rows))
     return 0
+
+
+def _tables(rows: Sequence[Row]) -> str:
+    """Of cases, and of whole models where some were measured."""
+    return "\n\n".join(filter(None, (table(rows), models_table(rows))))
 
 
 def _page(asked: argparse.Namespace) -> str | None:
     """What is printed of a file of results; None where kernels are to be measured."""
-    pages = {"table": table, "ranking": ranking, "held_out": held_out, "learn": _learn}
+    pages = {"table": _tables, "ranking": ranking, "held_out": held_out, "learn": _learn}
     for name, page in pages.items():
         if (file := getattr(asked, name)) is not None:
             return page(list(read(file)))
@@ -87,9 +97,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def chosen(cases: Sequence[Case], patterns: Sequence[str]) -> list[list[Case]]:
-    """The cases of each pattern whose names match it and no earlier one."""
-    groups: list[list[Case]] = []
+Named = TypeVar("Named", Case, Model)
+
+
+def chosen(cases: Sequence[Named], patterns: Sequence[str]) -> list[list[Named]]:
+    """The cases, or models, of each pattern whose names match it and no earlier one."""
+    groups: list[list[Named]] = []
     left = list(cases)
     for pattern in patterns:
         groups.append([c for c in left if fnmatch.fnmatch(c.name, pattern)])

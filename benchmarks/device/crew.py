@@ -13,7 +13,9 @@ from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.records import Row
 from hlotune.measure.machine.gpu_clocks import GpuClocks
 
-MEASURING, COMPILING, PEER = (f"benchmarks.device.{m}" for m in ("measuring", "compiling", "peer"))
+MEASURING, COMPILING, PEER, MODELS = (
+    f"benchmarks.device.{m}" for m in ("measuring", "compiling", "peer", "models")
+)
 ALLOCATOR = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 START_S, PREPARE_S, TRIAL_S, ROUND_S = 60.0, 60.0, 8.0, 8.0
 """Longest times of one answer."""
@@ -23,7 +25,8 @@ BROKEN = "CUDA_ERROR", "INTERNAL:"
 
 
 class Crew:
-    """One child measures, some compile, one times PyTorch; all may be replaced at any time."""
+    """One child measures, some compile, one times PyTorch, one tunes whole models; all may be
+    replaced at any time."""
 
     def __init__(self, folder: Path, compilers: int, interpret: bool):
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,6 +36,7 @@ class Crew:
         self.measuring = Child(MEASURING, log, ALLOCATOR)
         self.compiling = [Child(COMPILING, log, ALLOCATOR) for _ in range(compilers)]
         self.peer = Child(PEER, log)
+        self.models = Child(MODELS, log, ALLOCATOR)
         self._clocks = GpuClocks()
         self._prepared: dict[Child, str] = {}
 
@@ -46,7 +50,7 @@ class Crew:
         return {**facts, "clocks": self._clocks.read()}
 
     def stop(self) -> None:
-        for child in (self.measuring, self.peer, *self.compiling):
+        for child in (self.measuring, self.peer, self.models, *self.compiling):
             child.stop()
         shutil.rmtree(self.scratch, ignore_errors=True)
 

@@ -12,6 +12,7 @@ from benchmarks.device.crew import Crew, short
 from benchmarks.device.records import Results, Row
 from benchmarks.device.table import lead
 from benchmarks.device.trials import Outcomes, Trials, about, median
+from benchmarks.device.whole import Model, WholeModel
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import GpuTarget, gpu_target, gpu_target_of
@@ -43,20 +44,32 @@ class Run:
     def left_s(self) -> float:
         return self.seconds - (time.monotonic() - self.start)
 
-    def everything(self, groups: Sequence[Sequence[Case]]) -> None:
-        """Group by group, cases without results first, then those furthest behind.
+    def everything(self, groups: Sequence[Sequence[Case]], models: Sequence[Model] = ()) -> None:
+        """Group by group, cases without results first, then those furthest behind; then models.
 
-        All again while time is left and a config is new.
+        All cases again while time is left and a config is new.
         """
         self._look()
         before = -1
         while self.left_s > 0 and self.results.trials > before:
-            before = self.results.trials
+            first, before = before == -1, self.results.trials
             rows = [r for r in self.results.rows if r.get("device") == self.device]
             ordered = [sorted(group, key=lambda c: lead(c.name, rows)) for group in groups]
             for case in itertools.chain(*ordered):
                 if self.left_s > 0:
                     self._case(case)
+            if first:
+                self._models(models)
+
+    def _models(self, models: Sequence[Model]) -> None:
+        """Whole models that no earlier run has a result of."""
+        done = {r["case"] for r in self.results.rows if r["what"] == "model" and r.get("right")}
+        for model in models:
+            if self.left_s > 0 and model.name not in done:
+                seconds = min(self.left_s, self.pace * model.seconds)
+                until = time.monotonic() + seconds
+                WholeModel(self.crew.models, self.results, self.device, model, until, say).run()
+                self.crew.models.stop()
 
     def _look(self) -> None:
         """Which device it is, and what it can do."""

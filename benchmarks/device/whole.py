@@ -1,0 +1,124 @@
+"""Whole models on a device: their kernels tuned one by one, then put in and timed against XLA's.
+
+A child (`models.py`) owns the device; where it dies with a kernel, that kernel is left to XLA.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from benchmarks.device.child import ChildFailed
+from benchmarks.device.records import Results, Row
+
+LOAD_S, KERNEL_S, WHOLE_S = 90.0, 20.0, 90.0
+"""Longest times of one answer, beside what a kernel's candidates may take."""
+FEWEST_S, MOST_S = 2.0, 10.0
+"""Seconds of the candidates of one kernel."""
+KEPT_SHARE = 0.25
+"""Of a model's seconds, for the whole program behind its kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A program of `examples/`, with floats of one type."""
+
+    name: str
+    factory: str
+    """`module:function`, which gives a function and its arguments."""
+    element: str
+    seconds: float
+    batch: int = 1
+    """How often the last argument is repeated along its first axis."""
+
+
+PROGRAMS = "benchmarks.device.models"
+MODELS = (
+    Model("model_resnet50_b32_bf16", f"{PROGRAMS}:resnet50", "bf16", 120, batch=32),
+    Model("model_bert_block_b8_bf16", f"{PROGRAMS}:bert_block", "bf16", 60, batch=8),
+    Model("model_gpt2_block_bf16", f"{PROGRAMS}:gpt2_block", "bf16", 50),
+    Model("model_resnet18_b32_bf16", f"{PROGRAMS}:resnet18", "bf16", 90, batch=32),
+)
+TINY_MODELS = (Model("model_mlp_f32", f"{PROGRAMS}:small", "f32", 20),)
+"""For a run without a GPU."""
+
+
+class Asked(Protocol):
+    """The part of a child that this needs."""
+
+    def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]: ...
+
+
+@dataclass
+class WholeModel:
+    """One model on the way through its kernels."""
+
+    child: Asked
+    results: Results
+    device: str
+    model: Model
+    until: float
+    """By the monotonic clock."""
+    say: Callable[[str], None]
+    winners: dict[int, str] = field(default_factory=dict)
+    """Schedules as JSON, by the number of the kernel."""
+
+    def run(self) -> None:
+        """Records each kernel and the whole; what fails is said, and recorded as an error."""
+        try:
+            labels = self._loaded()["kernels"]
+            for n, label in enumerate(labels):
+                left = self.until - time.monotonic()
+                each = (left - KEPT_SHARE * self.model.seconds) / (len(labels) - n)
+                if each < FEWEST_S:
+                    break
+                self._kernel(n, label, min(MOST_S, each))
+            self._whole()
+        except ChildFailed as failure:
+            self._record("model", "hlotune", {"right": False, "error": str(failure)[-800:]})
+
+    def _loaded(self) -> dict[str, Any]:
+        m = self.model
+        question = {"do": "model", "factory": m.factory, "element": m.element, "batch": m.batch}
+        return self.child.ask(question, LOAD_S)
+
+    def _kernel(self, n: int, label: str, seconds: float) -> None:
+        question = {"do": "kernel", "number": n, "seconds": seconds}
+        try:
+            found = self.child.ask(question, seconds + KERNEL_S)
+        except ChildFailed as failure:
+            found = {"right": False, "error": str(failure)[-800:]}
+            self._loaded()  # in a new child
+        if found.get("right") and found["seconds"] < found["default_s"]:
+            self.winners[n] = found["schedule"]
+        self._record("model_kernel", "hlotune", {"kernel": label, **found})
+
+    def _whole(self) -> None:
+        winners = {str(n): schedule for n, schedule in self.winners.items()}
+        found = self.child.ask({"do": "whole", "winners": winners}, WHOLE_S)
+        self._record("model", "xla_default", {"right": True, "seconds": found["default_s"]})
+        self._record("model", "hlotune", found)
+
+    def _record(self, what: str, how: str, outcome: Row) -> None:
+        about = {"what": what, "device": self.device, "case": self.model.name, "how": how}
+        self.results.add({**about, **outcome})
+        took = f"{outcome['seconds'] * 1e6:.1f} us" if "seconds" in outcome else "no time"
+        self.say(f"{self.model.name}: {outcome.get('kernel', how)} {took} {_beside(outcome)}")
+
+
+def _beside(outcome: Row) -> str:
+    default = f"beside {outcome['default_s'] * 1e6:.1f} us" if "default_s" in outcome else ""
+    return " ".join(filter(None, (default, str(outcome.get("error", "")))))
+
+
+def models_table(rows: Sequence[Row]) -> str:
+    """Markdown: microseconds of whole models; "" where none was measured."""
+    timed = [r for r in rows if r["what"] == "model" and r["how"] == "hlotune" and r.get("right")]
+    if not timed:
+        return ""
+    lines = [["model", "hlotune", "xla_default", "over xla", "kernels put in"], ["---"] * 5]
+    for r in timed:
+        times = (f"{r[name] * 1e6:.1f}" for name in ("seconds", "default_s"))
+        ratio = f"{r['default_s'] / r['seconds']:.2f}"
+        lines.append([r["case"], *times, ratio, f"{r['put_in']} at {r['sites']} sites"])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

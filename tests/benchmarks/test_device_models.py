@@ -1,0 +1,87 @@
+"""Whole models on a device, played by the interpreter: tuned, put in and timed."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.device.child import ChildFailed
+from benchmarks.device.models import Models
+from benchmarks.device.records import Results
+from benchmarks.device.whole import MODELS, TINY_MODELS, WholeModel, models_table
+from tests.support import interpreted_gpu
+from tests.support.interpreted_gpu import INTERPRETED
+
+(TINY,) = TINY_MODELS
+
+
+class Played:
+    """A child that answers in this process; `fails` are questions that it dies of."""
+
+    def __init__(self, fails: tuple[dict[str, Any], ...] = ()) -> None:
+        self.models, self.fails = Models(lambda: INTERPRETED), fails
+        self.asked: list[str] = []
+
+    def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.asked.append(question["do"])
+        if any(f.items() <= question.items() for f in self.fails):
+            raise ChildFailed("an illegal address")
+        return self.models.answer(dict(question))
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreted_gpu.enter(monkeypatch.setitem)
+
+
+def run_of(tmp_path: Path, child: Played, seconds: float = 5.0) -> Results:
+    results = Results(tmp_path / "device.jsonl")
+    until = time.monotonic() + seconds
+    WholeModel(child, results, "an A100", TINY, until, lambda line: None).run()
+    return results
+
+
+def test_the_kernels_of_a_model_are_tuned_and_the_whole_is_timed_beside_the_default(
+    tmp_path: Path,
+) -> None:
+    results = run_of(tmp_path, Played())
+    kernels = [r for r in results.rows if r["what"] == "model_kernel"]
+    assert all(r["right"] and r["tried"] > 0 for r in kernels)
+    assert {"dot 512x64x512 +bias+relu"} < {r["kernel"] for r in kernels}
+    (default, ours) = (r for r in results.rows if r["what"] == "model")
+    assert (default["how"], ours["how"], ours["right"]) == ("xla_default", "hlotune", True)
+    assert ours["put_in"] == sum(r["seconds"] < r["default_s"] for r in kernels)
+    assert f"| {TINY.name} | " in models_table(results.rows)
+
+
+def test_a_kernel_that_ends_the_child_is_left_to_the_default(tmp_path: Path) -> None:
+    child = Played(({"do": "kernel", "number": 0},))
+    results = run_of(tmp_path, child, seconds=4.0)
+    first = next(r for r in results.rows if r["what"] == "model_kernel")
+    assert (first["right"], first["error"]) == (False, "an illegal address")
+    assert child.asked[:3] == ["model", "kernel", "model"]
+    assert results.rows[-1]["right"]
+
+
+def test_a_model_that_cannot_be_loaded_is_an_error_in_the_results(tmp_path: Path) -> None:
+    (only,) = run_of(tmp_path, Played(({"do": "model"},))).rows
+    assert (only["what"], only["right"], only["error"]) == ("model", False, "an illegal address")
+
+
+def test_time_that_is_over_leaves_kernels_out_and_the_whole_is_timed_all_the_same(
+    tmp_path: Path,
+) -> None:
+    child = Played()
+    run_of(tmp_path, child, seconds=0.0)
+    assert child.asked == ["model", "whole"]
+
+
+def test_models_have_programs() -> None:
+    from benchmarks.device import models
+
+    for model in MODELS:
+        module, name = model.factory.split(":")
+        assert module == models.__name__
+        assert callable(getattr(models, name))
