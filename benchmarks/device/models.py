@@ -60,7 +60,8 @@ def bert_block() -> Factory:
     """One layer of BERT-base, 128 tokens."""
     from examples.bert_base import forward, model
 
-    _, (layers, x) = model()
+    made: Any = model()[1]
+    layers, x = made
     return lambda layer, tokens: forward([layer], tokens), (layers[0], x)
 
 
@@ -143,7 +144,8 @@ def _best(task: Task, target: Target, until: float) -> dict[str, Any]:
     assert isinstance(space, SearchedSpace)
     default = _executed(default_text(task.kernel), target)
     sets = _operands(graph, target)
-    wanted, best = default(*sets[0]), {"right": False, "tried": 0, "wrong": 0}
+    wanted = default(*sets[0])
+    best: dict[str, Any] = {"right": False, "tried": 0, "wrong": 0}
     best["default_s"] = times(default, sets, *TRIAL_S).seconds
     bench = JaxBench(task.kernel, target, "model")
     for config in space.blocks.propose(MOST_CANDIDATES):

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import jax
-from jax import export
 from jax.experimental import topologies
 
 from hlotune.codegen.pallas.lowering import Function, exported_for_gpu, exported_for_tpu
@@ -44,9 +43,7 @@ def compiled_ahead(
         ) from error
 
 
-def _exported(
-    target: GpuTarget | TpuTarget, function: Function, operands: Sequence[Any]
-) -> export.Exported:
+def _exported(target: GpuTarget | TpuTarget, function: Function, operands: Sequence[Any]) -> Any:
     if isinstance(target, GpuTarget):
         return exported_for_gpu(target, function, operands)
     return exported_for_tpu(target, function, operands)

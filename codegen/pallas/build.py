@@ -101,6 +101,6 @@ def _shapes(kernel: GpuKernel) -> tuple[tuple[int, ...], ...]:
             return (kernel.heads, kernel.queries, kernel.depth), keys, keys
         case GpuConvolution():
             c = kernel
-            window = (c.window, c.window, c.channels, c.features)
+            window = (c.window, c.window, c.group_channels, c.features)
             bias = () if c.epilogue == "none" else ((c.features,),)
             return (c.batch, c.size, c.size, c.channels), window, *bias

@@ -9,6 +9,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import dot, finished, struct
+from hlotune.codegen.pallas.flat_loads import flat
+from hlotune.codegen.pallas.tails import tailed
 from hlotune.codegen.pallas.triton import both, call, grouped, inside, load, store
 from hlotune.schedules.patterns.gpu import GpuConvolution
 
@@ -16,10 +18,10 @@ from hlotune.schedules.patterns.gpu import GpuConvolution
 def triton_convolution(
     convolution: GpuConvolution, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Takes images `(batch, size, size, channels)`, weights `(window, window, channels, features)`
-    and, with an epilogue, a bias `(features,)`.
+    """Takes images `(batch, size, size, channels)`, weights
+    `(window, window, channels / groups, features)` and, with an epilogue, a bias `(features,)`.
 
-    A step of the sum is one tap and `block_k` channels.
+    A step of the sum is one tap and `block_k` channels of a group.
     """
     return _convolved(convolution, knobs, interpret, False, operands)
 
@@ -40,11 +42,12 @@ def _convolved(
 ) -> jax.Array:
     images, weights, *bias = operands
     rows = pl.cdiv(c.positions, knobs["block_m"])
-    columns = pl.cdiv(c.features, knobs["block_n"])
-    result = struct((c.positions, c.features), c.element)
+    columns = pl.cdiv(c.group_features, knobs["block_n"])
+    result = struct((c.positions, c.features), c.tail.dtype if c.tail else c.element)
     body = functools.partial(_block, c, knobs, merged)
-    flat = (images.reshape(-1), weights.reshape(c.terms, c.features), *bias)
-    made = call(body, (rows * columns,), flat, result, knobs, interpret)
+    more = map(flat, bias) if c.tail else bias
+    inputs = (images.reshape(-1), weights.reshape(c.terms, c.features), *more)
+    made = call(body, (rows * columns, c.groups), inputs, result, knobs, interpret)
     return made.reshape(c.batch, c.out, c.out, c.features)
 
 
@@ -53,21 +56,25 @@ def _block(
 ) -> None:
     *bias, out = rest
     bm, bn, bk = knobs["block_m"], knobs["block_n"], knobs["block_k"]
-    rows, columns = pl.cdiv(c.positions, bm), pl.cdiv(c.features, bn)
+    rows, columns = pl.cdiv(c.positions, bm), pl.cdiv(c.group_features, bn)
     i, j = grouped(pl.program_id(0), rows, columns, knobs["group_m"])
-    at_n, in_n = pl.ds(j * bn, bn), inside(j * bn, bn, c.features)
+    group = pl.program_id(1) if c.groups > 1 else 0
+    in_n = inside(j * bn, bn, c.group_features)
+    at_n = pl.ds(group * c.group_features + j * bn, bn)
     position = i * bm + jnp.arange(bm)
     in_m = inside(i * bm, bm, c.positions)
     image, y, x = _corner(c, position)
-    row_terms = c.window * c.channels if merged else c.channels
+    row_terms = c.window * c.channels if merged else c.group_channels
     blocks = pl.cdiv(row_terms, bk)
     taps = c.window if merged else c.window * c.window
 
     def step(n: jax.Array, sums: jax.Array) -> jax.Array:
         tap, term = (n, 0) if blocks == 1 else (lax.div(n, blocks), lax.rem(n, blocks) * bk)
         dy, dx = (tap, 0) if merged else (lax.div(tap, c.window), lax.rem(tap, c.window))
+        dy, dx = dy * c.dilation, dx * c.dilation
         terms = term + jnp.arange(bk)
         offset = ((image * c.size + y + dy) * c.size + x + dx) * c.channels
+        offset = offset + group * c.group_channels
         mask = _read(c, merged, y + dy, x + dx, terms, row_terms, (bm, bk))
         if in_m is not None:
             mask = mask & in_m[:, None]
@@ -78,7 +85,10 @@ def _block(
         return sums + dot(left, right, c.element)
 
     sums = lax.fori_loop(0, taps * blocks, step, jnp.zeros((bm, bn), jnp.float32))
-    if bias:
+    if c.tail is not None:
+        features = group * c.group_features + j * bn + jnp.arange(bn)
+        sums = tailed(c.tail, bias, sums, (position, in_m), (features, in_n))
+    elif bias:
         sums = finished(sums, load(bias[0].at[at_n], in_n), c.epilogue)
     store(out.at[pl.ds(i * bm, bm), at_n], sums.astype(out.dtype), both(in_m, in_n, (bm, bn)))
 

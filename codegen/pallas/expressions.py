@@ -79,7 +79,7 @@ OPERATIONS: dict[str, Operation] = {
     "compare_GT": lambda a, b: a > b,
     "compare_GE": lambda a, b: a >= b,
 }  # fmt: skip
-"""What each operation of `schedules/patterns/gpu_stages.py` is, but conversions."""
+"""What each operation of `schedules/patterns/gpu_operations.py` is, but conversions."""
 
 
 class Evaluation:

@@ -9,6 +9,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import dot, finished, struct
+from hlotune.codegen.pallas.flat_loads import flat
+from hlotune.codegen.pallas.tails import tailed
 from hlotune.codegen.pallas.triton import both, call, grouped, inside, load, store
 from hlotune.schedules.patterns.gpu import GpuProduct
 
@@ -16,7 +18,8 @@ from hlotune.schedules.patterns.gpu import GpuProduct
 def triton_product(
     product: GpuProduct, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """The product of `(batch, m, k)` and `(batch, k, n)`; with an epilogue also of a bias `(n,)`.
+    """The product of `(batch, m, k)` and `(batch, k, n)`; with an epilogue also of a bias `(n,)`,
+    with a tail of the tensors that it reads.
 
     The batch axis is missing where the batch is 1.  With `split_k` parts, each program sums a part
     of k, and the parts are added up by XLA.
@@ -25,9 +28,11 @@ def triton_product(
     a, b, *bias = operands
     a, b = a.reshape(p.batch, p.m, p.k), b.reshape(p.batch, p.k, p.n)
     rows, columns = pl.cdiv(p.m, knobs["block_m"]), pl.cdiv(p.n, knobs["block_n"])
-    partial = struct((parts * p.batch, p.m, p.n), "f32" if parts > 1 else p.element)
+    stored = p.tail.dtype if p.tail else p.element
+    partial = struct((parts * p.batch, p.m, p.n), "f32" if parts > 1 else stored)
     body = functools.partial(_block, p, knobs)
-    inputs = (a, b) if parts > 1 else (a, b, *bias)
+    more = map(flat, bias) if p.tail else bias
+    inputs = (a, b) if parts > 1 else (a, b, *more)
     made = call(body, (rows * columns, p.batch * parts), inputs, partial, knobs, interpret)
     if parts > 1:
         made = finished(made.sum(axis=0), bias[0] if bias else None, p.epilogue).astype(a.dtype)
@@ -36,7 +41,7 @@ def triton_product(
 
 def _block(p: GpuProduct, knobs: dict[str, int], a: Any, b: Any, *rest: Any) -> None:
     """One program: a block of the result, over all of k or a part of it."""
-    bias, out = (rest[0], rest[1]) if len(rest) == 2 else (None, rest[0])
+    *more, out = rest
     bm, bn, bk = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     batch_or_part = pl.program_id(1)
     batch = batch_or_part if p.batch > 1 else jnp.int32(0)
@@ -55,6 +60,9 @@ def _block(p: GpuProduct, knobs: dict[str, int], a: Any, b: Any, *rest: Any) -> 
         return sums + dot(left, right, p.element)
 
     sums = lax.fori_loop(0, steps, step, jnp.zeros((bm, bn), jnp.float32))
-    if bias is not None:
-        sums = finished(sums, load(bias.at[at_n], in_n), p.epilogue)
+    if p.tail is not None:
+        rows_of = batch * p.m + i * bm + jnp.arange(bm)
+        sums = tailed(p.tail, more, sums, (rows_of, in_m), (j * bn + jnp.arange(bn), in_n))
+    elif more:
+        sums = finished(sums, load(more[0].at[at_n], in_n), p.epilogue)
     store(out.at[batch_or_part, at_m, at_n], sums.astype(out.dtype), both(in_m, in_n, (bm, bn)))

@@ -1,7 +1,6 @@
 """`triton_map`, `triton_stages` and `triton_long_stages`: any stages over independent rows."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import jax
@@ -10,9 +9,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import DTYPES, struct
-from hlotune.codegen.pallas.expressions import WIDTHS, Evaluation, Places, converted
-from hlotune.codegen.pallas.triton import call_for_all, load, store
-from hlotune.schedules.ir.compute import Axis, Store, Tensor
+from hlotune.codegen.pallas.expressions import WIDTHS, Evaluation, Places
+from hlotune.codegen.pallas.flat_loads import all_of, digits, flat, flat_load
+from hlotune.codegen.pallas.triton import call_for_all, store
+from hlotune.schedules.ir.compute import Store, Tensor
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.ir.monoids import MAX, SUM, Monoid
 from hlotune.schedules.patterns.gpu_stages import GpuStages, RowStage
@@ -75,17 +75,11 @@ def _called(
     interpret: bool,
     operands: Sequence[jax.Array],
 ) -> Results:
-    flat = [_bytes_of_truths(x).reshape(-1) for x in operands]
     types = ["i8" if t.dtype == "i1" else t.dtype for t in stages.results]
     results = [struct((t.elements,), d) for t, d in zip(stages.results, types, strict=True)]
-    made = call_for_all(body, grid, flat, results, knobs, interpret)
+    made = call_for_all(body, grid, [flat(x) for x in operands], results, knobs, interpret)
     pairs = zip(made, stages.results, strict=True)
     return tuple(x.reshape(t.shape).astype(DTYPES[t.dtype]) for x, t in pairs)
-
-
-def _bytes_of_truths(x: jax.Array) -> jax.Array:
-    """Truths as bytes: kernels read no single bits."""
-    return x.astype(jnp.int8) if x.dtype == jnp.bool_ else x
 
 
 class _Block:
@@ -173,21 +167,9 @@ class _Block:
     def _loaded(
         self, x: Load, evaluation: Evaluation, spans: dict[str, int], inside: Any
     ) -> jax.Array:
-        tensor = self.tensors[x.tensor]
-        offset: jax.Array = jnp.int32(0)
         masks = [self.in_rows if any(a in self.row_spans for a in x.axes) else None]
         masks.append(inside if any(a not in self.row_spans for a in x.axes) else None)
-        for d, (e, stride) in enumerate(zip(x.index, tensor.strides, strict=True)):
-            place, divisor = evaluation.place(e), x.divisor(d)
-            low, high = e.bounds({a: (0, spans[a] - 1) for a in e.coefficients})
-            if divisor != 1:
-                masks.append(place % divisor == 0)
-                place = place // divisor
-            if low < 0 or high // divisor >= tensor.shape[d]:
-                masks.append((place >= 0) & (place < tensor.shape[d]))
-            offset = offset + place * stride
-        made = load(self.refs[x.tensor].at[offset], _all(masks, offset.shape), x.outside)
-        return converted(made, x.dtype)
+        return flat_load(self.refs[x.tensor], self.tensors[x.tensor], x, evaluation, spans, masks)
 
     def _keep(self, stage: RowStage, made: Sequence[jax.Array]) -> None:
         """What was reduced, `(rows,)` each, for later stages and as results."""
@@ -204,7 +186,7 @@ class _Block:
         inside: Any,
         width: int,
     ) -> None:
-        mask = _all([self.in_rows, inside], (self.rows, width))
+        mask = all_of([self.in_rows, inside], (self.rows, width))
         for x, value in zip(stage.stores, values, strict=True):
             self._store(x, value, places, mask, width)
 
@@ -218,25 +200,6 @@ class _Block:
 
     def _spread(self, value: jax.Array, width: int) -> jax.Array:
         return jnp.broadcast_to(value, (self.rows, width))
-
-
-def digits(points: jax.Array, axes: Sequence[Axis]) -> dict[str, jax.Array]:
-    """The points of axes by their number in row-major order."""
-    found = dict[str, jax.Array]()
-    for n, a in enumerate(axes):
-        below = prod(b.extent for b in axes[n + 1 :])
-        digit = points if below == 1 else lax.div(points, jnp.int32(below))
-        found[a.name] = digit if n == 0 else lax.rem(digit, jnp.int32(a.extent))
-    return found
-
-
-def _all(masks: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Where all masks are true; None where there are none."""
-    found = [jnp.broadcast_to(m, shape) for m in masks if m is not None]
-    made: Any = None
-    for mask in found:
-        made = mask if made is None else made & mask
-    return made
 
 
 def _masked(combine: Monoid, values: jax.Array, inside: Any) -> jax.Array:

@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import struct
 from hlotune.codegen.pallas.expressions import WIDTHS, Evaluation
-from hlotune.codegen.pallas.stages import digits
+from hlotune.codegen.pallas.flat_loads import digits
 from hlotune.codegen.pallas.tpu import compiler_parameters
 from hlotune.schedules.ir.compute import Axis, Tensor
 from hlotune.schedules.ir.expr import Load
@@ -43,7 +43,7 @@ def tpu_stages(
         grid=(pl.cdiv(stages.count, rows),),
         in_specs=[block(t) for t in stages.arguments],
         out_specs=tuple(block(t) for t in stages.results),
-        compiler_params=compiler_parameters(("parallel",), int(held_bytes(stages, np.int64(rows)))),
+        compiler_params=compiler_parameters(("parallel",), int(held_bytes(stages, np.array(rows)))),
         interpret=interpret,
     )
     pairs = zip(operands, stages.arguments, strict=True)
@@ -117,4 +117,5 @@ def _folded(stage: RowStage, values: jax.Array) -> jax.Array:
     if stage.combine is SUM:
         return jnp.sum(values, axis=1, keepdims=True)
     fold = jnp.max if stage.combine is MAX else jnp.min
-    return fold(values, axis=1, keepdims=True)
+    made: jax.Array = fold(values, axis=1, keepdims=True)
+    return made

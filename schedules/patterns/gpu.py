@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
+from hlotune.schedules.patterns.gpu_tails import Tail
+
 ELEMENT_BYTES = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4}
 Epilogue = Literal["none", "bias", "bias_relu", "bias_gelu"]
 
@@ -22,6 +24,8 @@ class GpuProduct:
     batch: int = 1
     epilogue: Epilogue = "none"
     """What is added to a result (one bias a column) and applied to it before it is stored."""
+    tail: Tail | None = None
+    """What is made of a result otherwise, where the epilogue is none."""
 
     @property
     def flops(self) -> float:
@@ -91,7 +95,8 @@ class GpuAttention:
 class GpuConvolution:
     """A convolution of images `(batch, size, size, channels)` with windows of `window` squared.
 
-    Weights are `(window, window, channels, features)`, results `(batch, out, out, features)`.
+    Weights are `(window, window, channels / groups, features)`, results
+    `(batch, out, out, features)`.  Features of a group read channels of that group alone.
     """
 
     batch: int
@@ -104,10 +109,16 @@ class GpuConvolution:
     element: str
     epilogue: Epilogue = "none"
     """The epilogue, as that of a product, with one bias a feature."""
+    dilation: int = 1
+    """Positions from one element of a window to the next."""
+    groups: int = 1
+    tail: Tail | None = None
+    """As that of a product."""
 
     @property
     def out(self) -> int:
-        return (self.size + 2 * self.padding - self.window) // self.stride + 1
+        reach = self.dilation * (self.window - 1) + 1
+        return (self.size + 2 * self.padding - reach) // self.stride + 1
 
     @property
     def positions(self) -> int:
@@ -116,7 +127,17 @@ class GpuConvolution:
 
     @property
     def terms(self) -> int:
-        return self.window * self.window * self.channels
+        return self.window * self.window * self.group_channels
+
+    @property
+    def group_channels(self) -> int:
+        """Channels of one group."""
+        return self.channels // self.groups
+
+    @property
+    def group_features(self) -> int:
+        """Features of one group."""
+        return self.features // self.groups
 
     @property
     def flops(self) -> float:

@@ -79,17 +79,17 @@ class _Recognised:
         stages = (self.view.scores, self.view.scores, self.view.values)
         element = self._element(loads)
         inner = ((ROW, DEPTH), (KEY, DEPTH), (KEY, FEATURE))
-        walked = [
+        q, k, v = (
             self._walked(x, s, (*self.batch, *axes))
             for x, s, axes in zip(loads, stages, inner, strict=True)
-        ]
+        )
         e = self.extents
         depth = e[DEPTH]
         _require(depth == e[FEATURE], "keys and values of one depth", f"{depth} and {e[FEATURE]}")
         kernel = GpuAttention(
             prod(e[b] for b in self.batch), e[ROW], e[KEY], depth, causal, element, scale
         )
-        return AttentionForm(kernel, *walked, self._result())
+        return AttentionForm(kernel, q, k, v, self._result())
 
     def _renamed(self, s: Stage) -> Stage:
         """A stage whose expressions name roles in the place of axes."""

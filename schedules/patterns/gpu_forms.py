@@ -6,7 +6,7 @@ a tensor with its axes in another order, then in another shape.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute, Stage, Tensor
@@ -22,8 +22,12 @@ from hlotune.schedules.patterns.gpu import (
 )
 from hlotune.schedules.patterns.gpu_attention import AttentionForm, Walked, gpu_attention
 from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, gpu_stages
+from hlotune.schedules.patterns.gpu_tails import Tail, tail_of
 from hlotune.schedules.patterns.inlined import LEFT_ALONE
-from hlotune.schedules.patterns.rows import is_rows
+from hlotune.schedules.patterns.rows import has_matrix_product, is_rows
+
+ROOT_OFF = 2e-3
+"""By how much a narrow float may have rounded the root of a half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,9 @@ class Operand:
     """What it is reshaped to then."""
     view: tuple[int, ...] = ()
     """What it is reshaped to before, where a dimension has several axes."""
-    slices: tuple[tuple[int, int], ...] = ()
-    """Of each dimension, from and to, before all that; all of it where there are none."""
+    slices: tuple[tuple[int, int, int], ...] = ()
+    """Of each dimension, from, to and by how much, before all that; all of it where there are
+    none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +64,33 @@ def gpu_form(compute: Compute) -> GpuForm:
     if is_attention(split_stored(compute)):
         return _attention(gpu_attention(compute), compute)
     if is_rows(compute):
-        stages = gpu_stages(compute)
-        return GpuForm(stages, tuple(_whole(t) for t in stages.arguments))
-    found = contraction(compute)
-    if found.before:
-        raise UnsupportedKernel(
-            f"expected one reduction and a last stage, got {[s.name for s in compute.stages]}: "
-            f"{LEFT_ALONE}"
-        )
+        return _rows(compute)
+    try:
+        return _contraction(contraction(compute))
+    except UnsupportedKernel:
+        if has_matrix_product(compute):
+            raise
+        return _rows(compute)
+
+
+def _rows(compute: Compute) -> GpuForm:
+    stages = gpu_stages(compute)
+    return GpuForm(stages, tuple(_whole(t) for t in stages.arguments))
+
+
+def _contraction(found: Contraction) -> GpuForm:
+    compute = found.compute
     left, right = _operands(found.core)
+    made = {x.tensor for s in compute.stages for x in s.stores}
+    if {left.tensor, right.tensor} & made:
+        raise UnsupportedKernel(f"expected operands that are arguments, got {left}: {LEFT_ALONE}")
     element = compute.tensor(left.tensor).dtype
     if element not in ELEMENT_BYTES or compute.tensor(right.tensor).dtype != element:
         raise UnsupportedKernel(
             f"expected two operands of one type of {', '.join(ELEMENT_BYTES)}, got "
             f"{element} and {compute.tensor(right.tensor).dtype}: {LEFT_ALONE}"
         )
-    if all(len(e.terms) == 1 for x in (left, right) for e in x.index):
+    if all(len(e.terms) == 1 and not e.constant for x in (left, right) for e in x.index):
         return _product(found, left, right, element)
     return _convolution(found, left, right, element)
 
@@ -89,7 +105,7 @@ def _attention(found: AttentionForm, compute: Compute) -> GpuForm:
 
 
 def _walked(w: Walked, shape: tuple[int, ...]) -> Operand:
-    return Operand(w.tensor, w.order, shape, w.view, w.slices)
+    return Operand(w.tensor, w.order, shape, w.view, tuple((*s, 1) for s in w.slices))
 
 
 def _whole(tensor: Tensor) -> Operand:
@@ -123,34 +139,63 @@ def _product(c: Contraction, left: Load, right: Load, element: str) -> GpuForm:
             f"{LEFT_ALONE}"
         )
     b, m, k, n = (prod(c.core.extents[a] for a in part) for part in (batch, rows, reduce, columns))
-    epilogue, bias = _epilogue(c, columns)
+    ending = _ending(c, element, columns)
     first = (b,) if b > 1 else ()
     operands = [
-        _ordered(left, [*batch, *rows, *reduce], (*first, m, k)),
-        _ordered(right, [*batch, *reduce, *columns], (*first, k, n)),
-        *([_ordered(bias, columns, (n,))] if bias else []),
+        _ordered(c, left, [*batch, *rows, *reduce], (*first, m, k)),
+        _ordered(c, right, [*batch, *reduce, *columns], (*first, k, n)),
+        *ending.operands,
     ]
-    if bias and c.compute.tensor(bias.tensor).dtype != element:
-        raise UnsupportedKernel(f"expected a bias of type {element}: {LEFT_ALONE}")
-    return GpuForm(GpuProduct(m, k, n, element, b, epilogue), tuple(operands))
+    kernel = GpuProduct(m, k, n, element, b, ending.epilogue, ending.tail)
+    return GpuForm(kernel, tuple(operands))
 
 
-def _ordered(load: Load, axes: Sequence[str], shape: tuple[int, ...]) -> Operand:
-    """A tensor read along these axes, each of which is one of its dimensions."""
+def _ordered(c: Contraction, load: Load, axes: Sequence[str], shape: tuple[int, ...]) -> Operand:
+    """A tensor read along these axes, each of which is one of its dimensions, maybe by steps."""
     read = [_axis(e) for e in load.index]
     if sorted(read) != sorted(axes):
         raise UnsupportedKernel(
             f"expected {load.tensor} to be read once along {' '.join(axes)}, got "
             f"{' '.join(read)}: {LEFT_ALONE}"
         )
-    return Operand(load.tensor, tuple(read.index(a) for a in axes), shape)
+    steps = [e.terms[0][1] for e in load.index]
+    slices = [(0, s * (c.core.extents[a] - 1) + 1, s) for a, s in zip(read, steps, strict=True)]
+    order = tuple(read.index(a) for a in axes)
+    return Operand(load.tensor, order, shape, (), tuple(slices) if max(steps) > 1 else ())
 
 
 def _axis(index: Affine) -> str:
-    """The one axis that an index follows from its beginning on."""
-    if index.constant or len(index.terms) != 1 or index.terms[0][1] != 1:
+    """The one axis that an index follows from its beginning on, step by step."""
+    if index.constant or len(index.terms) != 1 or index.terms[0][1] < 1:
         raise UnsupportedKernel(f"expected an index that is an axis, got {index}: {LEFT_ALONE}")
     return index.terms[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What is made of sums, and the operands that it reads."""
+
+    epilogue: Epilogue
+    tail: Tail | None
+    operands: tuple[Operand, ...]
+
+
+def _ending(c: Contraction, element: str, columns: Sequence[str]) -> _Ending:
+    """An epilogue that all kernels know where it is one, else a tail."""
+    try:
+        if c.before:
+            raise UnsupportedKernel(f"expected one sum, got {c.before[0].name}: {LEFT_ALONE}")
+        epilogue, bias = _epilogue(c, columns)
+    except UnsupportedKernel:
+        tail = tail_of(c.compute, c.core.name, len(c.parallel) - len(columns))
+        return _Ending("none", tail, tuple(map(_whole, tail.tensors)))
+    if bias is None:
+        return _Ending(epilogue, None, ())
+    tensor = c.compute.tensor(bias.tensor)
+    if tensor.dtype != element:
+        raise UnsupportedKernel(f"expected a bias of type {element}: {LEFT_ALONE}")
+    n = prod(c.core.extents[a] for a in columns)
+    return _Ending(epilogue, None, (_ordered(c, bias, columns, (n,)),))
 
 
 def _epilogue(c: Contraction, columns: Sequence[str]) -> tuple[Epilogue, Load | None]:
@@ -163,51 +208,96 @@ def _epilogue(c: Contraction, columns: Sequence[str]) -> tuple[Epilogue, Load | 
             return "bias_relu", _bias(inner, columns)
         case Apply("add"):
             return "bias", _bias(value, columns)
+        case Apply("multiply") if (biased := _gaussian(value)) is not None:
+            return "bias_gelu", _bias(biased, columns)
     raise UnsupportedKernel(
-        f"expected sums as they are, with a bias, or with a bias and a rectifier, got {value}: "
-        f"{LEFT_ALONE}"
+        "expected sums alone, with a bias, or with a bias and a rectifier or a Gaussian unit, "
+        f"got {value}: {LEFT_ALONE}"
     )
 
 
+def _gaussian(value: Expr) -> Apply | None:
+    """What `0.5 * x * erfc(-x * sqrt(0.5))` has for x, if a value is that."""
+    match _bare(value):
+        case Apply("multiply", (Apply("multiply", (Const(value=0.5), x)), Apply("erfc", (tail,)))):
+            match tail:
+                case Apply("multiply", (Apply("negate", (again,)), Const(value=root))):
+                    is_root = abs(float(root) - sqrt(0.5)) < ROOT_OFF
+                    return x if x == again and is_root and isinstance(x, Apply) else None
+    return None
+
+
+def _bare(value: Expr) -> Expr:
+    """An expression without its conversions: kernels compute in f32."""
+    value = _unconverted(value)
+    if not isinstance(value, Apply):
+        return value
+    return Apply(value.op, tuple(map(_bare, value.args)), value.dtype)
+
+
 def _bias(added: Apply, columns: Sequence[str]) -> Load:
-    total, bias = added.args
-    if isinstance(total, Load) and isinstance(bias, Load) and len(bias.index) == len(columns):
-        return bias
+    total, bias = map(_unconverted, added.args)
+    if isinstance(total, Load) and isinstance(bias, Load) and bias.axes:
+        along = {a for e in bias.index for a, _ in e.terms}
+        if along == set(columns):
+            return bias
     raise UnsupportedKernel(f"expected a sum and one bias a column, got {added}: {LEFT_ALONE}")
 
 
 def _convolution(c: Contraction, left: Load, right: Load, element: str) -> GpuForm:
-    """Images `(batch, size, size, channels)` with square windows `(window, window, in, out)`."""
+    """Images `(batch, size, size, channels)` with square windows, in groups or not.
+
+    Weights are `(window, window, channels of a group, features)`.
+    """
     images, weights = (c.compute.tensor(x.tensor) for x in (left, right))
-    if len(c.parallel) != 4 or len(c.reduce) != 3 or _epilogue(c, [])[0] != "none":
-        raise UnsupportedKernel(
-            f"expected a plain convolution of images, got {c.core}: {LEFT_ALONE}"
-        )
-    n, y, x, f = (a.name for a in c.parallel)
+    if len(c.parallel) not in (4, 5) or len(c.reduce) != 3 or len(images.shape) != 4:
+        raise UnsupportedKernel(f"expected a convolution of images, got {c.core}: {LEFT_ALONE}")
+    n, y, x, *features = (a.name for a in c.parallel)
     v, u, k = (a.name for a in c.reduce)
-    stride = left.index[1].coefficients.get(y, 0)
-    padding = -left.index[1].constant
+    extents = c.core.extents
+    groups = extents[features[0]] if len(features) == 2 else 1
+    ending = _ending(c, element, features)
+    kernel = GpuConvolution(
+        batch=images.shape[0],
+        size=images.shape[1],
+        channels=images.shape[3],
+        features=weights.shape[3],
+        window=weights.shape[0],
+        stride=left.index[1].coefficients.get(y, 0),
+        padding=-left.index[1].constant,
+        element=element,
+        epilogue=ending.epilogue,
+        dilation=left.index[1].coefficients.get(v, 0),
+        groups=groups,
+        tail=ending.tail,
+    )
     expected = (
         Affine.axis(n),
-        *(Affine.axis(p, stride) + Affine.axis(r) + -padding for p, r in ((y, v), (x, u))),
-        Affine.axis(k),
+        *_window(kernel, ((y, v), (x, u))),
+        _in_group(features[:-1], k, kernel.group_channels),
     )
-    window = tuple(map(Affine.axis, (v, u, k, f)))
-    batch, size, width, channels = images.shape
-    kernel = GpuConvolution(
-        batch, size, channels, weights.shape[3], weights.shape[0], stride, padding, element
-    )
-    extents = c.core.extents
-    is_square = size == width and weights.shape[0] == weights.shape[1]
-    is_whole = (extents[y], extents[x]) == (kernel.out, kernel.out) if stride > 0 else False
-    plain = not any(left.divisors) and not any(right.divisors) and padding >= 0
+    feature = _in_group(features[:-1], features[-1], extents[features[-1]])
+    window = (*map(Affine.axis, (v, u, k)), feature)
+    is_square = images.shape[1] == images.shape[2] and weights.shape[0] == weights.shape[1]
+    steps = kernel.stride > 0 and kernel.dilation > 0 and kernel.padding >= 0
+    is_whole = steps and (extents[y], extents[x]) == (kernel.out, kernel.out)
+    plain = not any(left.divisors) and not any(right.divisors)
     if not (left.index == expected and right.index == window and is_square and is_whole and plain):
         raise UnsupportedKernel(
             "expected a convolution of square images with channels last and square windows, got "
             f"{left} and {right}: {LEFT_ALONE}"
         )
-    operands = (
-        Operand(images.name, (0, 1, 2, 3), images.shape),
-        Operand(weights.name, (0, 1, 2, 3), weights.shape),
+    return GpuForm(kernel, (_whole(images), _whole(weights), *ending.operands))
+
+
+def _window(c: GpuConvolution, axes: Sequence[tuple[str, str]]) -> tuple[Affine, ...]:
+    """Where windows read, along each axis of positions and of the window."""
+    return tuple(
+        Affine.axis(p, c.stride) + Affine.axis(r, c.dilation) + -c.padding for p, r in axes
     )
-    return GpuForm(kernel, operands)
+
+
+def _in_group(group: Sequence[str], axis: str, extent: int) -> Affine:
+    """A channel or feature by its place in its group."""
+    whole = Affine.axis(axis)
+    return whole + Affine.axis(group[0], extent) if group else whole

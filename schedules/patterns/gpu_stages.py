@@ -15,24 +15,11 @@ from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load, distinct_loads
 from hlotune.schedules.ir.flops import flops_of
 from hlotune.schedules.ir.monoids import MAX, MIN, SUM, Monoid
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuKernel
+from hlotune.schedules.patterns.gpu_operations import require_known
 from hlotune.schedules.patterns.inlined import LEFT_ALONE, PLACES, Interned, inlined
-from hlotune.schedules.patterns.rows import is_rows
+from hlotune.schedules.patterns.rows import has_matrix_product
 
-TYPES = ("f32", "bf16", "f16", "i32", "i8", "ui8", "i1")
-"""Element types of tensors and values."""
-OPERATIONS = frozenset((
-    "add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "and", "or", "xor",
-    "not", "negate", "abs", "sign", "clamp", "select", "convert", "is_finite", "floor", "ceil",
-    "sqrt", "rsqrt", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic",
-    "tanh", "sine", "cosine", "erf", "erfc",
-    *(f"compare_{how}" for how in ("EQ", "NE", "LT", "LE", "GT", "GE")),
-))  # fmt: skip
-"""Those that kernels of rows may have."""
-FLOATS_ALONE = ("divide", "power", "sign")
-"""Of these, the ones that are no kernels on integers."""
 MONOIDS = (SUM, MAX, MIN)
-MOST_ELEMENTS = 1 << 31
-"""Elements of a tensor that places of 32 bits reach."""
 ROW, INNER = "r", "c"
 """Axes are called `r0`, `r1`, ... and `c0_0`, `c0_1`, ... for the first tuple of inner extents."""
 
@@ -94,7 +81,7 @@ def gpu_stages(compute: Compute) -> GpuStages:
     Raises UnsupportedKernel where it has other stages than maps and reductions along rows, types or
     operations that such kernels do not have, or no rows.
     """
-    if not is_rows(compute):
+    if has_matrix_product(compute):
         raise UnsupportedKernel(
             f"expected reductions of rows, got a product of two operands: {LEFT_ALONE}"
         )
@@ -121,34 +108,11 @@ def _read(compute: Compute, stages: Sequence[Stage]) -> tuple[Tensor, ...]:
 
 
 def _require_known(compute: Compute, stages: Sequence[Stage]) -> None:
-    for t in (*compute.arguments, *compute.results):
-        if t.dtype not in TYPES or t.elements >= MOST_ELEMENTS:
-            raise UnsupportedKernel(
-                f"expected tensors of {', '.join(TYPES)} with fewer than {MOST_ELEMENTS} elements, "
-                f"got {'x'.join(map(str, t.shape))} of {t.dtype}: {LEFT_ALONE}"
-            )
+    require_known((*compute.arguments, *compute.results), [v for s in stages for v in s.values])
     for s in stages:
         if s.combine and s.combine not in MONOIDS:
             raise UnsupportedKernel(
                 f"expected reductions by {', '.join(map(str, MONOIDS))}, got {s.combine}: "
-                f"{LEFT_ALONE}"
-            )
-        _require_operations(s.values)
-
-
-def _require_operations(values: Sequence[Expr]) -> None:
-    seen, waiting = set[int](), list(values)
-    while waiting:
-        e = waiting.pop()
-        if not isinstance(e, Apply) or id(e) in seen:
-            continue
-        seen.add(id(e))
-        waiting.extend(e.args)
-        narrow = e.dtype in ("i8", "ui8")  # values of these are computed in more bits
-        whole = narrow or (e.op in FLOATS_ALONE and e.dtype not in ELEMENT_BYTES)
-        if e.op not in OPERATIONS or e.dtype not in TYPES or whole:
-            raise UnsupportedKernel(
-                f"expected operations that kernels of rows have, got {e.op} of {e.dtype}: "
                 f"{LEFT_ALONE}"
             )
 
@@ -179,11 +143,12 @@ def _shared(stages: Sequence[Stage], through: set[str]) -> list[Class]:
     """Axes that are one in all stages, by where these store and load the tensors named."""
     classes = _Classes()
     for k, s in enumerate(stages):
-        for x in (*s.stores, *s.loads):
-            if x.tensor in through:
-                for d, place in enumerate(x.index):
-                    if len(place.terms) == 1 and place == Affine.axis(place.terms[0][0]):
-                        classes.join((x.tensor, d), (k, place.terms[0][0]))
+        accesses = [(x.tensor, x.index) for x in s.stores]
+        accesses += [(x.tensor, x.index) for x in s.loads]
+        for tensor, index in accesses:
+            for d, place in enumerate(index if tensor in through else ()):
+                if len(place.terms) == 1 and place == Affine.axis(place.terms[0][0]):
+                    classes.join((tensor, d), (k, place.terms[0][0]))
     if len(stages) == 1:
         return [(a.extent, (a.name,)) for a in stages[0].parallel]
     found = list[Class]()

@@ -55,16 +55,21 @@ class Nest:
 def is_rows(compute: Compute) -> bool:
     """Whether a compute has no contraction that the contractions' spaces take, and no product of
     two operands each of which is read again for the other's axes."""
-    products = [s for s in compute.stages if _factors(s)]
-    if not products:
+    if not any(map(_factors, compute.stages)):
         return True
-    if any(_is_matrix_product(s) for s in products):
+    if has_matrix_product(compute):
         return False
     try:
         contraction(compute)
     except UnsupportedKernel:
         return True
     return False
+
+
+def has_matrix_product(compute: Compute) -> bool:
+    """Whether some stage sums products of two operands each of which is read again for the
+    other's axes."""
+    return any(_factors(s) and _is_matrix_product(s) for s in compute.stages)
 
 
 def _factors(stage: Stage) -> tuple[Expr, Expr] | None:

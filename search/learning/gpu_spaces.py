@@ -13,6 +13,7 @@ from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
 from hlotune.schedules.spaces.gpu import features
 from hlotune.schedules.spaces.gpu.searched import SearchedSpace, searched_space
 from hlotune.schedules.spaces.gpu.space import Configs, GpuSpace
+from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import GpuTarget
 from hlotune.schedules.targets.target import Target
 
@@ -30,7 +31,7 @@ def guessed_space(
     space = searched_space(compute, target, numerics)
     if not isinstance(target, GpuTarget) or isinstance(space.kernel, GpuStages):
         return space
-    return replace(space, blocks=corrected(space.kernel, space.blocks))
+    return replace(space, blocks=corrected(space.kernel, gpu_space(space.kernel, target)))
 
 
 def corrected(kernel: AnyGpuKernel, space: GpuSpace) -> GpuSpace:

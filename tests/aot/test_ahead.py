@@ -26,7 +26,8 @@ from hlotune.schedules.patterns.gpu_forms import gpu_form
 from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel
 from hlotune.schedules.spaces.gpu.searched import AnyBlockSpace, block_space
 from hlotune.schedules.targets.kinds import NAMED, named_target
-from tests.support.gpu_programs import PROGRAMS
+from tests.codegen.test_pallas_tails import CASES as TAILED
+from tests.support.gpu_programs import PROGRAMS, f32
 
 pytestmark = pytest.mark.aot
 ANYWHERE = int(os.environ.get("AOT_CONFIGS", "3"))
@@ -45,14 +46,19 @@ KERNELS: dict[str, AnyGpuKernel] = {
     "convolution": GpuConvolution(8, 28, 128, 128, 3, 1, 1, "bf16", "bias_relu"),
     "convolution with a stride": GpuConvolution(8, 28, 128, 128, 3, 2, 1, "bf16"),
     "convolution of three channels": GpuConvolution(2, 56, 3, 64, 7, 2, 3, "bf16"),
+    "convolution with gaps": GpuConvolution(8, 28, 64, 64, 3, 1, 2, "bf16", dilation=2),
+    "convolution in groups": GpuConvolution(8, 28, 64, 64, 3, 1, 1, "bf16", groups=4),
 }
+TAILS = {f.__name__: (f, tuple(f32(*s) for s in shapes)) for f, shapes in TAILED}
+"""Programs whose kernels make more of sums than a bias."""
+MADE = {**PROGRAMS, **TAILS}
 
 
 @cache
 def kernel_named(name: str) -> AnyGpuKernel:
     if name in KERNELS:
         return KERNELS[name]
-    function, arguments = PROGRAMS[name]
+    function, arguments = MADE[name]
     return gpu_form(compute_of(graph_of(sites(load(function, *arguments))[0].kernel))).kernel
 
 
@@ -60,11 +66,11 @@ def space_of(name: str, target: str) -> AnyBlockSpace:
     return block_space(kernel_named(name), named_target(target))
 
 
-ALL = [(n, t) for n in (*KERNELS, *PROGRAMS) for t in NAMED]
+ALL = [(n, t) for n in (*KERNELS, *MADE) for t in NAMED]
 FOR_GPUS_ALONE = (
     "product of tf32", "causal attention", "attention of odd extents", "convolution",
     "convolution with a stride", "convolution of three channels", "pooling", "transpose",
-    "integers",
+    "integers", "convolution with gaps", "convolution in groups", *TAILS,
 )  # fmt: skip
 LACKING = [(n, t) for n, t in ALL if t.startswith("tpu:") and n in FOR_GPUS_ALONE]
 PAIRS = [pair for pair in ALL if pair not in LACKING]

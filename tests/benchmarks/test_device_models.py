@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.device import whole
 from benchmarks.device.child import ChildFailed
 from benchmarks.device.models import Models
 from benchmarks.device.records import Results
@@ -34,9 +35,10 @@ class Played:
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> None:
     interpreted_gpu.enter(monkeypatch.setitem)
+    monkeypatch.setattr(whole, "MOST_S", 0.1)
 
 
-def run_of(tmp_path: Path, child: Played, seconds: float = 5.0) -> Results:
+def run_of(tmp_path: Path, child: Played, seconds: float = 90.0) -> Results:
     results = Results(tmp_path / "device.jsonl")
     until = time.monotonic() + seconds
     WholeModel(child, results, "an A100", TINY, until, lambda line: None).run()
@@ -58,7 +60,7 @@ def test_the_kernels_of_a_model_are_tuned_and_the_whole_is_timed_beside_the_defa
 
 def test_a_kernel_that_ends_the_child_is_left_to_the_default(tmp_path: Path) -> None:
     child = Played(({"do": "kernel", "number": 0},))
-    results = run_of(tmp_path, child, seconds=4.0)
+    results = run_of(tmp_path, child)
     first = next(r for r in results.rows if r["what"] == "model_kernel")
     assert (first["right"], first["error"]) == (False, "an illegal address")
     assert child.asked[:3] == ["model", "kernel", "model"]

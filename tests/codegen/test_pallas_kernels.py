@@ -139,6 +139,16 @@ CASES: dict[str, tuple[GpuKernel, str, dict[str, int]]] = {
         "triton_convolution",
         {**WINDOWS, "block_k": 32},
     ),
+    "a convolution with gaps in its windows": (
+        GpuConvolution(2, 11, 32, 24, 3, 2, 2, "f32", "bias", dilation=2),
+        "triton_convolution",
+        {**WINDOWS, "block_k": 32},
+    ),
+    "a convolution in groups whose blocks stick out": (
+        GpuConvolution(2, 7, 40, 48, 3, 1, 1, "f32", "bias_relu", groups=2),
+        "triton_convolution",
+        {**WINDOWS, "block_k": 32},
+    ),
     "a convolution of single elements with a stride": (
         GpuConvolution(2, 8, 32, 24, 1, 2, 0, "bf16"),
         "triton_convolution",

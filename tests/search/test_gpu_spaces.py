@@ -1,5 +1,7 @@
 """Guesses at times on GPUs, corrected by the trees that come with the package."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ PRODUCT = GpuProduct(4096, 4096, 4096, "bf16")
 H200 = gpu_target("cuda:h200")
 
 
-def compute(function: object, *arguments: object) -> Compute:
+def compute(function: Any, *arguments: Any) -> Compute:
     return compute_of(graph_of(sites(load(function, *arguments))[0].kernel))
 
 

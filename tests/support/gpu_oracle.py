@@ -84,10 +84,13 @@ def _attention(attention: GpuAttention, q: Array, k: Array, v: Array) -> Array:
 def _convolution(c: GpuConvolution, images: Array, weights: Array) -> Array:
     around = ((0, 0), (c.padding, c.padding), (c.padding, c.padding), (0, 0))
     padded = np.pad(images, around)
-    result = np.zeros((c.batch, c.out, c.out, c.features))
+    result = np.zeros((c.batch, c.out, c.out, c.groups, c.group_features))
     reach = c.stride * (c.out - 1) + 1
     for y in range(c.window):
         for x in range(c.window):
-            seen = padded[:, y : y + reach : c.stride, x : x + reach : c.stride]
-            result += seen @ weights[y, x]
-    return result
+            top, left = y * c.dilation, x * c.dilation
+            seen = padded[:, top : top + reach : c.stride, left : left + reach : c.stride]
+            apart = seen.reshape(*seen.shape[:3], c.groups, c.group_channels)
+            by_group = weights[y, x].reshape(c.group_channels, c.groups, c.group_features)
+            result += np.einsum("nyxgk,kgf->nyxgf", apart, by_group)
+    return result.reshape(c.batch, c.out, c.out, c.features)

@@ -31,7 +31,8 @@ def batch_norm(x: jax.Array) -> jax.Array:
 
 
 def pooled(x: jax.Array) -> jax.Array:
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    made: jax.Array = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    return made
 
 
 def exponentials(x: jax.Array) -> tuple[jax.Array, jax.Array]:

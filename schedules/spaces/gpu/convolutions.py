@@ -1,17 +1,19 @@
 """Schedules of convolutions on GPUs: products of windows and weights that are never written out.
 
-`triton_convolution` reads the windows of a block of positions tap by tap; `triton_merged_taps`
-reads a whole row of a window at once, for images with few channels, and `triton_padded_windows`
-does so out of a copy of the images in which it is aligned. `hopper_convolution` keeps a
-block of images in shared memory, where all taps read it. A window of one element without a stride
-is a product of its own.
+`triton_convolution` reads the windows of a block of positions tap by tap, with gaps and in groups
+of channels where there are any; `triton_merged_taps` reads a whole row of a window at once, for
+images with few channels, and `triton_padded_windows` does so out of a copy of the images in which
+it is aligned. `hopper_convolution` keeps a block of images in shared memory, where all taps read
+it. A window of one element without a stride is a product of its own.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuConvolution, GpuProduct
 from hlotune.schedules.patterns.gpu_windows import GROUP, LINE, SLAB_BYTES, UNIT_ROWS, WindowBlocks
+from hlotune.schedules.patterns.inlined import LEFT_ALONE
 from hlotune.schedules.spaces.gpu.products import (
     ACCUMULATOR_REGISTERS,
     BARRIER_BYTES,
@@ -45,11 +47,13 @@ STORED_PER_S = 60e9
 def convolution_space(convolution: GpuConvolution, target: GpuTarget) -> GpuSpace:
     """All schedules of a convolution on a GPU."""
     sketches = list[GpuSketch]()
+    if convolution.tail is not None:
+        _require_no_better(target, convolution)
     if target.warpgroup_products and windows_in_place(convolution):
         sketches.append(hopper_convolution(convolution, target))
     if is_product(convolution):
         sketches.extend(product_sketches(as_product(convolution), target))
-    elif convolution.channels < SMALLEST_BLOCK:
+    elif convolution.channels < SMALLEST_BLOCK and is_dense(convolution):
         sketches.append(triton_padded_windows(convolution, target))
         sketches.append(triton_merged_taps(convolution, target))
     else:
@@ -57,16 +61,31 @@ def convolution_space(convolution: GpuConvolution, target: GpuTarget) -> GpuSpac
     return GpuSpace(target, tuple(sketches))
 
 
+def _require_no_better(target: GpuTarget, c: GpuConvolution) -> None:
+    """Raises UnsupportedKernel where sums alone have kernels that have no tails yet."""
+    if (target.warpgroup_products and windows_in_place(c)) or c.channels < SMALLEST_BLOCK:
+        raise UnsupportedKernel(
+            "expected a bias, alone or with a rectifier, behind the sums of these windows, got "
+            f"more: {LEFT_ALONE}"
+        )
+
+
 def is_product(convolution: GpuConvolution) -> bool:
     """Whether each position reads one element of each channel, all in order."""
     c = convolution
-    return (c.window, c.stride, c.padding) == (1, 1, 0)
+    return (c.window, c.stride, c.padding, c.groups) == (1, 1, 0, 1)
+
+
+def is_dense(convolution: GpuConvolution) -> bool:
+    """Whether windows have no gaps, and all features read all channels."""
+    return convolution.dilation == convolution.groups == 1
 
 
 def as_product(convolution: GpuConvolution) -> GpuProduct:
-    """The product over positions, terms and features."""
+    """The product over positions, terms and features of one group; a batch of them."""
     c = convolution
-    return GpuProduct(c.positions, c.terms, c.features, c.element, epilogue=c.epilogue)
+    m, n = c.positions, c.group_features
+    return GpuProduct(m, c.terms, n, c.element, c.groups, c.epilogue, c.tail)
 
 
 def windows_in_place(convolution: GpuConvolution) -> bool:
@@ -74,7 +93,7 @@ def windows_in_place(convolution: GpuConvolution) -> bool:
     c = convolution
     lines = c.channels % LINE == 0 and c.features % LINE == 0
     whole = c.batch % GROUP == 0 and c.size % c.stride == 0
-    return c.element in ("bf16", "f16") and lines and whole
+    return c.element in ("bf16", "f16") and lines and whole and is_dense(c)
 
 
 def hopper_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSketch:
@@ -153,7 +172,7 @@ def _window_seconds(c: GpuConvolution, target: GpuTarget, chosen: Columns) -> ND
 
 def triton_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSketch:
     """A tap and a block of channels a step."""
-    channels = next_power_of_two(convolution.channels)
+    channels = max(SMALLEST_BLOCK, next_power_of_two(convolution.group_channels))
     depths = tuple(b for b in (32, 64, 128) if b <= channels) or (channels,)
     return _windowed("triton_convolution", convolution, target, depths)
 
@@ -192,7 +211,7 @@ def _windowed(
     """The product's sketch with depths that steps of the windows have, unsplit."""
     product = as_product(convolution)
     base = triton_product(product, target)
-    features = next_power_of_two(convolution.features)
+    features = next_power_of_two(convolution.group_features)
     knobs = (
         GpuKnob("block_m", powers_of_two(32, 256)),
         GpuKnob("block_n", powers_of_two(SMALLEST_BLOCK, min(256, max(16, features)))),

@@ -8,7 +8,9 @@ blocks of the result. `hopper_ring_product` does so too, and copies ahead over t
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuProduct
+from hlotune.schedules.patterns.inlined import LEFT_ALONE
 from hlotune.schedules.spaces.gpu.space import (
     Columns,
     GpuKnob,
@@ -41,11 +43,26 @@ def product_space(product: GpuProduct, target: GpuTarget) -> GpuSpace:
 def product_sketches(product: GpuProduct, target: GpuTarget) -> tuple[GpuSketch, ...]:
     """What can compute a product, the kernels for Hopper first."""
     sketches = [triton_product(product, target)]
+    if product.tail is not None:
+        _require_no_better(target.warpgroup_products and ring_takes(product))
+        return tuple(sketches)
     if target.warpgroup_products and hopper_takes(product):
         sketches.insert(0, hopper_product(product, target))
     if target.warpgroup_products and ring_takes(product):
         sketches.insert(0, hopper_ring_product(product, target))
     return tuple(sketches)
+
+
+def _require_no_better(apart: bool) -> None:
+    """Raises UnsupportedKernel where sums alone have kernels that are much faster.
+
+    Those have no tails yet: what is made of the sums is a kernel of its own then.
+    """
+    if apart:
+        raise UnsupportedKernel(
+            "expected a bias, alone or with a rectifier or a Gaussian unit, behind the sums of "
+            f"warpgroups, got more: {LEFT_ALONE}"
+        )
 
 
 def hopper_takes(product: GpuProduct) -> bool:
@@ -70,7 +87,7 @@ def stored_columns(element: str) -> int:
 def triton_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
     """Blocks of the result, summed up in registers along k."""
     deepest = 128 if product.element in ("bf16", "f16") else 64
-    splits = (1,) if product.batch > 1 else (1, 2, 4, 8)
+    splits = (1,) if product.batch > 1 or product.tail else (1, 2, 4, 8)
     knobs = (
         GpuKnob("block_m", _blocks(product.m, 256)),
         GpuKnob("block_n", _blocks(product.n, 256)),

@@ -42,10 +42,16 @@ def tpu_space(kernel: AnyGpuKernel, target: TpuTarget) -> TpuSpace:
     match kernel:
         case GpuStages():
             return BlockSpace(target, (tpu_stages(kernel, target),))
-        case GpuProduct() | GpuRows():
+        case GpuProduct():
             _require_element(kernel.element, target)
-            made = tpu_product if isinstance(kernel, GpuProduct) else tpu_rows
-            return BlockSpace(target, (made(kernel, target),))
+            if kernel.tail is not None:
+                raise UnsupportedKernel(
+                    f"expected sums alone or with a bias, got more: {LEFT_ALONE}"
+                )
+            return BlockSpace(target, (tpu_product(kernel, target),))
+        case GpuRows():
+            _require_element(kernel.element, target)
+            return BlockSpace(target, (tpu_rows(kernel, target),))
         case _:
             kind = type(kernel).__name__.removeprefix("Gpu").lower()
             raise UnsupportedKernel(
