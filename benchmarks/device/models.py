@@ -2,6 +2,8 @@
 
 import importlib
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.device.child import serve
+from benchmarks.device.crew import BROKEN
 from benchmarks.device.measuring import L2_BYTES, MOST_SETS, ROUND_S, TRIAL_S
 from benchmarks.device.programs import errors
+from hlotune.codegen.backend import Signature
+from hlotune.codegen.pallas.backend import module_of
 from hlotune.codegen.pallas.elements import DTYPES
+from hlotune.codegen.pallas.reshaped import with_types
 from hlotune.deploy.replacement import assembled, built_here, replacement
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import Program, load
@@ -22,16 +28,15 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.mlir.versions import loaded as compiled_for
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.timing.device_times import times
-from hlotune.measure.timing.jax_bench import JaxBench
 from hlotune.measure.timing.xla import default_text
 from hlotune.measure.verification.inputs import draw
-from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.spaces.gpu.searched import SearchedSpace, blocks_name
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.gpu import gpu_target_of
 from hlotune.schedules.targets.target import Target
 from hlotune.search.tasks import Covered, Task, tasks
 
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
 Factory = tuple[Callable[..., Any], tuple[Any, ...]]
 MOST_CANDIDATES = 40
 ROUNDS = 5
@@ -147,17 +152,19 @@ def _best(task: Task, target: Target, until: float) -> dict[str, Any]:
     wanted = default(*sets[0])
     best: dict[str, Any] = {"right": False, "tried": 0, "wrong": 0}
     best["default_s"] = times(default, sets, *TRIAL_S).seconds
-    bench = JaxBench(task.kernel, target, "model")
+    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types))
     for config in space.blocks.propose(MOST_CANDIDATES):
-        if time.monotonic() > until:
+        if best["tried"] and time.monotonic() > until:
             break
         schedule = Schedule(blocks_name(*space.blocks.named(config)))
         best["tried"] += 1
         try:
             built = built_here(task.kernel, schedule, target)
-            made = _executed(bench.text_of(built), target)
+            made = _executed(with_types(module_of(built)[1], signature), target)
             right = _error(made(*sets[0]), wanted) < LIMIT
-        except HlotuneError as error:
+        except Exception as error:  # a compiler's, for any reason; not where the device is lost
+            if any(sign in str(error) for sign in BROKEN):
+                raise
             best["error"] = " ".join(str(error).split())[:300]
             continue
         if not right:
@@ -234,5 +241,20 @@ def _target_here() -> Target:
     return gpu_target_of(jax.devices()[0].device_kind)
 
 
+def _or_end(answer: Answer) -> Answer:
+    """Ends the process where it has lost its device: a new one gets it again."""
+
+    def answered(question: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return answer(question)
+        except Exception as error:
+            if any(sign in str(error) for sign in BROKEN):
+                print(error, file=sys.stderr, flush=True)
+                os._exit(3)
+            raise
+
+    return answered
+
+
 if __name__ == "__main__":
-    serve(Models(_target_here).answer)
+    serve(_or_end(Models(_target_here).answer))

@@ -70,22 +70,15 @@ class _Pallas:
         )
 
     def load(self, built: Built) -> _Loaded:
-        line, _, text = built.object.decode().partition("\n")
-        if not line.startswith(PLATFORM):
-            raise BuildError(
-                f"expected a module that begins with {PLATFORM!r}, got {line[:60]!r}; "
-                "build the kernel again"
-            )
-        platform = line.removeprefix(PLATFORM)
+        platform, text = module_of(built)
         try:
-            return _Loaded(
-                built, platform, text, argument_shapes(text), compiled_for(text, platform).execute
-            )
+            execute = compiled_for(text, platform).execute
         except Exception as error:  # XLA's, for any reason that a compiler has
             said = " ".join(f"{type(error).__name__}: {error}".split())[:600]
             raise BuildError(
                 f"expected a kernel that XLA compiles for {platform}, got {said}"
             ) from error
+        return _Loaded(built, platform, text, argument_shapes(text), execute)
 
     def replacement(
         self, loaded: _Loaded, signature: Signature, constants: Mapping[int, Array]
@@ -103,6 +96,20 @@ class _Pallas:
             np.asarray(r).reshape(t.shape).astype(numpy_dtype(t.dtype), copy=False)
             for r, t in pairs
         ]
+
+
+def module_of(built: Built) -> tuple[str, str]:
+    """The platform of a built kernel and the text of its module.
+
+    Raises BuildError where the code is no such module.
+    """
+    line, _, text = built.object.decode().partition("\n")
+    if not line.startswith(PLATFORM):
+        raise BuildError(
+            f"expected a module that begins with {PLATFORM!r}, got {line[:60]!r}; "
+            "build the kernel again"
+        )
+    return line.removeprefix(PLATFORM), text
 
 
 def _of_arguments(

@@ -93,7 +93,8 @@ class _Rows:
     def _load(self, x: Load) -> jax.Array:
         if x.tensor in self.reduced:
             return self.reduced[x.tensor]
-        return self.refs[x.tensor][...].astype(WIDTHS[x.dtype])
+        made: jax.Array = self.refs[x.tensor][...].astype(WIDTHS[x.dtype])
+        return made
 
 
 class _Lazy(dict[str, jax.Array]):

@@ -74,13 +74,9 @@ class JaxBench:
 
         Raises BuildError where it cannot be loaded.
         """
-        return self._subject(self.text_of(built, loaded))
-
-    def text_of(self, built: Built, loaded: Any = None) -> str:
-        """What stands in a site's place for a built kernel, as a module of its own."""
         backend = backend_named(built.backend)
         ready = backend.load(built) if loaded is None else loaded
-        return backend.replacement(ready, self.signature, {}).text
+        return self._subject(backend.replacement(ready, self.signature, {}).text)
 
     def default(self, clock: ClockName = "kernel") -> tuple[Subject, ...]:
         """XLA's own kernel, with its own choice of tilings for the device."""

@@ -255,7 +255,6 @@ def _convolution(c: Contraction, left: Load, right: Load, element: str) -> GpuFo
     n, y, x, *features = (a.name for a in c.parallel)
     v, u, k = (a.name for a in c.reduce)
     extents = c.core.extents
-    groups = extents[features[0]] if len(features) == 2 else 1
     ending = _ending(c, element, features)
     kernel = GpuConvolution(
         batch=images.shape[0],
@@ -268,26 +267,32 @@ def _convolution(c: Contraction, left: Load, right: Load, element: str) -> GpuFo
         element=element,
         epilogue=ending.epilogue,
         dilation=left.index[1].coefficients.get(v, 0),
-        groups=groups,
+        groups=extents[features[0]] if len(features) == 2 else 1,
         tail=ending.tail,
     )
-    expected = (
-        Affine.axis(n),
-        *_window(kernel, ((y, v), (x, u))),
-        _in_group(features[:-1], k, kernel.group_channels),
-    )
+    channel = _in_group(features[:-1], k, kernel.group_channels)
     feature = _in_group(features[:-1], features[-1], extents[features[-1]])
+    read = (Affine.axis(n), *_window(kernel, ((y, v), (x, u))), channel)
     window = (*map(Affine.axis, (v, u, k)), feature)
-    is_square = images.shape[1] == images.shape[2] and weights.shape[0] == weights.shape[1]
-    steps = kernel.stride > 0 and kernel.dilation > 0 and kernel.padding >= 0
-    is_whole = steps and (extents[y], extents[x]) == (kernel.out, kernel.out)
-    plain = not any(left.divisors) and not any(right.divisors)
-    if not (left.index == expected and right.index == window and is_square and is_whole and plain):
+    out = (extents[y], extents[x])
+    if (left.index, right.index) != (read, window) or not _is_whole(kernel, left, right, c, out):
         raise UnsupportedKernel(
             "expected a convolution of square images with channels last and square windows, got "
             f"{left} and {right}: {LEFT_ALONE}"
         )
     return GpuForm(kernel, (_whole(images), _whole(weights), *ending.operands))
+
+
+def _is_whole(
+    kernel: GpuConvolution, left: Load, right: Load, c: Contraction, out: tuple[int, int]
+) -> bool:
+    """Whether images and windows are square, read without gaps of their own, and all results
+    made."""
+    images, weights = (c.compute.tensor(x.tensor).shape for x in (left, right))
+    is_square = images[1] == images[2] and weights[0] == weights[1]
+    steps = kernel.stride > 0 and kernel.dilation > 0 and kernel.padding >= 0
+    plain = not any(left.divisors) and not any(right.divisors)
+    return is_square and plain and steps and out == (kernel.out, kernel.out)
 
 
 def _window(c: GpuConvolution, axes: Sequence[tuple[str, str]]) -> tuple[Affine, ...]:
