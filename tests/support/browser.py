@@ -75,7 +75,8 @@ class Tab:
     def open(self, address: str) -> None:
         """Returns when the page has loaded."""
         self._loaded = False
-        self.call("Page.navigate", url=address)
+        if "loaderId" not in self.call("Page.navigate", url=address):
+            return  # another place of the same document
         end = time.monotonic() + LIMIT_S
         while not self._loaded:
             assert time.monotonic() < end, f"{address} did not load within {LIMIT_S:.0f} s"
