@@ -151,6 +151,8 @@ def test_print_shows_all_pages_in_light_and_cuts_nothing_off(report: Path, tab: 
     assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(254, 254, 254)"
     cut = "[...document.querySelectorAll('table')].filter(x => x.offsetWidth > innerWidth).length"
     assert tab.value(cut) == 0
+    ways = "[...document.querySelectorAll('nav, details')].map(x => getComputedStyle(x).display)"
+    assert set(tab.value(ways)) == {"none"}
     tab.shot(SHOTS / "report-print.png")
 
 
