@@ -106,6 +106,8 @@ class Session:
     """The time on the run's clock when its last batch had ended."""
     _searched: bool = False
     """Whether there was any batch."""
+    _preparing_s: float = 0.0
+    """How long preparing the whole program took."""
     _reserve: Reserve | None = None
     _kin: dict[str, list[Kin]] = field(default_factory=dict)
     _skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -221,7 +223,9 @@ class Session:
         """
         late = self.passed_s >= (self.limits.seconds or inf)
         if self._oracle_s is not None and not late:
+            start_s = self.passed_s
             self.whole.prepare(self._oracle_s)
+            self._preparing_s = self.passed_s - start_s
 
     def _tell(self, event: Event) -> None:
         """Passes an event on, and keeps what it says of a kernel that is left alone."""
@@ -254,7 +258,9 @@ class Session:
 
             early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
             opening = Opening(
-                sorted(tasks, key=turn), contest, is_early=lambda: self.passed_s <= early_s
+                sorted(tasks, key=turn),
+                contest,
+                is_early=lambda: self.passed_s - self._preparing_s <= early_s,
             )
             timed = sum(s is not None for s in before)
             at_first = len(tasks) if self.limits.seconds is None else max(1, timed)

@@ -13,7 +13,8 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
-from hlotune.measure.verification.inputs import Domain, domains, draw
+from hlotune.measure.verification.inputs import Domain, InputKind, domains, draw
+from hlotune.measure.verification.references import Case as ReferenceCase
 from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import Verdict, verify
 from tests.support.computes import Case, tiled, whole
@@ -47,6 +48,25 @@ def test_a_right_kernel_passes_with_a_small_error(packed: bool, thorough: bool) 
 def test_every_planted_fault_is_found(name: str) -> None:
     verdict = verify(kernel(), tiny_dot(FAULTS[name]), references=REFERENCES)
     assert failure(verdict).message
+
+
+def test_winners_with_large_constants_meet_fewer_sets_and_every_fault_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hlotune.measure.verification.verify.LARGE_BYTES", 0)
+    drawn, references = list[tuple[str, int]](), References(kernel())
+
+    class Counting(References):
+        def case(self, kind: InputKind, seed: int = 0, outputs: int = 0) -> ReferenceCase:
+            drawn.append((kind, seed))
+            return references.case(kind, seed, outputs)
+
+    right = verify(kernel(), tiny_dot(packed=True), thorough=True, references=Counting(kernel()))
+    assert isinstance(right, Verdict)
+    assert drawn == [("integers", 0), ("normal", 0), ("special", 2)]
+    for fault in FAULTS.values():
+        found = verify(kernel(), tiny_dot(fault), thorough=True, references=references)
+        assert failure(found).message
 
 
 @pytest.mark.parametrize(
