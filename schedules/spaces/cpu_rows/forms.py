@@ -8,16 +8,12 @@ from hlotune.schedules.ir.borders import guarded
 from hlotune.schedules.ir.compute import Compute, Stage, Store
 from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Affine, Apply, Expr
-from hlotune.schedules.patterns.row_limit import operations_of
 from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_VECTOR_AXES = 3
 MOST_ROW_AXES = 2
 APART, STORED_APART = 8.0, 12.0
 """The cost of a vector whose elements are loaded, or stored, one by one, in whole vectors."""
-MERGED = 5.0
-"""The cost of an operation beyond the first of a merge that a scan along the lanes does at each
-doubling of the distance: functions are counted with the least that they can take."""
 TURNED = 3.0
 """The same where rows of vectors are turned in registers and stored together."""
 
@@ -82,8 +78,7 @@ def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:
         total += (0.1, 1.0)[apart] if apart <= 1 else APART
     reduces = all(a.name != axis for a in stage.parallel)
     if reduces and stage.scans:
-        merges = 1.0 + MERGED * max(0.0, operations_of(stage) - 1.0)
-        total += merges * log2(max(2, lanes))
+        total += log2(max(2, lanes))
     for s in () if reduces and not stage.scans else stage.stores:
         apart = abs(_stride(compute, s.tensor, s.index, axis))
         total += 1.0 if apart == 1 else _stored_apart(compute, stage, s, axis)
