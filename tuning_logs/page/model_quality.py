@@ -10,8 +10,8 @@ from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 from hlotune.tuning_logs.predictions import Pairs, Quality, quality, rank_correlation
 
 RECORDED = (
-    "Each prediction is the one by which the candidate was chosen, recorded with its trial. It is "
-    "held against the measured times of its own batch, since the model learns between two batches. "
+    "Each prediction is what the model said when the candidate was chosen, recorded with its trial. "
+    "It is held against the measured times of its own batch, since the model learns between two batches. "
     "The regret says how much slower the candidate that the model took for the fastest of a batch "
     "was than the one that was the fastest; candidates that failed are left out."
 )
