@@ -10,10 +10,10 @@ from hlotune.tuning_logs.page.regenerated import Missing, Regenerated
 from hlotune.tuning_logs.predictions import Pairs, Quality, quality, rank_correlation
 
 RECORDED = (
-    "Each prediction is what the model said when the candidate was chosen, recorded with its trial. "
-    "It is held against the measured times of its own batch, since the model learns between two batches. "
-    "The regret says how much slower the candidate that the model took for the fastest of a batch "
-    "was than the one that was the fastest; candidates that failed are left out."
+    "Each prediction is what the model said when the candidate was chosen, recorded with its "
+    "trial. It is held against the measured times of its own batch, since the model learns between "
+    "two batches. The regret says how much slower the candidate that the model took for the "
+    "fastest of a batch was than the one that was the fastest; candidates that failed are left out."
 )
 ASKED_AGAIN = (
     "This run recorded no predictions. The model that it began with was asked again about the "
