@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import jax
@@ -104,15 +104,18 @@ def load(
     file (text, or a protocol buffer as XLA dumps it), an ONNX model or a file of
     `torch.export.save`.  A `torch.nn.Module` is a function; its parameters are constants.
     Arguments are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.  `dims`
-    are sizes of a model's symbolic dimensions, by name.  `trips` says how often loops run that do
+    are sizes of symbolic dimensions, by name: of a file's, and of `batch` in `f32[batch,784]`;
+    `load_variants` takes several sizes of each.  `trips` says how often loops run that do
     not say it themselves, as in `{"while0": [50]}`, or with the name "" for all of them, and how
     large the share of each branch is, as in `{"if0": [0.9, 0.1]}`.
 
     Raises:
         ProgramError: the source is no program, or one that hlotune does not take.
     """
-    arguments = example_args or tuple(argument(t) for t in argument_types)
-    program = _loaded(source, arguments, dims or {})
+    named = {name: one_size(name, size) for name, size in (dims or {}).items()}
+    arguments = example_args or tuple(argument(t, named) for t in argument_types)
+    in_types = {s for t in argument_types for s in _sizes_of(t)}
+    program = _loaded(source, arguments, {n: s for n, s in named.items() if n not in in_types})
     told = {name: tuple(map(float, numbers)) for name, numbers in (trips or {}).items()}
     flows(program.graph, told)
     return replace(program, trips=told)
@@ -153,16 +156,17 @@ class LoadedModule:
     function: Any
 
 
-def from_module(module: Any, arguments: tuple[Any, ...]) -> LoadedModule:
+def from_module(module: Any, arguments: tuple[Any, ...], source: str | None = None) -> LoadedModule:
     """The program of a `torch.nn.Module`, and how its results are put together.
 
-    Parameters and buffers are its constants.  Raises ProgramError.
+    Parameters and buffers are its constants.  `source` is what messages call it, by default its
+    class.  Raises ProgramError.
     """
     # by its name: the one module that needs torch, which is there if a module of it is
     modules = importlib.import_module("hlotune.hlo.frontends.pytorch.modules")
-    source = _qualified_name(type(module))
+    source = source or _qualified_name(type(module))
     given, refused = modules.tensors_in(arguments), None
-    for exported in modules.exports(module, given):
+    for exported in modules.exports(module, given, source):
         try:
             function = modules.ModuleFunction(exported, source, modules.signature_of(module))
             with jax.enable_x64(True):
@@ -181,10 +185,20 @@ def is_module(source: Any) -> bool:
     return kind is not None and isinstance(source, kind)
 
 
-def argument(text: str) -> jax.ShapeDtypeStruct:
-    """The argument that `f32[8,784]` describes."""
+def one_size(name: str, size: object) -> int:
+    """The size of a dimension; raises ProgramError for several, or what is none."""
+    if type(size) is not int or size < 0:
+        raise ProgramError(
+            f"expected one size of the dimension {name}, a whole number, got {size!r}; "
+            "hlotune.load_variants takes several"
+        )
+    return size
+
+
+def argument(text: str, dims: Mapping[str, int] = MappingProxyType({})) -> jax.ShapeDtypeStruct:
+    """The argument that `f32[8,784]` describes, or `f32[batch,784]` with a size of `batch`."""
     dtype, bracket, rest = text.strip().partition("[")
-    sizes = [s.strip() for s in rest.removesuffix("]").split(",") if s.strip()]
+    sizes = [str(dims.get(s, s)) for s in _sizes_of(text)]
     if dtype not in TYPES or not bracket or not rest.endswith("]"):
         raise ProgramError(
             f"expected an argument type like f32[8,784], got {text!r}; element types are "
@@ -193,9 +207,16 @@ def argument(text: str) -> jax.ShapeDtypeStruct:
     if (unknown := next((s for s in sizes if not s.isdecimal()), None)) is not None:
         raise ProgramError(
             f"expected whole numbers as sizes, as in f32[8,784], got {unknown!r} in {text!r}; a "
-            "kernel is tuned for one shape: give each size"
+            f"kernel is tuned for one shape: give each size, here or as in --dim {unknown}=8"
         )
     return shape_of(TensorType(tuple(map(int, sizes)), dtype))
+
+
+def _sizes_of(text: str) -> list[str]:
+    """The sizes in `f32[batch,784]`."""
+    return [
+        s.strip() for s in text.strip().partition("[")[2].removesuffix("]").split(",") if s.strip()
+    ]
 
 
 def shape_of(kind: TensorType) -> jax.ShapeDtypeStruct:
@@ -284,8 +305,8 @@ def _without_weights(traced: jax.stages.Traced) -> tuple[jax.stages.Lowered, Wei
 def _check_no_sizes(dims: Mapping[str, int], source: str) -> None:
     if dims:
         raise ProgramError(
-            f"expected sizes of dimensions with an ONNX model alone, got {', '.join(dims)} with "
-            f"{source}; leave them out: the arguments have shapes"
+            f"expected sizes of symbolic dimensions alone, got {', '.join(dims)} with {source}, "
+            "whose arguments have sizes; leave that out"
         )
 
 

@@ -34,6 +34,10 @@ def test_a_compiled_module_runs_tuned_kernels_and_sees_new_weights(tmp_path: Pat
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
         statuses = [e.status for e in forward.explain(x)]
+        odd = torch.randn(48 * 64 + 1)[1:].view(48, 64)  # four bytes behind an aligned place
+        turned = torch.randn(64, 48).T
+        for one in (odd, turned, x.expand(48, 64)):
+            torch.testing.assert_close(compiled(one), module(one), rtol=1e-4, atol=1e-5)
         module.load_state_dict({n: 2 * v for n, v in module.state_dict().items()})
         torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
     assert "tuned" in statuses

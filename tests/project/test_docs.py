@@ -67,9 +67,15 @@ def test_the_page_of_commands_is_what_they_say(request: pytest.FixtureRequest) -
     assert path.read_text() == reference.page()
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    """Of a page whose code needs what the oldest environment alone has."""
+    needs_torch = any("import torch" in code for code in blocks(page, "python"))
+    return [pytest.mark.torch] if needs_torch else []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [p for p in TUTORIALS if blocks(p, "python")], ids=lambda p: p.stem
+    "page", [pytest.param(p, marks=marks(p), id=p.stem) for p in TUTORIALS if blocks(p, "python")]
 )
 def test_python_code_of_tutorials_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from hlotune.hlo.frontends.pytorch.types import Operation, Refusal, Value, is_te
 from hlotune.schedules.errors import ProgramError
 
 _PLAIN = ("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_string")
+_NUMBERS = ("as_sym_int", "as_sym_bool", "as_sym_float")
 _IGNORED = ("as_device", "as_layout", "as_memory_format")
 
 
@@ -52,6 +53,23 @@ def run_graph(program: Exported, arguments: Sequence[Value], path: str) -> list[
             )
         results.append(run.value(what["arg"]))
     return results
+
+
+def shared_results(program: Exported) -> list[str]:
+    """Names of results that may lie in the memory of an argument, a tensor or another result."""
+    shared: dict[str, str] = {}
+    for node in program.graph["nodes"]:
+        row, changes = row_of(node["target"])
+        first = _first_tensor(node)
+        if first is not None and row is not None and (row.is_view or changes):
+            shared |= dict.fromkeys(_names(node["outputs"]), shared.get(first, first))
+    taken, found = {*program.arguments, *program.tensors}, []
+    for result in (name for output in program.graph["outputs"] for name in _read(output)):
+        memory = shared.get(result, result)
+        if memory in taken:
+            found.append(result)
+        taken.add(memory)
+    return found
 
 
 @dataclass
@@ -141,8 +159,10 @@ class _Run:
             return dtype_of(what, f"results in {self.path}")
         if kind in _IGNORED:
             return None
-        if kind in ("as_sym_int", "as_sym_bool", "as_sym_float") and "as_name" not in what:
-            return next(iter(what.values()))
+        if kind in _NUMBERS:
+            return self.values[what["as_name"]] if "as_name" in what else next(iter(what.values()))
+        if kind == "as_sym_ints":
+            return [self.value({"as_sym_int": one}) for one in what]
         raise ProgramError(
             f"expected tensors and numbers in {self.path}, got {kind.removeprefix('as_')}; export "
             "the module with static shapes, and without objects of its own"
@@ -167,8 +187,13 @@ def _first_tensor(node: Mapping[str, Any]) -> str | None:
 def _names(outputs: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for output in outputs:
-        tensors = output.get("as_tensors") or [output.get("as_tensor") or {"name": ""}]
-        found += [t["name"] for t in tensors]
+        ((kind, what),) = output.items()
+        if kind == "as_tensors":
+            found += [t["name"] for t in what]
+        elif kind in _NUMBERS:
+            found.append(what.get("as_name", ""))
+        else:
+            found.append(what["name"] if kind == "as_tensor" else "")
     return found
 
 

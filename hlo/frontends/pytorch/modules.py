@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as trees
 
 from hlotune.hlo.frontends.pytorch.archive import Exported, exported
-from hlotune.hlo.frontends.pytorch.graphs import require_known, run_graph
+from hlotune.hlo.frontends.pytorch.graphs import require_known, run_graph, shared_results
 from hlotune.hlo.frontends.pytorch.types import is_tensor
 from hlotune.schedules.errors import ProgramError
 
@@ -31,13 +31,14 @@ class ExportedModule:
     """How results are put together, as a tree of PyTorch's."""
 
 
-def exports(module: torch.nn.Module, arguments: tuple[Any, ...]) -> Iterator[ExportedModule]:
+def exports(
+    module: torch.nn.Module, arguments: tuple[Any, ...], source: str
+) -> Iterator[ExportedModule]:
     """The module with its operations as they are, then as fewer kinds of them that change nothing.
 
     Raises:
         ProgramError: torch does not export it.
     """
-    source = type(module).__qualname__
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -124,6 +125,14 @@ class ModuleFunction:
         self.results = run_graph(self.exported.program, leaves, self.source)
         return _plain(trees.tree_unflatten(self.results, self.exported.results))
 
+    def require_own_results(self) -> None:
+        """Raises ProgramError where a result is a view of an argument, or two are of one tensor."""
+        if shared := shared_results(self.exported.program):
+            raise ProgramError(
+                f"expected results of {self.source} with memory of their own, got {shared[0]}, a "
+                "view of an argument, of a weight or of another result; return a copy of it"
+            )
+
     def joined(self, leaves: list[Any], convert: Any) -> Any:
         """The results of a call in the containers of the module, each converted from JAX's leaf."""
         numbered = [None if r is None else n for n, r in enumerate(self.results)]
@@ -142,3 +151,48 @@ def _plain(tree: Any) -> Any:
     if type(tree) in (list, tuple):
         return type(tree)(_plain(value) for value in tree)
     return tree
+
+
+class CapturedGraph(torch.nn.Module):
+    """A graph of Dynamo with its parameters, buffers and numbers inside of it, in evaluation."""
+
+    def __init__(self, graph: torch.fx.GraphModule, held: Mapping[int, Any], count: int) -> None:
+        """`held` are inputs by their positions among `count`; `forward` takes the others."""
+        super().__init__()
+        self.graph, self.count, self.held = graph, count, {}
+        for k, value in held.items():
+            if isinstance(value, torch.nn.Parameter):
+                self.register_parameter(f"input{k}", value)
+            elif isinstance(value, torch.Tensor):
+                self.register_buffer(f"input{k}", value)
+            else:
+                setattr(self, f"input{k}", value)
+            self.held[k] = f"input{k}"
+        self.eval()
+
+    def forward(self, *given: Any) -> Any:
+        waiting = iter(given)
+        return self.graph(
+            *(
+                getattr(self, self.held[k]) if k in self.held else next(waiting)
+                for k in range(self.count)
+            )
+        )
+
+
+def fixed_inputs(graph: torch.fx.GraphModule) -> frozenset[int]:
+    """Positions of the inputs of a graph of Dynamo that are parameters and buffers of modules."""
+    places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    return frozenset(
+        k for k, node in enumerate(places)
+        if "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+    )  # fmt: skip
+
+
+def place_of(graph: torch.fx.GraphModule) -> str:
+    """The file and the line that a graph of Dynamo begins at, as far as it is known."""
+    for node in graph.graph.nodes:
+        lines = [x.strip() for x in (node.stack_trace or "").splitlines()]
+        if found := [x for x in lines if x.startswith("File ")]:
+            return found[-1].removeprefix("File ").rpartition(", in ")[0]
+    return "unknown place"

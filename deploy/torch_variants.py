@@ -1,0 +1,125 @@
+"""Programs of a PyTorch module with tuned kernels, one for each kind of arguments."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from hlotune.deploy.apply import TunedFunction, applied
+from hlotune.hlo.frontends.program import LoadedModule, from_module
+from hlotune.measure.machine.targets import host_target
+from hlotune.schedules.errors import ProgramError, TargetError
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.cpu import HOST_PLATFORM
+from hlotune.tuning_logs.default_path import database_path
+
+LOG = logging.getLogger("hlotune.compile")
+MOST_VARIANTS = 64
+"""Kinds of arguments that get a program of their own; PyTorch runs the module for others."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A program for some types of inputs, with its kernels."""
+
+    loaded: LoadedModule
+    function: TunedFunction
+
+    def __call__(self, tensors: Iterable[Any]) -> Any:
+        with jax.enable_x64(True):
+            given = [jax.dlpack.from_dlpack(t.detach().contiguous()) for t in tensors]
+            leaves = jax.tree.leaves(self.function(*given))
+            for leaf in leaves:  # the caller may change its tensors after the call
+                leaf.block_until_ready()
+        return self.loaded.function.joined(leaves, sys.modules["torch"].utils.dlpack.from_dlpack)
+
+
+@dataclass(eq=False)
+class Variants:
+    """What is known of a module for each kind of arguments, while its parameters stay the same."""
+
+    name: str
+    """What messages call the module."""
+    database: str | Path | None
+    numerics: Numerics
+    refusals: int = logging.INFO
+    """The level of the logger `hlotune.compile` at which a refused module is said."""
+    may_copy: bool = True
+    """Whether results may be copies where PyTorch's are views of arguments or of one another."""
+    _known: dict[Any, Tuned | None] = field(default_factory=dict)
+    _state: tuple[Any, ...] = ()
+
+    def clear(self) -> None:
+        """Forgets all of it."""
+        self._known.clear()
+
+    def tuned(
+        self,
+        module: Callable[[], Any],
+        arguments: tuple[Any, ...],
+        state: tuple[Any, ...],
+        numbers: tuple[Any, ...] = (),
+    ) -> Tuned | None:
+        """The program for such arguments; None where PyTorch shall run the module.
+
+        Args:
+            module: makes or gives the module, in evaluation and with the parameters of now.
+            state: as `state_of` tells it of these parameters.
+            numbers: what else the module holds that may be others in the next call.
+        """
+        if state != self._state:
+            self._known.clear()
+            self._state = state
+        kind = (numbers, *((a.shape, a.dtype) for a in arguments))
+        if kind not in self._known:
+            if len(self._known) == MOST_VARIANTS:
+                return None
+            self._known[kind] = self._found(module, arguments)
+            self._tell_of_the_last()
+        return self._known[kind]
+
+    def _tell_of_the_last(self) -> None:
+        if len(self._known) == MOST_VARIANTS:
+            LOG.warning(
+                "PyTorch runs %s for further shapes of arguments, as %d of them were looked up; "
+                "pad arguments to fewer shapes",
+                self.name, MOST_VARIANTS,
+            )  # fmt: skip
+
+    def _found(self, module: Callable[[], Any], arguments: tuple[Any, ...]) -> Tuned | None:
+        path = database_path(self.database)
+        if not path.exists():
+            return None
+        try:
+            host_target()
+            loaded = from_module(module(), arguments, self.name)
+            if not self.may_copy:
+                loaded.function.require_own_results()
+        except (ProgramError, TargetError) as error:
+            LOG.log(self.refusals, "PyTorch runs %s: %s", self.name, error)
+            return None
+        function = applied(loaded.program, database=path, numerics=self.numerics)
+        if function.outdated:
+            LOG.warning("PyTorch runs %s: %s", self.name, function.outdated)
+        return Tuned(loaded, function) if function.replacements else None
+
+
+def state_of(parameters: Iterable[Any]) -> tuple[Any, ...]:
+    """What is another value once one of these tensors is replaced or changed in place."""
+    return tuple((id(t), 0 if t.is_inference() else t._version) for t in parameters)
+
+
+def are_plain(arguments: Iterable[Any]) -> bool:
+    """Whether these are tensors of PyTorch's own class in the host's memory."""
+    plain = sys.modules["torch"].Tensor
+    return all(type(a) is plain and a.device.type == HOST_PLATFORM for a in arguments)
+
+
+def need_gradients(*tensors: Any) -> bool:
+    """Whether PyTorch records what is computed of one of these."""
+    recorded: bool = sys.modules["torch"].is_grad_enabled()
+    return recorded and any(t.requires_grad for t in tensors)
