@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.bench import blaming, print_accuracy
-from hlotune.cli.loading import load_program, source_files
+from hlotune.cli.loading import load_programs, source_files
 from hlotune.cli.options import (
     AnyJaxlib,
     ArgumentTypes,
@@ -71,33 +71,40 @@ def apply(
 
     path = database_path(database)
     require_place(output, path, *source_files(program))
-    loaded = load_program(program, arg, dim)
-    require_values(loaded)
+    programs = load_programs(program, arg, dim)
+    for loaded in programs:
+        require_values(loaded)
     with telling() as tell:
-        tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
-    if not tuned.replacements:
+        variants = [
+            applied(p, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
+            for p in programs
+        ]
+    if not any(tuned.replacements for tuned in variants):
         raise NoRecord(
-            f"program {loaded.name}: expected kernels in {path} that are faster than the default "
-            f"here, found none; {tuned.outdated or '`tune explain` says why'}"
+            f"program {programs[0].name}: expected kernels in {path} that are faster than the "
+            f"default here, found none; {variants[0].outdated or '`tune explain` says why'}"
         )
-    with blaming(tuned, path):
-        accuracy = checked_whole(tuned, oracle_limit_s=oracle_limit or ORACLE_S)
-    written = described(tuned, output, save_artifact(tuned, output))
+    accuracy: list[Accuracy] = []
+    for tuned in variants:
+        with blaming(tuned, path):
+            accuracy += checked_whole(tuned, oracle_limit_s=oracle_limit or ORACLE_S)
+    written = described(variants, output, save_artifact(variants, output))
     if json:
         return print_json({**asdict(written), "accuracy": [a.to_json() for a in accuracy]})
     return print_written(written, accuracy)
 
 
-def described(tuned: "TunedFunction", output: Path, count_bytes: int) -> Written:
+def described(variants: "Sequence[TunedFunction]", output: Path, count_bytes: int) -> Written:
+    first = variants[0]
     return Written(
         file=str(output),
         bytes=count_bytes,
-        program=tuned.program.name,
-        numerics=tuned.numerics,
-        target=tuned.target.fingerprint,
-        sites=len(tuned.sites),
-        kernels=tuple(dict.fromkeys(s.kernel.key for s in tuned.sites)),
-        packed_bytes=tuned.packed_bytes,
+        program=first.program.name if len(variants) == 1 else f"{len(variants)} variants",
+        numerics=first.numerics,
+        target=first.target.fingerprint,
+        sites=sum(len(tuned.sites) for tuned in variants),
+        kernels=tuple(dict.fromkeys(s.kernel.key for tuned in variants for s in tuned.sites)),
+        packed_bytes=sum(tuned.packed_bytes for tuned in variants),
     )
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hlotune.cli.loading import load_program
+from hlotune.cli.each_variant import for_each
+from hlotune.cli.loading import load_program, single_sizes
 from hlotune.cli.options import (
     AnyJaxlib,
     ArgumentTypes,
@@ -71,6 +73,12 @@ def bench(
     from hlotune.measure.machine.machine_lock import Turns
     from hlotune.schedules.errors import NoRecord
 
+    if len(variants := single_sizes(dim or ())) > 1:
+        one = partial(
+            bench, program, database, numerics, any_jaxlib, pairs, seed, oracle_limit, rivals,
+            arg, json=json,
+        )  # fmt: skip
+        return for_each(variants, one)
     path = database_path(database)
     loaded = load_program(program, arg, dim)
     with telling() as tell:
@@ -96,7 +104,7 @@ def bench(
     except KeyboardInterrupt:
         show(replace(result, again=again), path, standings, json=json)
         raise
-    show(replace(result, again=again), path, standings, json=json)
+    return show(replace(result, again=again), path, standings, json=json)
 
 
 def show(

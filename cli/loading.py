@@ -31,17 +31,35 @@ def load_program(
     """The program, with sizes of symbolic dimensions as in batch=8, and trips of loops as in
     while0=50.
 
-    What its Python code prints goes to stderr: stdout has the answer alone.  Raises ProgramError.
+    What its Python code prints goes to stderr: stdout has the answer alone.  Raises ProgramError,
+    also for several sizes of a dimension.
     """
-    from hlotune.hlo.frontends.program import load
-
-    with redirect_stdout(sys.stderr):
-        return load(
-            source,
-            argument_types=argument_types or (),
-            dims=dimensions(sizes or ()),
-            trips=trips_of(trips or ()),
+    several = next((t for t, (_, found) in _sizes(sizes or ()) if len(found) > 1), None)
+    if several is not None:
+        raise ProgramError(
+            f"expected one size of each dimension for this command, got {several}; name one: "
+            "`tune run`, `tune bench` and `tune apply` take several"
         )
+    (program,) = load_programs(source, argument_types, sizes, trips)
+    return program
+
+
+def load_programs(
+    source: str,
+    argument_types: Sequence[str] | None,
+    sizes: Sequence[str] | None = None,
+    trips: Sequence[str] | None = None,
+) -> "tuple[Program, ...]":
+    """The program for each combination of sizes, as `load_program` loads it for one."""
+    from hlotune.hlo.frontends.program import load
+    from hlotune.hlo.frontends.variants import load_variants
+
+    dims, types, told = dimensions(sizes or ()), argument_types or (), trips_of(trips or ())
+    with redirect_stdout(sys.stderr):
+        if any(len(found) > 1 for found in dims.values()):
+            return load_variants(source, argument_types=types, dims=dims, trips=told)
+        one = {name: size for name, (size,) in dims.items()}
+        return (load(source, argument_types=types, dims=one, trips=told),)
 
 
 def trips_of(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -59,19 +77,40 @@ def trips_of(texts: Sequence[str]) -> dict[str, list[float]]:
     return found
 
 
-def dimensions(texts: Sequence[str]) -> dict[str, int]:
+def dimensions(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Sizes by name; raises ProgramError for what is no size."""
-    found: dict[str, int] = {}
-    for text in texts:
-        name, _, size = text.rpartition("=")
-        if not name or not (size.isascii() and size.isdecimal()) or name in found:
-            twice = ", its second size" if name in found else ""
-            raise ProgramError(
-                f"expected a dimension and its size, as in batch=8, got {text!r}{twice}; give each "
-                "dimension one whole number"
-            )
-        found[name] = int(size)
+    found: dict[str, tuple[int, ...]] = {}
+    for text, (name, sizes) in _sizes(texts):
+        if name in found:
+            raise _no_sizes(text, ", its second time")
+        found[name] = sizes
     return found
+
+
+def single_sizes(texts: Sequence[str]) -> list[list[str]]:
+    """The options of each combination: batch=1,8 is batch=1, and batch=8.  Raises ProgramError."""
+    from hlotune.hlo.frontends.symbolic_sizes import combinations
+
+    return [[f"{n}={s}" for n, s in one.items()] for one in combinations(dimensions(texts))]
+
+
+def _sizes(texts: Sequence[str]) -> list[tuple[str, tuple[str, tuple[int, ...]]]]:
+    """Each text with the name and the sizes in it."""
+    found = []
+    for text in texts:
+        name, _, listed = text.rpartition("=")
+        sizes = [s.strip() for s in listed.split(",")]
+        if not name or not all(s.isascii() and s.isdecimal() for s in sizes):
+            raise _no_sizes(text)
+        found.append((text, (name, tuple(map(int, sizes)))))
+    return found
+
+
+def _no_sizes(text: str, why: str = "") -> ProgramError:
+    return ProgramError(
+        f"expected a dimension and its size, as in batch=8, or sizes, as in batch=1,8, got "
+        f"{text!r}{why}; give each dimension once, with whole numbers"
+    )
 
 
 def source_files(source: str) -> list[Path]:

@@ -48,7 +48,8 @@ ArgumentTypes = Annotated[
     typer.Option(
         "--arg",
         metavar="TYPE",
-        help="Type of an argument, as in f32[8,784]; once for each argument of a bare function.",
+        help="Type of an argument, as in f32[8,784], or in f32[batch,784] with --dim; once for "
+        "each argument of a bare function.",
         show_default=False,
     ),
 ]
@@ -56,8 +57,9 @@ Dimensions = Annotated[
     list[str] | None,
     typer.Option(
         "--dim",
-        metavar="NAME=SIZE",
-        help="Size of a symbolic dimension of an ONNX model, as in batch=8; once for each.",
+        metavar="NAME=SIZE[,SIZE]",
+        help="Size of a symbolic dimension, as in batch=8; once for each.  Several sizes, as in "
+        "batch=1,8,32, make a variant of the program each, in `tune run`, `bench` and `apply`.",
         show_default=False,
     ),
 ]

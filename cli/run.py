@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hlotune.cli.each_variant import for_each
+from hlotune.cli.loading import single_sizes
 from hlotune.cli.options import (
     ArgumentTypes,
     Database,
@@ -101,7 +103,9 @@ def run(
     """Searches for faster schedules and records every trial.
 
     PROGRAM may also be a folder that XLA has dumped its modules into: those that take most of the
-    time are tuned, one after another.
+    time are tuned, one after another.  So are the variants of several sizes of a dimension, each
+    in an equal part of the budget; kernels that are the same in several have their records in
+    common.
     """
     request = Request(
         program=program, budget_s=budget, trials=trials, database=database_path(database),
@@ -113,8 +117,16 @@ def run(
         from hlotune.cli.run_folder import run_modules
 
         run_modules(modules, request.time_limit_s, partial(run_module, request))
+    elif len(variants := single_sizes(request.sizes)) > 1:
+        for_each(variants, partial(run_variant, request, len(variants)))
     else:
         run_program(request)
+
+
+def run_variant(request: Request, count: int, *, dim: list[str]) -> None:
+    """Tunes the program for these sizes as the request says, with its part of the budget."""
+    limit_s = request.time_limit_s
+    run_program(replace(request, sizes=dim, budget_s=None if limit_s is None else limit_s / count))
 
 
 def run_module(request: Request, file: str, budget_s: float | None) -> None:

@@ -8,17 +8,22 @@ A zip archive, whose members are stored as they are:
     kernels/KEY      the machine code of a kernel, as `Built.to_bytes` writes it
     packed/N         the bytes of packed constant N
 
+A file of several variants of a program, for several sizes of its dimensions, has a list of such
+manifests, and its members are named by their hashes, `contents/SHA256`, so that what variants have
+in common is there once.
+
 A file holds machine code, which runs in the process that loads the file: whoever loads one trusts
 who wrote it, as with a shared library.  Hashes and checks find damage; they are no signature.
 Nothing in a file is executed or unpickled before all of it, and the machine, have been found right.
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.stages import Lowered
 
@@ -27,10 +32,12 @@ from hlotune.codegen.runtime import dispatcher
 from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
-from hlotune.deploy.manifest import Manifest, manifest_of
+from hlotune.deploy.by_shapes import ByShapes, Shapes, require_different
+from hlotune.deploy.manifest import Manifest, manifests_of, variants_json
 from hlotune.deploy.replacement import combined, loaded_here
-from hlotune.hlo.calling.callable import JittedProgram, function_of
+from hlotune.hlo.calling.callable import JittedProgram, device_of, function_of
 from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.graph import TensorType
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.stored_values import with_weights
 from hlotune.measure.machine.targets import require_host
@@ -39,6 +46,7 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.cpu import CpuTarget
 
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"
+CONTENTS = "contents/"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -52,7 +60,7 @@ class Artifact:
     kernels: tuple[str, ...]
     """Hashes of the machine code of its kernels."""
     packed_bytes: int
-    _function: JittedProgram
+    _function: JittedProgram | ByShapes
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._function(*arguments, **named)
@@ -66,16 +74,40 @@ class Artifact:
         return self._function.lower(*arguments, **named)
 
 
-def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
-    """Writes a tuned program to a file, and returns its size in bytes.
+def save_artifact(tuned: TunedFunction | Sequence[TunedFunction], path: str | Path) -> int:
+    """Writes a tuned program to a file, or several for different shapes of arguments.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all.  Returns its size in bytes.
 
     Raises:
-        ProgramError: it is no tuned function, or not one for a CPU; values of its program were
-            elided; it takes or gives containers other than tuples, lists, and dicts of texts; or
-            the file cannot be written.
+        ProgramError: it is no tuned function, or not one for a CPU; two of several are for the same
+            shapes; values of its program were elided; it takes or gives containers other than
+            tuples, lists, and dicts of texts; or the file cannot be written.
     """
+    variants: list[Any] = list(tuned) if isinstance(tuned, list | tuple) else [tuned]
+    for one in variants:
+        _check(one)
+    require_different([_shapes(one.program.graph.argument_types) for one in variants])
+    parts = [_parts(one) for one in variants]
+    path = Path(path)
+    if len(parts) == 1:
+        ((manifest, members),) = parts
+        whole = {MANIFEST: manifest.to_json(), **members}
+    else:
+        whole = {MANIFEST: variants_json([manifest for manifest, _ in parts])}
+        for manifest, members in parts:
+            whole |= {f"{CONTENTS}{manifest.sha256[name]}": m for name, m in members.items()}
+    try:
+        write_stored(path, whole)
+    except OSError as error:
+        raise ProgramError(
+            f"expected to write the tuned program to {path}, got {error.strerror}; "
+            "name another path, or free some space"
+        ) from error
+    return path.stat().st_size
+
+
+def _check(tuned: object) -> None:
     if not isinstance(tuned, TunedFunction):
         raise ProgramError(
             f"expected a tuned function, got {type(tuned).__name__}; give what hlotune.apply "
@@ -87,17 +119,15 @@ def save_artifact(tuned: TunedFunction, path: str | Path) -> int:
             f"expected a program tuned for a CPU, got one for {tuned.target.title}; call it in "
             "the process that tuned it: no file format holds its kernels yet"
         )
-    path = Path(path)
+
+
+def _parts(tuned: TunedFunction) -> tuple[Manifest, dict[str, bytes]]:
     members = _members(tuned)
-    manifest = _manifest(tuned, {name: _hash(data) for name, data in members.items()})
-    try:
-        write_stored(path, {MANIFEST: manifest.to_json(), **members})
-    except OSError as error:
-        raise ProgramError(
-            f"expected to write the tuned program to {path}, got {error.strerror}; "
-            "name another path, or free some space"
-        ) from error
-    return path.stat().st_size
+    return _manifest(tuned, {name: _hash(data) for name, data in members.items()}), members
+
+
+def _shapes(types: Sequence[TensorType]) -> Shapes:
+    return tuple(kind.shape for kind in types)
 
 
 def require_values(program: Program) -> None:
@@ -124,17 +154,54 @@ def load_artifact(path: str | Path) -> Artifact:
     members = read_stored(path)
     if MANIFEST not in members:
         raise ProgramError(f"expected {MANIFEST} in {path}, got none; {AGAIN}")
-    manifest = manifest_of(path, members.pop(MANIFEST))
+    are_variants, manifests = manifests_of(path, members.pop(MANIFEST))
+    if not are_variants:
+        return _loaded(path, manifests[0], members, {})[0]
+    placed: dict[str, Any] = {}
+    listed = {f"{CONTENTS}{digest}" for m in manifests for digest in m.sha256.values()}
+    check_members(path, members.keys(), listed, "the file")
+    found = [
+        _loaded(path, m, {n: members[f"{CONTENTS}{d}"] for n, d in m.sha256.items()}, placed)
+        for m in manifests
+    ]
+    require_different([shapes for _, shapes in found])
+    return _joined([artifact for artifact, _ in found], [s for _, s in found], manifests[0])
+
+
+def _joined(found: Sequence[Artifact], shapes: Sequence[Shapes], first: Manifest) -> Artifact:
+    """Variants as one, which calls the one of the shapes that it is given."""
+    functions: Any = {s: a._function for s, a in zip(shapes, found, strict=True)}
+    return replace(
+        found[0],
+        kernels=tuple(dict.fromkeys(key for a in found for key in a.kernels)),
+        packed_bytes=sum(a.packed_bytes for a in found),
+        _function=ByShapes(functions, first.names),
+    )
+
+
+def _loaded(
+    path: Path, manifest: Manifest, members: Mapping[str, bytes], placed: dict[str, Any]
+) -> tuple[Artifact, Shapes]:
+    """One program of a file, and the shapes of its arguments.
+
+    `placed` are packed constants on the device by their hashes; those that are new are added.
+    """
     _check_hashes(path, manifest, members)
     target = require_host(manifest.target)
     builts = [_built(path, n, data) for n, data in members.items() if n.startswith(KERNELS)]
-    packed = [np.frombuffer(members[f"{PACKED}{n}"], np.uint8) for n in range(manifest.packed)]
+    packed = []
+    for name in (f"{PACKED}{n}" for n in range(manifest.packed)):
+        digest = manifest.sha256[name]
+        if digest not in placed:
+            placed[digest] = jax.device_put(np.frombuffer(members[name], np.uint8), device_of())
+        packed.append(placed[digest])
     module = mlir.parse(members[PROGRAM])
-    check_signature(path, manifest, mlir.signature(module), [p.nbytes for p in packed])
+    signature = mlir.signature(module)
+    check_signature(path, manifest, signature, [p.nbytes for p in packed])
     check_calls(path, builts, mlir.calls(module, dispatcher.TARGET))
     for built in builts:
         dispatcher.bind(built.key, loaded_here(built))
-    return Artifact(
+    artifact = Artifact(
         name=manifest.program,
         numerics=manifest.numerics,
         target=target.fingerprint,
@@ -149,6 +216,8 @@ def load_artifact(path: str | Path) -> Artifact:
             donated=manifest.donated,
         ),
     )
+    count = len(signature.arguments) - len(packed)
+    return artifact, _shapes(signature.arguments[:count])
 
 
 def _members(tuned: TunedFunction) -> dict[str, bytes]:

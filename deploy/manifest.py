@@ -6,7 +6,7 @@ with, reading it is a ProgramError that names the field, what was expected and w
 
 import json
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,10 @@ from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import NUMERICS, Numerics
 
 FORMAT = 1
+VARIANTS_FORMAT = 2
+"""Of a file that has several programs: a list of manifests of the first format."""
+_LATER: Mapping[str, Any] = {"names": [], "donated": []}
+"""Fields that files from before there were names, or donation, lack."""
 _SHOWN = 60
 """Characters of a wrong value that a message has."""
 
@@ -68,14 +72,34 @@ class Manifest:
         return json.dumps(fields, indent=2, sort_keys=True).encode()
 
 
-def manifest_of(path: Path, text: bytes) -> Manifest:
-    """The manifest of a file.
+def variants_json(manifests: Sequence[Manifest]) -> bytes:
+    """The bytes of `manifest.json` of a file that has several programs."""
+    variants = [json.loads(m.to_json()) for m in manifests]
+    whole = {"hlotune_artifact": VARIANTS_FORMAT, "variants": variants}
+    return json.dumps(whole, indent=2, sort_keys=True).encode()
+
+
+def manifests_of(path: Path, text: bytes) -> tuple[bool, list[Manifest]]:
+    """Whether a file is of the format of variants, and the manifests of its programs.
 
     Raises:
         ProgramError: it is no JSON, is of a newer format, or has a field that is missing or has
             another type or range.
     """
     fields = _fields_of(path, text)
+    if fields["hlotune_artifact"] == FORMAT:
+        return False, [_manifest(path, fields)]
+    variants = fields.get("variants")
+    plain = isinstance(variants, list) and all(isinstance(v, dict) for v in variants)
+    if not plain or not variants or any(v.get("hlotune_artifact") != FORMAT for v in variants):
+        raise ProgramError(
+            f"expected variants in the manifest of {path} to be a list of programs, got "
+            f"{_shown(variants)}; {AGAIN}"
+        )
+    return True, [_manifest(path, {**_LATER, **variant}) for variant in variants]
+
+
+def _manifest(path: Path, fields: Mapping[str, Any]) -> Manifest:
     for name, (what, allows) in _FIELDS.items():
         if name not in fields:
             raise ProgramError(f"expected {name} in the manifest of {path}, got none; {AGAIN}")
@@ -115,17 +139,15 @@ def _fields_of(path: Path, text: bytes) -> dict[str, Any]:
     version = found.get("hlotune_artifact") if isinstance(found, dict) else None
     if not _is_count(version) or version == 0:
         raise ProgramError(
-            f"expected the format of a tuned program, 1 to {FORMAT}, in the manifest of {path}, "
-            f"got {_shown(version)}; {AGAIN}"
+            f"expected the format of a tuned program, 1 to {VARIANTS_FORMAT}, in the manifest of "
+            f"{path}, got {_shown(version)}; {AGAIN}"
         )
-    if cast(int, version) > FORMAT:
+    if cast(int, version) > VARIANTS_FORMAT:
         raise ProgramError(
-            f"expected a tuned program of format {FORMAT} or older, got {path} of format "
+            f"expected a tuned program of format {VARIANTS_FORMAT} or older, got {path} of format "
             f"{_shown(version)}; upgrade hlotune"
         )
-    fields: dict[str, Any] = {"names": [], "donated": [], **found}
-    # files from before there were names, or donation
-    return fields
+    return {**_LATER, **found}
 
 
 def _argument_count(arguments: Any) -> int:

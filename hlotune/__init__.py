@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hlotune.deploy.artifact import load_artifact, save_artifact
     from hlotune.deploy.compile import compile
     from hlotune.hlo.frontends.program import load
+    from hlotune.hlo.frontends.variants import load_variants
     from hlotune.schedules.errors import HlotuneError
     from hlotune.search.jit import jit
     from hlotune.search.tune import tune
@@ -27,6 +28,7 @@ __all__ = [
     "jit",
     "load",
     "load_artifact",
+    "load_variants",
     "save_artifact",
     "tune",
 ]
@@ -40,6 +42,7 @@ _HOME = {
     "jit": "hlotune.search.jit",
     "load": "hlotune.hlo.frontends.program",
     "load_artifact": "hlotune.deploy.artifact",
+    "load_variants": "hlotune.hlo.frontends.variants",
     "save_artifact": "hlotune.deploy.artifact",
     "tune": "hlotune.search.tune",
 }

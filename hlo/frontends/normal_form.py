@@ -9,8 +9,10 @@ from pathlib import PurePath
 from hlotune.hlo.frontends.checked_parse import Parsed
 from hlotune.hlo.frontends.file_kinds import ONNX, PYTORCH, is_hlo_text, suffix_of
 from hlotune.hlo.frontends.hlo_files import stablehlo_of_proto, stablehlo_of_text
+from hlotune.hlo.frontends.symbolic_sizes import static_shapes
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
+from hlotune.hlo.mlir.symbolic import symbolic_arguments, with_shapes
 from hlotune.schedules.errors import ProgramError
 
 
@@ -33,14 +35,22 @@ def parsed_file(
     suffix = suffix_of(PurePath(path))
     if suffix == ONNX:
         return _of_onnx(data, path, sizes, allow)
-    _check_sizes(sizes, path)
     if suffix == PYTORCH:
-        return _of_pytorch(data, path, allow)
+        return _of_pytorch(data, path, sizes, allow)
     if suffix == ".pb":
         data = stablehlo_of_proto(data)
     elif suffix == ".hlo" or is_hlo_text(data):
         data = stablehlo_of_text(data.decode(errors="replace"))
-    return Parsed(normal_form(data).bytecode())
+    module = mlir.parse(data)
+    if arguments := symbolic_arguments(module):
+        module = with_shapes(module, static_shapes(arguments, sizes, path), path)
+    elif sizes:
+        raise ProgramError(
+            f"expected no sizes of dimensions with {path}, whose types have sizes, got "
+            f"{', '.join(sizes)}; leave them out"
+        )
+    rewrite.normalise(module)
+    return Parsed(module.bytecode())
 
 
 def _of_onnx(
@@ -59,19 +69,13 @@ def _of_onnx(
     return Parsed(normal_form(model.bytecode).bytecode(), model.names)
 
 
-def _of_pytorch(data: bytes, path: str, allow: Callable[[float, int], None]) -> Parsed:
+def _of_pytorch(
+    data: bytes, path: str, sizes: Mapping[str, int], allow: Callable[[float, int], None]
+) -> Parsed:
     from hlotune.hlo.frontends.pytorch.model import imported
 
-    model = imported(data, path, allow)
+    model = imported(data, path, sizes, allow)
     return Parsed(normal_form(model.bytecode).bytecode(), model.names)
-
-
-def _check_sizes(sizes: Mapping[str, int], path: str) -> None:
-    if sizes:
-        raise ProgramError(
-            f"expected no sizes of dimensions with {path}, a file that has its types in it, got "
-            f"{', '.join(sizes)}; leave them out: ONNX models alone have symbolic dimensions"
-        )
 
 
 def normal_form(stablehlo: bytes) -> mlir.Module:

@@ -26,6 +26,7 @@ try:
     hlo_to_stablehlo = _jax.mlir.hlo_to_stablehlo
     inlined_func_call = _jax_mlir_ext.inlined_func_call
     portable_version = stablehlo.get_version_from_compatibility_requirement
+    refine_shapes = _jax.mlir.refine_polymorphic_shapes
     read_portable_artifact = _jax.mlir.deserialize_portable_artifact
     write_portable_artifact = _jax.mlir.serialize_portable_artifact
     stablehlo.register_stablehlo_passes()

@@ -96,7 +96,11 @@ def test_the_database_of_a_newer_version_is_refused(
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        ("tensor<?x4xf32>", "expected static shapes"),
+        (
+            "tensor<?x4xf32>",
+            "got none for arg0.0 (arg0 is arg0.0 x 4); give them on the command line as in --dim "
+            "arg0.0=8",
+        ),
     ],
 )
 def test_a_program_of_dynamic_shapes_is_refused(
@@ -125,13 +129,25 @@ def identity(tensor: str, folder: Path) -> Path:
     return program
 
 
-@pytest.mark.parametrize("sizes", [["batch"], ["batch=-1"], ["=2"], ["batch=2", "batch=3"]])
+@pytest.mark.parametrize(
+    "sizes", [["batch"], ["batch=-1"], ["=2"], ["batch=2", "batch=3"], ["batch=1,"]]
+)
 def test_a_size_of_a_dimension_is_a_name_and_a_whole_number(sizes: list[str]) -> None:
     words = [word for size in sizes for word in ("--dim", size)]
     message = refused("kernels", "model.onnx", *words)
-    assert "expected a dimension and its size, as in batch=8, got" in message
+    assert "expected a dimension and its size, as in batch=8, or sizes, as in" in message
+
+
+def test_a_command_of_one_program_refuses_several_sizes() -> None:
+    message = refused("kernels", "model.onnx", "--dim", "batch=1,8")
+    assert "expected one size of each dimension for this command, got batch=1,8; name" in message
+
+
+def test_equal_sizes_are_refused() -> None:
+    message = refused("run", "model.onnx", "--dim", "batch=8,8", "--trials", "1")
+    assert "expected different sizes of the dimension batch, got [8, 8]; give each" in message
 
 
 def test_sizes_of_dimensions_are_of_files_alone() -> None:
     message = refused("kernels", PROGRAM, "--dim", "batch=8")
-    assert "expected sizes of dimensions with an ONNX model alone, got batch" in message
+    assert "expected sizes of symbolic dimensions alone, got batch" in message

@@ -197,10 +197,10 @@ def test_files_from_before_names_were_written_can_be_loaded(file: Path, tmp_path
     [
         (b"\xff", "expected JSON as the manifest"),
         (b"[" * 100_000, "expected JSON as the manifest"),
-        (b"[]", "expected the format of a tuned program, 1 to 1, .* got None"),
-        (b'{"hlotune_artifact": 0}', "expected the format of a tuned program, 1 to 1, .* got 0"),
+        (b"[]", "expected the format of a tuned program, 1 to 2, .* got None"),
+        (b'{"hlotune_artifact": 0}', "expected the format of a tuned program, 1 to 2, .* got 0"),
         (b'{"hlotune_artifact": "1"}', "expected the format of a tuned program, .* got '1'"),
-        (b'{"hlotune_artifact": 9}', "^expected .* format 1 or older, got .* 9; upgrade"),
+        (b'{"hlotune_artifact": 9}', "^expected .* format 2 or older, got .* 9; upgrade"),
     ],
     ids=["no text", "too deep", "list", "zero", "text", "newer"],
 )

@@ -23,7 +23,10 @@ def module(arguments: str, results: str, body: str = "", head: str = "module") -
 
 TENSOR = "tensor<4xf32>"
 REFUSED = {
-    "dynamic": (module("%x: tensor<?xf32>", "tensor<?xf32>"), "expected static shapes"),
+    "dynamic": (
+        module("%x: tensor<?xf32>", "tensor<?xf32>"),
+        "expected a size for each symbolic dimension",
+    ),
     "f6": (module("%x: tensor<2xf6E3M2FN>", "tensor<2xf6E3M2FN>"), "f6E3M2FN is not supported"),
     "i128": (module("%x: tensor<2xi128>", "tensor<2xi128>"), "i128 is not supported"),
     "tuple": (module(f"%x: tuple<{TENSOR}>", f"tuple<{TENSOR}>"), "expected values to be tensors"),

@@ -234,9 +234,35 @@ def test_files_that_are_unsafe_or_damaged_are_one_error(tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_file_of_symbolic_shapes_is_refused(tmp_path: Path) -> None:
-    path, x = tmp_path / "dynamic.pt2", torch.ones(4, 3)
-    shapes = ({0: torch.export.Dim.DYNAMIC},)
-    torch.export.save(torch.export.export(nn.Linear(3, 2), (x,), dynamic_shapes=shapes), path)
-    with pytest.raises(ProgramError, match=r"sizes that are numbers in .*, got symbols"):
+class Sized(nn.Module):
+    """Computes with the sizes of its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        rows = self.layer(x).view(x.shape[0] * x.shape[1], -1)
+        return rows + y[:, : x.shape[1]].sum(), torch.zeros(x.shape[0] + 1, 4) + rows.mean(0)
+
+
+def test_a_file_of_symbolic_shapes_takes_their_sizes(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path, module = tmp_path / "dynamic.pt2", Sized().eval()
+    batch = torch.export.Dim("batch", max=64)
+    shapes = ({0: batch, 1: torch.export.Dim("time", max=11)}, {0: 2 * batch})
+    given = (torch.randn(4, 6, 8), torch.randn(8, 12))
+    with torch.no_grad():
+        made = torch.export.export(module, given, dynamic_shapes=shapes)
+        torch.export.save(made, path)
+    with pytest.raises(ProgramError, match=r"got none for s\d+, s\d+ \(x is s\d+ x s\d+ x 8, y is"):
         load(path)
+    with pytest.raises(ProgramError, match=r"expected 6 as 2\*s\d+ of .*, got 5; give sizes"):
+        load(path, dims={"x.0": 3, "x.1": 5, "y.0": 5})
+    with pytest.raises(ProgramError, match=r"at most 64 as s\d+ of .*, as it was exported, got 65"):
+        load(path, dims={"x.0": 65, "x.1": 5})
+    x, y = torch.randn(3, 5, 8), torch.randn(6, 12)
+    got = jitted(load(path, dims={"x.0": 3, "x.1": 5}))(x.numpy(), y.numpy())
+    with torch.no_grad():
+        for one, other in zip(got, module(x, y), strict=True):
+            np.testing.assert_allclose(one, other.numpy(), rtol=2e-5, atol=2e-6)

@@ -12,6 +12,7 @@ from onnx import ModelProto, defs, helper
 
 from hlotune.hlo.frontends.onnx.graphs import Surroundings, constants_in, run_graph
 from hlotune.hlo.frontends.onnx.tensors import array_of, external_bytes
+from hlotune.hlo.frontends.symbolic_sizes import Argument, static_shapes
 from hlotune.hlo.mlir import module as mlir
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
@@ -104,45 +105,30 @@ def _arguments(
     inputs: Sequence[Any], sizes: Mapping[str, int], path: str
 ) -> list[jax.ShapeDtypeStruct]:
     """Types of the model's arguments; sizes stand in for its symbolic dimensions."""
-    symbols = {s for i in inputs for s in _symbols(i)}
-    if unknown := sorted(set(sizes) - symbols):
-        raise ProgramError(
-            f"expected sizes of symbolic dimensions of {path}, which are "
-            f"{', '.join(sorted(symbols)) or 'none'}, got {', '.join(unknown)}; leave that out"
-        )
-    if missing := sorted(symbols - set(sizes)):
-        example = " ".join(f"--dim {_quoted(name)}=8" for name in missing)
-        raise ProgramError(
-            f"expected a size for each symbolic dimension of {path}, got none for "
-            f"{', '.join(missing)}; give them on the command line as in {example}, or as in "
-            f"hlotune.load(..., dims={{{missing[0]!r}: 8}})"
-        )
-    return [_argument(i, sizes) for i in inputs]
+    arguments = [Argument(i.name, tuple(_sizes(i))) for i in inputs]
+    shapes = static_shapes(arguments, sizes, path)
+    return [_argument(i, shape) for i, shape in zip(inputs, shapes, strict=True)]
 
 
-def _argument(value: Any, sizes: Mapping[str, int]) -> jax.ShapeDtypeStruct:
+def _argument(value: Any, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
     tensor = value.type.tensor_type
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     if dtype.kind in "OSU":
         raise _odd_input(value.name, "texts")
-    shape = [
-        d.dim_value if d.HasField("dim_value") else sizes[_symbol(value.name, n, d)]
-        for n, d in enumerate(tensor.shape.dim)
-    ]
     if min(shape, default=0) < 0:
-        raise _odd_input(value.name, f"shape {shape}")
+        raise _odd_input(value.name, f"shape {list(shape)}")
     return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
 
 
-def _symbols(value: Any) -> list[str]:
-    """Names of the symbolic dimensions of an input."""
+def _sizes(value: Any) -> list[int | str]:
+    """Sizes of an input; symbolic ones by their names."""
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         raise _odd_input(value.name, kind or "no type")
     if not value.type.tensor_type.HasField("shape"):
         raise _odd_input(value.name, "a tensor of unknown rank")
     dims = enumerate(value.type.tensor_type.shape.dim)
-    return [_symbol(value.name, n, d) for n, d in dims if not d.HasField("dim_value")]
+    return [d.dim_value if d.HasField("dim_value") else _symbol(value.name, n, d) for n, d in dims]
 
 
 def _symbol(name: str, axis: int, dim: Any) -> str:
@@ -155,10 +141,6 @@ def _odd_input(name: str, got: str) -> ProgramError:
         f"expected inputs of an ONNX model to be tensors of numbers, got {got} as {name}; export "
         "the model with tensors of numbers and of known rank"
     )
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"'{name}'"
 
 
 def _graphs(graph: Any) -> list[Any]:

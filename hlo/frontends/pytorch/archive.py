@@ -49,6 +49,8 @@ class Exported:
     """Parameters, buffers and constants, by their names in the graph."""
     arguments: tuple[str, ...]
     """Names of tensors that a call gives, in order."""
+    ranges: Mapping[str, tuple[int | None, int | None]]
+    """Least and greatest value of each symbol among its sizes, as far as it has one."""
 
 
 def exported(data: bytes, path: str) -> Exported:
@@ -112,7 +114,11 @@ def _read(files: Files) -> Exported:
         module = document["graph_module"]
         signature = module["signature"]
         tensors, arguments = _inputs(signature, _stored(files), files.path)
-        return Exported(module["graph"], signature, tensors, arguments)
+        ranges = {
+            name: (limits["min_val"], limits["max_val"])
+            for name, limits in document.get("range_constraints", {}).items()
+        }
+        return Exported(module["graph"], signature, tensors, arguments, ranges)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         if isinstance(error, ProgramError):
             raise
@@ -183,8 +189,8 @@ def sizes_of(sizes: Any, path: str) -> tuple[int, ...]:
     """Sizes that are numbers; raises ProgramError for symbols."""
     if any("as_int" not in s for s in sizes):
         raise ProgramError(
-            f"expected sizes that are numbers in {path}, got symbols; export the module without "
-            "dynamic_shapes: a kernel is tuned for one shape"
+            f"expected sizes of weights that are numbers in {path}, got symbols; write the file "
+            "again"
         )
     return tuple(int(s["as_int"]) for s in sizes)
 

@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 
-from hlotune.hlo.frontends.pytorch import elementwise, pools, products, reductions, shapes
+from hlotune.hlo.frontends.pytorch import (
+    elementwise,
+    pools,
+    products,
+    reductions,
+    shapes,
+    sizes,
+)
 from hlotune.hlo.frontends.pytorch.types import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -11,13 +18,17 @@ OPERATIONS: Mapping[str, Operation] = {
     **products.ROWS,
     **reductions.ROWS,
     **shapes.ROWS,
+    **sizes.ROWS,
 }
 """By name without its overload."""
 PREFIX = "torch.ops.aten."
+_PYTHON = "_operator."
 
 
 def row_of(target: str) -> tuple[Operation | None, bool]:
     """The row of an operation as the graph names it, and whether it changes its first input."""
+    if target.startswith(_PYTHON):
+        return sizes.OPERATORS.get(target.removeprefix(_PYTHON)), False
     name = target.removeprefix(PREFIX).partition(".")[0] if target.startswith(PREFIX) else ""
     if name in OPERATIONS:
         return OPERATIONS[name], False

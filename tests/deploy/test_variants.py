@@ -1,0 +1,93 @@
+"""Variants of a program for several sizes, in one file, called by the shapes of arguments."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from hlotune.deploy.apply import TunedFunction, apply
+from hlotune.deploy.artifact import load_artifact, save_artifact
+from hlotune.hlo.frontends.program import load
+from hlotune.schedules.errors import ProgramError
+from tests.deploy.test_artifact import PACKED
+from tests.support.applied import final, first_sites, mlp, normal, recorded
+
+WEIGHTS = {"in": normal(16, 32), "bias": normal(32), "out": normal(32, 10)}
+
+
+def frozen(x: Any) -> Any:
+    return mlp(jax.tree.map(jax.numpy.asarray, WEIGHTS), x)
+
+
+def variants(folder: Path) -> list[TunedFunction]:
+    """For 4 and for 8 rows, the same weights packed in both."""
+    programs = [load(frozen, normal(rows, 16)) for rows in (4, 8)]
+    records = {first_sites(p)["dot0"]: final(PACKED) for p in programs}
+    database = recorded(folder / "a.db", records)
+    return [apply(p, database=database) for p in programs]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("variants")
+    tuned = variants(folder)
+    assert all(t.replacements for t in tuned)
+    save_artifact(tuned, folder / "mlp.hlotune")
+    return folder / "mlp.hlotune"
+
+
+def test_a_file_of_variants_calls_the_one_of_the_shapes_that_it_is_given(file: Path) -> None:
+    run = load_artifact(file)
+    for rows in (8, 4):
+        x = normal(rows, 16)
+        np.testing.assert_allclose(run(x)["logits"], frozen(x)["logits"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(run(x=x)["logits"], frozen(x)["logits"], rtol=1e-4, atol=1e-5)
+    assert run.packed_bytes > 0 and len(run.kernels) == 2
+    assert "tensor<8x16xf32>" in run.lower(normal(8, 16)).as_text()
+    with pytest.raises(TypeError, match=r"a variant, \(4x16\) or \(8x16\), got \(5x16\); pad"):
+        run(normal(5, 16))
+
+
+def test_what_variants_have_in_common_is_in_the_file_once(file: Path) -> None:
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        (one, other) = json.loads(archive.read("manifest.json"))["variants"]
+    assert one["sha256"]["packed/0"] == other["sha256"]["packed/0"]
+    assert len(names) == 1 + len({*one["sha256"].values(), *other["sha256"].values()})
+
+
+def test_two_variants_of_the_same_shapes_are_refused(tmp_path: Path) -> None:
+    (first, _) = variants(tmp_path)
+    with pytest.raises(ProgramError, match=r"different shapes, got two for the same, \(4x16\)"):
+        save_artifact([first, first], tmp_path / "a.hlotune")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: m.update(variants=[]), "variants in the manifest of .* a list of programs"),
+        (lambda m: m.update(variants=[1]), "variants in the manifest of .* a list of programs"),
+        (lambda m: m["variants"].pop(), "the file has besides contents/"),
+        (lambda m: m["variants"][0].pop("key"), "expected key in the manifest of .*, got none"),
+        (lambda m: m["variants"].__setitem__(0, m["variants"][1]), "has besides contents/"),
+        (lambda m: m["variants"].append(m["variants"][1]), "two for the same"),
+        (lambda m: m.update(hlotune_artifact=3), "of format 2 or older, .*; upgrade hlotune"),
+    ],
+    ids=["none", "number", "lost", "key", "wrong", "twice", "newer"],
+)
+def test_damage_is_one_error(file: Path, tmp_path: Path, change: Any, said: str) -> None:
+    changed = tmp_path / "changed.hlotune"
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            if info.filename == "manifest.json":
+                manifest = json.loads(data)
+                change(manifest)
+                data = json.dumps(manifest).encode()
+            new.writestr(info, data)
+    with pytest.raises(ProgramError, match=said):
+        load_artifact(changed)
