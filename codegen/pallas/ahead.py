@@ -59,6 +59,8 @@ def _device(target: GpuTarget | TpuTarget) -> Any:
                 target.name, platform="cuda", topology="1x1x1", target_config=config_of(target)
             )
         else:
+            # No TPU is used, so that several processes may compile at once.
+            os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
             os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
             found = topologies.get_topology_desc(TOPOLOGIES[target.name], platform="tpu")
     except (NotImplementedError, RuntimeError) as error:

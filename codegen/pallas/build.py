@@ -83,7 +83,10 @@ def operands(kernel: AnyGpuKernel) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Shapes and types of a kernel's operands."""
     if isinstance(kernel, GpuStages):
         return tuple(struct(t.shape, t.dtype) for t in kernel.arguments)
-    return tuple(struct(shape, kernel.element) for shape in _shapes(kernel))
+    tail = kernel.tail if isinstance(kernel, GpuProduct | GpuConvolution) else None
+    read = tail.tensors if tail is not None else ()
+    own = (struct(shape, kernel.element) for shape in _shapes(kernel))
+    return (*own, *(struct(t.shape, t.dtype) for t in read))
 
 
 def _shapes(kernel: GpuKernel) -> tuple[tuple[int, ...], ...]:
