@@ -105,16 +105,15 @@ def tuned(case: Case, seconds: float, folder: Path) -> Tuning:
         program = hlotune.load(case.jax, *case.values())
     found, skipped = tasks(sites(program), target)
     reasons = tuple(f"{s.label}: {s.reason}" for s in skipped)
+    if found:
+        first(program, database=path_of_first)
+    if not (found and seconds):
+        with Database(folder / PEAKS) as peaks:
+            limit_s = limit_of(program, target, peaks.properties(target))
+        return Tuning(kernels=len(found), limit_s=limit_s, skipped=reasons)
     with Database(folder / PEAKS) as peaks, Database(path) as database:
         if (known := peaks.properties(target)) is not None:
             database.keep_properties(target, known)
-        if not found:
-            limit_s = limit_of(program, target, known)
-            return Tuning(skipped=reasons, limit_s=limit_s)
-        first(program, database=path_of_first)
-        if not seconds:
-            limit_s = limit_of(program, target, known)
-            return Tuning(kernels=len(found), limit_s=limit_s, skipped=reasons)
         result = hlotune.tune(program, budget_s=seconds, database=database)
         properties = database.properties(target)
         if properties is not None and known is None:
