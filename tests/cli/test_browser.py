@@ -220,7 +220,7 @@ def test_a_run_is_played_to_its_end_and_with_the_keyboard(address: str, tab: Tab
     said = "document.querySelector('.replayed').innerText"
     tab.value("document.getElementById('play').click()")
     tab.wait(f"{trial} > 0 && {trial} < {last}")
-    tab.wait(f"{said}.startsWith('After trial {last} of')")
+    tab.wait(f"{said}.startsWith('After trial {last} of')", limit_s=120)
     tab.wait("document.getElementById('play').innerText === 'Play'")
     tab.value("document.getElementById('trial').focus()")
     tab.key("ArrowLeft")

@@ -90,11 +90,11 @@ class Tab:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def wait(self, expression: str) -> None:
+    def wait(self, expression: str, limit_s: float = LIMIT_S) -> None:
         """Until an expression is true."""
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + limit_s
         while not self.value(expression):
-            assert time.monotonic() < end, f"expected {expression} within {LIMIT_S:.0f} s"
+            assert time.monotonic() < end, f"expected {expression} within {limit_s:.0f} s"
             time.sleep(0.05)
 
     def size(self, width: int, height: int = 1000) -> None:

@@ -4,7 +4,7 @@
 
 const REFRESH_MS = 3000;
 const FRAME_MS = 200;
-const FRAMES = 60;
+const FRAMES = 40;
 
 const live = document.getElementById("live");
 const statusLine = document.getElementById("status");
@@ -159,7 +159,7 @@ function prepareReplay() {
     playing = true;
     play.textContent = "Pause";
     if (Number(slider.value) >= Number(slider.max)) slider.value = 0;
-    const step = Math.max(1, Math.round(Number(slider.max) / FRAMES));
+    const step = Math.max(1, Math.ceil(Number(slider.max) / FRAMES));
     while (playing) {
       await show();
       if (Number(slider.value) >= Number(slider.max)) break;
