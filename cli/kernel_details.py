@@ -26,6 +26,13 @@ class Times:
         return None if found is None else calls * found / self.program_s
 
 
+def operations_of(program: "Program") -> "Counts":
+    """The operations of a loaded program: jax is not imported before one is."""
+    from hlotune.hlo.calling.operation_counts import counts_of
+
+    return counts_of(program)
+
+
 def measured(program: "Program", kernels: "Mapping[str, Kernel]") -> Times:
     """Times the program, then each kernel alone, in turns with other tuners of the machine."""
     from hlotune.deploy.default_time import default_time_s

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hlotune.cli.kernel_details import counts_json, measured, print_counts
+from hlotune.cli.kernel_details import counts_json, measured, operations_of, print_counts
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Dimensions, Json, Program, Trips
 from hlotune.cli.printing import counted, print_json, print_notes, print_table, say, size, times
@@ -134,7 +134,6 @@ def kernels(
     What a call takes at best is by the machine's peaks, which are measured once a day, or by the
     maker's figures of the device that is named.
     """
-    from hlotune.hlo.calling.operation_counts import counts_of
     from hlotune.hlo.sites.left_out import left_out
     from hlotune.hlo.sites.sites import sites
     from hlotune.hlo.sites.trip_counts import flows
@@ -150,7 +149,7 @@ def kernels(
         by_key.setdefault(site.kernel.key, []).append(site)
     control_flow = flows(loaded.graph, loaded.trips).values()
     kept = left_out(loaded, found)
-    counts = counts_of(loaded) if operations else None
+    counts = operations_of(loaded) if operations else None
     if counts and not json:
         print_counts(counts)
     if not by_key:
