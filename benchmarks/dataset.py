@@ -43,7 +43,7 @@ from hlotune.search.learning.transfer import config_of
 from hlotune.search.searchers.history import History
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.session import Device
-from hlotune.search.tuner import Builder, KernelTuner, Step
+from hlotune.search.tuner import Builder, KernelTuner, Predicted, Step
 from hlotune.tuning_logs.database import UNDER, Database
 from hlotune.tuning_logs.database import conditions as under_conditions
 from hlotune.tuning_logs.records import export_records, import_records
@@ -298,8 +298,10 @@ class Recorder:
             make, first = SEARCHERS[part.searcher], space.heuristic()[None, :]
         search = make(space, model, entropy, first)
 
-        def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
-            self.database.add(run, kernel, trials, batch=batch)
+        def record(
+            trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
+        ) -> None:
+            self.database.add(run, kernel, trials, batch=batch, predicted=predicted)
 
         tuner = kernel_tuner(of.task, search, model, self.builder, self.runner, record)
         tuner.know(known)

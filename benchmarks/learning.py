@@ -54,7 +54,7 @@ from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import Limits, Spent, finishing, full_batch, grown
 from hlotune.search.learning.transfer import kin, lent, recorded, teach
 from hlotune.search.tasks import Task
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Runner
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.database import conditions as under_conditions
@@ -185,8 +185,10 @@ class Track:
         if contestant.is_lent:
             first = self._lent(of.task, experience, race.seed)
 
-        def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
-            self.database.add(run, kernel, trials, batch=batch, state=state)
+        def record(
+            trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
+        ) -> None:
+            self.database.add(run, kernel, trials, batch=batch, state=state, predicted=predicted)
 
         search = blind(of.task, contestant.searcher, model, race.seed, first)
         tuner = kernel_tuner(of.task, search, model, self.builder, self.runner, record, experience)
