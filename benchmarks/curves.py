@@ -39,7 +39,7 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties
 from hlotune.search.budget.budget import grown
-from hlotune.search.tuner import Builder, KernelTuner, Runner
+from hlotune.search.tuner import Builder, KernelTuner, Predicted, Runner
 from hlotune.tuning_logs import rows
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Summary
@@ -156,8 +156,12 @@ class Arena:
             seed=seed,
         )
 
-        def record(trials: Sequence[Trial], batch: int, state: bytes) -> None:
-            self.database.add(run, of.task.kernel, trials, batch=batch, state=state)
+        def record(
+            trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
+        ) -> None:
+            self.database.add(
+                run, of.task.kernel, trials, batch=batch, state=state, predicted=predicted
+            )
 
         model = start(RIVALS[searcher]).model
         search = blind(of.task, searcher, model, seed)

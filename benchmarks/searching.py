@@ -16,7 +16,7 @@ from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.searchers.descent import Descent
 from hlotune.search.searchers.searcher import SEARCHERS, Searcher
 from hlotune.search.tasks import Task, tasks
-from hlotune.search.tuner import Builder, Experience, KernelTuner, Record, Runner
+from hlotune.search.tuner import Builder, Experience, KernelTuner, Predicted, Record, Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def operator(
     return Operator(name, program, site, task)
 
 
-def forget(trials: Sequence[Trial], batch: int, state: bytes) -> None:
+def forget(trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None) -> None:
     """Keeps nothing of a batch."""
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ def _onnx_runtime(path: str, arrays: dict[str, NDArray[Any]], threads: int) -> C
     options.log_severity_level, options.intra_op_num_threads = 3, threads
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     given = {x.name: arrays[x.name] for x in session.get_inputs()}
-    return lambda: session.run(None, given)  # type: ignore[no-any-return]
+    run: Call = partial(session.run, None, given)
+    return run
 
 
 def _open_vino(path: str, arrays: dict[str, NDArray[Any]], threads: int) -> Call:
