@@ -10,7 +10,7 @@ from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.algorithms.algorithm import AlgorithmSpace
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
-from hlotune.schedules.errors import TargetError, UnsupportedKernel, reason_alone
+from hlotune.schedules.errors import UnsupportedKernel, reason_alone
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import arithmetic_type, flops_of
 from hlotune.schedules.numerics import Numerics
@@ -74,10 +74,7 @@ def tasks(
     Sites that share operations with these are the rivals of their tasks.  Under `strict` numerics
     the spaces hold no algorithms that do more than reorder sums.  A kernel whose compute or space
     raises an error is skipped, and so is one that is tiny.
-
-    Raises TargetError for a kind of target that nothing is searched for.
     """
-    require_searched(target)
     tried = _Tried(target, numerics)
     taken, covered = list[Site](), Covered()
     for site in places:
@@ -132,22 +129,11 @@ def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
     return Task(site.kernel, site.label, site.weight, compute, space)
 
 
-def require_searched(target: Target) -> None:
-    """Raises TargetError for a kind of target that nothing is searched for."""
-    if target.kind not in SPACES:
-        raise TargetError(
-            f"expected a target of kind {', '.join(SPACES)}, got {target.kind}; "
-            "nothing is tuned for it yet"
-        )
-
-
 def searched(compute: Compute, target: Target, numerics: Numerics = "standard") -> Searched:
     """The space of a compute on a target.
 
-    Raises TargetError for a kind of target that nothing is searched for, and UnsupportedKernel
-    where there is no rule for the compute.
+    Raises UnsupportedKernel where there is no rule for the compute.
     """
-    require_searched(target)
     return SPACES[target.kind](compute, target, numerics)
 
 

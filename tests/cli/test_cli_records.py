@@ -221,7 +221,7 @@ def test_a_benchmark_that_finds_a_kernel_wrong_takes_its_record_back(
     def wrong(*_: object, **__: object) -> None:
         raise WrongResult("expected 1, got 2; to blame: dot0; tune it again", kernels=(key,))
 
-    monkeypatch.setattr(benching, "bench", wrong)
+    monkeypatch.setattr(benching, "compared", wrong)
     assert run_command(["bench", PROGRAM, "--db", copy]) == 2
     said_last = capsys.readouterr().err
     assert f"tune it again; {key[:8]} keep the default from now on" in said_last
