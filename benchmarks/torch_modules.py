@@ -43,13 +43,13 @@ class Line:
     side: str
     samples_s: tuple[float, ...]
     tuned_s: tuple[float, ...]
-    """Of `hlotune.compile` in the same rounds."""
+    """Seconds per call of `hlotune.compile` in the same rounds."""
     error: float
-    """Largest difference from eager's result, over its largest value."""
+    """The largest difference from eager's result, divided by the largest value of that."""
 
     @property
     def speed(self) -> Ratio:
-        """How many times as fast `hlotune.compile` is."""
+        """The speedup of `hlotune.compile` over this side."""
         return ratio(self.samples_s, self.tuned_s)
 
 
@@ -88,7 +88,7 @@ def parsed() -> argparse.Namespace:
 
 
 def made(program: str) -> tuple[Any, tuple[Any, ...]]:
-    """What a factory `path.py:name` gives."""
+    """The module and its tensors that the factory `path.py:name` returns."""
     path, _, name = program.rpartition(":")
     module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     found: tuple[Any, tuple[Any, ...]] = getattr(module, name)()
@@ -96,7 +96,7 @@ def made(program: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def sides(module: Any, tensors: tuple[Any, ...], database: Path) -> dict[str, Side]:
-    """Each compiled by a first call."""
+    """The sides by name, each compiled by a first call."""
     torch = importlib.import_module("torch")
     settings: Any = importlib.import_module("torch._inductor.config")
     settings.freezing = True
@@ -128,7 +128,7 @@ def lines_of(program: str, found: Mapping[str, Side], rounds: int) -> list[Line]
 
 
 def sample(side: Side) -> float:
-    """Seconds of a call behind others of its kind."""
+    """Seconds of one call, which follows `WARM_CALLS` calls of the same side."""
     for _ in range(WARM_CALLS):
         side()
     start = time.perf_counter()

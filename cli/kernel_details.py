@@ -1,4 +1,4 @@
-"""What `tune kernels` shows on request: counts of operations, and where a program's time goes."""
+"""Details that `tune kernels` shows on request: counts of operations, and times of kernels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Calls as XLA compiles them, on this machine."""
+    """Seconds per call of a program and of its kernels, as XLA compiles them, on this machine."""
 
     program_s: float
     kernels_s: Mapping[str, float]
-    """By key; none of a kernel that XLA does not compile alone."""
+    """Seconds per call of each kernel alone, by its key, without those that XLA cannot compile
+    alone."""
 
     def share(self, key: str, calls: float) -> float | None:
-        """Of the program's time, what so many calls of a kernel take alone."""
+        """The share of the program's time that so many calls of a kernel take when it runs alone.
+
+        It is None where the kernel was not timed.
+        """
         found = self.kernels_s.get(key)
         return None if found is None else calls * found / self.program_s
 
 
 def operations_of(program: "Program") -> "Counts":
-    """The operations of a loaded program: jax is not imported before one is."""
+    """The counts of a program's operations; the import waits until the program is loaded."""
     from hlotune.hlo.calling.operation_counts import counts_of
 
     return counts_of(program)
@@ -65,7 +69,7 @@ def counts_json(counts: "Counts") -> dict[str, Any]:
 
 
 def print_counts(counts: "Counts") -> None:
-    """A row for each operation, and their sums."""
+    """Prints a table with a row for each operation, and a row of sums."""
     columns = ("operation", ">before XLA", ">after", ">in its fusions")
     parts = (counts.before, counts.after, counts.fused)
     rows = [(name, *(str(part.get(name, 0)) for part in parts)) for name in counts.names]

@@ -31,7 +31,7 @@ ALONE = (
     "parts of one whole"
 )
 SPARE = ("sketches", "configs", "sites", "data", "work", "calls", "kernel")
-"""Columns that a narrow terminal goes without, the first of them first."""
+"""Columns that a narrow terminal leaves out, in the order in which they go."""
 Named = Annotated[
     str | None,
     typer.Option(
@@ -56,18 +56,18 @@ Records = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a database has of a kernel, of this machine and for standard numerics."""
+    """The records of a kernel in a database, of this machine and for standard numerics."""
 
     trials: int
-    """Trials of candidates of ours."""
+    """The number of trials of our candidates."""
     decision: str | None = None
     """`tuned` or `kept xla`; None where no comparison with the default is recorded."""
     speedup: float = 1.0
-    """The speedup of what `apply` uses: 1 unless tuned."""
+    """The speedup of the code that `apply` uses: 1 unless tuned."""
     default_error: float = 0.0
     """The error of XLA's own result, in units of the tolerance: above 1 it is wrong."""
     used_s: float | None = None
-    """Seconds for a call of what `apply` uses; None where no comparison is recorded."""
+    """Seconds per call of the code that `apply` uses; None where no comparison is recorded."""
 
     def __str__(self) -> str:
         from hlotune.tuning_logs.wrong_defaults import is_wrong, wrong_text
@@ -83,29 +83,29 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One kernel.  Kernels may overlap: the same operation alone, and with what fuses into it."""
+    """One kernel.  Kernels may overlap: one may be an operation alone, another a fusion with it."""
 
     key: str
     label: str
     sites: int
     calls: float
-    """How often it runs in one run of the program."""
+    """The number of calls of the kernel in one run of the program."""
     sketches: int
-    """Structures of ours; 0 where the kernel is left to XLA."""
+    """The number of our sketches; 0 where the kernel is left to XLA."""
     configs: float
     flops: int | None
     bytes: int
     """Bytes of all arguments and results, each counted once."""
     roofline_s: float | None
-    """The least time that the device's peaks allow one call."""
+    """The fewest seconds that the device's peaks allow for one call; None if unknown."""
     left_to_xla: str | None
-    """Why no schedule of ours exists; None where one does."""
+    """The reason why we have no schedule for it; None where we have one."""
     known: Known | None
-    """None where no database was named."""
+    """The records of the kernel; None where no database was named."""
     default_s: float | None = None
-    """Seconds of a call of it alone, as XLA compiles it; None where that was not measured."""
+    """Seconds per call of the kernel alone, as XLA compiles it; None where not measured."""
     share_of_time: float | None = None
-    """Of the program's time, by all of its calls."""
+    """The share of the program's time that all calls of the kernel take; None where unknown."""
 
 
 def kernels(
@@ -235,13 +235,13 @@ def flow_text(flow: "Flow") -> str:
 
 
 def share_text(line: Line) -> str:
-    """How near to its limit the code comes that `apply` uses."""
+    """The least time as a percentage of the time of the code that `apply` uses, or `-`."""
     used_s = line.known.used_s if line.known else None
     return f"{line.roofline_s / used_s:.0%}" if line.roofline_s and used_s else "-"
 
 
 def known_of(path: Path, keys: Iterable[str], device: "Target | None") -> dict[str, Known]:
-    """By kernel.  Raises DatabaseError where there is no such database."""
+    """The records of each kernel, by key.  Raises DatabaseError where there is no database."""
     from hlotune.measure.machine.targets import host_target, toolchain
     from hlotune.tuning_logs.database import Database, conditions
 
@@ -300,7 +300,7 @@ def limit_s(
     ours: "Ours | None" = None,
     target: "Target | None" = None,
 ) -> float | None:
-    """The least time of a call that a target's peaks allow; None where it is not known.
+    """The fewest seconds that a target's peaks allow for one call; None where unknown.
 
     `ours` is what `schedules_of` says of the kernel; the target is this machine by default.
     """
@@ -316,7 +316,7 @@ def limit_s(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """What we can do with a kernel: the size of its space, or why there is none."""
+    """Our schedules of a kernel: the size of their space, or the reason why there are none."""
 
     sketches: int = 0
     configs: float = 0.0
@@ -326,7 +326,7 @@ class Ours:
 
 
 def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
-    """By default on this machine's CPU."""
+    """The schedules that we have of a kernel on a target, by default this machine's CPU."""
     from hlotune.hlo.canonical import graph_of
     from hlotune.hlo.to_compute.assemble import compute_of
     from hlotune.measure.machine.targets import host_target
@@ -358,14 +358,14 @@ def peaks_of_today() -> "Properties":
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a device can do at best."""
+    """A device and its peaks: the best rates that it can reach."""
 
     target: "Target"
     peaks: "Properties"
 
 
 def limits_of(device: "Target | None") -> Limits:
-    """The maker's of a named device; of this machine's CPU what is measured once a day."""
+    """The maker's figures for a device that has them, else this CPU's peaks, measured daily."""
     from hlotune.measure.machine.targets import host_target
 
     if device is not None and device.peaks is not None:

@@ -1,4 +1,4 @@
-"""Functions of one program for several shapes of its arguments, called by these."""
+"""Functions of one program for several shapes of its arguments; a call picks one by shapes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from hlotune.hlo.calling.callable import JittedProgram
 from hlotune.schedules.errors import ProgramError
 
 Shapes = tuple[tuple[int, ...], ...]
-"""Of the arguments, flat."""
+"""The shape of each argument, in flat order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByShapes:
-    """A jitted function for each kind of shapes, as one function."""
+    """One function that calls the jitted function made for the shapes of its arguments."""
 
     functions: dict[Shapes, JittedProgram]
     names: Sequence[str]
-    """Of the arguments, as `names_of` has them."""
+    """The names of the arguments, as `names_of` gives them."""
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._chosen(arguments, named)(*arguments, **named)
 
     def lower(self, /, *arguments: Any, **named: Any) -> Lowered:
-        """Of the one function that takes such arguments."""
+        """Lowers the one function that takes arguments of these shapes."""
         return self._chosen(arguments, named).lower(*arguments, **named)
 
     def _chosen(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> JittedProgram:

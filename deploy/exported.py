@@ -1,4 +1,4 @@
-"""A program as a file of another form, checked by a runtime that takes it."""
+"""Exports a program as an ONNX model, and checks the model with a runtime."""
 
 import os
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from hlotune.schedules.targets.cpu import HOST_PLATFORM
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
     bytes: int
-    """Of all files of the model."""
+    """The size of all files of the model together, in bytes."""
     nodes: int
     opset: int
     inputs: tuple[str, ...]
     """Names of the model's inputs, in the order of the program's flat arguments."""
     checked_by: str | None = None
-    """The runtime that gave the right results, with its version."""
+    """The name and version of the runtime that gave the right results; None if none ran."""
     not_checked: str | None = None
-    """Why none did."""
+    """The reason why no runtime checked the model; None if one did."""
     accuracy: tuple[Accuracy, ...] = ()
 
 
@@ -73,7 +73,7 @@ def _described(model: Path) -> Exported:
 def _checked(
     program: Program, model: Path, runtime: Runtime
 ) -> tuple[str, Sequence[Accuracy]] | str:
-    """The runtime's version and what the oracle says of its results, or why there are none."""
+    """The runtime's version and the oracle's verdicts on its results, or why it did not run."""
     if runtime.absent:
         return f"{runtime.name} is {runtime.absent}"
     default = jitted(program, platform=HOST_PLATFORM)

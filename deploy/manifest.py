@@ -1,4 +1,4 @@
-"""What a file of a tuned program says about itself, checked field by field.
+"""The manifest that a file of a tuned program contains, checked field by field.
 
 The manifest is JSON. Where a field is missing, or has another type or range than it was written
 with, reading it is a ProgramError that names the field, what was expected and what came.
@@ -18,11 +18,11 @@ from hlotune.schedules.numerics import NUMERICS, Numerics
 
 FORMAT = 1
 VARIANTS_FORMAT = 2
-"""Of a file that has several programs: a list of manifests of the first format."""
+"""The format of a file with several programs: a list of manifests of format `FORMAT`."""
 _LATER: Mapping[str, Any] = {"names": [], "donated": []}
-"""Fields that files from before there were names, or donation, lack."""
+"""Fields that older files lack, with the values that they stand for there."""
 _SHOWN = 60
-"""Characters of a wrong value that a message has."""
+"""The number of characters of a wrong value that an error message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,22 +32,22 @@ class Manifest:
     program: str
     key: str
     target: str
-    """Fingerprint of the machine that the program was tuned on."""
+    """The fingerprint of the machine that the program was tuned on."""
     machine: str
-    """Its name for people."""
+    """The name of that machine, for people to read."""
     numerics: Numerics
     packed: int
-    """How many packed constants there are."""
+    """The number of packed constants."""
     arguments: Any
-    """Pytree of `(args, {})`; None where the program takes flat arrays."""
+    """The pytree of the arguments, `(args, {})`; None where the program takes flat arrays."""
     results: Any
-    """Pytree; None where the program gives flat arrays."""
+    """The pytree of the results; None where the program returns flat arrays."""
     names: tuple[str, ...]
-    """The names of the arguments; "" for one that has none."""
+    """The names of the arguments; an argument without a name has ""."""
     donated: tuple[int, ...]
-    """Positions of arguments, flat, whose memory each call gives away."""
+    """The positions, in flat order, of arguments whose memory each call gives away."""
     sha256: Mapping[str, str]
-    """The hash of each other member of the archive, by its name."""
+    """The SHA-256 hash of each other member of the archive, by the member's name."""
 
     def to_json(self) -> bytes:
         """The bytes of `manifest.json`.
@@ -80,10 +80,10 @@ def variants_json(manifests: Sequence[Manifest]) -> bytes:
 
 
 def manifests_of(path: Path, text: bytes) -> tuple[bool, list[Manifest]]:
-    """Whether a file is of the format of variants, and the manifests of its programs.
+    """Whether a file has the format of variants, and the manifests of its programs.
 
     Raises:
-        ProgramError: it is no JSON, is of a newer format, or has a field that is missing or has
+        ProgramError: the text is not JSON, is of a newer format, lacks a field, or has a field of
             another type or range.
     """
     fields = _fields_of(path, text)
@@ -188,7 +188,7 @@ def _are_hashes(value: object) -> bool:
 
 
 def _are_arguments(value: Any) -> bool:
-    """Whether it is None, or the structure of `(args, {})`."""
+    """Whether a value is None, or the structure of `(args, {})`."""
     if value is None:
         return True
     pair = is_structure(value) and value[0] == "tuple" and value[2:] == [["dict", {}]]
@@ -212,4 +212,4 @@ _FIELDS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "donated": ("a list of different numbers, 0 or more", _are_positions),
     "sha256": ("hashes of 64 hex digits by the names of members", _are_hashes),
 }
-"""What each field may be, in words and as a test."""
+"""The values that each field may have, in words and as a test."""

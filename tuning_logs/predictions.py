@@ -11,7 +11,7 @@ from itertools import groupby
 from hlotune.tuning_logs.evidence import KernelEvidence
 
 FEWEST = 4
-"""Trials of a batch that were measured, from which on their order says something."""
+"""The fewest measured trials of a batch whose order is meaningful."""
 Pairs = Sequence[tuple[float, float]]
 """The rank of each trial as predicted and as measured, as shares: 0 is the fastest."""
 
@@ -21,7 +21,7 @@ class Batch:
     """The measured trials of one batch of a kernel, FEWEST or more."""
 
     scores: tuple[float, ...]
-    """As predicted: the higher, the faster."""
+    """The predicted score of each trial; a higher one means faster."""
     times_s: tuple[float, ...]
 
     @property
@@ -30,33 +30,33 @@ class Batch:
 
     @property
     def rank_correlation(self) -> float:
-        """Spearman's, of predicted and measured speed: 1 is the same order."""
+        """Spearman's correlation of predicted and measured speed; 1 means the same order."""
         return rank_correlation(self.ranks)
 
     @property
     def regret(self) -> float:
-        """By how much the candidate that the model took for the fastest is slower than the one that
-        was: 0 where it is the same, 1 where it takes twice as long."""
+        """How much slower the candidate with the best prediction is than the fastest one: 0 where
+        they are the same, 1 where it takes twice as long."""
         first = max(zip(self.scores, self.times_s, strict=True))
         return first[1] / min(self.times_s) - 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """Of all batches of a kernel."""
+    """How well the model ranked the trials of all batches of a kernel."""
 
     trials: int
     batches: int
     first: float
     """The rank correlation in the first batch, before the model saw this run's trials of it."""
     rank_correlation: float
-    """Of all batches, each as often as it has trials."""
+    """The mean rank correlation of all batches, weighted by their numbers of trials."""
     regret: float
-    """The mean of the batches'."""
+    """The mean of the batches' regrets."""
 
 
 def batches_of(kernel: KernelEvidence) -> Iterator[Batch]:
-    """Those with enough trials that were predicted and measured, in their order."""
+    """The batches with at least FEWEST trials that were predicted and measured, in order."""
     points = sorted(
         (p for p in kernel.points if p.predicted is not None and p.time_s),
         key=lambda p: (p.batch, p.number),
@@ -69,7 +69,7 @@ def batches_of(kernel: KernelEvidence) -> Iterator[Batch]:
 
 
 def quality(kernel: KernelEvidence) -> Quality | None:
-    """None where there is no batch with enough trials."""
+    """The model's quality on a kernel; None where no batch has enough trials."""
     batches = list(batches_of(kernel))
     if not batches:
         return None
@@ -84,7 +84,7 @@ def quality(kernel: KernelEvidence) -> Quality | None:
 
 
 def shares(values: Sequence[float]) -> list[float]:
-    """The rank of each, from 0 for the least to 1 for the greatest; equal ones share theirs."""
+    """The rank of each value, from 0 for the least to 1 for the greatest; equal ones share one."""
     order = sorted(values)
     last = max(1, len(order) - 1)
     first = {value: place for place, value in reversed(list(enumerate(order)))}
@@ -93,7 +93,7 @@ def shares(values: Sequence[float]) -> list[float]:
 
 
 def rank_correlation(pairs: Pairs) -> float:
-    """-1 .. 1; 0 where all are alike."""
+    """The correlation of pairs of ranks, from -1 to 1; 0 where all ranks of a side are equal."""
     mean_a, mean_b = (sum(x) / len(pairs) for x in zip(*pairs, strict=True))
     together = sum((a - mean_a) * (b - mean_b) for a, b in pairs)
     apart = sum((a - mean_a) ** 2 for a, _ in pairs) * sum((b - mean_b) ** 2 for _, b in pairs)

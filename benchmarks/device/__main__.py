@@ -62,12 +62,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _tables(rows: Sequence[Row]) -> str:
-    """Of cases, and of whole models where some were measured."""
+    """The Markdown tables of cases, and of whole models where some were measured."""
     return "\n\n".join(filter(None, (table(rows), models_table(rows))))
 
 
 def _page(asked: argparse.Namespace) -> str | None:
-    """What is printed of a file of results; None where kernels are to be measured."""
+    """The text to print about a file of results; None where kernels are to be measured."""
     pages = {"table": _tables, "ranking": ranking, "held_out": held_out, "learn": _learn}
     for name, page in pages.items():
         if (file := getattr(asked, name)) is not None:

@@ -12,11 +12,11 @@ from benchmarks.device.child import ChildFailed
 from benchmarks.device.records import Results, Row
 
 LOAD_S, KERNEL_S, WHOLE_S = 90.0, 20.0, 90.0
-"""Longest times of one answer, beside what a kernel's candidates may take."""
+"""Seconds that one answer may take, in addition to the time for a kernel's candidates."""
 FEWEST_S, MOST_S = 2.0, 10.0
-"""Seconds of the candidates of one kernel."""
+"""The fewest and most seconds for the candidates of one kernel."""
 KEPT_SHARE = 0.25
-"""Of a model's seconds, for the whole program behind its kernels."""
+"""The share of a model's seconds that is kept for the whole program, after its kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Model:
     element: str
     seconds: float
     batch: int = 1
-    """How often the last argument is repeated along its first axis."""
+    """The number of times that the last argument is repeated along its first axis."""
 
 
 PROGRAMS = "benchmarks.device.models"
@@ -40,11 +40,11 @@ MODELS = (
     Model("model_resnet18_b32_bf16", f"{PROGRAMS}:resnet18", "bf16", 90, batch=32),
 )
 TINY_MODELS = (Model("model_mlp_f32", f"{PROGRAMS}:small", "f32", 20),)
-"""For a run without a GPU."""
+"""Models for a run without a GPU."""
 
 
 class Asked(Protocol):
-    """The part of a child that this needs."""
+    """The method of a child that whole models need."""
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]: ...
 
@@ -58,13 +58,13 @@ class WholeModel:
     device: str
     model: Model
     until: float
-    """By the monotonic clock."""
+    """The end of the model's time, in seconds of the monotonic clock."""
     say: Callable[[str], None]
     winners: dict[int, str] = field(default_factory=dict)
-    """Schedules as JSON, by the number of the kernel."""
+    """The schedules of kernels that beat XLA, as JSON, by the number of the kernel."""
 
     def run(self) -> None:
-        """Records each kernel and the whole; what fails is said, and recorded as an error."""
+        """Measures and records each kernel and the whole; failures are recorded as errors."""
         try:
             labels = self._loaded()["kernels"]
             for n, label in enumerate(labels):
@@ -112,7 +112,7 @@ def _beside(outcome: Row) -> str:
 
 
 def models_table(rows: Sequence[Row]) -> str:
-    """Markdown: microseconds of whole models; "" where none was measured."""
+    """A Markdown table of microseconds of whole models; "" where none was measured."""
     timed = [r for r in rows if r["what"] == "model" and r["how"] == "hlotune" and r.get("right")]
     if not timed:
         return ""

@@ -31,7 +31,7 @@ from hlotune.schedules.targets.target import Target
 from hlotune.schedules.targets.tpu import TpuTarget
 
 PLATFORM = "// platform: "
-"""The first line of a text: what JAX calls the platform that it is for."""
+"""The start of the first line of a text; JAX's name of the platform follows it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,12 +40,12 @@ class _Loaded:
     platform: str
     text: str
     shapes: tuple[tuple[int, ...], ...]
-    """Of its arguments: where axes are merged, not those of the site."""
+    """The shapes of the kernel's arguments; where axes are merged, they differ from the site's."""
     execute: Callable[[Sequence[jax.Array]], list[jax.Array]]
 
 
 class _Pallas:
-    """See `Backend` for what the verbs promise."""
+    """The backend; `Backend` documents its methods."""
 
     def emit(self, compute: Compute, schedule: Schedule, target: Target) -> Built:
         if not isinstance(target, GpuTarget | TpuTarget):
@@ -101,7 +101,7 @@ class _Pallas:
 def module_of(built: Built) -> tuple[str, str]:
     """The platform of a built kernel and the text of its module.
 
-    Raises BuildError where the code is no such module.
+    Raises BuildError where the code is not such a module.
     """
     line, _, text = built.object.decode().partition("\n")
     if not line.startswith(PLATFORM):
@@ -115,7 +115,7 @@ def module_of(built: Built) -> tuple[str, str]:
 def _of_arguments(
     kernel: Callable[..., Any], form: GpuForm, compute: Compute
 ) -> Callable[..., tuple[jax.Array, ...]]:
-    """The kernel as a function of the compute's arguments, in their order and shapes."""
+    """The kernel as a function that takes the compute's arguments, in their order and shapes."""
     names = [t.name for t in compute.arguments]
 
     def function(*arguments: jax.Array) -> tuple[jax.Array, ...]:

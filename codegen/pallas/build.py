@@ -1,4 +1,4 @@
-"""From a kernel and a config to a function of JAX arrays."""
+"""Builds a function of JAX arrays from a kernel and a config."""
 
 import functools
 import importlib
@@ -20,7 +20,7 @@ from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
 from hlotune.schedules.spaces.gpu.convolutions import as_product
 
 Function = Callable[..., Any]
-"""Of operands, to a result; of stages over rows, to a tuple of them."""
+"""A function from operands to a result, or, for stages over rows, to a tuple of results."""
 BUILDERS = {
     "triton_product": "products",
     "triton_rows": "rows",
@@ -41,15 +41,15 @@ BUILDERS = {
     "tpu_rows": "tpu",
     "tpu_stages": "tpu_stages",
 }
-"""Sketches, and the modules here that have functions of their names."""
+"""For each sketch: the module of this package with the function that builds it."""
 HOPPER_JAX = (0, 11)
-"""The first JAX whose kernels with warpgroups are those that are used here."""
+"""The first version of JAX with the kernels of warpgroups that are used here."""
 
 
 def build(
     kernel: AnyGpuKernel, sketch: str, knobs: dict[str, int], interpret: bool = False
 ) -> Function:
-    """A function of the kernel's operands; interpreted on the processor where no GPU is meant.
+    """A function of the kernel's operands; with `interpret`, the processor interprets it.
 
     Raises:
         BuildError: where the sketch needs a newer JAX.
@@ -72,7 +72,7 @@ def _convolved(
     weights: jax.Array,
     *bias: jax.Array,
 ) -> jax.Array:
-    """A convolution that is a product, by a product's builder."""
+    """Computes a convolution that is a product, by the builder of a product."""
     p = as_product(c)
     rows = images.reshape(p.m, p.k), weights.reshape(p.k, p.n)
     made: jax.Array = builder(p, knobs, interpret, *rows, *bias)
@@ -80,7 +80,7 @@ def _convolved(
 
 
 def operands(kernel: AnyGpuKernel) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Shapes and types of a kernel's operands."""
+    """The shapes and types of a kernel's operands."""
     if isinstance(kernel, GpuStages):
         return tuple(struct(t.shape, t.dtype) for t in kernel.arguments)
     tail = kernel.tail if isinstance(kernel, GpuProduct | GpuConvolution) else None

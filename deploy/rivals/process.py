@@ -1,4 +1,4 @@
-"""Our side of the process of another runtime: asked one thing at a time, with a limit of time."""
+"""Runs another runtime in a process of its own; each request to it has a limit of time."""
 
 import json
 import os
@@ -17,18 +17,18 @@ from hlotune.deploy.rivals.runtimes import Runtime
 from hlotune.schedules.processes import python_module, python_path
 
 LIMIT_S = 120.0
-"""Of reading a model and calling it once, and of one sample."""
+"""Seconds that loading a model with its first call may take, and that one sample may take."""
 
 
 class RivalError(Exception):
-    """A runtime does not take a model, or its process ended; the message says which and why."""
+    """A runtime rejects a model, or its process ended; the message says which and why."""
 
 
 class RivalProcess:
-    """A runtime on one model and one set of arrays.
+    """The process of a runtime that runs one model on one set of arrays.
 
-    Raises RivalError where it is not installed, does not take the model, ends, or takes longer
-    than `LIMIT_S`.
+    Raises RivalError where the runtime is not installed, rejects the model, ends, or takes longer
+    than `limit_s`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RivalProcess:
             return str(said["version"]), [found[str(k)] for k in range(len(found.files))]
 
     def sample_s(self, warm: int, calls: int) -> float:
-        """Seconds of a call, the mean of several behind some that are not counted."""
+        """Mean seconds per call over `calls` calls, which follow `warm` calls that do not count."""
         return float(self._ask({"warm": warm, "calls": calls})["call_s"])
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from hlotune.hlo.graph import Literal, Op
 from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
 
 CARRIERS = {"i8": "i32", "ui8": "i32", "i16": "i32", "ui16": "i32", "ui32": "i64", "ui64": "i64"}
-"""Types that runtimes lack arithmetic of, and what computes it: integers wrap as they are cast."""
+"""Types without arithmetic in runtimes, each with the wider type that computes in its place;
+casting the result back wraps it."""
 WRAPS = ("add", "subtract", "multiply", "negate")
-"""Whose lowest bits are right whatever the highest ones mean."""
+"""Operations whose lowest bits are right whatever the highest bits mean."""
 
 ONE_NODE = {
     "abs": "Abs", "negate": "Neg", "exponential": "Exp", "log": "Log", "tanh": "Tanh",
@@ -23,7 +24,7 @@ ONE_NODE = {
     "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow",
     "maximum": "Max", "minimum": "Min",
 }  # fmt: skip
-"""Arithmetic that one operator of ONNX is."""
+"""Operations that one operator of ONNX computes, with that operator."""
 OF_TRUTHS = {
     "add": "Or", "maximum": "Or", "or": "Or", "multiply": "And", "minimum": "And", "and": "And",
     "xor": "Xor", "not": "Not",
@@ -55,7 +56,7 @@ def arithmetic(w: Writer, op: Op) -> list[Tensor]:
 
 
 def combined(w: Writer, name: str, given: list[Tensor]) -> Tensor:
-    """An operation of `ONE_NODE` in a type that runtimes compute with."""
+    """The operation `name` of `ONE_NODE`, computed in a type that runtimes have, and cast back."""
     dtype = given[0].dtype
     if dtype == "i1":
         return w.of(OF_TRUTHS[name], *given)
@@ -76,7 +77,7 @@ def bits(w: Writer, op: Op) -> list[Tensor]:
 
 
 def shift(w: Writer, op: Op) -> list[Tensor]:
-    """Of bits without a sign; by more than there are, all of them are gone."""
+    """Writes a shift of unsigned bits; a shift by the width of the type or more gives 0."""
     x, by = operands(w, op)
     name, width = short_name(op), 8 * BYTES[x.dtype]
     if name == "shift_right_arithmetic" and not is_unsigned(x.dtype):
@@ -95,7 +96,7 @@ def shift(w: Writer, op: Op) -> list[Tensor]:
 
 
 def remainder(w: Writer, op: Op) -> list[Tensor]:
-    """With the sign of the dividend, as in C."""
+    """Writes the remainder, which has the sign of the dividend, as in C."""
     x, y = operands(w, op)
     if x.dtype == "ui64":
         raise refused(op, "another type than 64 bits without a sign", x.dtype)
@@ -121,7 +122,7 @@ def select(w: Writer, op: Op) -> list[Tensor]:
 
 
 def chosen(w: Writer, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """The first where a condition holds, else the second.  A scalar condition is broadcast."""
+    """The elements of `yes` where the condition holds, else of `no`; a scalar one is broadcast."""
     rank = max(len(yes.shape), len(no.shape))
     if not condition.shape:
         condition = w.reshape(condition, (1,) * rank)
@@ -169,7 +170,7 @@ def cbrt(w: Writer, op: Op) -> list[Tensor]:
 
 
 def exponential_minus_one(w: Writer, op: Op) -> list[Tensor]:
-    """Near zero by the hyperbolic tangent of the half, of which nothing cancels."""
+    """Writes exp(x) - 1; for |x| below 1 as 2 t / (1 - t), t = tanh(x / 2): nothing cancels."""
     (x,) = operands(w, op)
     one, two = w.constant(1, x.dtype), w.constant(2, x.dtype)
     half = w.of("Tanh", w.of("Div", x, two))
@@ -179,7 +180,7 @@ def exponential_minus_one(w: Writer, op: Op) -> list[Tensor]:
 
 
 def log_plus_one(w: Writer, op: Op) -> list[Tensor]:
-    """By twice the inverse hyperbolic tangent of x / (x + 2) near zero."""
+    """Writes log(1 + x); for |x| below 0.5 as 2 atanh(x / (x + 2)), where nothing cancels."""
     (x,) = operands(w, op)
     one, two = w.constant(1, x.dtype), w.constant(2, x.dtype)
     near = w.of("Mul", two, w.of("Atanh", w.of("Div", x, w.of("Add", x, two))))
@@ -188,7 +189,7 @@ def log_plus_one(w: Writer, op: Op) -> list[Tensor]:
 
 
 def atan2(w: Writer, op: Op) -> list[Tensor]:
-    """The angle of the point (x, y), of finite numbers; zeros have their signs."""
+    """Writes the angle of the point (x, y) of finite numbers, with regard to the signs of zeros."""
     y, x = operands(w, op)
     zero, half_turn = w.constant(0, x.dtype), w.constant(np.pi, x.dtype)
 
@@ -203,7 +204,7 @@ def atan2(w: Writer, op: Op) -> list[Tensor]:
 
 
 def round_nearest_afz(w: Writer, op: Op) -> list[Tensor]:
-    """Halves away from zero."""
+    """Writes rounding to the nearest whole number, with halves away from zero."""
     (x,) = operands(w, op)
     size = w.of("Abs", x)
     down = w.of("Floor", size)

@@ -1,4 +1,4 @@
-"""A program as an ONNX model, and as a file."""
+"""Makes an ONNX model of a program, and writes it to a file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +15,14 @@ from hlotune.hlo.graph import Graph
 from hlotune.schedules.errors import ProgramError
 
 OPSET, IR_VERSION = 18, 8
-"""Of 2022: runtimes of accelerators lag behind."""
+"""The versions of ONNX's operators and of its format; they are of 2022, since runtimes of
+accelerators lag behind."""
 MOST_BYTES_IN_ONE_FILE = 1 << 30
-"""Of constants; a protocol buffer holds two gigabytes at most."""
+"""Models with more bytes of constants get a second file: a protocol buffer holds 2 GB at most."""
 
 
 def model_of(program: Program) -> Any:
-    """The ONNX model of a program, its arguments flat, by name where they have one each.
+    """The ONNX model of a program; its inputs are the flat arguments, named by `input_names`.
 
     Raises:
         ProgramError: an operation cannot be written; the message names it.
@@ -53,7 +54,7 @@ def model_of(program: Program) -> Any:
 
 
 def require_rules(graph: Graph) -> None:
-    """Raises ProgramError, which names every operation that has no rule."""
+    """Raises ProgramError where operations have no rule; the message names all of them."""
     absent = sorted({name for name in operations_in(graph) if name not in RULES})
     if absent:
         raise ProgramError(
@@ -63,7 +64,7 @@ def require_rules(graph: Graph) -> None:
 
 
 def operations_in(graph: Graph) -> Iterator[str]:
-    """Names of the operations, those of regions that are subgraphs of ONNX among them."""
+    """The name of each operation, also in regions that become subgraphs of ONNX."""
     for op in graph.ops:
         yield op.name
         if op.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
@@ -72,7 +73,7 @@ def operations_in(graph: Graph) -> Iterator[str]:
 
 
 def input_names(program: Program) -> list[str]:
-    """A name for each leaf of the arguments."""
+    """A name for each flat argument: its own where all have distinct ones, else its number."""
     count = len(program.graph.arguments)
     names = list(program.names)
     if len(names) == count and all(names) and len(set(names)) == count:
@@ -89,7 +90,7 @@ def _names_in(nodes: Any) -> Iterator[str]:
 
 
 def save(model: Any, path: Path) -> None:
-    """Writes the model; constants above a gigabyte lie in a file of their own beside it."""
+    """Writes the model; constants above a gigabyte go to a file of their own beside it."""
     size = sum(len(x.raw_data) for x in model.graph.initializer)
     if size <= MOST_BYTES_IN_ONE_FILE:
         onnx.save_model(model, str(path))

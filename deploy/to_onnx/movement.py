@@ -1,4 +1,4 @@
-"""Operations that move elements: shapes, slices, pads, and what takes its places from data."""
+"""Operations that move elements: reshapes, slices, pads, gathers, scatters and sorts."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from hlotune.hlo.oracle.window import monoids
 
 
 def broadcast_in_dim(w: Writer, op: Op) -> list[Tensor]:
-    """As a reshape alone: what follows broadcasts by itself, or asks for the full shape."""
+    """Writes a transpose and a reshape alone: later operations broadcast, or ask for all of it."""
     x, places = w.short(op.operands[0]), ints(op, "broadcast_dimensions")
     order = sorted(range(len(places)), key=places.__getitem__)
     shape = [1] * len(w.type(op.results[0]).shape)
@@ -61,17 +61,17 @@ def pad(w: Writer, op: Op) -> list[Tensor]:
 
 
 def along(dimension: int, extent: int, rank: int) -> Shape:
-    """The shape of a line along one dimension."""
+    """The shape of this rank with `extent` along one dimension and 1 along the others."""
     return tuple(extent if d == dimension else 1 for d in range(rank))
 
 
 def counted(w: Writer, dimension: int, extent: int, rank: int) -> Tensor:
-    """0, 1, ... along one dimension."""
+    """The numbers 0, 1, ... (i64) along one dimension, of extent 1 along the others."""
     return w.constant(np.arange(extent).reshape(along(dimension, extent, rank)), "i64")
 
 
 def clamped(w: Writer, x: Tensor, most: int) -> Tensor:
-    """Whole numbers as i64 between 0 and `most`."""
+    """Whole numbers as i64, limited to 0 to `most`."""
     wide = w.cast(x, "i64")
     return w.of("Min", w.of("Max", wide, w.constant(0, "i64")), w.constant(most, "i64"))
 
@@ -107,7 +107,10 @@ def scattered(
     inside: Tensor | None,
     reduction: str,
 ) -> Tensor:
-    """Elements at places put in or added up, of a line with one more for those that are outside."""
+    """The tensor `x` with the elements of `update` put in, or merged, at `places`.
+
+    Elements that are not `inside` go to an extra place behind the flat tensor, which is cut off.
+    """
     count, place = size(x.shape), w.constant(0, "i64")
     for d, at in enumerate(places):
         place = w.of("Add", place, w.of("Mul", at, w.constant(size(x.shape[d + 1 :]), "i64")))
@@ -152,7 +155,7 @@ def gather(w: Writer, op: Op) -> list[Tensor]:
 def _vectors(
     w: Writer, value: int, vector: int, batch: Sequence[int], shape: Shape
 ) -> list[Tensor]:
-    """Each component of the indices, of extent 1 along all but the batch dimensions."""
+    """One tensor for each component of the indices, of extent 1 along dimensions not in `batch`."""
     indices = w.full(value)
     spread = tuple(n if d in batch else 1 for d, n in enumerate(shape))
     if vector == len(indices.shape):
@@ -166,7 +169,7 @@ def _vectors(
 
 
 def _taken(w: Writer, op: Op) -> Tensor | None:
-    """A gather of whole slices at places of one dimension, as one node Gather; else None."""
+    """The one node Gather for whole slices at places of one dimension; None for other gathers."""
     mapped, sizes = ints(op, "start_index_map"), ints(op, "slice_sizes")
     if len(mapped) != 1 or ints(op, "operand_batching_dims"):
         return None
@@ -188,7 +191,7 @@ REDUCTIONS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min
 
 
 def scatter(w: Writer, op: Op) -> list[Tensor]:
-    """An update whose window leaves the operand is dropped whole."""
+    """Writes a scatter; an update whose window does not fit into the operand is dropped whole."""
     if len(op.results) != 1:
         raise refused(op, "one result", f"{len(op.results)} of them")
     region = op.regions[0]
@@ -204,7 +207,10 @@ def scatter(w: Writer, op: Op) -> list[Tensor]:
 def _update_places(
     w: Writer, op: Op, x: Tensor, update: Tensor
 ) -> tuple[list[Tensor], Tensor | None]:
-    """Of each element of the update its place in each dimension, and whether it counts."""
+    """The places of the update's elements, one tensor per dimension of `x`, and a mask.
+
+    The mask says which elements lie in windows that fit; None where all do.
+    """
     window, rank = ints(op, "update_window_dims"), len(update.shape)
     dropped = (*ints(op, "inserted_window_dims"), *ints(op, "input_batching_dims"))
     kept = [d for d in range(len(x.shape)) if d not in dropped]
@@ -229,7 +235,7 @@ def _update_places(
 
 
 def sort(w: Writer, op: Op) -> list[Tensor]:
-    """By one operand, from the least or from the largest; others follow it."""
+    """Writes a sort by one operand, ascending or descending; the others are ordered like it."""
     key, largest = _order(op)
     d, kind = number(op, "dimension"), w.type(op.operands[key])
     if kind.dtype in ("ui64", "f16", "bf16"):
@@ -250,7 +256,7 @@ def sort(w: Writer, op: Op) -> list[Tensor]:
 
 
 def _order(op: Op) -> tuple[int, int]:
-    """The operand that a sort looks at, and 1 where the largest comes first."""
+    """The number of the operand that a sort compares, and 1 where the largest comes first."""
     region = op.regions[0]
     makers = {r: o for o in region.ops for r in o.results}
     last, found = makers.get(region.results[0]), list[set[int]]()
@@ -264,7 +270,11 @@ def _order(op: Op) -> tuple[int, int]:
 
 
 def _arguments_behind(region: Graph, makers: dict[int, Op], value: int) -> set[int]:
-    """Positions of the arguments that a value comes from, by what gives zeros and NaN one form."""
+    """The positions of the arguments that a value is made of.
+
+    The way may lead through selects, comparisons and constants, which only bring zeros and NaN into
+    one form; -1 stands for any other operation.
+    """
     if value in region.arguments:
         return {region.arguments.index(value)}
     op = makers.get(value)

@@ -1,4 +1,4 @@
-"""Products and convolutions, brought into the one layout that ONNX has for each."""
+"""Products and convolutions, brought into the one layout that ONNX defines for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ BYTES = ("i8", "ui8")
 
 
 def dot_general(w: Writer, op: Op) -> list[Tensor]:
-    """Both operands as batches of matrices, and the result out of them."""
+    """Writes a product: both operands become batches of matrices, and the result is reshaped."""
     lhs, rhs = (w.full(v) for v in op.operands)
     kind = w.type(op.results[0])
     batch = [ints(op, f"{side}_batching_dimensions") for side in ("lhs", "rhs")]
@@ -27,7 +27,10 @@ def dot_general(w: Writer, op: Op) -> list[Tensor]:
 def _matrices(
     w: Writer, x: Tensor, batch: Sequence[int], inner: Sequence[int], *, inner_last: bool
 ) -> tuple[Tensor, Shape]:
-    """The operand as (batch, matrix), and the extents of its free dimensions."""
+    """The operand as matrices (batch, ., .) and the extents of its free dimensions.
+
+    The contracted dimensions are the last of the matrix where `inner_last`, else the first.
+    """
     free = [d for d in range(len(x.shape)) if d not in (*batch, *inner)]
     order = [*batch, *free, *inner] if inner_last else [*batch, *inner, *free]
     outer = tuple(x.shape[d] for d in batch)
@@ -50,7 +53,7 @@ def _product(w: Writer, op: Op, left: Tensor, right: Tensor, dtype: str) -> Tens
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How the windows of a convolution move, for each spatial dimension."""
+    """How the windows of a convolution move; each field has a value for each spatial dimension."""
 
     kernel: Shape
     strides: Shape
@@ -60,7 +63,10 @@ class Window:
 
 
 def convolution(w: Writer, op: Op) -> list[Tensor]:
-    """As Conv of channels first, or as ConvTranspose where the input is dilated."""
+    """Writes a convolution as Conv, or as ConvTranspose where the input is dilated.
+
+    Both take channels first.
+    """
     kind = w.type(op.results[0])
     if not is_float(kind.dtype):
         raise refused(op, "floats", kind.dtype)
@@ -88,7 +94,7 @@ def _reversed(w: Writer, op: Op, weights: Tensor) -> Tensor:
 
 
 def _window(w: Writer, op: Op, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Window]:
-    """The window, with one spatial dimension where there is none."""
+    """The images, the weights and the window; all get a spatial dimension if they have none."""
     names = ("window_strides", "lhs_dilation", "rhs_dilation")
     strides, lhs, rhs = (ints(op, name) for name in names)
     padding: tuple[tuple[int, int], ...] = op["padding"]  # type: ignore[assignment]
@@ -99,7 +105,7 @@ def _window(w: Writer, op: Op, x: Tensor, weights: Tensor) -> tuple[Tensor, Tens
 
 
 def _groups(w: Writer, op: Op, x: Tensor) -> tuple[Tensor, int]:
-    """Groups of the batch are groups of features whose images lie one behind the other."""
+    """The images and the number of feature groups; groups of the batch become such groups."""
     batches = number(op, "batch_group_count")
     if batches == 1:
         return x, number(op, "feature_group_count")
@@ -110,7 +116,7 @@ def _groups(w: Writer, op: Op, x: Tensor) -> tuple[Tensor, int]:
 
 
 def _convolved(w: Writer, x: Tensor, weights: Tensor, window: Window, groups: int) -> Tensor:
-    """Of channels first; negative padding cuts the input."""
+    """The convolution of images with channels first; negative padding crops them."""
     reach = [d * (k - 1) for d, k in zip(window.rhs_dilation, window.kernel, strict=True)]
     within = all(
         low <= r and high <= r for (low, high), r in zip(window.padding, reach, strict=True)
@@ -132,7 +138,8 @@ def _convolved(w: Writer, x: Tensor, weights: Tensor, window: Window, groups: in
 
 
 def _transposed(w: Writer, x: Tensor, weights: Tensor, window: Window, groups: int) -> Tensor:
-    """A convolution of a dilated input with strides of 1, by the kernel the other way round."""
+    """A convolution of a dilated input with strides of 1, as ConvTranspose of the reversed
+    kernel."""
     outputs, inputs, *kernel = weights.shape
     parts = w.reshape(weights, (groups, outputs // groups, inputs, *kernel))
     parts = w.transpose(parts, [0, 2, 1, *range(3, len(parts.shape))])

@@ -1,4 +1,4 @@
-"""Reductions, of whole dimensions and of windows."""
+"""Reductions over whole dimensions and over windows."""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -19,7 +19,7 @@ OPERATORS = {
 }  # fmt: skip
 OF_TRUTHS = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 OPERATIONS = {"or": "maximum", "and": "minimum"}
-"""What merges truths that were made numbers."""
+"""The operation on numbers 0 and 1 that stands for an operation on truth values."""
 MOST_SPATIAL = 3
 
 
@@ -53,7 +53,7 @@ def _reduced(w: Writer, op: Op, name: str, value: int, start: int) -> Tensor:
 
 
 def identity(name: str, dtype: str) -> float | int:
-    """What a reduction begins at, of numbers."""
+    """The identity of a reduction: the number that it begins at."""
     if name in ("add", "or", "multiply", "and"):
         return int(name in ("multiply", "and"))
     sign = -1 if name == "maximum" else 1
@@ -71,7 +71,7 @@ def _is_identity(w: Writer, name: str, start: int) -> bool:
 
 
 def _arg_extreme(w: Writer, op: Op) -> list[Tensor]:
-    """The largest or least element of one dimension and its first place."""
+    """The largest or least element along one dimension, and the first place that has it."""
     name, axes = name_of_region(op.regions[0]), ints(op, "dimensions")
     if name not in ("argmax", "argmin") or len(op.results) != 2 or len(axes) != 1:
         raise refused(op, "a sum, product, extreme or its place", "another body")
@@ -118,7 +118,7 @@ def _windows(w: Writer, op: Op, name: str, value: int, start: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How windows lie, for each dimension."""
+    """How windows lie; each field has a value for each dimension."""
 
     sizes: Shape
     strides: Shape
@@ -136,20 +136,20 @@ class Windows:
 
     @property
     def spatial(self) -> list[int]:
-        """Dimensions that windows reach along."""
+        """The dimensions along which windows extend, move or are padded."""
         each = enumerate(zip(self.sizes, self.strides, self.padding, strict=True))
         return [d for d, (n, step, pair) in each if n > 1 or step > 1 or pair != (0, 0)]
 
     @property
     def are_within(self) -> bool:
-        """Whether every window has an element that is no padding, and none cuts off any."""
+        """Whether no window is all padding, and no padding is negative, which would crop."""
         reach = [d * (k - 1) for d, k in zip(self.dilations, self.sizes, strict=True)]
         pairs = zip(self.padding, reach, strict=True)
         return all(0 <= p <= r for pair, r in pairs for p in pair)
 
 
 class Pools:
-    """A tensor whose windows are taken, as images of channels first."""
+    """Pooling of a tensor over windows; the tensor is viewed as images with channels first."""
 
     def __init__(self, w: Writer, op: Op, x: Tensor, windows: Windows) -> None:
         self.w, self.op, self.x, self.windows, self.shape = w, op, x, windows, x.shape
@@ -160,8 +160,8 @@ class Pools:
 
     @classmethod
     def of(cls, w: Writer, op: Op, x: Tensor, start: int) -> "Pools":
-        """Where the input is dilated, that is written first; so is padding below zero, or as wide
-        as a window."""
+        """The pooling of `x` by `op`; pooling does not dilate its input, so that is written first,
+        and so is padding that is negative or as wide as a window."""
         value, windows = w.full(start), Windows.of(op)
         x = w.spread(x, [d - 1 for d in ints(op, "base_dilations")], value)
         if windows.are_within:
@@ -172,14 +172,14 @@ class Pools:
         )
 
     def images(self, x: Tensor) -> Tensor:
-        """Other dimensions in front: the first as the batch, the rest as channels."""
+        """The tensor as images: the first other dimension is the batch, the rest are channels."""
         outer = [self.shape[d] for d in self.others]
         image = tuple(self.shape[d] for d in self.spatial) or (1,)
         moved = self.w.transpose(x, [*self.others, *self.spatial])
         return self.w.reshape(moved, (size(outer[:1]), size(outer[1:]), *image))
 
     def back(self, x: Tensor, shape: Shape) -> Tensor:
-        """Images of channels first as a tensor of a shape again."""
+        """Images with channels first, turned back into a tensor of this shape."""
         order = [*self.others, *self.spatial]
         whole = self.w.reshape(x, tuple(shape[d] for d in order))
         return self.w.transpose(whole, [order.index(d) for d in range(len(order))])
@@ -188,7 +188,7 @@ class Pools:
         return self.several(operator, x, 1, **attributes)[0]
 
     def several(self, operator: str, x: Tensor, count: int, **attributes: object) -> list[Tensor]:
-        """Results of a pool, as images; the second is of places."""
+        """The results of a pooling, as images; the second one, if asked for, holds places."""
         images, windows = self.images(x), self.windows
         pads = [[windows.padding[d][side] for d in self.spatial] or [0] for side in (0, 1)]
         shape = (*images.shape[:2], *self._extents())
@@ -202,7 +202,7 @@ class Pools:
         return [values[d] for d in self.spatial] or [1]
 
     def _extents(self) -> list[int]:
-        """Of the results, along dimensions that windows reach along."""
+        """The extents of the result along the spatial dimensions; [1] if there are none."""
         w = self.windows
         return [
             (self.shape[d] + sum(w.padding[d]) - w.dilations[d] * (w.sizes[d] - 1) - 1)
@@ -220,7 +220,7 @@ class Pools:
         return found if at_identity else combined(w, name, [found, w.full(start)])
 
     def sums(self) -> Tensor:
-        """As means, zeros at the edge counted, times the size of a window."""
+        """The sums of windows: means that count the zeros at the edge, times the window's size."""
         if any(self.windows.dilations[d] > 1 for d in self.spatial):
             raise refused(self.op, "sums of windows without dilation", self.windows.dilations)
         pooled = self.pooled("AveragePool", self.x, count_include_pad=1)
@@ -229,7 +229,7 @@ class Pools:
         return self.w.of("Mul", means, count)
 
     def added_at_extremes(self, updates: Tensor) -> Tensor:
-        """Updates, one for each window, added up where the window has its largest element."""
+        """The sums of updates, one per window, each put where its window's largest element is."""
         w, line = self.w, (size(self.shape),)
         _, places = self.several("MaxPool", self.x, 2)
         zeros = w.expand(w.constant([0], self.x.dtype), line)
@@ -242,7 +242,7 @@ class Pools:
 
 
 def select_and_scatter(w: Writer, op: Op) -> list[Tensor]:
-    """The gradient of a pool of largest elements."""
+    """Writes the gradient of a pooling that takes the largest elements."""
     select, body = op.regions
     picks = [o for o in select.ops if o.name == "stablehlo.compare"]
     largest = len(select.ops) == 1 and picks and picks[0].operands == select.arguments

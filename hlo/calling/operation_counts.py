@@ -1,4 +1,4 @@
-"""How often each operation stands in a program, before XLA optimizes it and behind that."""
+"""How often each operation occurs in a program, before and after XLA optimizes it."""
 
 import re
 from collections import Counter
@@ -13,9 +13,9 @@ from hlotune.hlo.graph import Graph
 
 NAMES = {"dot-general": "dot", "broadcast-in-dim": "broadcast", "if": "conditional",
          "case": "conditional"}  # fmt: skip
-"""Names of HLO for operations that StableHLO calls otherwise."""
+"""HLO's names of operations that have another name in StableHLO."""
 STEPS = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
-"""Operations whose regions are parts of the program; those of others are functions of scalars."""
+"""Operations whose regions are counted; regions of others are functions of scalars."""
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.-]+ = .*?[\])}] ([a-z][\w-]*)\(")
@@ -28,23 +28,24 @@ _FUSION, _CALL = "fusion", "call"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Operations by HLO's names, loops and branches looked into, functions of scalars not."""
+    """Numbers of operations by HLO's names, with those in loops and branches, without those in
+    functions of scalars."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
-    """Those that run by themselves: a fusion is one."""
+    """Operations of the optimized program that run by themselves; a fusion counts as one."""
     fused: Mapping[str, int]
-    """Those inside of fusions."""
+    """Operations of the optimized program that are inside fusions."""
 
     @property
     def names(self) -> list[str]:
-        """Of all operations, the most frequent ones first."""
+        """The names of all operations, the most frequent first, equal ones by alphabet."""
         total = Counter(self.before) + Counter(self.after) + Counter(self.fused)
         return sorted(total, key=lambda name: (-total[name], name))
 
 
 def counts_of(program: Program) -> Counts:
-    """Compiles the program, as XLA does by default.
+    """Counts the operations of a program, which XLA compiles as it does by default.
 
     Raises ProgramError where XLA does not compile it.
     """
@@ -75,7 +76,7 @@ def optimized_text(program: Program) -> str:
 
 
 def counts_of_hlo(text: str) -> tuple[Counter[str], Counter[str]]:
-    """Operations of an optimized module that run by themselves, and those inside of fusions."""
+    """Counts of an optimized module: operations that run by themselves, those inside fusions."""
     bodies, kinds, entry = _computations(text), dict[str, str](), _entry(text)
     waiting = [(entry, "step")]
     while waiting:
@@ -94,7 +95,10 @@ def counts_of_hlo(text: str) -> tuple[Counter[str], Counter[str]]:
 
 
 def _kind(opcode: str, around: str) -> str:
-    """What a computation is that an operation calls, of which another one is around."""
+    """The kind of a computation: `fused`, `scalar`, or that of the one around the call.
+
+    `opcode` is the operation that calls it, `around` the kind of the computation that holds it.
+    """
     if opcode == _FUSION:
         return "fused"
     return around if opcode in (_CALL, "while", "conditional") else "scalar"
@@ -112,7 +116,7 @@ def _entry(text: str) -> str:
 
 
 def _computations(text: str) -> dict[str, list[tuple[str, str]]]:
-    """By name: the opcodes with their lines."""
+    """For each computation, by name: the opcode and the text of each of its instructions."""
     bodies, inside = dict[str, list[tuple[str, str]]](), ""
     for line in text.splitlines():
         if match := _COMPUTATION.match(line):

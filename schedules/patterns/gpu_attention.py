@@ -1,9 +1,9 @@
-"""Attention recognised as the kernel that GPUs have schedules for.
+"""Attention, recognised as the kernel that GPUs have schedules for.
 
     weights[b, t, s] = exp(scores * scale - largest of the row) / sum of the row
     values[b, t, f] = sum over s of weights[b, t, s] * v[b, s, f]
 
-Scores that a mask takes away are those of the keys behind the query, or none.
+A mask, if there is one, removes the scores of exactly the keys after the query.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,20 +20,20 @@ from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
 from hlotune.schedules.patterns.inlined import LEFT_ALONE, PLACES, Interned, inlined
 
 LOW = -1e9
-"""Masked scores are at most this, and others above it."""
+"""A constant at or below this counts as the score of a masked key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """How a tensor lies: parts of its dimensions, each walked along by one axis."""
+    """How a kernel reads a tensor: sliced, then split into axes, then with these reordered."""
 
     tensor: str
     slices: tuple[tuple[int, int], ...]
-    """Of each dimension, from and to."""
+    """For each dimension of the tensor: the first place read, and the place behind the last."""
     view: tuple[int, ...]
-    """The extents of the axes, in the order of memory."""
+    """The extents of the axes, in the order in which they lie in memory."""
     order: tuple[int, ...]
-    """The axes as the kernel has them, by their place in the view."""
+    """The axes in the kernel's order; each is given by its position in `view`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,14 @@ class AttentionForm:
     keys: Walked
     values: Walked
     result: Walked
-    """Its view is that of the kernel's result, its order that of the compute's."""
+    """The result; its `view` is the shape of the kernel's result, its `order` the compute's."""
 
 
 def gpu_attention(compute: Compute) -> AttentionForm:
-    """The attention that a compute is.  Raises UnsupportedKernel where it is none of a GPU's."""
+    """Recognises a compute as attention.
+
+    Raises UnsupportedKernel where it is not an attention that GPUs have a kernel for.
+    """
     whole = split_stored(compute)
     return _Recognised(whole, attention(whole)).form()
 
@@ -92,7 +95,7 @@ class _Recognised:
         return AttentionForm(kernel, q, k, v, self._result())
 
     def _renamed(self, s: Stage) -> Stage:
-        """A stage whose expressions name roles in the place of axes."""
+        """The stage, with each axis in its expressions replaced by the role of that axis."""
         places = {a: Affine.axis(role) for a, role in self.view.roles[s.name].items()}
         known = dict[int, Expr]()
 
@@ -112,7 +115,7 @@ class _Recognised:
         return Stage(s.name, s.parallel, s.reduce, s.stores, values, s.combine)
 
     def _softmax(self) -> tuple[float, bool]:
-        """The scale of the scores, and whether they are masked."""
+        """The factor that scales the scores, and whether a causal mask applies to them."""
         largest = [s for s in self.rows if s.combine is MAX]
         sums = [s for s in self.rows if s.combine is SUM]
         alone = len(largest) == len(sums) == 1 and len(self.rows) == 2
@@ -134,7 +137,7 @@ class _Recognised:
         raise UnsupportedKernel(f"expected exponentials of scores, got {weights}: {LEFT_ALONE}")
 
     def _weights(self) -> Expr:
-        """What the values are multiplied by."""
+        """The expression that the values are multiplied by: the weights."""
         product = self.stages[self.view.values.name].values[0]
         assert isinstance(product, Apply)
         read = self.view.read.tensor
@@ -143,7 +146,7 @@ class _Recognised:
         return others[0]
 
     def _out(self) -> Expr | None:
-        """What the results are divided by; None where they are stored as they are."""
+        """The divisor of the results, without conversions; None where they are not divided."""
         if self.view.out is None:
             return None
         made = {x.tensor for x in self.view.values.stores}
@@ -231,14 +234,14 @@ class _Recognised:
 
 
 def _bare(e: Expr) -> Expr:
-    """Without conversions between floats: kernels compute in f32."""
+    """The expression without conversions between floats, since kernels compute in f32."""
     while isinstance(e, Apply) and e.op == "convert" and e.dtype in ELEMENT_BYTES:
         e = e.args[0]
     return e
 
 
 def _number(e: Expr) -> float | None:
-    """The value of a constant, or of the root of one."""
+    """The value of a constant, or of the square root of a constant; None for others."""
     match e:
         case Const():
             return float(e.value)
@@ -260,7 +263,7 @@ def _is_low(e: Expr) -> bool:
 
 
 def _is_causal(e: Expr) -> bool:
-    """Whether a mask is true for the keys up to the query."""
+    """Whether a mask is true exactly for the keys up to the query."""
     match e:
         case Apply("compare_GE", (a, b)):
             return _is_place(a, ROW) and _is_place(b, KEY)
@@ -272,7 +275,7 @@ def _is_causal(e: Expr) -> bool:
 
 
 def _is_place(e: Expr, role: str) -> bool:
-    """Whether an expression counts up along an axis from 0 on, what is added to it included."""
+    """Whether an expression is the position along the axis of this role, counted from 0."""
     return _counted(e) == Affine.axis(role)
 
 

@@ -1,4 +1,4 @@
-"""Computes recognised as kernels that GPUs have schedules for.
+"""Computes, recognised as kernels that GPUs have schedules for.
 
 A form says which kernel it is, and how the compute's tensors become the kernel's operands: each is
 a tensor with its axes in another order, then in another shape.
@@ -27,39 +27,41 @@ from hlotune.schedules.patterns.inlined import LEFT_ALONE
 from hlotune.schedules.patterns.rows import has_matrix_product, is_rows
 
 ROOT_OFF = 2e-3
-"""By how much a narrow float may have rounded the root of a half."""
+"""The largest error that rounding to a narrow float may leave in the constant sqrt(0.5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor of a compute as a kernel takes it; or a kernel's result as the compute has it."""
+    """How a tensor of a compute becomes an operand of a kernel, or its result the compute's.
+
+    The tensor is sliced, reshaped to `view`, transposed by `order`, and reshaped to `shape`.
+    """
 
     tensor: str
     order: tuple[int, ...]
-    """Its dimensions in the order that the kernel reads them in."""
+    """The dimensions of the view, in the order in which the kernel reads them."""
     shape: tuple[int, ...]
-    """What it is reshaped to then."""
+    """The final shape, that of the kernel's operand."""
     view: tuple[int, ...] = ()
-    """What it is reshaped to before, where a dimension has several axes."""
+    """The shape with one dimension for each axis; empty where the tensor has it already."""
     slices: tuple[tuple[int, int, int], ...] = ()
-    """Of each dimension, from, to and by how much, before all that; all of it where there are
-    none."""
+    """The start, end and step of the slice of each dimension; empty for the whole tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuForm:
-    """A compute as a kernel for GPUs; its results are reshaped to the compute's."""
+    """A compute as a kernel for GPUs; the kernel's results are reshaped to the compute's."""
 
     kernel: AnyGpuKernel
     operands: tuple[Operand, ...]
     result: Operand | None = None
-    """Where axes of the one result stand in another order."""
+    """How the only result becomes the compute's; None where a reshape is enough."""
 
 
 def gpu_form(compute: Compute) -> GpuForm:
-    """The kernel that a compute is.
+    """Recognises a compute as a kernel for GPUs.
 
-    Raises UnsupportedKernel where it is none that GPUs have schedules for.
+    Raises UnsupportedKernel where GPUs have schedules for no such kernel.
     """
     if is_attention(split_stored(compute)):
         return _attention(gpu_attention(compute), compute)
@@ -113,7 +115,7 @@ def _whole(tensor: Tensor) -> Operand:
 
 
 def _operands(core: Stage) -> tuple[Load, Load]:
-    """The two loads whose product is summed up, without what widens them."""
+    """The two loads whose product is summed, without the conversions that widen them."""
     value = core.values[0]
     if isinstance(value, Apply) and value.op == "multiply":
         left, right = map(_unconverted, value.args)
@@ -127,7 +129,7 @@ def _unconverted(value: Expr) -> Expr:
 
 
 def _product(c: Contraction, left: Load, right: Load, element: str) -> GpuForm:
-    """A product of matrices, with a batch or without; several axes may stand for one."""
+    """A product of matrices, batched or not; several axes may make up one dimension of it."""
     axes = {side: [_axis(e) for e in load.index] for side, load in (("l", left), ("r", right))}
     parallel, reduce = [a.name for a in c.parallel], [a.name for a in c.reduce]
     batch = [a for a in parallel if a in axes["l"] and a in axes["r"]]
@@ -151,7 +153,7 @@ def _product(c: Contraction, left: Load, right: Load, element: str) -> GpuForm:
 
 
 def _ordered(c: Contraction, load: Load, axes: Sequence[str], shape: tuple[int, ...]) -> Operand:
-    """A tensor read along these axes, each of which is one of its dimensions, maybe by steps."""
+    """The operand of a load that reads one dimension along each of `axes`, maybe with strides."""
     read = [_axis(e) for e in load.index]
     if sorted(read) != sorted(axes):
         raise UnsupportedKernel(
@@ -165,7 +167,10 @@ def _ordered(c: Contraction, load: Load, axes: Sequence[str], shape: tuple[int, 
 
 
 def _axis(index: Affine) -> str:
-    """The one axis that an index follows from its beginning on, step by step."""
+    """The axis of an index that is one axis times a positive step.
+
+    Raises UnsupportedKernel for any other index.
+    """
     if index.constant or len(index.terms) != 1 or index.terms[0][1] < 1:
         raise UnsupportedKernel(f"expected an index that is an axis, got {index}: {LEFT_ALONE}")
     return index.terms[0][0]
@@ -173,7 +178,7 @@ def _axis(index: Affine) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """What is made of sums, and the operands that it reads."""
+    """The computation that follows the sums, and the operands that it reads."""
 
     epilogue: Epilogue
     tail: Tail | None
@@ -181,7 +186,7 @@ class _Ending:
 
 
 def _ending(c: Contraction, element: str, columns: Sequence[str]) -> _Ending:
-    """An epilogue that all kernels know where it is one, else a tail."""
+    """The standard epilogue that the last stage is, else the stage as a tail."""
     try:
         if c.before:
             raise UnsupportedKernel(f"expected one sum, got {c.before[0].name}: {LEFT_ALONE}")
@@ -199,7 +204,7 @@ def _ending(c: Contraction, element: str, columns: Sequence[str]) -> _Ending:
 
 
 def _epilogue(c: Contraction, columns: Sequence[str]) -> tuple[Epilogue, Load | None]:
-    """What the last stage does with a sum, and the bias that it adds to it."""
+    """The epilogue that the last stage is, and the load of its bias, if it has one."""
     value = _unconverted(c.out.values[0])
     match value:
         case Load():
@@ -217,7 +222,7 @@ def _epilogue(c: Contraction, columns: Sequence[str]) -> tuple[Epilogue, Load | 
 
 
 def _gaussian(value: Expr) -> Apply | None:
-    """What `0.5 * x * erfc(-x * sqrt(0.5))` has for x, if a value is that."""
+    """The x of a value `0.5 * x * erfc(-x * sqrt(0.5))`; None for any other value."""
     match _bare(value):
         case Apply("multiply", (Apply("multiply", (Const(value=0.5), x)), Apply("erfc", (tail,)))):
             match tail:
@@ -228,7 +233,7 @@ def _gaussian(value: Expr) -> Apply | None:
 
 
 def _bare(value: Expr) -> Expr:
-    """An expression without its conversions: kernels compute in f32."""
+    """The expression without its conversions, since kernels compute in f32."""
     value = _unconverted(value)
     if not isinstance(value, Apply):
         return value
@@ -245,7 +250,7 @@ def _bias(added: Apply, columns: Sequence[str]) -> Load:
 
 
 def _convolution(c: Contraction, left: Load, right: Load, element: str) -> GpuForm:
-    """Images `(batch, size, size, channels)` with square windows, in groups or not.
+    """A convolution of images `(batch, size, size, channels)`, in groups or not.
 
     Weights are `(window, window, channels of a group, features)`.
     """
@@ -286,8 +291,8 @@ def _convolution(c: Contraction, left: Load, right: Load, element: str) -> GpuFo
 def _is_whole(
     kernel: GpuConvolution, left: Load, right: Load, c: Contraction, out: tuple[int, int]
 ) -> bool:
-    """Whether images and windows are square, read without gaps of their own, and all results
-    made."""
+    """Whether images and windows are square and read without further gaps, and every result is
+    computed."""
     images, weights = (c.compute.tensor(x.tensor).shape for x in (left, right))
     is_square = images[1] == images[2] and weights[0] == weights[1]
     steps = kernel.stride > 0 and kernel.dilation > 0 and kernel.padding >= 0
@@ -296,13 +301,13 @@ def _is_whole(
 
 
 def _window(c: GpuConvolution, axes: Sequence[tuple[str, str]]) -> tuple[Affine, ...]:
-    """Where windows read, along each axis of positions and of the window."""
+    """The index that windows read at, for each pair of an output axis and a window axis."""
     return tuple(
         Affine.axis(p, c.stride) + Affine.axis(r, c.dilation) + -c.padding for p, r in axes
     )
 
 
 def _in_group(group: Sequence[str], axis: str, extent: int) -> Affine:
-    """A channel or feature by its place in its group."""
+    """The index of a channel or feature among all groups, from its place in its own."""
     whole = Affine.axis(axis)
     return whole + Affine.axis(group[0], extent) if group else whole

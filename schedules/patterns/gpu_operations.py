@@ -1,4 +1,4 @@
-"""Which types and operations kernels of blocks have that are made of a program's expressions."""
+"""The types and operations that block kernels made of a program's expressions may have."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from hlotune.schedules.ir.expr import Apply, Expr
 from hlotune.schedules.patterns.inlined import LEFT_ALONE
 
 TYPES = ("f32", "bf16", "f16", "i32", "i8", "ui8", "i1")
-"""Element types of tensors and values."""
+"""Element types that tensors and values of such kernels may have."""
 OPERATIONS = frozenset((
     "add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "and", "or", "xor",
     "not", "negate", "abs", "sign", "clamp", "select", "convert", "is_finite", "floor", "ceil",
@@ -17,11 +17,11 @@ OPERATIONS = frozenset((
     "tanh", "sine", "cosine", "erf", "erfc",
     *(f"compare_{how}" for how in ("EQ", "NE", "LT", "LE", "GT", "GE")),
 ))  # fmt: skip
-"""Those that such kernels may have."""
+"""Operations that such kernels may have."""
 FLOATS_ALONE = ("divide", "power", "sign")
-"""Of these, the ones that are no kernels on integers."""
+"""Those of `OPERATIONS` that such kernels have for floats, but not for integers."""
 MOST_ELEMENTS = 1 << 31
-"""Elements of a tensor that places of 32 bits reach."""
+"""Tensors must have fewer elements than this, so that signed 32-bit offsets reach them all."""
 
 
 def require_known(tensors: Sequence[Tensor], values: Sequence[Expr]) -> None:

@@ -1,8 +1,9 @@
-"""Computes of independent rows: maps, reductions along a row, and several of these one by one.
+"""Computes of independent rows: maps, reductions along a row, and sequences of these.
 
-A *row* is a point of the axes that all stages have in common.  Along the other axes, its *inner*
-ones, a stage reduces or stores; a softmax has one inner axis, a sum over the rows of a matrix has
-its columns for rows, a pooling has windows.  What one stage reduces, later ones read for each row.
+A *row* is a point of the axes that all stages have in common.  A stage reduces or stores along the
+other axes, its *inner* ones.  A softmax has one inner axis; in a sum over the rows of a matrix, a
+column of the matrix is a row here; in a pooling, each window is one.  Later stages read the
+reductions of earlier ones, for each row.
 """
 
 from collections.abc import Sequence
@@ -32,24 +33,24 @@ class RowStage:
     values: tuple[Expr, ...]
     stores: tuple[Store, ...]
     combine: Monoid | None
-    """How the values of a row come together along all inner axes; None where they stay apart."""
+    """The operation that reduces a row along all inner axes; None for a map."""
 
     @property
     def points(self) -> int:
-        """Of one row."""
+        """The number of points of one row: the product of the extents of the inner axes."""
         return prod(a.extent for a in self.inner)
 
 
 @dataclass(frozen=True, eq=False)
 class GpuStages:
-    """Stages over rows, as a kernel; equal to itself alone."""
+    """A kernel made of stages over the same rows; two such kernels are equal only if identical."""
 
     rows: tuple[Axis, ...]
     stages: tuple[RowStage, ...]
     arguments: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     element: str
-    """The type of most of its bytes; f32 where that is none of a GPU's products."""
+    """The element type of the largest tensor, or f32 where products on GPUs lack that type."""
     flops: float
 
     @property
@@ -58,12 +59,12 @@ class GpuStages:
 
     @property
     def count(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return prod(a.extent for a in self.rows)
 
     @property
     def width(self) -> int:
-        """Inner points of the stage that has most of them."""
+        """The largest number of inner points that a stage has."""
         return max(s.points for s in self.stages)
 
     @property
@@ -72,7 +73,7 @@ class GpuStages:
 
 
 AnyGpuKernel = GpuKernel | GpuStages
-"""All that GPUs have schedules for."""
+"""Any kernel that has schedules for GPUs."""
 
 
 def gpu_stages(compute: Compute) -> GpuStages:
@@ -122,9 +123,9 @@ Class = tuple[int, tuple[str, ...]]
 
 
 def _rows(stages: Sequence[Stage]) -> list[Class]:
-    """The axes that all stages have in common, in the order of the last stage's.
+    """The axes that all stages have in common, in the order of the last stage.
 
-    Of maps that have all of them in common, the last axis is left out.
+    Where all stages are maps over exactly these axes, the last axis is left out.
     """
     made = {x.tensor for s in stages if s.combine for x in s.stores}
     found = _shared(stages, made)
@@ -140,7 +141,7 @@ def _rows(stages: Sequence[Stage]) -> list[Class]:
 
 
 def _shared(stages: Sequence[Stage], through: set[str]) -> list[Class]:
-    """Axes that are one in all stages, by where these store and load the tensors named."""
+    """The axes that all stages share, judged by how they index the tensors named in `through`."""
     classes = _Classes()
     for k, s in enumerate(stages):
         accesses = [(x.tensor, x.index) for x in s.stores]
@@ -164,7 +165,7 @@ def _shared(stages: Sequence[Stage], through: set[str]) -> list[Class]:
 
 
 class _Classes:
-    """Sets of things that are the same."""
+    """Disjoint sets of things that are known to be the same (union-find)."""
 
     def __init__(self) -> None:
         self._above: dict[object, object] = {}
@@ -181,7 +182,7 @@ class _Classes:
 
 
 class _Renamed:
-    """Stages whose axes have the names of rows and inner axes, equal expressions one object."""
+    """Stages with axes renamed to rows and inner axes; equal expressions become one object."""
 
     def __init__(self, stages: Sequence[Stage], rows: Sequence[Class]) -> None:
         self.stages, self.interned = stages, Interned()
@@ -190,7 +191,7 @@ class _Renamed:
         ]
         self.tuples: list[tuple[int, ...]] = []
         self.made: dict[str, tuple[Affine, ...]] = {}
-        """By tensor: where reductions are stored, in rows."""
+        """For each tensor that a reduction stores: the index of the store, in row axes."""
 
     def stage(self, k: int) -> RowStage:
         s, axes = self.stages[k], self.axes[k]
@@ -242,5 +243,5 @@ class _Renamed:
 
 
 def loads_of(stage: RowStage) -> tuple[Load, ...]:
-    """Distinct loads of a stage, in order of reading."""
+    """The distinct loads of a stage, in the order in which it reads them."""
     return distinct_loads(stage.values)

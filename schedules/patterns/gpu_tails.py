@@ -1,6 +1,7 @@
-"""What a kernel makes of its sums beyond a bias: any expression over them and over other tensors.
+"""Tails: expressions that a kernel computes from its sums and other tensors, beyond a bias.
 
-A residual sum, the scale of a norm, the tanh form of the Gaussian unit, a mask of scores.
+Examples are a residual sum, the scale of a norm, the tanh form of the Gaussian unit, and a mask of
+scores.
 """
 
 from collections.abc import Sequence
@@ -15,26 +16,26 @@ from hlotune.schedules.patterns.inlined import LEFT_ALONE, PLACES, inlined
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """The value of a result at a point; equal to itself alone."""
+    """The expression of a result at one point; two tails are equal only if identical."""
 
     value: Expr
     sums: str
-    """The tensor of the sums, which the value reads at its own point."""
+    """The name of the tensor of sums, which `value` reads at its own point."""
     axes: tuple[Axis, ...]
-    """All axes of results, in row-major order."""
+    """All axes of the result, in row-major order."""
     row_axes: int
-    """How many of them are not the columns'."""
+    """The number of leading axes that are not columns."""
     tensors: tuple[Tensor, ...]
-    """What else the value reads."""
+    """The other tensors that `value` reads."""
     dtype: str
-    """Of the results."""
+    """The element type of the result."""
 
 
 def tail_of(compute: Compute, core: str, row_axes: int) -> Tail:
-    """What the last stage of a contraction makes of the sums of its stage `core`.
+    """The tail that follows the sums of stage `core`: the last stage of a contraction.
 
-    Raises UnsupportedKernel where it is more than one value of each point, or of another kind than
-    kernels have.
+    Raises UnsupportedKernel where that stage computes several values for each point, or has types
+    or operations that kernels lack.
     """
     stages = inlined(compute)
     if [s.name for s in stages[:-1]] != [core] or len(stages[-1].values) != 1:

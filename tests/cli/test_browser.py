@@ -24,12 +24,12 @@ OVERFLOWS = "document.documentElement.scrollWidth - document.documentElement.cli
 WIDE = """[...document.querySelectorAll("body *")].filter(x =>
     x.getBoundingClientRect().right > innerWidth + 1 && !x.closest(".wide, pre, .nest, .skip"))
     .map(x => x.tagName + "." + x.className).slice(0, 5)"""
-"""What sticks out of the window, and stands in no box that scrolls."""
+"""The elements that extend beyond the window and are not in a box that scrolls."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database and the report of a real run."""
+    """A folder with the database and the report of a real run."""
     folder = tmp_path_factory.mktemp("report")
     database = ("--database", str(folder / "tuning.db"))
     program = "examples/mlp.py:model"
@@ -48,7 +48,7 @@ def report(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a dashboard over two databases, one of them written by hand."""
+    """The address of a running dashboard over two databases, one of them written by hand."""
     other = tmp_path_factory.mktemp("other") / "made.db"
     filled(other).close()
     command = [TUNE, "dashboard", "--port", "0", "--db", str(folder / "tuning.db"), "--db",
@@ -78,7 +78,7 @@ def tab(chromium: Tab) -> Tab:
 
 
 def remote(tab: Tab, address: str = "") -> list[str]:
-    """What was asked for over the network, but from this address."""
+    """The requests that went over the network, but for those to this address."""
     over = [x for x in tab.requests if x.startswith(("http:", "https:", "ws:", "wss:", "ftp:"))]
     return [x for x in over if not (address and x.startswith(f"{address}/"))]
 
@@ -105,7 +105,7 @@ def test_the_check_sees_what_a_page_does_wrong(tmp_path: Path, tab: Tab) -> None
 
 
 def looked_at(tab: Tab, address: str, name: str, theme: str, width: int) -> None:
-    """Opens a page at a width, keeps its image, and finds nothing that sticks out."""
+    """Opens a page at a width, keeps its image, and checks that nothing extends beyond it."""
     shot = SHOTS / f"{name}-{theme}-{width}.png"
     shot.unlink(missing_ok=True)
     tab.media(theme)

@@ -1,4 +1,4 @@
-"""Programs as ONNX models: what ONNX's reference implementation makes of them is what XLA does."""
+"""Programs as ONNX models: ONNX's reference implementation gives the same results as XLA."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +92,7 @@ def arithmetic_of_integers(x: jax.Array, y: jax.Array, bits: jax.Array) -> list[
 
 
 def movements(x: jax.Array, at: jax.Array) -> list[jax.Array]:
-    """Of (4, 6, 5) and three places."""
+    """Movements of elements of x, of shape (4, 6, 5), with three places `at`."""
     return [
         x.transpose(2, 0, 1).reshape(5, 24),
         x[1:3, ::2, -2:],
@@ -118,7 +118,7 @@ def movements(x: jax.Array, at: jax.Array) -> list[jax.Array]:
 
 
 def products(x: jax.Array, y: jax.Array, bytes_: jax.Array) -> list[jax.Array]:
-    """Of (2, 3, 4) and (4, 5)."""
+    """Products of x, of shape (2, 3, 4), and y, of shape (4, 5)."""
     return [
         x @ y,
         jnp.einsum("abc,abd->acd", x, x),
@@ -132,7 +132,7 @@ def products(x: jax.Array, y: jax.Array, bytes_: jax.Array) -> list[jax.Array]:
 
 
 def reductions(x: jax.Array) -> list[jax.Array]:
-    """Of (2, 6, 8, 3) images, channels last."""
+    """Reductions of images x, of shape (2, 6, 8, 3), with channels last."""
     pool = (1, 2, 3, 1)
     whole = (x * 10).astype(jnp.int32)
     return [

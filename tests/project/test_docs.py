@@ -28,7 +28,7 @@ WITH_PYTHON = [page for page in TUTORIALS if blocks(page, "python")]
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each `tune ...` line that stands in a block of code."""
+    """The words of each `tune ...` line in a block of code."""
     for code in blocks(page, ""):
         for line in code.splitlines():
             if line.startswith("tune "):
@@ -68,7 +68,7 @@ def test_the_page_of_commands_is_what_they_say(request: pytest.FixtureRequest) -
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    """Of a page whose code needs what the oldest environment alone has."""
+    """The marks of a page: `torch` where its code needs torch, which only `.venv-oldest` has."""
     needs_torch = any("import torch" in code for code in blocks(page, "python"))
     return [pytest.mark.torch] if needs_torch else []
 

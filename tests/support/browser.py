@@ -23,11 +23,11 @@ QUIET = (
 )  # fmt: skip
 LIMIT_S = 30.0
 KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37}
-"""Their codes."""
+"""The codes of keys, by their names."""
 
 
 def browser() -> str:
-    """Fails, and does not skip, where there is none: who asks for this wants it looked at."""
+    """The path of a browser; fails the test where none is installed, rather than skip it."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.fail(
@@ -39,7 +39,7 @@ def browser() -> str:
 
 @dataclass
 class Tab:
-    """One page, and what its console and its network said."""
+    """One page, with the messages of its console and its requests."""
 
     _to: int
     _from: int
@@ -50,7 +50,7 @@ class Tab:
     console: list[str] = field(default_factory=list)
     """Messages of the console, errors of scripts, and violations of the page's policy."""
     requests: list[str] = field(default_factory=list)
-    """Addresses that were asked for, over the network or not."""
+    """The addresses that the page requested, over the network or not."""
 
     def call(self, method: str, **values: Any) -> dict[str, Any]:
         """The answer to a command of the protocol."""
@@ -73,7 +73,7 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def open(self, address: str) -> None:
-        """Returns when the page has loaded."""
+        """Opens an address, and returns when the page has loaded."""
         self._loaded = False
         if "loaderId" not in self.call("Page.navigate", url=address):
             return  # another place of the same document
@@ -83,7 +83,7 @@ class Tab:
             self.value("0")  # takes in what has happened
 
     def value(self, expression: str) -> Any:
-        """Of an expression of JavaScript; of a promise, what comes of it."""
+        """The value of a JavaScript expression; for a promise, the value that it resolves to."""
         found = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -91,14 +91,14 @@ class Tab:
         return found["result"].get("value")
 
     def wait(self, expression: str, limit_s: float = LIMIT_S) -> None:
-        """Until an expression is true."""
+        """Waits until a JavaScript expression is true, and fails after `limit_s` seconds."""
         end = time.monotonic() + limit_s
         while not self.value(expression):
             assert time.monotonic() < end, f"expected {expression} within {limit_s:.0f} s"
             time.sleep(0.05)
 
     def size(self, width: int, height: int = 1000) -> None:
-        """Of the window, in pixels of style sheets."""
+        """Sets the size of the window, in CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
             mobile=False,
@@ -109,7 +109,7 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", media=kind, features=[scheme])
 
     def shot(self, file: Path, most_height: int = 6000) -> None:
-        """An image of the whole page, as far down as `most_height` pixels."""
+        """Writes an image of the page, from its top down to `most_height` pixels."""
         box = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": box["width"], "height": min(box["height"], most_height),
                 "scale": 1}  # fmt: skip

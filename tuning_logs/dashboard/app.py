@@ -1,8 +1,8 @@
-"""The dashboard as a WSGI application: addresses to pages, and what may ask for them.
+"""The dashboard as a WSGI application: its addresses, its pages, and which requests it answers.
 
-It answers GET alone, to hosts that are this machine, and changes nothing.  A page carries the
-version of the records that it was made of; who asks again with this version gets no new page until
-there are new records.
+It answers GET and HEAD requests to hosts that are this machine, and changes nothing.  A page
+carries the version of the records that it was made of; a request that names this version gets no
+new page until there are new records.
 """
 
 import hashlib
@@ -26,7 +26,8 @@ from hlotune.tuning_logs.listing import find_run
 from hlotune.tuning_logs.page.document import STYLE
 
 HOSTS = ("127.0.0.1", "localhost")
-"""Names of this machine.  A page of another origin that made its own name lead here is refused."""
+"""Names of this machine.  Requests by another name are refused, since a page of another origin may
+have made its own name lead here."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -39,7 +40,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 MOST_PAGES = 100
-"""Pages that are kept, as one of a replay that is played again."""
+"""The number of pages that are kept, so that a replay played again is not drawn again."""
 
 RULES = Map(
     [
@@ -61,17 +62,17 @@ Value = TypeVar("Value")
 
 @dataclass
 class Dashboard:
-    """The application; `version` is that of the hlotune that runs it."""
+    """The application; `version` is the version of the hlotune that runs it."""
 
     sources: Sources
     version: str
     codes: Codes = field(default_factory=Codes)
     _drawing: Lock = field(default_factory=Lock)
-    """Settings of matplotlib are those of the process: one page is drawn at a time."""
+    """Held while a page is drawn: matplotlib's settings belong to the whole process."""
     _pages: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)
-    """By address and version."""
+    """Pages that are kept, by address and version."""
     _evidence: OrderedDict[tuple[int, str, str], Evidence] = field(default_factory=OrderedDict)
-    """By source, run and version."""
+    """Evidence of runs that is kept, by source, run and version."""
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         response = self.answer(Request(environ))
@@ -148,7 +149,10 @@ class Dashboard:
 
 
 def compared(request: Request) -> dict[str, tuple[int, str]]:
-    """Database and run of `a` and `b`.  Raises NoRecord where one is not named."""
+    """The database and run that a request names as `a` and `b`.
+
+    Raises NoRecord where it lacks one.
+    """
     found = {name: request.args.get(name, "").partition("/") for name in "ab"}
     for name, (source, _, run) in found.items():
         if not (source.isascii() and source.isdecimal() and run):
@@ -160,7 +164,7 @@ def compared(request: Request) -> dict[str, tuple[int, str]]:
 
 
 def _kept(found: OrderedDict[Key, Value], key: Key, most: int) -> Value:
-    """The value, as the one that was asked for last; the oldest are let go."""
+    """The value of a key, which becomes the newest; the oldest are dropped beyond `most`."""
     found.move_to_end(key)
     while len(found) > most:
         found.popitem(last=False)
@@ -168,7 +172,7 @@ def _kept(found: OrderedDict[Key, Value], key: Key, most: int) -> Value:
 
 
 def is_this_machine(host: str) -> bool:
-    """Of the Host header of a request, with or without a port."""
+    """Whether the Host header of a request, with or without a port, names this machine."""
     name, _, port = host.partition(":")
     return name in HOSTS and (not port or port.isdecimal())
 

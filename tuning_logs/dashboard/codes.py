@@ -15,7 +15,7 @@ FAULT = Missing("a fault ended it, which the terminal of the dashboard shows")
 RUN_GOES_ON = Missing("the run has not finished, and making them would take its processors")
 
 Key = tuple[str, str, str]
-"""Run, kernel, and schedule."""
+"""The id of a run, the key of a kernel, and a schedule."""
 Make = Callable[[Evidence, KernelEvidence], Regenerated | Missing]
 
 
@@ -26,17 +26,17 @@ def made_again(found: Evidence, kernel: KernelEvidence) -> Regenerated | Missing
 
 @dataclass
 class Codes:
-    """What was made; shared by the threads of a server."""
+    """The codes that were made so far; the threads of a server share them."""
 
     make: Make = made_again
     _made: dict[Key, Regenerated | Missing] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
-    """Of what was made."""
+    """Guards `_made`."""
     _one: Lock = field(default_factory=Lock)
-    """Held while something is made: two at once would only take turns."""
+    """Held while code is made: two threads at once would only take turns."""
 
     def of(self, found: Evidence, kernel: KernelEvidence) -> Code:
-        """What there is by now; the first request begins to make it."""
+        """The code of a kernel as far as it is there; the first request begins to make it."""
         if kernel.schedule is None:
             return None
         if found.report.finished is None:
@@ -50,7 +50,7 @@ class Codes:
         return BEING_MADE
 
     def state(self, run: str, kernel: str) -> str:
-        """Changes when code of a kernel is there."""
+        """A text that changes when code of the kernel is begun or done."""
         with self._lock:
             made = [m for (r, k, _), m in self._made.items() if (r, k) == (run, kernel)]
         return f"{len(made)} {sum(m is BEING_MADE for m in made)}"

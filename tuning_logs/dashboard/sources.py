@@ -1,4 +1,4 @@
-"""The databases of a dashboard: opened to read for each request, and never kept open."""
+"""The databases of a dashboard, opened read-only for each request and closed after it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +14,7 @@ from hlotune.tuning_logs.finals import Paired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run of the list."""
+    """One row of the list of runs."""
 
     source: int
     """The number of its database."""
@@ -24,19 +24,19 @@ class RunRow:
     started: str
     finished: str | None
     trials: int
-    """Of candidates of ours."""
+    """The number of trials of candidates other than XLA's default."""
     compared: int
-    """Kernels whose champion was compared with the default."""
+    """The number of kernels whose champion was compared with the default."""
     won: int
     whole: Paired | None
-    """The whole program; None where it was not timed."""
+    """The comparison of the whole program; None where it was not timed."""
     latest: str | None
-    """When the last trial was recorded."""
+    """The time at which the last trial was recorded; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """One kernel of the list."""
+    """One row of the list of kernels."""
 
     source: int
     key: str
@@ -45,7 +45,7 @@ class KernelRow:
     failures: int
     runs: int
     speedup: float | None
-    """The best that was proved; None where nothing was."""
+    """The best speedup that was proved; None where none was."""
     newest_run: str
 
 
@@ -64,7 +64,10 @@ class Sources:
 
     @contextmanager
     def opened(self, number: int) -> Iterator[Database]:
-        """Raises NoRecord where none has this number, DatabaseError where it is unreadable."""
+        """The database with this number, open for reading inside the block.
+
+        Raises NoRecord where none has this number, DatabaseError where it is unreadable.
+        """
         if not 0 <= number < len(self.paths):
             raise NoRecord(
                 f"expected one of {len(self.paths)} databases, numbered from 0, got {number}; "
@@ -74,15 +77,15 @@ class Sources:
             yield database
 
     def versions(self) -> tuple[tuple[int, ...], ...]:
-        """Of each database; equal as long as nothing was written to it."""
+        """A version of each database, which stays equal as long as nothing is written to it."""
         return tuple(written(path) for path in self.paths)
 
     def runs(self) -> list[RunRow]:
-        """The newest first."""
+        """All runs, the newest first."""
         return self.read()[0]
 
     def read(self) -> tuple[list[RunRow], list[KernelRow], list[str]]:
-        """Runs, the newest first, kernels, and what is wrong with databases that cannot be read."""
+        """Runs, the newest first; kernels; and a message for each database that is unreadable."""
         runs, kernels, problems = list[RunRow](), list[KernelRow](), list[str]()
         for number in range(len(self.paths)):
             try:
@@ -96,8 +99,8 @@ class Sources:
 
 
 def written(path: Path) -> tuple[int, ...]:
-    """What tells a file from what it was before a transaction; of the log that older versions kept
-    beside it, too."""
+    """Numbers that change when a database file, or the log that older versions keep beside it,
+    is written to: inode, time in nanoseconds and size in bytes of each."""
     found: list[int] = []
     for each in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
@@ -107,7 +110,7 @@ def written(path: Path) -> tuple[int, ...]:
 
 
 def version_of(database: Database, run: str) -> str:
-    """Equal as long as the pages of a run are."""
+    """A text that stays equal as long as the pages of the run do."""
     found = database.query(
         """select finished, summary is null as open, (select count(*) from trials where run = :run)
             as trials, (select count(*) from finals where run = :run) as finals,
@@ -149,7 +152,7 @@ def _whole(summary: str | None) -> Paired | None:
 
 
 def kernels_of(database: Database, source: int) -> Iterator[KernelRow]:
-    """Those that a run tried, most tried first."""
+    """The kernels that runs tried, those with the most trials first."""
     found = database.query(
         """select key, coalesce(label, '') as label,
             (select max(speedup) from finals
@@ -166,7 +169,7 @@ def kernels_of(database: Database, source: int) -> Iterator[KernelRow]:
 
 
 def sources(paths: Sequence[Path]) -> Sources:
-    """Raises DatabaseError where one cannot be read."""
+    """The databases at these paths.  Raises DatabaseError where one cannot be read."""
     found = Sources(tuple(dict.fromkeys(paths)))
     for number in range(len(found.paths)):
         with found.opened(number):

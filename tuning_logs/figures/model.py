@@ -1,4 +1,4 @@
-"""The figure of a cost model: what it predicted against what was measured."""
+"""The figure of a cost model: predicted ranks against measured ones."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,10 @@ ASKED_AGAIN = "The model of the run's start: predicted against measured rank of 
 
 
 def model_figure(found: Evidence, asked_again: Sequence[Pairs]) -> Figure | None:
-    """Of recorded predictions; where there are none, of what the model said when asked again."""
+    """The figure of recorded predictions, or, without any, of those of the model asked again.
+
+    It is None where there are neither.
+    """
     recorded = [batch for k in found.kernels for batch in batches_of(k)]
     if recorded:
         return ranks((batch.ranks for batch in recorded), among="a batch", title=RECORDED)
@@ -28,7 +31,7 @@ def model_figure(found: Evidence, asked_again: Sequence[Pairs]) -> Figure | None
 
 
 def ranks(groups: Iterable[Pairs], *, among: str, title: str) -> Figure:
-    """All trials; each is ranked among those of its group, which `among` names."""
+    """The figure of all trials, each ranked within its group; `among` says what a group is."""
     pairs = [pair for found in groups for pair in found]
     every = -(-len(pairs) // MOST_DOTS)
     shown = pairs[::every]

@@ -20,7 +20,7 @@ def _count(self: Value) -> int:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What is asserted of sizes holds for those that are known to be in their ranges."""
+    """Does nothing: sizes are known numbers in their ranges, so assertions about them hold."""
 
 
 def _binary(name: str) -> Any:
@@ -33,7 +33,7 @@ def _negated(a: int) -> int:
 
 
 OPERATORS = rows(neg=_negated, **{name: _binary(name) for name in _BINARY})
-"""Of Python's own, which graphs name `_operator.mul`."""
+"""Rules for functions of Python's `operator` module, which graphs name like `_operator.mul`."""
 ROWS = rows(
     sym_size=_size, sym_numel=_count, _assert_scalar=_nothing, _assert_tensor_metadata=_nothing,
     sym_constrain_range=_nothing, sym_constrain_range_for_size=_nothing,
