@@ -59,6 +59,12 @@ def channels_last() -> tuple[nn.Module, tuple[torch.Tensor]]:
     return module, (image.to(memory_format=torch.channels_last),)
 
 
+def small() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """The same network on an image of 32 x 32."""
+    module, _ = model()
+    return module, (torch.randn(1, 3, 32, 32),)
+
+
 def _convolution(channels: int, width: int, size: int, stride: int) -> nn.Module:
     """With batch norm behind it; padded so that a stride of 1 keeps the image's size."""
     convolution = nn.Conv2d(channels, width, size, stride, size // 2, bias=False)

@@ -39,11 +39,20 @@ def test_an_example_gives_what_the_oracle_says(name: str) -> None:
         assert relative_error(wanted.value, np.asarray(got)) < 1e-3
 
 
+@pytest.mark.torch
+def test_the_example_of_pytorch_gives_what_its_module_gives() -> None:
+    from examples.resnet18_torch import small
+
+    module, (image,) = small()
+    (got,) = jax.tree.leaves(jitted(load(source("resnet18_torch:small")))(image.numpy()))
+    assert relative_error(module(image).detach().numpy(), np.asarray(got)) < 1e-3
+
+
 def test_every_example_has_a_small_form_that_is_tested_here() -> None:
     files = {p.stem for p in (Path(ROOT) / "examples").glob("*.py")}
     tested = {name.partition(":")[0] for name in SMALL}
     older = {"convnet", "resnet18", "bert_base"}
-    assert files - {"__init__", "layers", "fire"} - older == tested
+    assert files - {"__init__", "layers", "fire", "resnet18_torch"} - older == tested
 
 
 def test_particles_need_a_package_and_say_so() -> None:
