@@ -1,13 +1,13 @@
 """Elementwise operations, constants among them; ONNX broadcasts their operands."""
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from hlotune.deploy.to_onnx.writer import Rule, Tensor, Writer, number, refused
-from hlotune.hlo.graph import Literal, Op
-from hlotune.schedules.dtypes import BYTES, is_float, is_unsigned
+from hlotune.hlo.graph import Literal, Op, numpy_dtype
+from hlotune.schedules.dtypes import BYTES, is_float
 
 CARRIERS = {"i8": "i32", "ui8": "i32", "i16": "i32", "ui16": "i32", "ui32": "i64", "ui64": "i64"}
 """Types without arithmetic in runtimes, each with the wider type that computes in its place;
@@ -77,11 +77,29 @@ def bits(w: Writer, op: Op) -> list[Tensor]:
 
 
 def shift(w: Writer, op: Op) -> list[Tensor]:
-    """Writes a shift of unsigned bits; a shift by the width of the type or more gives 0."""
+    """Writes a shift; by the width of the type or more, no bit of the operand is left."""
+    if short_name(op) == "shift_right_arithmetic":
+        return [_shifted_with_sign(w, op)]
     x, by = operands(w, op)
-    name, width = short_name(op), 8 * BYTES[x.dtype]
-    if name == "shift_right_arithmetic" and not is_unsigned(x.dtype):
-        raise refused(op, "numbers without a sign", x.dtype)
+    return [_shifted(w, op, x, by, "LEFT" if short_name(op) == "shift_left" else "RIGHT")]
+
+
+def _shifted_with_sign(w: Writer, op: Op) -> Tensor:
+    """What comes in are copies of the highest bit, of numbers without a sign too."""
+    x, by = operands(w, op)
+    signed = w.cast(x, x.dtype.removeprefix("u"))
+    negative = w.of(
+        "Less",
+        w.cast(signed, carrier(signed.dtype)),
+        w.constant(0, carrier(signed.dtype)),
+        dtype="i1",
+    )
+    moved = _shifted(w, op, chosen(w, negative, w.of("BitwiseNot", x), x), by, "RIGHT")
+    return chosen(w, negative, w.of("BitwiseNot", moved), moved)
+
+
+def _shifted(w: Writer, op: Op, x: Tensor, by: Tensor, direction: str) -> Tensor:
+    width = 8 * BYTES[x.dtype]
     plain = "ui64" if width > 32 else "ui32"
     narrow = {8: "ui8", 16: "ui16", 32: "ui32", 64: "ui64"}[width]
     wide = [w.cast(w.cast(v, narrow), plain) for v in (x, by)]
@@ -90,9 +108,8 @@ def shift(w: Writer, op: Op) -> list[Tensor]:
         stays = w.of("Less", w.cast(by, "i64"), w.constant(width, "i64"), dtype="i1")
         zero = w.constant(0, plain)
         wide = [chosen(w, stays, v, zero) for v in wide]
-    direction = "LEFT" if name == "shift_left" else "RIGHT"
     moved = w.of("BitShift", *wide, direction=direction)
-    return [w.cast(w.cast(moved, narrow), x.dtype)]
+    return w.cast(w.cast(moved, narrow), x.dtype)
 
 
 def remainder(w: Writer, op: Op) -> list[Tensor]:
@@ -141,7 +158,19 @@ def clamp(w: Writer, op: Op) -> list[Tensor]:
 
 
 def convert(w: Writer, op: Op) -> list[Tensor]:
-    return [w.cast(w.short(op.operands[0]), w.type(op.results[0]).dtype)]
+    x, dtype = w.short(op.operands[0]), w.type(op.results[0]).dtype
+    if is_float(x.dtype) and BYTES[dtype] <= 2 and not (is_float(dtype) or dtype == "i1"):
+        x = _within(w, x, dtype)
+    return [w.cast(x, dtype)]
+
+
+def _within(w: Writer, x: Tensor, dtype: str) -> Tensor:
+    """Floats brought into the range of integers of up to 16 bits; runtimes would wrap them."""
+    limits: Any = np.iinfo(str(numpy_dtype(dtype)))
+    x = x if x.dtype == "f64" else w.cast(x, "f32")
+    return w.of(
+        "Min", w.of("Max", x, w.constant(limits.min, x.dtype)), w.constant(limits.max, x.dtype)
+    )
 
 
 def is_finite(w: Writer, op: Op) -> list[Tensor]:

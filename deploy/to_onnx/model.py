@@ -9,14 +9,21 @@ from onnx import helper
 
 import hlotune
 from hlotune.deploy.to_onnx.table import RULES
-from hlotune.deploy.to_onnx.writer import Shared, Tensor, Writer, info, initializer, require_type
+from hlotune.deploy.to_onnx.writer import (
+    OPSET,
+    Shared,
+    Tensor,
+    Writer,
+    info,
+    initializer,
+    require_type,
+)
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph
 from hlotune.schedules.errors import ProgramError
 
-OPSET, IR_VERSION = 18, 8
-"""The versions of ONNX's operators and of its format; they are of 2022, since runtimes of
-accelerators lag behind."""
+IR_VERSION = 8
+"""The version of ONNX's format, of the year of the operators."""
 MOST_BYTES_IN_ONE_FILE = 1 << 30
 """Models with more bytes of constants get a second file: a protocol buffer holds 2 GB at most."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from math import prod
 from typing import Any, cast
@@ -14,6 +15,8 @@ from onnx import helper, numpy_helper
 from hlotune.hlo.graph import Graph, Op, TensorType, numpy_dtype
 from hlotune.schedules.errors import ProgramError
 
+OPSET = 18
+"""The version of ONNX's operators; it is of 2022, since runtimes of accelerators lag behind."""
 TYPES: dict[str, int] = {
     name: getattr(onnx.TensorProto, of_onnx)
     for name, of_onnx in {
@@ -111,7 +114,16 @@ class Writer:
         results: Sequence[tuple[str, Shape]],
         **attributes: Any,
     ) -> list[Tensor]:
-        """A node with several results; an input that is left out is None."""
+        """A node with several results; an input that is left out is None.
+
+        It is of f32 between casts where the operator does not take a narrow type of float.
+        """
+        first = inputs[0].dtype if inputs and inputs[0] else ""
+        if first in ("f16", "bf16") and not _takes(operator, TYPES[first]):
+            wide = [x and self.cast(x, "f32" if x.dtype == first else x.dtype) for x in inputs]
+            types = [("f32" if dtype == first else dtype, shape) for dtype, shape in results]
+            made = self.several(operator, wide, types, **attributes)
+            return [self.cast(x, dtype) for x, (dtype, _) in zip(made, results, strict=True)]
         made = [self.fresh(dtype, shape) for dtype, shape in results]
         names = [x.name if x else "" for x in inputs]
         self.nodes.append(helper.make_node(operator, names, [x.name for x in made], **attributes))
@@ -183,16 +195,15 @@ class Writer:
         return self.node("Slice", [x, *given], x.dtype, shape)
 
     def pad(self, x: Tensor, lows: Sequence[int], highs: Sequence[int], value: Tensor) -> Tensor:
-        """Padding by a scalar; amounts below zero cut off."""
-        sizes = zip(x.shape, highs, strict=True)
-        starts = [max(0, -low) for low in lows]
-        x = self.cut(x, starts, [n + min(0, high) for n, high in sizes], [1] * len(lows))
+        """Padding by a scalar; amounts below zero cut off, of what the other side adds too."""
         amounts = [max(0, n) for n in (*lows, *highs)]
-        if not any(amounts):
-            return x
         rank = len(x.shape)
         shape = tuple(n + amounts[d] + amounts[rank + d] for d, n in enumerate(x.shape))
-        return self.node("Pad", [x, self.numbers(amounts), value], x.dtype, shape)
+        if any(amounts):
+            x = self.node("Pad", [x, self.numbers(amounts), value], x.dtype, shape)
+        starts = [max(0, -low) for low in lows]
+        limits = [n + min(0, high) for n, high in zip(shape, highs, strict=True)]
+        return self.cut(x, starts, limits, [1] * rank)
 
     def spread(self, x: Tensor, between: Sequence[int], value: Tensor) -> Tensor:
         """With so many scalars between each two neighbours of every axis."""
@@ -226,6 +237,13 @@ class Writer:
         """The graph of the nodes, its results under names of its own."""
         own = [self.node("Identity", [x], x.dtype, x.shape) for x in results]
         return helper.make_graph(self.nodes, name, list(map(info, inputs)), list(map(info, own)))
+
+
+@cache
+def _takes(operator: str, type_number: int) -> bool:
+    """Whether the first input of an operator may have a type, by its number."""
+    kind = onnx.TensorProto.DataType.Name(type_number).lower()
+    return f"tensor({kind})" in onnx.defs.get_schema(operator, OPSET).inputs[0].types
 
 
 def require_type(dtype: str) -> str:

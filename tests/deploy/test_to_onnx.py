@@ -196,6 +196,39 @@ def test_every_family_of_operations_gives_what_xla_gives(
     require_right(load(function, *arguments))
 
 
+def edges(x: jax.Array, wide: jax.Array, bits: jax.Array, by: jax.Array) -> list[jax.Array]:
+    """Of (3, 4) floats, floats beyond integers, numbers with a sign, and distances to shift."""
+    amounts = [((-5, 4), (0, 0)), ((4, -5), (2, -6)), ((-3, 0), (1, -2)), ((-1, 2), (-4, 1))]
+    return [
+        *(lax.pad(x, jnp.float32(9), [(*pair, 0) for pair in pairs]) for pairs in amounts),
+        *(wide.astype(kind) for kind in (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16)),
+        *(
+            lax.shift_right_arithmetic(bits.astype(kind), by.astype(kind))
+            for kind in (jnp.int8, jnp.uint8, jnp.int32, jnp.uint32)
+        ),
+    ]
+
+
+def narrow_floats(x: jax.Array) -> list[jax.Array]:
+    """Operators that ONNX has of f32 alone among their number."""
+    functions = (jnp.isfinite, jnp.sin, jnp.round, jnp.arctan, jnp.log1p, jnp.exp)
+    each = [x.astype(kind) for kind in (jnp.bfloat16, jnp.float16)]
+    images = [y.reshape(1, 1, 4, 5) for y in each]
+    found = [f(jnp.abs(y)) for y in each for f in functions]
+    found += [lax.conv(y, y[..., :2, :2], (1, 1), "VALID") for y in images]
+    return [f.astype(jnp.float32) for f in found]
+
+
+def test_edges_of_pads_shifts_and_conversions_are_as_of_xla() -> None:
+    wide = np.array([-1.7, -300, 300, 70000, 1e20, -1e20, np.inf, -np.inf, 2.5], np.float32)
+    bits, by = whole(256, 9) - 128, np.array([0, 1, 3, 7, 8, 31, 32, 40, 2], np.int32)
+    require_right(load(edges, normal(3, 4), wide, bits, by))
+
+
+def test_narrow_floats_are_of_operators_that_take_them() -> None:
+    require_right(load(narrow_floats, normal(4, 5)), rtol=2e-2, atol=1e-2)
+
+
 CONVOLUTIONS: list[dict[str, Any]] = [
     {"padding": "SAME"},
     {"window_strides": (2, 1), "padding": ((1, 2), (0, 1)), "rhs_dilation": (1, 2)},
@@ -281,7 +314,6 @@ def test_an_example_gives_what_xla_gives() -> None:
 REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
     (jnp.fft.rfft, (normal(8),), "got stablehlo.complex, stablehlo.fft, |got stablehlo.fft; leave"),
     (lambda x: x + 1, (np.ones(3, np.complex64),), r"element types .* got complex<f32>"),
-    (lambda x: lax.shift_right_arithmetic(x, x), (whole(3, 4),), "shift_right_arithmetic .* i32"),
     (lambda x: x // 3, (whole(9, 3, dtype=np.uint64),), "stablehlo.divide .* got ui64"),
     (lambda x: lax.cumprod(x), (normal(6),), "reduce_window .* got multiply"),
 ]
