@@ -80,13 +80,15 @@ def save_artifact(tuned: TunedFunction | Sequence[TunedFunction], path: str | Pa
     The file appears whole or not at all.  Returns its size in bytes.
 
     Raises:
-        ProgramError: it is no tuned function, or not one for a CPU; two of several are for the same
-            shapes; values of its program were elided; it takes or gives containers other than
-            tuples, lists, and dicts of texts; or the file cannot be written.
+        ProgramError: it is no tuned function, or not one for a CPU; there are none, or two of several
+            are for the same shapes or take other arguments; values of its program were elided; it
+            takes or gives containers other than tuples, lists, and dicts of texts; or the file
+            cannot be written.
     """
     variants: list[Any] = list(tuned) if isinstance(tuned, list | tuple) else [tuned]
     for one in variants:
         _check(one)
+    _require_same_arguments(variants)
     require_different([_shapes(one.program.graph.argument_types) for one in variants])
     parts = [_parts(one) for one in variants]
     path = Path(path)
@@ -105,6 +107,22 @@ def save_artifact(tuned: TunedFunction | Sequence[TunedFunction], path: str | Pa
             "name another path, or free some space"
         ) from error
     return path.stat().st_size
+
+
+def _require_same_arguments(variants: Sequence[TunedFunction]) -> None:
+    if not variants:
+        raise ProgramError(
+            "expected a tuned function, or several for different shapes, got an empty list of "
+            "them; give what hlotune.apply returned"
+        )
+    first, *others = (one.program for one in variants)
+    for other in others:
+        if (other.names, other.in_tree) != (first.names, first.in_tree):
+            raise ProgramError(
+                "expected variants of one program, got programs of different arguments, "
+                f"{first.name} of ({', '.join(first.names)}) and {other.name} of "
+                f"({', '.join(other.names)}); save each program to a file of its own"
+            )
 
 
 def _check(tuned: object) -> None:

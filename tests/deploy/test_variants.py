@@ -66,6 +66,17 @@ def test_two_variants_of_the_same_shapes_are_refused(tmp_path: Path) -> None:
         save_artifact([first, first], tmp_path / "a.hlotune")
 
 
+def test_no_variants_and_those_of_other_arguments_are_refused(tmp_path: Path) -> None:
+    (first, _) = variants(tmp_path)
+    database = tmp_path / "a.db"
+    other = apply(load(lambda y: frozen(y), normal(8, 16)), database=database)
+    with pytest.raises(ProgramError, match="got an empty list of them"):
+        save_artifact([], tmp_path / "a.hlotune")
+    with pytest.raises(ProgramError, match=r"different arguments, frozen of \(x\) and .* of \(y\)"):
+        save_artifact([first, other], tmp_path / "a.hlotune")
+    assert not (tmp_path / "a.hlotune").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
