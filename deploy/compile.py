@@ -23,10 +23,11 @@ def compile(
     It shares parameters, buffers and children with the module, so its `state_dict` is the same.  At
     the first call with tensors of new shapes and types, as of another batch, the module is exported
     and its kernels are looked up, for 64 such variants at most.  Programs hold parameters as
-    constants, and are made anew when a parameter was changed in place or replaced.  Changes by
-    `.data` are not seen: call `forward.clear_cache()` then.  The module itself runs where gradients
-    are required, in training, on other devices than the CPU, where nothing is recorded, and where
-    hlotune does not take it: that is said to the logger `hlotune.compile`.
+    constants, and are made anew when a parameter was changed in place or replaced.  Changes
+    inside of `.data`, and of parameters made in `torch.inference_mode()`, are not seen: call
+    `forward.clear_cache()` then.  The module itself runs where gradients
+    are required, in training, in `torch.autocast`, on other devices than the CPU, where nothing is
+    recorded, and where hlotune does not take it: that is said to the logger `hlotune.compile`.
 
     Args:
         database: defaults to HLOTUNE_DB, else a file in the user's cache.

@@ -33,9 +33,11 @@ def backend(
     `torch.compile(model, backend="hlotune", options={"database": "tuning.db"})` calls it with each
     graph that Dynamo captures.  At the first call with tensors of new shapes and types the graph is
     exported and its kernels are looked up, as `hlotune.compile` does it for a whole module;
-    parameters and buffers are constants.  PyTorch runs a graph for which nothing is recorded.  It
-    also runs one that hlotune does not take, and calls that record gradients: the logger
-    `hlotune.compile` then has one warning that says why.
+    parameters and buffers are constants, made anew once one is replaced or changed in place.
+    Changes inside of `.data`, and of parameters made in `torch.inference_mode()`, are not seen:
+    call `torch._dynamo.reset()` then.  PyTorch runs a graph for which nothing is recorded, and
+    calls inside of `torch.autocast`.  It also runs a graph that hlotune does not take, and calls
+    that record gradients: the logger `hlotune.compile` then has one warning that says why.
 
     Args:
         graph: a `torch.fx.GraphModule`.

@@ -110,13 +110,23 @@ class Variants:
 
 def state_of(parameters: Iterable[Any]) -> tuple[Any, ...]:
     """What is another value once one of these tensors is replaced or changed in place."""
-    return tuple((id(t), 0 if t.is_inference() else t._version) for t in parameters)
+    return tuple((id(t), t.data_ptr(), 0 if t.is_inference() else t._version) for t in parameters)
 
 
 def are_plain(arguments: Iterable[Any]) -> bool:
-    """Whether these are tensors of PyTorch's own class in the host's memory."""
-    plain = sys.modules["torch"].Tensor
-    return all(type(a) is plain and a.device.type == HOST_PLATFORM for a in arguments)
+    """Whether these are tensors of PyTorch's own class whose values lie in the host's memory.
+
+    The memory of a lazily negated or conjugated one has other values, and a call inside of
+    `torch.autocast` computes with other types than what is exported.
+    """
+    torch = sys.modules["torch"]
+    return not torch.is_autocast_enabled(HOST_PLATFORM) and all(
+        type(a) is torch.Tensor
+        and a.device.type == HOST_PLATFORM
+        and a.layout is torch.strided
+        and not (a.is_neg() or a.is_conj())
+        for a in arguments
+    )
 
 
 def need_gradients(*tensors: Any) -> bool:

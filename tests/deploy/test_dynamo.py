@@ -103,6 +103,21 @@ def test_graphs_around_a_break_run_tuned_kernels_for_each_batch_and_see_new_weig
     assert module.state_dict().keys() == names
 
 
+def test_lazily_negated_tensors_autocast_and_replaced_data_are_as_in_pytorch(
+    tmp_path: Path,
+) -> None:
+    module, x = nn.Linear(64, 32).eval(), torch.randn(16, 64)
+    database = with_records(tmp_path / "tuning.db", hlotune.load(module, x))
+    with torch.no_grad():
+        for call in (Compiled(module, database).call, hlotune.compile(module, database=database)):
+            for given in (x, torch._neg_view(x), x.to_sparse()):
+                torch.testing.assert_close(call(given), module(given), rtol=1e-4, atol=1e-5)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                assert call(x).dtype == torch.bfloat16
+            module.weight.data = torch.randn(32, 64)
+            torch.testing.assert_close(call(x), module(x), rtol=1e-4, atol=1e-5)
+
+
 def test_calls_that_record_gradients_are_run_by_pytorch_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,6 +162,18 @@ def test_a_graph_that_is_refused_runs_in_pytorch_with_one_warning_that_says_why(
     (warning,) = warned(caplog)
     assert "PyTorch runs a graph of torch.compile" in warning
     assert re.search(said, warning), warning
+
+
+def test_arguments_that_share_memory_that_is_changed_are_left_to_pytorch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module, x = nn.Linear(64, 32).eval(), torch.randn(16, 64)
+    database = with_records(tmp_path / "tuning.db", hlotune.load(module, x))
+    compiled = Compiled(lambda x, y: (y.add_(1), module(x))[1], database)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled.call(x, x[:]), module(x))
+    (warning,) = warned(caplog)
+    assert "torch.export decomposes, got RuntimeError" in warning
 
 
 def test_results_that_are_no_views_are_taken_and_options_are_checked(tmp_path: Path) -> None:

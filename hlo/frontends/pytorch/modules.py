@@ -53,7 +53,14 @@ def exports(
     yield first
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        second = _saved(made.run_decompositions(), source)
+        try:
+            second = _saved(made.run_decompositions(), source)
+        except Exception as error:  # as for arguments that share memory and are changed
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+            raise ProgramError(
+                f"expected a module whose operations torch.export decomposes, got {said}; check "
+                f"{source} with torch.export.export(module, arguments).run_decompositions()"
+            ) from error
     yield second
 
 
