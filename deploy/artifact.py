@@ -80,10 +80,10 @@ def save_artifact(tuned: TunedFunction | Sequence[TunedFunction], path: str | Pa
     The file appears whole or not at all.  Returns its size in bytes.
 
     Raises:
-        ProgramError: it is no tuned function, or not one for a CPU; there are none, or two of several
-            are for the same shapes or take other arguments; values of its program were elided; it
-            takes or gives containers other than tuples, lists, and dicts of texts; or the file
-            cannot be written.
+        ProgramError: it is no tuned function, or not one for a CPU; there are none, or two of
+            several are for the same shapes or take other arguments; values of its program were
+            elided; it takes or gives containers other than tuples, lists, and dicts of texts; or
+            the file cannot be written.
     """
     variants: list[Any] = list(tuned) if isinstance(tuned, list | tuple) else [tuned]
     for one in variants:
