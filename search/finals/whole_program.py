@@ -17,6 +17,9 @@ from hlotune.tuning_logs.finals import Paired, Whole
 
 PAIRS = 30
 """The most pairs of samples of default and tuned program."""
+LEAST_S = 1.0
+"""Seconds for them, however late it is: the fewest pairs prove nothing as soon as one is disturbed.
+"""
 
 
 @dataclass
@@ -62,8 +65,9 @@ class WholeProgram:
         return building_s + self._ready.compile_s + 10 * self._ready.call_s + calls_s
 
     def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
-        """Times default and tuned program in turns, for `limit_s` at most; None where nothing was
-        replaced.
+        """Times default and tuned program in turns; None where nothing was replaced.
+
+        It takes `limit_s` at most, or LEAST_S where that is longer.
 
         Where nothing is prepared, the oracle has `oracle_limit_s`, or `ORACLE_S`.
 
@@ -82,7 +86,8 @@ class WholeProgram:
         if self._ready is None:
             self.prepare(ORACLE_S if oracle_limit_s is None else oracle_limit_s)
         assert self._ready is not None
-        found = compared(self._ready, tuned, pairs=PAIRS, limit_s=limit_s, turns=self.turns)
+        least_s = max(LEAST_S, limit_s)
+        found = compared(self._ready, tuned, pairs=PAIRS, limit_s=least_s, turns=self.turns)
         worst = worst_of(found.accuracy)
         return Whole(
             paired=_paired(found),

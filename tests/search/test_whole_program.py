@@ -53,7 +53,9 @@ def test_what_is_prepared_is_not_done_again_when_it_is_compared(
         whole.prepare(60.0)
         assert 1.0 < whole.due_s(building_s=1.0, timing_s=0.0) < whole.due_s(1.0, timing_s=1.0)
         monkeypatch.setattr(accuracy, "evaluate", None)  # the oracle
-        assert whole.compare(0.2) is not None
+        late = whole.compare(0.0)
+        assert late is not None and late.paired is not None
+        assert len(late.paired.default_s) > 6, "as many pairs as a second allows"
 
 
 @dataclass
