@@ -197,7 +197,7 @@ def test_every_family_of_operations_gives_what_xla_gives(
 
 
 def edges(x: jax.Array, wide: jax.Array, bits: jax.Array, by: jax.Array) -> list[jax.Array]:
-    """Functions of arrays of shape (3, 4): floats, floats beyond integers, signed numbers, shifts."""
+    """Results of arrays of shape (3, 4): floats, large floats, signed numbers and shifts."""
     amounts = [((-5, 4), (0, 0)), ((4, -5), (2, -6)), ((-3, 0), (1, -2)), ((-1, 2), (-4, 1))]
     return [
         *(lax.pad(x, jnp.float32(9), [(*pair, 0) for pair in pairs]) for pairs in amounts),
