@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from hlotune.tuning_logs.database import Database
-from tests.support import browser
+from hlotune.tuning_logs.evidence import evidence
+from hlotune.tuning_logs.page import page as pages
+from tests.support import browser, images
 from tests.support.browser import Tab
 from tests.support.html_pages import Page
 from tests.support.recorded import filled
@@ -20,6 +22,12 @@ pytestmark = pytest.mark.browser
 SHOTS = ROOT / "build" / "browser"
 TUNE = str(ROOT / ".venv" / "bin" / "tune")
 WIDTHS = (320, 500, 900, 1400)
+REFERENCES = ROOT / "tests" / "golden" / "test_browser"
+REFERENCE_WIDTHS = (500, 900, 1400)
+REFERENCE_HEIGHT = 1200
+MOST_SHADES = 4.0
+"""How far a page may differ from its reference, in the mean: another browser's letters differ by
+less than half of that, a line of text more or less by more."""
 OVERFLOWS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 WIDE = """[...document.querySelectorAll("body *")].filter(x =>
     x.getBoundingClientRect().right > innerWidth + 1 && !x.closest(".wide, pre, .nest, .skip"))
@@ -46,11 +54,31 @@ def report(folder: Path) -> Path:
     return folder / "report.html"
 
 
+def _fixed_times(path: Path) -> None:
+    """Fills a database by hand, with a run that is always of the same moment."""
+    with filled(path) as database, database.writing() as sql:
+        sql.execute("update runs set started = '2026-01-02T03:04:05+00:00'")
+        sql.execute("update runs set finished = '2026-01-02T03:05:05+00:00'")
+
+
+@pytest.fixture(scope="module")
+def made_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report that has always the same figures."""
+    folder = tmp_path_factory.mktemp("made")
+    _fixed_times(folder / "made.db")
+    with Database(folder / "made.db", read_only=True) as database:
+        run = database.query("select id from runs")[0]["id"]
+        text = pages.page(evidence(database, run), {}, "1.0")
+    file = folder / "report.html"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
 @pytest.fixture(scope="module")
 def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running dashboard over two databases, one of them written by hand."""
     other = tmp_path_factory.mktemp("other") / "made.db"
-    filled(other).close()
+    _fixed_times(other)
     command = [TUNE, "dashboard", "--port", "0", "--db", str(folder / "tuning.db"), "--db",
                str(other)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
@@ -163,6 +191,56 @@ def test_a_link_leads_to_the_page_of_a_kernel(report: Path, tab: Tab) -> None:
     assert tab.value(shown) == ["overview"]
     tab.value(f"document.querySelector('a[href=\"#{first}\"]').click()")
     assert tab.value(shown) == [first]
+
+
+# References
+
+
+def seen(tab: Tab, address: str, name: str, width: int, *, change: str = "") -> Path:
+    """The image of the top of a page, after a change to it by a script, if there is one."""
+    tab.size(width)
+    tab.open(address)
+    if change:
+        tab.value(change)
+    tab.shot(shot := SHOTS / f"{name}-{width}.png", REFERENCE_HEIGHT)
+    return shot
+
+
+@pytest.mark.parametrize("width", REFERENCE_WIDTHS)
+def test_pages_look_as_their_references(
+    width: int, made_report: Path, address: str, tab: Tab, request: pytest.FixtureRequest
+) -> None:
+    first = next(x for x in Page.of(made_report.read_text("utf-8")).ids if x.startswith("kernel-"))
+    pages = {
+        "made-report": made_report.as_uri(),
+        "made-report-kernel": f"{made_report.as_uri()}#{first}",
+        "made-dashboard-run": f"{address}/runs/1/mlp",
+    }
+    for name, where in pages.items():
+        shot, reference = seen(tab, where, name, width), REFERENCES / f"{name}-{width}.png"
+        if request.config.getoption("--update-golden"):
+            images.keep(shot, reference)
+        images.require_alike(shot, reference, MOST_SHADES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "document.querySelector('h1').style.marginBottom = '60px'",
+        "document.querySelectorAll('svg').forEach(x => x.remove())",
+        "document.documentElement.style.fontSize = '18px'",
+    ],
+    ids=["lower", "without figures", "larger letters"],
+)
+def test_a_page_that_looks_otherwise_is_seen(change: str, made_report: Path, tab: Tab) -> None:
+    shot = seen(tab, made_report.as_uri(), "changed-report", 900, change=change)
+    with pytest.raises(AssertionError, match="differ by"):
+        images.require_alike(shot, REFERENCES / "made-report-900.png", MOST_SHADES)
+
+
+def test_references_take_little_room() -> None:
+    sizes = [file.stat().st_size for file in REFERENCES.glob("*.png")]
+    assert len(sizes) == 3 * len(REFERENCE_WIDTHS) and sum(sizes) < 1_000_000
 
 
 # Dashboard

@@ -22,6 +22,14 @@ QUIET = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )  # fmt: skip
 LIMIT_S = 30.0
+FONTS = "/usr/share/fonts/truetype/dejavu"
+"""The only fonts that pages get, if they are there, so that text is as wide on every machine."""
+ALIASES = {
+    "system-ui": "DejaVu Sans",
+    "sans-serif": "DejaVu Sans",
+    "ui-monospace": "DejaVu Sans Mono",
+    "monospace": "DejaVu Sans Mono",
+}
 KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37}
 """The codes of keys, by their names."""
 
@@ -147,6 +155,22 @@ class Tab:
             self.requests.append(values["request"]["url"])
 
 
+def _environment(folder: Path) -> dict[str, str]:
+    """This process's, with a configuration of fonts in the folder that has `FONTS` alone."""
+    if not Path(FONTS).is_dir():
+        return dict(os.environ)
+    file = folder / "fonts.conf"
+    cache = folder / "fonts"
+    aliases = "".join(
+        f"<alias><family>{family}</family><prefer><family>{font}</family></prefer></alias>"
+        for family, font in ALIASES.items()
+    )
+    file.write_text(
+        f"<fontconfig><dir>{FONTS}</dir><cachedir>{cache}</cachedir>{aliases}</fontconfig>"
+    )
+    return {**os.environ, "FONTCONFIG_FILE": str(file)}
+
+
 @contextmanager
 def opened(folder: Path) -> Iterator[Tab]:
     """A browser with a fresh profile in a folder; it ends with the block."""
@@ -156,6 +180,7 @@ def opened(folder: Path) -> Iterator[Tab]:
     process = subprocess.Popen(
         ["bash", "-c", script, browser(), *QUIET, f"--user-data-dir={folder / 'profile'}"],
         pass_fds=(their_in, their_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=_environment(folder),
     )  # fmt: skip
     os.close(their_in)
     os.close(their_out)
