@@ -20,9 +20,10 @@ Array = np.ndarray[Any, Any]
 
 LEVELS = (("x86-64", 1), ("x86-64", 4), ("x86-64-v3", 1), ("x86-64-v3", 8), ("x86-64-v4", 16))
 MACHINES = tuple((isa, lanes) for isa, lanes in LEVELS if runs_here(isa))
-NAMES = (*UNARY, "power")
+OF_TWO = ("power", "atan2")
+NAMES = (*UNARY, *OF_TWO)
 OPERATIONS = {
-    (name, dtype): Operation(name, (dtype,) * (2 if name == "power" else 1), dtype)
+    (name, dtype): Operation(name, (dtype,) * (2 if name in OF_TWO else 1), dtype)
     for name in NAMES
     for dtype in ("f32", "f64", "bf16", "f16")
 }
@@ -134,9 +135,10 @@ SLOW = ("erf", "erfc", "sine", "cosine", "tan")
 def case(name: str, dtype: str) -> tuple[tuple[Array, ...], Array]:
     """Operands and exact results."""
     with np.errstate(all="ignore"):
-        if name == "power":
+        if name in OF_TWO:
             x, y = powers(dtype)
-            return (x, y), np.power(x.astype(np.longdouble), y.astype(np.longdouble))
+            exact = {"power": np.power, "atan2": np.arctan2}[name]
+            return (x, y), exact(x.astype(np.longdouble), y.astype(np.longdouble))
         if dtype == "f64":
             x = inputs(dtype, 100 if name in SLOW else COUNT)
             return (x,), LONG[name](x.astype(np.longdouble))
@@ -198,7 +200,7 @@ def test_errors_stay_below_what_the_table_states(
     assert error <= BOUNDS[name, dtype], f"{error:.3f} units: {where}"
 
 
-WITHIN_TWO = tuple(name for name in NAMES if name not in ("erfc", "power"))
+WITHIN_TWO = tuple(name for name in NAMES if name not in ("erfc", *OF_TWO))
 """Functions of one f32 that promise at most two units of the last place."""
 
 
@@ -233,8 +235,9 @@ def test_every_f32_is_within_two_units(name: str) -> None:
         assert not beyond_two(name, patterns.view(np.float32))
 
 
-def test_powers_of_f32_are_within_two_units() -> None:
-    error, where = worst("power", "f32", machine(*MACHINES[-1]))
+@pytest.mark.parametrize("name", OF_TWO)
+def test_functions_of_two_f32_are_within_two_units(name: str) -> None:
+    error, where = worst(name, "f32", machine(*MACHINES[-1]))
     assert error <= 2, where
 
 
@@ -335,3 +338,4 @@ def test_nothing_is_left_to_the_c_library(isa: str, lanes: int, allowed: set[str
 
 def test_coefficients_are_those_that_the_fits_give() -> None:
     assert fit_polynomials.POLYNOMIALS.read_text(encoding="utf-8") == fit_polynomials.text()
+    assert fit_polynomials.TABLES.read_text(encoding="utf-8") == fit_polynomials.tables_text()

@@ -1,5 +1,5 @@
-"""Derives the coefficients of codegen/llvm/math/polynomials.py: `python -m
-tests.support.fit_polynomials` writes it.
+"""Derives the numbers of codegen/llvm/math/polynomials.py and interval_tables.py: `python -m
+tests.support.fit_polynomials` writes both.
 
 Each polynomial interpolates its function at the Chebyshev nodes of its interval, in 60 digits, and
 is rounded once.  That is within a factor of two of the best polynomial of the same degree.
@@ -12,13 +12,23 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 
-POLYNOMIALS = Path(__file__).parents[2] / "codegen" / "llvm" / "math" / "polynomials.py"
+MATH = Path(__file__).parents[2] / "codegen" / "llvm" / "math"
+POLYNOMIALS, TABLES = MATH / "polynomials.py", MATH / "interval_tables.py"
 HEADER = '''"""Coefficients of polynomials, constant term first, by the type they are evaluated in.
 
 Written by `python -m tests.support.fit_polynomials`, where intervals and degrees stand:
 interpolation at Chebyshev nodes in 60 digits.
 """
 '''
+TABLES_HEADER = '''"""Columns of sixteen numbers each, one for each interval that a table has.
+
+Written by `python -m tests.support.fit_polynomials`, where intervals and degrees stand.
+"""
+
+# fmt: off
+'''
+A_LINE = 3
+"""Numbers of a column that stand in a line."""
 ERFCX_CENTRE = 2
 """The centre of the map t = (x - 2) / (x + 2), which takes 0.5 .. infinity to -0.6 .. 1."""
 
@@ -55,6 +65,10 @@ def fits() -> list[Fit]:
             lambda r: mp.hyp1f1(1, 3, r) / 2, -half, half, {"float": 4, "double": 10},
         ),
         Fit(
+            "EXP_SIXTEENTH", "exp(r) = 1 + r + r^2 * EXP_SIXTEENTH(r), |r| <= log(2) / 32",
+            lambda r: mp.hyp1f1(1, 3, r) / 2, -half / 16, half / 16, {"float": 1},
+        ),
+        Fit(
             "LOG", "log((1 + s) / (1 - s)) = 2 s + s^3 * LOG(s^2), |s| <= tanh(log(2) / 4)",
             lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z,
             mp.mpf(0), s**2 * mp.mpf("1.001"), {"float": 2, "double": 7},
@@ -68,6 +82,11 @@ def fits() -> list[Fit]:
             "TANH", "tanh(x) = x + x^3 * TANH(x^2), |x| <= 0.55",
             lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
             mp.mpf(0), mp.mpf("0.55") ** 2, {"float": 4, "double": 11},
+        ),
+        Fit(
+            "ATAN", "atan(q) = q + q^3 * ATAN(q^2), |q| <= tan(pi / 8)",
+            lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+            mp.mpf(0), mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.001"), {"float": 4, "double": 11},
         ),
         Fit(
             "ERF", "erf(x) = x + x * ERF(x^2), |x| <= 1",
@@ -115,6 +134,7 @@ INTERVALS = 3.875
 LIMIT = 3.99
 DEGREE = 4
 ERFCX_DEGREE = 6
+TANH_DEGREE = 5
 LAST = 3e-8
 """What is added at the end of the last interval, half a unit of the last place."""
 
@@ -162,12 +182,40 @@ def interpolated(
     return [float(np.float32(mp.nstr(solved[n], 20))) for n in range(count)]
 
 
-def quarter(k: int) -> list[float]:
-    """A point in a quarter of an octave of x + 1, from 1 on, and erfcx there, in powers of what x
-    is apart; rows are by the low four bits of exponent and quarter."""
+def quarter_of_octave(k: int) -> tuple[mp.mpf, mp.mpf]:
+    """Where a quarter of an octave of x + 1 begins, from 1 on, and how wide it is; rows are by the
+    low four bits of exponent and quarter."""
     number = (k - 12) % 16
     low = mp.mpf(4 + number % 4) / 4 * 2 ** (number // 4) - 1
-    width = mp.mpf(2) ** (number // 4) / 4
+    return low, mp.mpf(2) ** (number // 4) / 4
+
+
+def tanh_quarter(k: int) -> list[float]:
+    """A point, its hyperbolic tangent, and the slope from there; around 0 the slope less 1."""
+    low, width = quarter_of_octave(k)
+    slack, start = width / 1000, low == 0
+    at, value = (0.0, 0.0)
+    if not start:
+        at, value = exact_near(np.float32(float(low + width / 2)), mp.tanh)
+
+    def apart(d: mp.mpf) -> mp.mpf:
+        found = (mp.tanh(at + d) - mp.tanh(at)) / d if d else 1 - mp.tanh(at) ** 2
+        return found - (1 if start else 0)
+
+    begin = mp.mpf(0) if start else low - slack - at
+    return [at, value, *interpolated(apart, begin, low + width + slack - at, TANH_DEGREE)]
+
+
+def sixteenth(k: int) -> list[float]:
+    """2^(k / 16) as a float, and what that lacks."""
+    exact = mp.mpf(2) ** (mp.mpf(k) / 16)
+    value = float(np.float32(mp.nstr(exact, 20)))
+    return [value, float(np.float32(mp.nstr(exact - value, 20)))]
+
+
+def quarter(k: int) -> list[float]:
+    """A point in a quarter of an octave, and erfcx there, in powers of what x is apart."""
+    low, width = quarter_of_octave(k)
     at = exact_near(np.float32(float(low + width / 2)), erfcx)[0]
     slack = width / 1000
     made = interpolated(
@@ -180,25 +228,38 @@ def slope(x: float) -> mp.mpf:
     return 2 / mp.sqrt(mp.pi) * mp.exp(-(mp.mpf(x) ** 2))
 
 
-def tables() -> str:
-    return "\n".join([
-        "# erf(x) = value + d * (slope + ...) with d = x - point, a column for each, by intervals",
-        f"ERF_INTERVALS, ERF_LIMIT = {INTERVALS}, {LIMIT}",
-        *columns("ERF_TABLE", [interval(k) for k in range(16)]),
-        "",
-        "# erfcx(x) = c0 + d * (c1 + ...) with d = x - point, by quarters of octaves of x + 1",
-        *columns("ERFCX_TABLE", [quarter(k) for k in range(16)]),
-    ])  # fmt: skip
+def tables_text() -> str:
+    """The text of the file of tables."""
+    with mp.workdps(60):
+        lines = [
+            TABLES_HEADER,
+            "# erf(x) = value + d * (slope + ...), d = x - point, a column for each, by intervals",
+            f"ERF_INTERVALS, ERF_LIMIT = {INTERVALS}, {LIMIT}",
+            *columns("ERF_TABLE", [interval(k) for k in range(16)]),
+            "",
+            "# erfcx(x) = c0 + d * (c1 + ...) with d = x - point, by quarters of octaves of x + 1",
+            *columns("ERFCX_TABLE", [quarter(k) for k in range(16)]),
+            "",
+            "# tanh(x) = value + d * (slope + ...), d = x - point, by quarters of octaves of x + 1",
+            *columns("TANH_TABLE", [tanh_quarter(k) for k in range(16)]),
+            "",
+            "# 2^(k / 16) = value + rest",
+            *columns("EXP_TABLE", [sixteenth(k) for k in range(16)]),
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def columns(name: str, rows: list[list[float]]) -> list[str]:
     lines = [f"{name} = ("]
     for column in zip(*rows, strict=True):
-        lines += ["    (", *(f"        {x!r}," for x in column), "    ),"]
+        numbers = [f"{x!r}," for x in column]
+        inner = (" ".join(numbers[k : k + A_LINE]) for k in range(0, len(numbers), A_LINE))
+        lines += ["    (", *(f"        {x}" for x in inner), "    ),"]
     return [*lines, ")"]
 
 
 def text() -> str:
+    """The text of the file of polynomials."""
     lines = [HEADER]
     with mp.workdps(60):
         for fit in fits():
@@ -208,9 +269,9 @@ def text() -> str:
                 lines += [f"        {c!r}," for c in coefficients(fit, element)]
                 lines.append("    ),")
             lines.append("}\n")
-        lines.append(tables())
     return "\n".join(lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":
     POLYNOMIALS.write_text(text(), encoding="utf-8")
+    TABLES.write_text(tables_text(), encoding="utf-8")

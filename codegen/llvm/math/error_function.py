@@ -6,14 +6,13 @@ erfc(x) = exp(-x^2) ERFCX(t) / (x + 2) with t = (x - 2) / (x + 2), which is smoo
 """
 
 from hlotune.codegen.llvm.math.exponentials import exponential_of_sum
-from hlotune.codegen.llvm.math.polynomials import (
-    ERF,
+from hlotune.codegen.llvm.math.interval_tables import (
     ERF_INTERVALS,
     ERF_LIMIT,
     ERF_TABLE,
-    ERFCX,
     ERFCX_TABLE,
 )
+from hlotune.codegen.llvm.math.polynomials import ERF, ERFCX
 from hlotune.codegen.llvm.math.tables import has_lookups, looked_up
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 

@@ -1,10 +1,14 @@
 """Exponentials, logarithms, and what is made of exponentials.
 
 An exponential takes x = n log(2) + r apart, |r| <= log(2) / 2, and log(2) in two parts, of which
-the first has so few bits that n times it is exact.
+the first has so few bits that n times it is exact.  Where sixteen lanes can look into a table at
+once, n counts sixteenths: a float has the power of two of its fraction from there, and r is so
+small that a shorter polynomial does.
 """
 
-from hlotune.codegen.llvm.math.polynomials import EXP, LOG, TANH
+from hlotune.codegen.llvm.math.interval_tables import EXP_TABLE, TANH_TABLE
+from hlotune.codegen.llvm.math.polynomials import EXP, EXP_SIXTEENTH, LOG, TANH
+from hlotune.codegen.llvm.math.tables import ENTRIES, has_lookups, looked_up
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
 LOG2_E = 1.4426950408889634
@@ -19,6 +23,10 @@ MINUS_ONE = {"float": -18.0, "double": -38.0}
 """Below it exponentials minus one are -1."""
 FAR = 0.55
 """From it on hyperbolic tangents are made of exponentials."""
+TANH_LIMIT = 9.1
+"""Above it the nearest float to a hyperbolic tangent is 1."""
+FAR_POWER = 64.0
+"""Exponent up to which one and a power of two are added: a quotient by it is normal."""
 ONE = {"float": 10.0, "double": 20.0}
 """Above it hyperbolic tangents are 1."""
 SQRT_HALF = 0.7071067811865476
@@ -32,6 +40,10 @@ def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
     """exp(x + rest) for a small rest, which may carry bits that x has no place for."""
     low, high = RANGE[t.element]
     x = t.at_least(t.at_most(x, high), low)
+    if has_lookups(t) and t.scales:
+        count, index, r = _in_sixteenths(t, x, rest)
+        power = looked_up(t, "powers_of_two", EXP_TABLE[:1], index)[0]
+        return t.scaled(t.add(_times_minus_one(t, power, r), power), count)
     if t.scales:
         count = t.rounded(t.multiply(x, t.number(LOG2_E)))
         r = _remainder(t, x, count, rest)
@@ -42,6 +54,30 @@ def exponential_of_sum(t: Lanes, x: str, rest: str | None) -> str:
     half = t.on_bits("ashr", n, 1)
     p = t.multiply(p, t.power_of_two(half))
     return t.multiply(p, t.power_of_two(t.on_bits("sub", n, half)))
+
+
+def _in_sixteenths(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str, str]:
+    """n, as a multiple of a sixteenth, integers whose low four bits count its sixteenths, and r of
+    x + rest = n log(2) + r, |r| <= log(2) / 32."""
+    large = 1.5 * 2.0**t.mantissa / ENTRIES
+    shifted = t.fma(x, t.number(LOG2_E), t.number(large))
+    count = t.f.op(f"fsub {t.type} {shifted}, {t.number(large)}")
+    return count, t.bits(shifted), _remainder(t, x, count, rest)
+
+
+def _times_minus_one(t: Lanes, power: str, r: str) -> str:
+    """A power times exp(r) - 1, |r| <= log(2) / 32."""
+    slope = t.multiply_add(t.polynomial(r, EXP_SIXTEENTH[t.element]), r, t.number(1))
+    return t.multiply(t.multiply(power, r), slope)
+
+
+def _exact_parts(t: Lanes, x: str) -> tuple[str, str]:
+    """p and n of exp(x) = p 2^floor(n), |x| <= 104, p as near as a float can be but for a tenth of
+    its last place."""
+    count, index, r = _in_sixteenths(t, x)
+    power, lacks = looked_up(t, "exact_powers_of_two", EXP_TABLE, index)
+    apart = t.add(_times_minus_one(t, power, r), lacks)
+    return t.f.op(f"fadd {t.type} {power}, {apart}"), count
 
 
 def _reduced(t: Lanes, x: str, rest: str | None = None) -> tuple[str, str]:
@@ -84,6 +120,8 @@ def _unless_tiny(t: Lanes, x: str, result: str) -> str:
 
 def tanh(t: Lanes, x: str) -> str:
     """1 - 2 / (exp(2 x) + 1), and an odd polynomial where that loses places."""
+    if has_lookups(t):
+        return _tanh_by_table(t, x)
     size = t.at_most(t.magnitude(x), ONE[t.element])
     r, n = _reduced(t, t.add(size, size))
     scale = t.power_of_two(n)
@@ -94,11 +132,32 @@ def tanh(t: Lanes, x: str) -> str:
     return t.with_sign(t.select(t.compare("lt", size, t.number(FAR)), near, far), x)
 
 
+def _tanh_by_table(t: Lanes, x: str) -> str:
+    """By a polynomial around a point of its own in each quarter of an octave of |x| + 1.
+
+    The points are such that their values are floats as good as exactly; around 0, x is the first
+    term.
+    """
+    size = t.at_most(t.magnitude(x), TANH_LIMIT)
+    above = t.add(size, t.number(1))
+    index = t.on_bits("lshr", t.bits(above), t.mantissa - 2)
+    point, value, *slopes = looked_up(t, "tanh_quarters", TANH_TABLE, index)
+    near = t.compare("lt", above, t.number(1.25))
+    apart = t.subtract(size, point)
+    total = slopes[-1]
+    for c in reversed(slopes[:-1]):
+        total = t.multiply_add(total, apart, c)
+    found = t.multiply_add(total, apart, t.select(near, size, value))
+    return t.with_sign(found, x)
+
+
 def logistic(t: Lanes, x: str) -> str:
     """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)), which does not overflow.
 
     The quotient is off by what its own rounding and that of the sum lost, which is added.
     """
+    if has_lookups(t) and t.scales:
+        return _logistic_by_reciprocal(t, x)
     e = exponential(t, t.negate(t.magnitude(x)))
     below = t.compare("lt", x, t.number(0))
     above = t.select(below, e, t.number(1))
@@ -110,6 +169,16 @@ def logistic(t: Lanes, x: str) -> str:
         rest = t.add(t.fma(t.negate(quotient), total, above), rest)
     inverse = t.select(below, t.subtract(t.number(1), quotient), quotient)
     return t.multiply_add(rest, inverse, quotient)
+
+
+def _logistic_by_reciprocal(t: Lanes, x: str) -> str:
+    """1 / (1 + exp(-x)), where an exponential above 2^64 is taken as that times what remains."""
+    away = t.negate(t.at_least(t.at_most(x, -RANGE[t.element][0]), RANGE[t.element][0]))
+    power, count = _exact_parts(t, away)
+    e = t.scaled(power, t.at_most(count, FAR_POWER))
+    inverse = t.reciprocal_of_sum(e, t.number(1))
+    beyond = t.subtract(t.number(FAR_POWER + 1 - 1 / ENTRIES), t.at_least(count, FAR_POWER))
+    return t.scaled(inverse, beyond)
 
 
 # logarithms ---------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ Largest errors over all arguments, in units of the last place of the exact resul
     rsqrt                   1.6   1.6
     cbrt                    1.1   1.1
     power                   0.6   1.5
+    atan2                   2     2
     sine, cosine            0.6   0.8
     tan                     0.6   2.5
 
@@ -25,6 +26,7 @@ numbers below the normal range are results like any other.
 from collections.abc import Callable
 
 from hlotune.codegen.llvm.function import Function
+from hlotune.codegen.llvm.math.arc_tangents import angle
 from hlotune.codegen.llvm.math.error_function import erf, erfc
 from hlotune.codegen.llvm.math.exponentials import (
     exponential,
@@ -55,13 +57,14 @@ UNARY: dict[str, Callable[[Lanes, str], str]] = {
     "cosine": cosine,
     "tan": tangent,
 }
+BINARY: dict[str, Callable[[Lanes, str, str], str]] = {"power": power, "atan2": angle}
 
 
 def function(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
     """A function of floats, of equal lanes.  Raises UnsupportedKernel for one that has no code."""
     t = Lanes(f, HELD[args[0].dtype], args[0].lanes)
-    if op == "power":
-        return Value(power(t, args[0].name, args[1].name), dtype, t.lanes)
+    if op in BINARY:
+        return Value(BINARY[op](t, args[0].name, args[1].name), dtype, t.lanes)
     if op not in UNARY:
         raise UnsupportedKernel(
             f"no code for {op} on {args[0].dtype} yet: the kernel stays with the default compiler"

@@ -1,13 +1,13 @@
 """Functions of floats by tables of sixteen intervals, which a vector of sixteen lanes looks up.
 
 On targets with AVX-512 a lookup of sixteen lanes in a table of sixteen numbers is one instruction.
-Other numbers of lanes read the same table from memory, so that they compute the same bits.
+Vectors of other lengths are taken in parts or filled up, and a number alone reads the same table
+from memory, so that all compute the same bits.
 """
 
 import struct
 from collections.abc import Sequence
 
-from hlotune.codegen.llvm.math.values import suffix, vector
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
 ENTRIES = 16
@@ -26,7 +26,7 @@ def looked_up(t: Lanes, name: str, columns: Sequence[Sequence[float]], index: st
         columns: of `ENTRIES` numbers each.
         index: integers of as many lanes.
     """
-    if t.lanes == ENTRIES:
+    if t.lanes > 1:
         return [_permuted(t, column, index) for column in columns]
     at = t.on_bits("mul", t.on_bits("and", index, ENTRIES - 1), len(columns))
     t.f.module.declare(f"@{name}", _global(name, columns))
@@ -34,19 +34,18 @@ def looked_up(t: Lanes, name: str, columns: Sequence[Sequence[float]], index: st
 
 
 def _permuted(t: Lanes, column: Sequence[float], index: str) -> str:
-    numbers = ", ".join(f"float {_text(x)}" for x in column)
-    operands = (t.type, f"<{numbers}>"), (t.integers, index)
-    return t.f.intrinsic("llvm.x86.avx512.permvar.sf.512", t.type, *operands)
+    table = ", ".join(f"float {_text(x)}" for x in column)
+
+    def permuted(whole: Lanes, part: str) -> str:
+        operands = (whole.type, f"<{table}>"), (whole.integers, whole.bits(part))
+        return t.f.intrinsic("llvm.x86.avx512.permvar.sf.512", whole.type, *operands)
+
+    return t.by_whole_vectors(permuted, t.of_bits(index))
 
 
 def _loaded(t: Lanes, table: str, at: str) -> str:
-    pointers = t.f.op(f"getelementptr float, ptr {table}, {t.integers} {at}")
-    if t.lanes == 1:
-        return t.f.op(f"load float, ptr {pointers}")
-    name = f"llvm.masked.gather.{suffix('float', t.lanes)}.v{t.lanes}p0"
-    mask = (vector("i1", t.lanes), "splat (i1 true)")
-    where = (vector("ptr", t.lanes), pointers)
-    return t.f.intrinsic(name, t.type, where, ("i32", "4"), mask, (t.type, "zeroinitializer"))
+    pointer = t.f.op(f"getelementptr float, ptr {table}, {t.integers} {at}")
+    return t.f.op(f"load float, ptr {pointer}")
 
 
 def _global(name: str, columns: Sequence[Sequence[float]]) -> str:
