@@ -81,6 +81,8 @@ class Function:
         """The least depth that loads may be hoisted to: what they read is in memory by then."""
         self.zeros_alike = False
         """Whether the larger of two zeros may be either, in what is written now."""
+        self.loses_nan = False
+        """Whether extremes may pass over what is no number, in what is written now."""
         self._body: Lines = []
         self._out = self._body
         self._heads: list[Head] = []

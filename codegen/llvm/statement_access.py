@@ -26,6 +26,7 @@ from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Affine, Load, Lookup
+from hlotune.schedules.ir.lost_nan import may_pass_over_nan
 from hlotune.schedules.ir.monoids import MAX, MIN
 from hlotune.schedules.ir.nest import LoopNest, StageNest
 from hlotune.schedules.ir.zero_signs import may_be_either_zero
@@ -51,6 +52,8 @@ class Frame:
     """Whether the sign of a result that is zero does not matter."""
     along: bool
     """Whether the lanes are points of a scan."""
+    loses_nan: bool
+    """Whether extremes may pass over what is no number."""
 
     @cached_property
     def _steps(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
@@ -62,7 +65,7 @@ class Frame:
         if known is None:
             known = self._steps[loaded] = steps_of(
                 self.stage, self.lanes, self.dtypes, loaded, self.features, self.zeros_alike,
-                self.along,
+                self.along, self.loses_nan,
             )  # fmt: skip
         return known
 
@@ -76,6 +79,8 @@ class Frames:
         self._elements: dict[object, int] = {}
         """Numbers of loads at positions of the same variables."""
         self._zeros_alike: dict[str, bool] = {}
+        """By stage."""
+        self._loses_nan: dict[str, bool] = {}
         """By stage."""
 
     def __call__(self, s: StageNest, point: Point) -> Frame:
@@ -93,6 +98,13 @@ class Frames:
         if stage.name not in self._zeros_alike:
             self._zeros_alike[stage.name] = may_be_either_zero(self.nest.compute, stage)
         return self._zeros_alike[stage.name]
+
+    def loses_nan(self, stage: Stage) -> bool:
+        """Whether a stage merges by extremes that may pass over what is no number."""
+        if stage.name not in self._loses_nan:
+            found = self.zeros_alike(stage) and may_pass_over_nan(self.nest.compute, stage)
+            self._loses_nan[stage.name] = found
+        return self._loses_nan[stage.name]
 
     def _frame(self, s: StageNest, point: Point) -> Frame:
         lanes = point.lane.lanes if point.lane else 1
@@ -118,13 +130,17 @@ class Frames:
             features=self.nest.target.features,
             zeros_alike=self.zeros_alike(s.stage),
             along=s.stage.scans and s.reduces_lanes,
+            loses_nan=self.loses_nan(s.stage),
         )
 
     def _ahead(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
-        """A load, and with it the request for what lies some bytes behind."""
+        """A load, and with it the request for what lies some bytes behind.
+
+        Of several loads of a tensor the foremost one asks for all.
+        """
         fresh, behind = self._source(s, x, point, lanes, reads_only), dict(s.ahead).get(x.tensor, 0)
         place = self.places[x.tensor]
-        if not behind or not isinstance(place, Place):
+        if not behind or not isinstance(place, Place) or self._follows(s.stage, x):
             return fresh
         form = form_of(self.f, place, x, point)
 
@@ -136,6 +152,18 @@ class Frames:
             return here
 
         return found
+
+    def _follows(self, stage: Stage, x: Load) -> bool:
+        """Whether another load of the stage reads what lies behind, at places that differ in
+        constants only."""
+        strides = self.nest.compute.tensor(x.tensor).strides
+
+        def offset(load: Load) -> int:
+            return sum(e.constant * n for e, n in zip(load.index, strides, strict=True))
+
+        terms = [e.terms for e in x.index]
+        alike = (y for y in stage.loads if y.tensor == x.tensor and y.divisors == x.divisors)
+        return any(offset(y) > offset(x) for y in alike if [e.terms for e in y.index] == terms)
 
     def _source(self, s: StageNest, x: Load, point: Point, lanes: int, reads_only: bool) -> Source:
         place = self.places[x.tensor]

@@ -162,6 +162,7 @@ class Statements:
     def _merge_lanes(self, s: StageNest, monoid: Monoid, tile: "list[_Part]") -> None:
         """One lane in the place of each register."""
         self.f.zeros_alike = self.frames.zeros_alike(s.stage)
+        self.f.loses_nan = self.frames.loses_nan(s.stage)
         for group in s.stage.groups:
             names = [s.stage.stores[k].tensor for k in group]
             for r in tile:
@@ -171,7 +172,7 @@ class Statements:
                 found = across_lanes(self.f, monoid, values)
                 for name, value in zip(names, found, strict=True):
                     self.f.registers[name, r.key] = Register(value.name, value.type)
-        self.f.zeros_alike = False
+        self.f.zeros_alike = self.f.loses_nan = False
 
     def _flush(
         self, s: StageNest, group: range, places: Sequence[Place], tile: "list[_Part]", first: str

@@ -2,15 +2,22 @@
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 
 from benchmarks.row_kernels import OF_ROWS, log_softmax, softmax
+from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.frontends.program import load
+from hlotune.hlo.sites.sites import sites
+from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.machine.targets import host_target
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Load
-from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.lost_nan import may_pass_over_nan
+from hlotune.schedules.ir.monoids import MAX, SUM
 from hlotune.schedules.ir.zero_signs import may_be_either_zero
 from hlotune.schedules.spaces.cpu_rows.space import space_of
 from tests.support.reductions import called
@@ -87,6 +94,35 @@ def test_the_sign_of_a_zero_matters_where_it_is_a_result_or_divides() -> None:
     compute = softmax(4, 32)
     total = next(s for s in compute.stages if s.name == "sum")
     assert not may_be_either_zero(compute, total)
+
+
+ROWS = np.ones((4, 32), np.float32)
+
+
+@pytest.mark.parametrize("function", [
+    jax.nn.softmax, jax.nn.log_softmax, lambda x: jax.nn.softmax(jnp.where(x > 0, x, -1e9)) * 2,
+], ids=["softmax", "log softmax", "masked"])  # fmt: skip
+def test_what_is_no_number_is_not_looked_for_where_the_row_has_it_anyway(function: Any) -> None:
+    assert True in searches(function)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.max(-1), lambda x: x - x.max(-1, keepdims=True),
+    lambda x: jnp.exp(x - x.max(-1, keepdims=True)),
+    lambda x: (jax.nn.softmax(x), x.max(-1)),
+    lambda x: jnp.exp(x - x.max(0)).sum(-1),
+    lambda x: jnp.where(jnp.isfinite(x), jnp.exp(x - x.max(-1, keepdims=True)), 0.0).sum(-1),
+], ids=["itself", "differences", "exponentials", "and itself", "of columns", "masked"])  # fmt: skip
+def test_it_is_looked_for_where_some_result_would_be_a_number(function: Any) -> None:
+    assert searches(function)
+    assert not any(searches(function))
+
+
+def searches(function: Any) -> list[bool]:
+    """Of each search for a largest element whether it may pass over what is no number."""
+    found = sites(load(function, ROWS))
+    computes = [compute_of(graph_of(s.kernel)) for s in found[:1]]
+    return [may_pass_over_nan(c, s) for c in computes for s in c.stages if s.combine is MAX]
 
 
 def test_rows_of_nan_infinities_and_zeros_of_both_signs_have_the_softmax_of_numpy() -> None:

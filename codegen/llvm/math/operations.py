@@ -36,6 +36,9 @@ def apply(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
     """
     if op == "convert":
         return convert(f, args[0], dtype)
+    if op == "bitcast_convert":
+        kind = vector(HELD[dtype], args[0].lanes)
+        return Value(f.op(f"bitcast {args[0].type} {args[0].name} to {kind}"), dtype, args[0].lanes)
     if op.startswith("compare_"):
         return compare(f, op[8:], args[0], args[1])
     if op == "select":
@@ -58,6 +61,8 @@ def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
         return Value(name, dtype, lanes)
     if op == "negate":
         return Value(f.op(f"fneg {a.type} {a.name}"), dtype, lanes)
+    if f.loses_nan and row.name in ("maximum", "minimum"):
+        return _of_numbers(f, row.name, a, args[1], dtype)
     if row.intrinsic:
         kind = f"llvm.{row.intrinsic}.{suffix(HELD[a.dtype], lanes)}"
         loose = f.zeros_alike and row.intrinsic in ("maximum", "minimum")
@@ -77,6 +82,15 @@ def _float(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
             lanes,
         )
     return function(f, op, args, dtype)
+
+
+def _of_numbers(f: Function, op: str, old: Value, new: Value, dtype: str) -> Value:
+    """The larger or smaller of two, the old one where the new one is no number: one instruction."""
+    how = "ogt" if op == "maximum" else "olt"
+    ahead = f.op(f"fcmp {how} {old.type} {new.name}, {old.name}")
+    mask = vector("i1", old.lanes)
+    name = f.op(f"select {mask} {ahead}, {old.type} {new.name}, {old.type} {old.name}")
+    return Value(name, dtype, old.lanes)
 
 
 def _integers(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
