@@ -20,6 +20,7 @@ FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
 NO_CODE = "there is no code for it yet"
 NO_RULE = "no rule makes kernels of it"
 OF_ITS_TYPES = "not of these types or attributes"
+PLACED = "its place is known at run time alone, and XLA writes it in place where it may"
 
 
 def left_out(program: "Program", sites: "Sequence[Site]") -> tuple[str, ...]:
@@ -51,4 +52,6 @@ def _reason(op: Op) -> str:
         return OF_ITS_TYPES
     if row is not None:
         return NO_CODE
+    if op.name == "stablehlo.dynamic_update_slice":
+        return PLACED
     return NO_RULE

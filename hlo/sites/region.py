@@ -8,8 +8,9 @@ from typing import Literal as Choice
 from hlotune.hlo.canonical import INLINE_ELEMENTS, places
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.schedules.dtypes import has_kernels
+from hlotune.schedules.dtypes import BYTES, accumulator, has_kernels
 
+BITS = "stablehlo.bitcast_convert"
 Pattern = Choice[
     "attention", "contraction", "elementwise", "reduction", "rows", "window", "cumulative"
 ]
@@ -60,8 +61,15 @@ class Region:
         return self.graph.types[value]
 
     def has_kernels(self, op: Op) -> bool:
-        """Whether kernels may have the element types of all that an operation reads and gives."""
-        return all(has_kernels(self.type(v).dtype) for v in (*op.operands, *op.results))
+        """Whether kernels may have the element types of all that an operation reads and gives.
+
+        Bits in another type may be of types that are computed in as they are, of one width.
+        """
+        types = [self.type(v).dtype for v in (*op.operands, *op.results)]
+        if not all(map(has_kernels, types)):
+            return False
+        alike = len({BYTES[t] for t in types}) == 1 and all(accumulator(t) == t for t in types)
+        return op.name != BITS or alike
 
     def producer(self, value: int) -> Op | None:
         index = self.producers.get(value)

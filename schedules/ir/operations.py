@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hlotune.schedules.ir.expr import Apply, Expr
+from hlotune.schedules.ir.expr import Apply, Const, Expr
 
 Kinds = Literal["exact", "step", "extreme", "smooth", "wave"]
 ZeroSign = Literal["shown", "kept", "hidden"]
@@ -113,6 +113,25 @@ def _square(x: Expr) -> Expr:
     return Apply("multiply", (x, x), x.dtype)
 
 
+def _arc_tangent(x: Expr) -> Expr:
+    return Apply("atan2", (x, Const(1.0, x.dtype)), x.dtype)
+
+
+def _arc_sine(x: Expr) -> Expr:
+    return Apply("atan2", (x, _other_leg(x)), x.dtype)
+
+
+def _arc_cosine(x: Expr) -> Expr:
+    return Apply("atan2", (_other_leg(x), x), x.dtype)
+
+
+def _other_leg(x: Expr) -> Expr:
+    """sqrt((1 - x) (1 + x)): no square is subtracted, which would lose places near 1."""
+    one = Const(1.0, x.dtype)
+    parts = tuple(Apply(op, (one, x), x.dtype) for op in ("subtract", "add"))
+    return Apply("sqrt", (Apply("multiply", parts, x.dtype),), x.dtype)
+
+
 def _clamped(low: float, x: float, high: float) -> float:
     return min(max(x, low), high)
 
@@ -175,6 +194,7 @@ _ARITHMETIC = (
     Operation(name="select", operands=3, types="fib", zero_sign="kept"),
     _binary("compare", "fib", zero_sign="hidden"),
     _unary("convert", "fib", zero_at_zero=True, keeps_positive=True, zero_sign="kept"),
+    _unary("bitcast_convert", "fi"),
     _unary("is_finite", zero_sign="hidden"),
     _unary(
         "square", dialects=_CHLO, definition=_square, numpy=_squared,
@@ -222,14 +242,22 @@ _FUNCTIONS = (
         zero_sign="kept", simple_operations=12,
     ),
     _unary("erfc", dialects=_CHLO, bounded=True, simple_operations=14),
+    _binary("atan2", FLOATS, simple_operations=12),
+    *(
+        _unary(
+            name, dialects=_CHLO, definition=definition, numpy=numpy, error=Error("smooth", 4.0),
+        )
+        for name, definition, numpy in (
+            ("atan", _arc_tangent, np.arctan), ("asin", _arc_sine, np.arcsin),
+            ("acos", _arc_cosine, np.arccos),
+        )
+    ),
 )  # fmt: skip
 _LEFT_TO_XLA = (
-    _left_to_xla("atan2", 2, "f", simple_operations=12),
     _left_to_xla("reduce_precision", types="f"),
     *(
         _left_to_xla(name, types="f", dialects=_CHLO, numpy=numpy, error=Error("smooth", ulps))
         for name, numpy, ulps in (
-            ("asin", np.arcsin, 4.0), ("acos", np.arccos, 4.0), ("atan", np.arctan, 4.0),
             ("sinh", np.sinh, 8.0), ("cosh", np.cosh, 8.0), ("asinh", np.arcsinh, 8.0),
             ("acosh", np.arccosh, 8.0), ("atanh", np.arctanh, 8.0), ("erf_inv", None, 8.0),
             ("bessel_i1e", None, 8.0),
@@ -239,7 +267,7 @@ _LEFT_TO_XLA = (
         _left_to_xla(name, types="f", dialects=_CHLO, error=Error("smooth", 8.0, 8.0))
         for name in ("lgamma", "digamma")
     ),
-    *(_left_to_xla(name) for name in ("bitcast_convert", "imag", "real")),
+    *(_left_to_xla(name) for name in ("imag", "real")),
     _left_to_xla("complex", 2),
     *(
         _left_to_xla(name, count, dialects=_CHLO)

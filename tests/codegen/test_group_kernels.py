@@ -89,6 +89,13 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "a transpose alone": lambda x: x.T,
     "a reverse alone": lambda x: x[:, ::-1],
     "a transpose of a block": lambda x: x[:, :10].reshape(7, 2, 10).transpose(2, 0, 1),
+    "angles": lambda x: (
+        jnp.arctan2(x, x[::-1] + 0.1),
+        jnp.arctan(x),
+        jnp.arcsin(x / 16),
+        jnp.arccos(x / 16),
+    ),
+    "bits of floats": lambda x: lax.bitcast_convert_type(jnp.floor(x), jnp.int32) >> 23,
     "results of two shapes": lambda x: (jnp.tanh(x), jnp.tanh(x).sum(1), x.T + 1),
 }
 
@@ -132,6 +139,25 @@ def test_integers_are_exact(dtype: Any) -> None:
     x = array(14, 12, dtype=np.int64).astype(dtype)
     check(lambda x: (x * x - 3, x.max(1), jnp.min(x, 1), lax.reduce(
         x, np.asarray(0, dtype), lax.add, (1,))), x)  # fmt: skip
+
+
+@pytest.mark.parametrize(("bits", "shift", "floats"), [
+    (np.uint32, 9, np.float32), (np.uint64, 12, np.float64),
+])  # fmt: skip
+def test_random_bits_become_floats(bits: Any, shift: int, floats: Any) -> None:
+    """As `jax.random.uniform` makes numbers between 0 and 1."""
+    x = np.random.default_rng(0).integers(0, np.iinfo(bits).max, (14, 12), bits)
+    one = np.asarray(1, floats).view(bits)
+
+    def uniform(x: Any) -> Any:
+        return lax.bitcast_convert_type((x >> bits(shift)) | one, floats) - floats(1)
+
+    check(uniform, x)
+
+
+def test_bits_in_a_type_of_another_width_stay_with_xla() -> None:
+    program = load(lambda x: lax.bitcast_convert_type(x * 2, jnp.uint8) * 2, array(64, 128))
+    assert all("bitcast" not in site.kernel.text for site in sites(program))
 
 
 MOVED = (np.uint8, np.int16, ml_dtypes.bfloat16, np.float16, np.float64, np.bool_)

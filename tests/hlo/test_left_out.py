@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from hlotune.hlo.frontends.program import load
-from hlotune.hlo.sites.left_out import NO_CODE, NO_RULE, left_out
+from hlotune.hlo.sites.left_out import NO_CODE, NO_RULE, PLACED, left_out
 from hlotune.hlo.sites.sites import sites
 
 
@@ -20,8 +21,19 @@ X = np.ones((64, 128), np.float32)
 
 
 def test_operations_without_code_or_rule_are_told_with_how_often_they_stand_there() -> None:
-    found = told(lambda x: jnp.sort(jnp.arctan(x) + jnp.arctan(x * 2)) * 2, X)
-    assert found == (f"stablehlo.atan2 (2 times): {NO_CODE}", f"stablehlo.sort: {NO_RULE}")
+    def function(x: Any) -> Any:
+        return jnp.sort(lax.reduce_precision(x, 5, 10) + lax.reduce_precision(x * 2, 5, 10)) * 2
+
+    found = told(function, X)
+    assert found == (
+        f"stablehlo.reduce_precision (2 times): {NO_CODE}",
+        f"stablehlo.sort: {NO_RULE}",
+    )
+
+
+def test_an_update_at_a_place_that_data_decides_is_left_to_xla_with_the_reason() -> None:
+    found = told(lambda x, y, at: lax.dynamic_update_slice(x, y, (at, 0)), X, X[:3], np.int32(2))
+    assert found == (f"stablehlo.dynamic_update_slice: {PLACED}",)
 
 
 def test_nothing_is_told_of_a_program_that_is_kernels_altogether() -> None:
