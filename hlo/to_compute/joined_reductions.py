@@ -1,8 +1,9 @@
-"""Reductions of several overlapping slices to one element each, as one stage that goes over all.
+"""Reductions that walk one tensor alike, as one stage that reads it once.
 
-Sums of squared differences along each axis of an image read the same tensor, each without its last
-row along another axis.  The one stage goes over the longest extents; a point outside of a slice
-gives what changes nothing.
+The gradients of a norm's scale and bias are sums over the same rows of the same gradient.  Sums of
+squared differences along each axis of an image read the same tensor, each without its last row
+along another axis: where such slices are reduced to one element each, the one stage goes over the
+longest extents, and a point outside of a slice gives what changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,18 +35,31 @@ def joined_reductions(compute: Compute, ties: Mapping[str, str]) -> Compute:
 
 
 def _fit(compute: Compute, a: Stage, b: Stage, ties: Mapping[str, str]) -> bool:
-    """Whether two reductions to one element each walk the same axes, and do not wait for another"""
+    """Whether two reductions walk the same axes of one tensor, and do not wait for each other."""
     plain = all(x.extent == 1 for s in (a, b) for x in s.parallel)
-    if not plain or a.combine != b.combine or len(a.reduce) != len(b.reduce):
+    special = any(s.scans or s.onto or s.begins or s.digits or s.ends for s in (a, b))
+    if special or a.combine != b.combine or len(a.reduce) != len(b.reduce):
         return False
-    for x, y in zip(a.reduce, b.reduce, strict=True):
-        tied = ties.get(x.name, x.name) == ties.get(y.name, y.name)
-        if not tied or min(x.extent, y.extent) < SHARE * max(x.extent, y.extent):
-            return False
+    if not plain and not _alike(a.parallel, b.parallel, ties, share=1):
+        return False
+    if not _alike(a.reduce, b.reduce, ties, share=SHARE if plain else 1):
+        return False
     first, last = compute.stages.index(a), compute.stages.index(b)
     between = compute.stages[first + 1 : last + 1]
     alike = {x.tensor for x in a.loads} & {x.tensor for x in b.loads}
     return bool(alike) and not any(a.stored & set(s.maps) for s in between)
+
+
+def _alike(
+    first: Sequence[Axis], second: Sequence[Axis], ties: Mapping[str, str], *, share: float
+) -> bool:
+    """Whether axes are the same ones in the same order, the shorter of two at least a share of the
+    other."""
+    return len(first) == len(second) and all(
+        ties.get(x.name, x.name) == ties.get(y.name, y.name)
+        and min(x.extent, y.extent) >= share * max(x.extent, y.extent)
+        for x, y in zip(first, second, strict=True)
+    )
 
 
 def _joined(compute: Compute, a: Stage, b: Stage) -> Compute:
