@@ -21,6 +21,8 @@ ROWS_TOGETHER = 8
 of means, have whole vectors."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
+LONG_ROW = 128
+"""Vectors of a row from which on it is reduced alone, as one stream from memory."""
 ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
@@ -82,7 +84,7 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         rows = stage.extents[form.row] // space.target.threads if form.row else 1
         if stage.scans:
             return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
-        rows = min(ROWS_IN_LANES, max(1, rows))
+        rows = 1 if across >= LONG_ROW else min(ROWS_IN_LANES, max(1, rows))
         parts = len(stage.stores)
         most = max(1, (space.target.vector_registers - 2) // (parts + 1) // rows)
         return _divisor(across, min(across, CHAINS // rows, most)), rows, 1
