@@ -1,8 +1,8 @@
 """The whole program, default against tuned: first whether it is right, then how fast it is.
 
 The process is as any that runs our kernels: its allocator keeps what is freed
-(`codegen/runtime/malloc_settings.py`), for both sides.  Arrays above 32 MiB cost page faults in
-every call of both.
+(`codegen/runtime/malloc_settings.py`), for both sides.  Arrays of 256 MiB and more cost page faults
+in every call of both.
 """
 
 import math

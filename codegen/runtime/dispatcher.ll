@@ -422,7 +422,8 @@ done:
   ret void
 }
 
-; Results above 32 MiB are new memory of the system in each call: in large pages it costs fewer faults.
+; Results of 256 MiB and more (32 MiB with an older glibc) are new memory of the system in each call:
+; in large pages it costs fewer faults.
 define internal void @ask_for_pages(ptr %buffers, i64 %size) {
 entry:
   br label %check

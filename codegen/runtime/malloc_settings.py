@@ -6,10 +6,12 @@ from functools import cache
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 """Numbers of `mallopt`'s parameters, by glibc's malloc.h."""
-SETTINGS = {TRIM_THRESHOLD: 256 << 20, TOP_PAD: 1 << 20, MMAP_THRESHOLD: 32 << 20}
-"""Bytes: of free memory that stays at the end of a heap, that are asked of the system beside each
-need, and of arrays that are mapped apart, always anew.  32 MiB is the most that an older glibc
-takes of the last; a pad as large as a thread's heap, 64 MiB, would keep heaps that are empty."""
+SETTINGS = {TRIM_THRESHOLD: 256 << 20, TOP_PAD: 1 << 20}
+"""Bytes: of free memory that stays at the end of a heap, and that are asked of the system beside
+each need; a pad as large as a thread's heap, 64 MiB, would keep heaps that are empty."""
+MAPPED_APART = (256 << 20, 32 << 20)
+"""Bytes from which on arrays are mapped apart, always anew.  The first that glibc takes holds: one
+older than 2.35 takes 32 MiB at most."""
 
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 """Variables of a process that is begun for timing alone: it keeps everything.  Kernels inside a
@@ -31,7 +33,8 @@ def keep_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # another C library
         return False
-    return all([mallopt(name, value) for name, value in SETTINGS.items()])
+    apart = any(mallopt(MMAP_THRESHOLD, size) for size in MAPPED_APART)
+    return apart and all([mallopt(name, value) for name, value in SETTINGS.items()])
 
 
 def _is_decided() -> bool:

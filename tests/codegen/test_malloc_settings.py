@@ -51,6 +51,31 @@ def test_arrays_of_a_step_take_the_pages_of_the_step_before(begin: str) -> None:
     assert faults < pages_of_a_step
 
 
+LARGE = """
+import resource
+import numpy as np
+from hlotune.codegen.runtime.malloc_settings import keep_memory
+keep_memory()
+
+np.ones(48 << 20, np.uint8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    np.ones(48 << 20, np.uint8)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def takes_large_arrays() -> bool:
+    """Whether glibc keeps arrays of more than 32 MiB."""
+    name = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
+    return tuple(map(int, name.split()[1].split("."))) >= (2, 35) if name else False
+
+
+@pytest.mark.skipif(not takes_large_arrays(), reason="an older glibc, or another C library")
+def test_an_array_above_32_mib_takes_the_pages_of_the_one_before() -> None:
+    assert int(output_of(LARGE)) < 1000  # 12,288 pages each
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
 @pytest.mark.parametrize(
     ("variable", "value", "kept"),
