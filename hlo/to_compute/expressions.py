@@ -69,7 +69,8 @@ def converted(expr: Expr, dtype: str) -> Expr:
     if expr.dtype == dtype:
         return expr
     if isinstance(expr, Const):
-        value = np.asarray(expr.value, numpy_dtype(expr.dtype)).astype(numpy_dtype(dtype))
+        with np.errstate(over="ignore"):  # what f16 cannot hold is an infinity
+            value = np.asarray(expr.value, numpy_dtype(expr.dtype)).astype(numpy_dtype(dtype))
         return Const(value.astype(numpy_dtype(accumulator(dtype))).item(), dtype)
     if dtype == "i1":
         return Apply("compare_NE", (expr, Const(0, expr.dtype)), "i1")
