@@ -13,7 +13,7 @@ from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import toolchain
-from hlotune.measure.trial import CacheMode, Candidate
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import reason_alone
@@ -97,7 +97,7 @@ def _compared(
     results: dict[int, KernelResult] = {}
     for n in order:
         try:
-            results[n] = _verdict(found[n], objects[n], run, records, runner)
+            results[n] = _verdict(found[n], objects[n], run, records, choices, runner)
         except Exception as error:
             reason = reason_alone(error)
             choices.progress(KernelSkipped(label=found[n].label, reason=reason))
@@ -112,7 +112,12 @@ def _candidates(task: Task) -> Iterator[Candidate]:
 
 
 def _verdict(
-    task: Task, objects: Sequence[Object], run: str, records: Database, runner: ProcessRunner
+    task: Task,
+    objects: Sequence[Object],
+    run: str,
+    records: Database,
+    choices: Choices,
+    runner: ProcessRunner,
 ) -> KernelResult:
     met = list(meetings(task.kernel, objects, runner, FEWEST_PAIRS))
     contenders = [x for x in met if isinstance(x, Contender)]
@@ -121,6 +126,9 @@ def _verdict(
         failures=len(met) - len(contenders), default_s=0.0, best_s=None,
     )  # fmt: skip
     if not contenders:
+        failed = [x.outcome for x in met if isinstance(x, Trial)]
+        reasons = [f"{x.kind}: {x.message}" for x in failed if isinstance(x, Failure)]
+        choices.progress(KernelSkipped(label=task.label, reason="; ".join(reasons)))
         return result
     final = decided(task, contenders)
     records.record_final(run, task.kernel, final)

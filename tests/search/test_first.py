@@ -1,5 +1,6 @@
 """`tune run --first`: the first candidates of all kernels, without a search."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -8,7 +9,11 @@ import pytest
 
 import hlotune
 from hlotune.cli.main import run_command
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.trial import Failure, Trial
+from hlotune.search.finals.finals import Object
 from hlotune.search.first import CANDIDATES, first
+from hlotune.search.progress import KernelSkipped
 from hlotune.tuning_logs.database import Database
 from tests.support.applied import normal
 from tests.support.tree import ROOT
@@ -27,6 +32,21 @@ def test_first_candidates_are_compared_recorded_and_applied(tmp_path: Path) -> N
     assert np.isfinite(np.asarray(tuned(params, x))).all()
     with Database(database, read_only=True) as records:
         assert records.query("select finished from runs")[0]["finished"]
+
+
+def test_first_candidates_that_all_fail_are_told_with_their_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_: Kernel, objects: Sequence[Object], *__: object) -> list[Trial]:
+        return [Trial(candidate, Failure("wrong_result", "off by one")) for candidate, _ in objects]
+
+    monkeypatch.setattr("hlotune.search.first.meetings", failed)
+    told: list[object] = []
+    program = hlotune.load(lambda x, w: jnp.tanh(x @ w), normal(256, 300), normal(300, 400))
+    result = first(program, database=tmp_path / "failed.db", progress=told.append)
+    assert [k.schedule for k in result.kernels] == [None]
+    (skipped,) = [x for x in told if isinstance(x, KernelSkipped)]
+    assert "wrong_result: off by one" in skipped.reason
 
 
 def test_it_has_no_limits(capsys: pytest.CaptureFixture[str]) -> None:
