@@ -363,3 +363,13 @@ def test_what_stages_of_one_iteration_hand_over_stays_in_the_caches_that_hold_it
     together, alone = space.features(np.stack([space.heuristic(), apart]))
     for name in ("cost_l2", "cost_l3"):
         assert together[COLUMN[name]] < alone[COLUMN[name]]
+
+
+@pytest.mark.parametrize("case", [over_rows(8192, 16), over_all(1 << 20)], ids=["columns", "all"])
+def test_the_error_of_a_long_sum_does_not_grow_with_its_length(case: Compute) -> None:
+    """Equal terms are rounded the same way over and over again, in one long chain."""
+    x = np.full(case.arguments[0].shape, 0.1, np.float32)
+    space = rows_space_of(case, host_target())
+    (found,) = called(case, space.schedule(space.heuristic()).steps, [x])
+    exact = float(np.float32(0.1)) * x.size / found.size
+    np.testing.assert_allclose(found, exact, rtol=2e-5)

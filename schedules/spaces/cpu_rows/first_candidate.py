@@ -1,6 +1,7 @@
 """The first candidate: numbers by formulas of extents and target, for each partition."""
 
-from math import ceil
+from collections.abc import Mapping
+from math import ceil, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +9,10 @@ from numpy.typing import NDArray
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.rows import Nest
+from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, taps_of, touched
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
+from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import bytes_ahead
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.machine_rates import MachineRates
@@ -32,6 +35,12 @@ TASK_ELEMENTS = 8192
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
 SQUARES = 4
 """Register tiles of a transpose along each of its two axes that are taken together."""
+ROWS_OF_CHUNK = 4
+"""Bodies of a reduction over rows that all tiles take together."""
+MOST_PIECES = 1024
+"""Pieces that a long sum over rows is added up of."""
+LONG_SUM, PIECE = 1024, 256
+"""Terms of one lane from which on its sum is added up of pieces, and those of a piece."""
 CHAINS = 8
 """Vectors of results in registers that hide the latency of a reduction."""
 
@@ -57,7 +66,7 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
     form, lanes = space.forms[stage.name][0], space.lanes[stage.name]
     vectors, rows, unroll = _body(space, stage, form, lanes)
     numbers = {"vectors": vectors, "rows": rows, "unroll": unroll}
-    numbers["chunk"] = _chunk(space.compute, nest, stage, form)
+    numbers["chunk"] = _chunk(nest, stage, form, lanes, numbers)
     if space.peeled[stage.name]:
         numbers["peel"] = int(not is_window(stage))
     for kind, value in numbers.items():
@@ -102,11 +111,29 @@ def is_window(stage: Stage) -> bool:
     return any(taps_of(stage, e) for x in stage.loads for e in x.index)
 
 
-def _chunk(compute: Compute, nest: Nest, stage: Stage, form: Form) -> int:
-    """Steps of the reduction that all tiles take together: rows of memory are then read whole."""
-    if not stage.reduce or form.reduces or stage is not nest.anchor:
+def _chunk(nest: Nest, stage: Stage, form: Form, lanes: int, sizes: Mapping[str, int]) -> int:
+    """Bodies of the outermost reduction that all tiles take together; 0 for all.
+
+    Where lanes lie along results, rows of memory are then read whole.  Long sums of floats are
+    pieces, so that their error does not grow with their length.
+    """
+    if not stage.reduce or stage is not nest.anchor:
         return 0
-    return 4
+    outer, inner = stage.reduce[0], innermost_reduce(stage, form)
+    own = {inner: sizes["unroll"]}
+    if form.reduces:
+        own[form.vector] = lanes * sizes["vectors"]
+    bodies = ceil(outer.extent / own.get(outer.name, 1))
+    terms = prod(r.extent for r in stage.reduce)
+    long_sum = sums_floats(stage) and terms > LONG_SUM
+    if not form.reduces and long_sum and terms > outer.extent:
+        return max(1, PIECE * outer.extent // terms)
+    if not form.reduces:
+        return max(ROWS_OF_CHUNK, ceil(bodies / MOST_PIECES) if long_sum else 0)
+    whole = prod(ceil(r.extent / own.get(r.name, 1)) for r in stage.reduce)
+    if not long_sum or whole <= LONG_SUM:
+        return 0
+    return max(1, PIECE * bodies // whole)
 
 
 def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None:

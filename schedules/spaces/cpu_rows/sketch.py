@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.ir.compute import Stage
+from hlotune.schedules.ir.monoids import SUM
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import Level
 from hlotune.schedules.spaces.cpu_rows.forms import Form
 from hlotune.schedules.steps.steps import (
     Accumulate,
+    AddUp,
     ComputeAt,
     Parallel,
     Peel,
@@ -52,6 +55,12 @@ class Loops:
         }
         return list(found.values())
 
+    @property
+    def has_pieces(self) -> bool:
+        """Whether a reduction is cut into chunks, whose results come together in memory."""
+        extents = self.stage.extents
+        return any(x.part == "chunk" and x.step.item() < extents[x.root] for x in self.levels)
+
     def of_kind(self, kind: str) -> list[str]:
         return [n for n, x in zip(self.names, self.levels, strict=True) if x.kind == kind]
 
@@ -63,6 +72,11 @@ class Loops:
                 factors = tuple(a // b for a, b in pairwise(steps))
                 found.append(Split(self.stage.name, axis.name, factors))
         return found
+
+
+def sums_floats(stage: Stage) -> bool:
+    """Whether a stage is a sum whose error grows with its length."""
+    return stage.combine is SUM and not stage.scans and any(is_float(v.dtype) for v in stage.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +119,6 @@ def _own(written: Written) -> list[Step]:
     steps += [Peel(name, axis) for axis in loops.tiles(written.peeled)]
     if written.holds:
         steps.append(Accumulate(name, loops.last("tile") or loops.last("chunk")))
+        if loops.has_pieces and sums_floats(loops.stage):
+            steps.append(AddUp(name))
     return steps
