@@ -141,7 +141,7 @@ bench-operators: setup
 # Sets up other libraries under build/peers, and goes on where it was interrupted.  What TVM searches
 # comes first, each case tuned alone: a run of several kernels counts the seconds of all.
 bench-peers: setup setup-oldest
-	$(PYTHON) -m benchmarks.peers.environments
+	$(PYTHON) -m benchmarks.peers.environments onnxruntime openvino tvm
 	for case in $(TVM_CASES); do \
 	  $(PYTHON) -m benchmarks.peers --cases $$case --tvm-trials $(TVM_TRIALS) \
 	    --trials $(TVM_TRIALS) || exit 1; \
@@ -162,7 +162,7 @@ bench-search: setup
 # CASES are patterns of names; STOP is when no further case begins, and MISSING=1 takes only cases
 # that were not measured.  Results are kept in build/kernels/results.jsonl; the table is of all.
 bench-kernels: setup setup-oldest
-	$(PYTHON) -m benchmarks.peers.environments
+	$(PYTHON) -m benchmarks.peers.environments onnxruntime openvino
 	$(PYTHON) -m benchmarks.kernels $(if $(CASES),--cases $(CASES)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STOP),--stop $(STOP)) \
 	  $(if $(MISSING),--missing)
@@ -188,11 +188,15 @@ bench-tuner: setup-oldest
 bench-memory: setup
 	$(PYTHON) -m benchmarks.memory examples/vgg19.py:model --budget 60s
 
-# Whole programs, in parts: make bench-models MODELS="unet squeezenet" SECONDS=90; the names are in
-# benchmarks/models.py.  Without any it is ResNet-18 with weights as arguments and as constants.
-bench-models: setup
-	rm -f build/models.db* build/models.*.db*
-	$(PYTHON) -m benchmarks.models --budget $(SECONDS)s $(if $(MODELS),--programs $(MODELS))
+# Whole models against XLA, and six of them against other runtimes, each in an environment of its
+# own: make bench-models MODELS="resnet18 unet" SECONDS=60; the names are in
+# benchmarks/models/examples.py, and without MODELS it is all of them.  STOP is when no further model
+# begins, and MISSING=1 takes only models that were not measured.  Results are kept in
+# build/models/results.jsonl; the tables are of all.
+bench-models: setup setup-oldest
+	$(PYTHON) -m benchmarks.peers.environments onnxruntime openvino ncnn mnn litert zentorch
+	$(PYTHON) -m benchmarks.models --seconds $(SECONDS) $(if $(MODELS),--models $(MODELS)) \
+	  $(if $(STOP),--stop $(STOP)) $(if $(MISSING),--missing)
 
 # What models make of recorded trials: its tables, and the chart, come into docs/models.md.
 bench-eval: setup-oldest

@@ -20,9 +20,15 @@ from statistics import median
 
 from benchmarks.cases import CASES, FROZEN, PRODUCTS, RESNET, forms, selected, source
 from benchmarks.command import RECORDED, command
-from benchmarks.models import proven
 from benchmarks.operations import PEAK_NAMES
-from benchmarks.results import Table, conditions, geometric_mean, milliseconds, publish
+from benchmarks.results import (
+    Table,
+    conditions,
+    geometric_mean,
+    milliseconds,
+    proven,
+    publish,
+)
 from hlotune.cli.progress import watching
 from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of

@@ -15,6 +15,7 @@ from scipy import stats
 
 from hlotune.cli.printing import finite, print_table
 from hlotune.measure.machine.targets import toolchain
+from hlotune.measure.timing.comparison import Ratio
 from hlotune.schedules.targets.cpu import CpuTarget, titled
 from hlotune.schedules.targets.target import Properties
 
@@ -94,6 +95,13 @@ def described(under: Mapping[str, Any]) -> str:
 
 def milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.4g}"
+
+
+def proven(found: Ratio) -> str:
+    """What the interval of a ratio says, default over tuned."""
+    if found.is_faster:
+        return "faster"
+    return "slower" if found.high < 1 else "nothing"
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:

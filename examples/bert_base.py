@@ -5,12 +5,15 @@ layer norms behind both, as in Devlin et al., "BERT: Pre-training of Deep Bidire
 for Language Understanding", 2018.
 
     tune run examples/bert_base.py:model --budget 3m
+    tune run examples/bert_base.py:frozen --budget 3m      # weights are constants of the program
 """
 
 from collections.abc import Callable
 
 import jax
 import numpy as np
+
+from hlotune import freeze
 
 TOKENS, WIDTH, HEADS, HIDDEN, LAYERS = 128, 768, 12, 3072, 12
 Layer = dict[str, jax.Array]
@@ -59,3 +62,9 @@ def model() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
         layer |= {name: np.zeros(WIDTH, np.float32) for name in ("n1", "n2")}
         layers.append(layer)
     return forward, (layers, rng.normal(size=(1, TOKENS, WIDTH)).astype(np.float32))
+
+
+def frozen() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
+    """The same with its weights as constants, as a network is served."""
+    function, (layers, x) = model()
+    return freeze(function, layers), (x,)

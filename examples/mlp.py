@@ -36,11 +36,20 @@ def model() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
     return forward, (params, rng.normal(size=(BATCH, LAYERS[0])).astype(np.float32))
 
 
-def batch_1000() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
-    """784-128-64-10 on a batch of 1000, its weights as constants."""
+def served() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Weights of 784-128-64-10."""
     rng = np.random.default_rng(0)
-    params = [
+    return [
         (rng.normal(0, np.sqrt(2 / a), (a, b)).astype(np.float32), np.zeros(b, np.float32))
         for a, b in pairwise((784, 128, 64, 10))
     ]
-    return freeze(forward, params), (rng.normal(size=(1000, 784)).astype(np.float32),)
+
+
+def thousand() -> np.ndarray:
+    """(1000, 784) pixels."""
+    return np.random.default_rng(1).normal(size=(1000, 784)).astype(np.float32)
+
+
+def batch_1000() -> tuple[Callable[..., jax.Array], tuple[object, ...]]:
+    """784-128-64-10 on a batch of 1000, its weights as constants."""
+    return freeze(forward, served()), (thousand(),)

@@ -6,8 +6,6 @@
 Inputs and results are files of NumPy; bf16 is f32 there.
 """
 
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.peers.worker import Prepared as One
-from benchmarks.peers.worker import Session, answered, rest
+from benchmarks.peers.worker import Session, rest, served
 
 Array = Any
 
@@ -49,8 +47,10 @@ class KernelSession(Session):
     """A KernelLibrary."""
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        with np.load(request["inputs"]) as file:
-            inputs = [file[f"arr_{k}"] for k in range(len(request["types"]))]
+        inputs: list[Array] = []
+        if request["types"]:
+            with np.load(request["inputs"]) as file:
+                inputs = [file[f"arr_{k}"] for k in range(len(request["types"]))]
         start = time.perf_counter()
         made: Prepared = self.library.prepare(
             request["case"], request["form"], inputs, request["types"], request["model"]
@@ -64,7 +64,5 @@ class KernelSession(Session):
 
 
 def serve(library: KernelLibrary) -> None:
-    """Answers until the requests end; what libraries print goes to the error stream."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    answered(KernelSession(library), sys.stdin, answers)
+    """Answers until the requests end."""
+    served(KernelSession(library))

@@ -1,11 +1,8 @@
 """Our side of a worker: a process that is asked one thing at a time, with a time limit."""
 
-import json
 import os
-import select
-import subprocess
-import time
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +10,7 @@ from typing import Any, Literal, Self
 
 from benchmarks.peers.contestants import FOLDER, Contestant
 from hlotune.codegen.runtime.malloc_settings import KEEPING
+from hlotune.schedules.line_process import LineProcess, NoAnswer
 
 START_LIMIT_S = 120.0
 Kind = Literal["missing", "unsupported", "error", "crash", "timeout", "wrong_result"]
@@ -29,9 +27,10 @@ class Refusal:
 class Worker:
     """Starts at once; what cannot start is a Refusal in `version`, and in every answer."""
 
-    def __init__(self, contestant: Contestant, threads: int) -> None:
-        self.contestant, self.threads = contestant, threads
-        self._rest = b""
+    def __init__(self, contestant: Contestant, threads: int, *, pauses: bool = False) -> None:
+        """`pauses`: the process stands still while nothing is asked, so that threads of it which
+        look for work disturb nobody."""
+        self.contestant, self.threads, self.pauses = contestant, threads, pauses
         self._process = self._started()
         self._version: str | Refusal | None = None
         """None until the first line of the worker was read."""
@@ -44,7 +43,10 @@ class Worker:
         return self._version
 
     def _read_version(self) -> str | Refusal:
-        answer = self._answer(START_LIMIT_S)
+        if self._process is None:
+            folder = self.contestant.python.parent.parent
+            return Refusal("missing", f"no environment at {folder}")
+        answer = self._answer(lambda process: process.read(START_LIMIT_S), START_LIMIT_S)
         if isinstance(answer, Refusal):
             return Refusal("missing", answer.message)
         return str(answer["version"])
@@ -53,7 +55,9 @@ class Worker:
         """An answer, or why there is none; after a crash or a time-out the worker is a new one."""
         if isinstance(self.version, Refusal):
             return self.version
-        answer = self._asked(request) or self._answer(limit_s)
+        self._signal(signal.SIGCONT)
+        answer = self._answer(lambda process: process.ask(request, limit_s), limit_s)
+        self._signal(signal.SIGSTOP)
         if isinstance(answer, Refusal):
             self.close()
             self._process, self._version = self._started(), None
@@ -62,46 +66,29 @@ class Worker:
             return Refusal(answer["failure"], answer["message"])
         return answer
 
-    def _asked(self, request: Mapping[str, Any]) -> Refusal | None:
-        assert self._process and self._process.stdin
+    def _answer(
+        self, asked: Callable[[LineProcess], dict[str, Any]], limit_s: float
+    ) -> dict[str, Any] | Refusal:
+        assert self._process is not None
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            return Refusal("crash", f"{self.contestant.name} is gone")
-        return None
+            return asked(self._process)
+        except NoAnswer as none:
+            if none.timed_out:
+                return Refusal("timeout", f"no answer within {limit_s:g} s")
+            return Refusal("crash", f"{self.contestant.name} ended: {self._last_words()}")
 
-    def _started(self) -> subprocess.Popen[bytes] | None:
+    def _signal(self, number: signal.Signals) -> None:
+        """Signals the process where it pauses."""
+        if self.pauses and self._process is not None:
+            self._process.signal(number)
+
+    def _started(self) -> LineProcess | None:
         if not self.contestant.python.exists():
             return None
-        self._rest = b""
         log = FOLDER / f"{self.contestant.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
-            return subprocess.Popen(
-                self.contestant.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment(self.threads),
-            )
-
-    def _answer(self, limit_s: float) -> dict[str, Any] | Refusal:
-        if self._process is None:
-            return Refusal("missing", f"no environment at {self.contestant.python.parent.parent}")
-        assert self._process.stdout
-        until = time.monotonic() + limit_s
-        while b"\n" not in self._rest:
-            ready, _, _ = select.select([self._process.stdout], [], [], until - time.monotonic())
-            if not ready:
-                return Refusal("timeout", f"no answer within {limit_s:g} s")
-            read = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not read:
-                return Refusal("crash", f"{self.contestant.name} ended: {self._last_words()}")
-            self._rest += read
-        line, _, self._rest = self._rest.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            return LineProcess(self.contestant.command, environment(self.threads), errors)
 
     def _last_words(self) -> str:
         log = FOLDER / f"{self.contestant.name}.log"
@@ -109,14 +96,9 @@ class Worker:
         return lines[-1][:200] if lines else "without a word"
 
     def close(self) -> None:
-        if self._process is None:
-            return
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
-        self._process = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
     def __enter__(self) -> Self:
         return self

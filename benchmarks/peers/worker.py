@@ -8,8 +8,10 @@ its library's version.  Whatever a library prints goes to the error stream.
     {"do": "drop"}
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -29,6 +31,8 @@ LEAST_CALLS = 3
 REST_LIMIT_S = 0.1
 NAP_S = 1e-3
 TASKS = Path("/proc/self/task")
+END_WITH_PARENT = 1
+"""Linux's name for it is PR_SET_PDEATHSIG."""
 
 
 class Unsupported(Exception):
@@ -57,9 +61,18 @@ class Library(Protocol):
 
 def serve(library: Library) -> None:
     """Answers until the requests end."""
+    served(Session(library))
+
+
+def served(session: "Session") -> None:
+    """Answers until the requests end; what libraries print goes to the error stream.
+
+    The process ends with the one that started it, even where it was told to stop meanwhile.
+    """
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    answered(Session(library), sys.stdin, answers)
+    answered(session, sys.stdin, answers)
 
 
 def answered(session: "Session", requests: IO[str], answers: IO[str]) -> None:

@@ -1,10 +1,6 @@
 """Runs another runtime in a process of its own; each request to it has a limit of time."""
 
-import json
 import os
-import select
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlotune.deploy.rivals.runtimes import Runtime
+from hlotune.schedules.line_process import LineProcess, NoAnswer
 from hlotune.schedules.processes import python_module, python_path
 
 LIMIT_S = 120.0
@@ -41,13 +38,11 @@ class RivalProcess:
     ) -> None:
         if runtime.absent:
             raise RivalError(f"{runtime.name} is {runtime.absent}")
-        self.runtime, self.limit_s, self._rest = runtime, limit_s, b""
+        self.runtime, self.limit_s = runtime, limit_s
         command = python_module("hlotune.deploy.rivals.worker", runtime.package, str(threads))
         self._errors = (model.parent / f"{runtime.package}.log").open("w+b")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": python_path()},
-        )  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": python_path()}
+        self._process = LineProcess(command, environment, self._errors)
         try:
             self.version, self.results = self._begun(model, arrays)
         except BaseException:
@@ -70,31 +65,16 @@ class RivalProcess:
         return float(self._ask({"warm": warm, "calls": calls})["call_s"])
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
+            answer = self._process.ask(request, self.limit_s)
+        except NoAnswer as none:
+            name = self.runtime.name
+            if none.timed_out:
+                raise RivalError(f"{name} gave no answer within {self.limit_s:g} s") from None
             raise self._ended() from None
-        answer: dict[str, Any] = json.loads(self._line())
         if "failure" in answer:
             raise RivalError(f"{self.runtime.name} does not take the model: {answer['failure']}")
         return answer
-
-    def _line(self) -> bytes:
-        assert self._process.stdout
-        until = time.monotonic() + self.limit_s
-        while b"\n" not in self._rest:
-            left_s = max(0.0, until - time.monotonic())
-            ready, _, _ = select.select([self._process.stdout], [], [], left_s)
-            if not ready:
-                raise RivalError(f"{self.runtime.name} gave no answer within {self.limit_s:g} s")
-            read = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not read:
-                raise self._ended()
-            self._rest += read
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
 
     def _ended(self) -> RivalError:
         code = self._process.wait()
@@ -106,11 +86,8 @@ class RivalProcess:
         )
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._errors):
-            if pipe:
-                pipe.close()
+        self._process.close()
+        self._errors.close()
 
     def __enter__(self) -> Self:
         return self

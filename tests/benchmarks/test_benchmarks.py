@@ -1,6 +1,5 @@
 """The benchmarks' own arithmetic and texts; nothing is timed here."""
 
-import argparse
 import dataclasses
 import shlex
 import sys
@@ -11,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import curves, models, operators, page, searchers
+from benchmarks import curves, operators, page, results, searchers
 from benchmarks.curves import Lengths, race_of
 from benchmarks.results import Table
 from benchmarks.searching import operator
 from hlotune.codegen.built import Built
 from hlotune.costmodel.pretrained import untrained
-from hlotune.deploy.bench import BenchResult
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.measure.timing.comparison import Comparison, Ratio
@@ -26,7 +24,6 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.search.budget.budget import YOUNG
-from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from tests.support.recorded import PROPERTIES
 from tests.support.tree import ROOT
@@ -133,7 +130,7 @@ def test_a_first_candidate_that_failed_has_no_ratio() -> None:
     ],
 )
 def test_a_speedup_of_a_model_says_what_it_proves(ratio: Ratio, word: str) -> None:
-    assert models.proven(ratio) == word
+    assert results.proven(ratio) == word
 
 
 def curve(*times_s: float) -> curves.Curve:
@@ -266,49 +263,12 @@ def test_winners_are_timed_under_the_numerics_of_their_search(
     [
         ("operators", "operators.db*"),
         ("search", "search.db*"),
-        ("models", "models.db* build/models.*.db*"),
     ],
 )
 def test_what_is_to_be_measured_now_begins_without_records(name: str, files: str) -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     recipe = text.partition(f"\nbench-{name}: setup\n")[2]
     assert recipe.startswith(f"\trm -f build/{files}\n")
-
-
-def test_each_program_is_tuned_on_a_database_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked: list[Path] = []
-
-    def stopped(program: str, *, database: Path, **_: object) -> TuneResult:
-        asked.append(database)
-        return replace(tuning(0), interrupted=True)
-
-    monkeypatch.setattr(models, "load", str)
-    monkeypatch.setattr(models, "tune", stopped)
-    options = argparse.Namespace(budget=1.0, database=tmp_path / "models.db", seed=0)
-    for source in models.PROGRAMS:
-        with pytest.raises(KeyboardInterrupt):
-            models.measured(source, options)
-    assert len(set(asked)) == len(models.PROGRAMS)
-    assert all(path.match(str(tmp_path / "models.*.db")) for path in asked)
-
-
-def tuning(known_trials: int) -> TuneResult:
-    return TuneResult(
-        program_name="model", database=Path("a.db"), run="5f0c", kernels=(), trials=8,
-        known_trials=known_trials, wall_s=1.0,
-    )  # fmt: skip
-
-
-def test_a_table_of_programs_says_what_they_begin_with() -> None:
-    found = BenchResult(
-        program="model", default_s=(2e-3,) * 8, tuned_s=(1e-3,) * 8, calls_per_sample=1,
-        accuracy=(), drawn_arguments=(), kernels=(), packed_bytes=0,
-    )  # fmt: skip
-    fresh, known = (models.Line("a.py:model", tuning(n), found) for n in (0, 7))
-    assert "each program begins from an empty database" in models.table([fresh], 60.0).notes[-1]
-    assert "7 of a.py:model" in models.table([fresh, known], 60.0).notes[-1]
 
 
 def operator_commands() -> list[str]:

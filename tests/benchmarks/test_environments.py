@@ -128,7 +128,7 @@ def test_what_needs_torch_runs_in_the_oldest_environment(target: str) -> None:
     assert ".venv/bin" not in made
 
 
-@pytest.mark.parametrize("target", ["demo", "bench", "bench-models", "bench-operators"])
+@pytest.mark.parametrize("target", ["demo", "bench", "bench-operators"])
 def test_what_is_compared_with_the_default_runs_in_the_newest_environment(target: str) -> None:
     made = recipe(target)
     assert ".ci/environment .venv tune,onnx,report,optuna,dashboard 3.13 3.12 3.11" in made

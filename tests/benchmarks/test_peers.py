@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.cases import source
 from benchmarks.jax_operations import inputs_of
+from benchmarks.models.contestants import PEERS_OF_MODELS
 from benchmarks.operations import Array, Product
 from benchmarks.peers import environments, rounds
 from benchmarks.peers.contestants import FOLDER, OLDEST, OURS, REQUIRED, Contestant, contestants
@@ -253,12 +254,26 @@ def recorded(path: Path, case: str, schedule: Schedule) -> Path:
     return path
 
 
+def test_a_worker_that_pauses_stands_still_while_nothing_is_asked(apart: list[Worker]) -> None:
+    worker = Worker(fake("right"), threads=2, pauses=True)
+    apart.append(worker)
+    assert worker.ask({"do": "drop"}, 20.0) == {}
+    assert worker._process is not None
+    stat = Path(f"/proc/{worker._process.number}/stat")
+    until = time.monotonic() + 5
+    while (state := stat.read_text().rpartition(")")[2].split()[0]) != "T":
+        assert time.monotonic() < until, f"it is in state {state}"
+        time.sleep(0.01)
+    assert worker.ask({"do": "drop"}, 20.0) == {}
+
+
 def test_every_contestant_has_its_module_and_every_environment_its_versions() -> None:
     found = contestants(Path("a.db"))
     for contestant in found:
         assert (ROOT / f"{contestant.module.replace('.', '/')}.py").exists()
     made = {FOLDER / name for name in environments.names()}
-    assert {c.environment for c in found if c.environment} == {*made, OLDEST}
+    of_models = {peer.contestant.environment for peer in PEERS_OF_MODELS}
+    assert {c.environment for c in found if c.environment} | of_models == {*made, OLDEST}
     assert set(REQUIRED) <= {c.name for c in found}
     assert next(c for c in found if c.name == OURS).command[-2:] == ["a.db", "model"]
 
@@ -268,17 +283,17 @@ def test_an_environment_that_cannot_be_made_says_why(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(environments, "REQUIREMENTS", tmp_path)
-    monkeypatch.setattr("venv.create", python_that_fails)
-    (tmp_path / "toy.txt").write_text("toy==1\n")
-    assert environments.set_up("toy") == "not installed: ERROR: no toy==1"
-    assert not (FOLDER / "toy" / environments.STAMP).exists()
-
-
-def python_that_fails(folder: Path, with_pip: bool) -> None:
-    python = folder / "bin" / "python"
-    python.parent.mkdir(parents=True)
+    python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'ERROR: no toy==1' >&2\nexit 1\n")
     python.chmod(0o755)
+    monkeypatch.setattr(environments, "python_for", lambda _: str(python))
+    (tmp_path / "toy.txt").write_text("toy==1\n")
+    assert environments.set_up("toy") == "not installed: ERROR: no toy==1"
+    monkeypatch.setattr(environments, "python_for", lambda _: "")
+    (tmp_path / "toy.txt").write_text("# python 3.99\ntoy==1\n")
+    said = "not installed: it needs Python 3.99, which is not here"
+    assert environments.set_up("toy") == said
+    assert not (FOLDER / "toy" / environments.STAMP).exists()
 
 
 def test_an_environment_of_these_versions_is_not_made_again(

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.models import EXAMPLES, source_of
+from hlotune import apply, tune
 from hlotune.deploy.accuracy import example_inputs, expected_results, relative_error
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
@@ -16,7 +16,8 @@ from tests.support.tree import ROOT
 
 SMALL = (
     "vgg19:small", "resnet:small", "resnet:small_training", "mobilenet:small", "squeezenet:small",
-    "gpt2:small", "gpt2:small_decode", "lstm:small", "dcgan:small", "unet:small",
+    "gpt2:small", "gpt2:small_decode", "llama:small", "llama:small_decode",
+    "lstm:small", "dcgan:small", "unet:small",
     "mnist_training:small", "channel_flow:small", "mlp:batch_1000",
 )  # fmt: skip
 
@@ -36,7 +37,7 @@ def test_an_example_gives_what_the_oracle_says(name: str) -> None:
     for wanted, got in zip(expected_results(program.graph, inputs), results, strict=True):
         assert isinstance(wanted, Reference)
         assert np.isfinite(np.asarray(got)).all()
-        assert relative_error(wanted.value, np.asarray(got)) < 1e-3
+        assert relative_error(wanted.value, np.asarray(got)) < (2e-2 if "llama" in name else 1e-3)
 
 
 @pytest.mark.torch
@@ -55,6 +56,19 @@ def test_every_example_has_a_small_form_that_is_tested_here() -> None:
     assert files - {"__init__", "layers", "fire", "resnet18_torch"} - older == tested
 
 
+@pytest.mark.slow
+def test_a_decoder_in_bf16_is_tuned_and_its_logits_are_xlas(tmp_path: Path) -> None:
+    from examples.llama import Size, decode
+
+    function, given = decode(Size(2, 256, 8, 2, 512, 1000), 64)
+    program = load(function, *given)
+    result = tune(program, budget_s=25, database=tmp_path / "llama.db")
+    assert result.kernels and not result.wrong
+    tuned = apply(program, database=tmp_path / "llama.db")
+    for wanted, got in zip(*map(jax.tree.leaves, (function(*given), tuned(*given))), strict=True):
+        assert relative_error(np.asarray(wanted, np.float64), np.asarray(got, np.float64)) < 2e-2
+
+
 def test_particles_need_a_package_and_say_so() -> None:
     try:
         import jax_md  # noqa: F401
@@ -63,11 +77,3 @@ def test_particles_need_a_package_and_say_so() -> None:
             load(source("fire:small"))
     else:
         assert load(source("fire:small")).graph.results
-
-
-def test_every_example_of_the_benchmark_is_there_and_a_wrong_name_is_told() -> None:
-    for name in EXAMPLES:
-        file, _, factory = source_of(name).partition(":")
-        assert f"def {factory}(" in (Path(ROOT) / file).read_text(encoding="utf-8")
-    with pytest.raises(ProgramError, match=r"expected a program or one of mlp, .* got 'vgg'"):
-        source_of("vgg")

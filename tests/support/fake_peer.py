@@ -43,4 +43,5 @@ class FakePeer:
 if __name__ == "__main__":
     if sys.argv[1] == "absent":
         sys.exit("no module named after this library")
+    print("what a library prints as it is imported", flush=True)
     serve(FakePeer(sys.argv[1]))

@@ -1,0 +1,10 @@
+"""The files of a network in its folder under `build/models`, which every process reads."""
+
+INPUTS = "inputs.npz"
+"""The input as the example takes it, a file of NumPy with one array."""
+CHANNELS_FIRST = "channels_first.npz"
+"""The same for a runtime that has the channels of an image ahead of its rows."""
+WEIGHTS = "weights.npz"
+"""The arrays of the network by their paths."""
+ONNX, SCRIPT, MNN, TFLITE = "model.onnx", "model.pt", "model.mnn", "model.tflite"
+NCNN, NCNN_WEIGHTS = "model.ncnn.param", "model.ncnn.bin"

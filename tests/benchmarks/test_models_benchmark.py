@@ -1,0 +1,241 @@
+"""The benchmark of whole models: its examples, what it keeps, and what its tables say."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks.models import kept, networks
+from benchmarks.models.contestants import ARGUMENTS, OURS, OURSELVES, PEERS_OF_MODELS, TITLES, XLA
+from benchmarks.models.examples import EXAMPLES, Example, chosen
+from benchmarks.models.formats import MAKERS, made
+from benchmarks.models.kept import Line
+from benchmarks.models.losses import Line as Losses
+from benchmarks.models.losses import batches, losses, trained
+from benchmarks.models.losses import table as loss_table
+from benchmarks.models.measuring import apart_by_norm, takes_part, wrong
+from benchmarks.models.paper import ROWS, paper_table
+from benchmarks.models.peer_ours import borrowed, prepared
+from benchmarks.models.table import peers_table, reasons, standing, tables, verdict
+from benchmarks.models.tuning import Tuning
+from benchmarks.peers.environments import python_for, version_in
+from hlotune import freeze, load
+from hlotune.hlo.sites.sites import sites
+from hlotune.measure.machine.targets import host_target, toolchain
+from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Paired
+from tests.support.tree import ROOT
+
+ORT, NCNN = "onnxruntime model", "ncnn model"
+LINE = Line(
+    model="resnet18", conditions={"versions": {"ours": "1", "ncnn": "2"}, "started": "now"},
+    tuning=Tuning(database="a.db", seconds=60.0, trials=300, wall_s=61.0, kernels=19, won=17),
+    turns_s={
+        XLA: (24e-3, 22e-3, 23e-3), ARGUMENTS: (26e-3, 27e-3, 28e-3),
+        ORT: (17e-3, 17e-3, 17e-3), NCNN: (12e-3, 13e-3, 14e-3), OURS: (10e-3, 10e-3, 10e-3),
+    },
+    refused={"mnn model": "missing: no environment at build/peers/mnn"},
+    errors={NCNN: 3e-6, OURS: 2e-6}, notes={},
+)  # fmt: skip
+
+
+def test_every_example_is_there_and_a_wrong_name_is_told() -> None:
+    for example in EXAMPLES.values():
+        file, _, factory = example.path.partition(":")
+        assert f"def {factory}(" in (ROOT / file).read_text(encoding="utf-8")
+        assert example.schedules_of in ("", *EXAMPLES)
+    assert [x.name for x in chosen(["unet", "mlp"])] == ["unet", "mlp"]
+    assert len(chosen([])) == len(EXAMPLES)
+    with pytest.raises(ProgramError, match=r"expected one of resnet18, .* got 'vgg'; name one"):
+        chosen(["vgg"])
+
+
+def test_every_peer_has_its_module_its_versions_and_a_format_that_is_made() -> None:
+    requirements = ROOT / "benchmarks" / "peers" / "requirements"
+    for peer in PEERS_OF_MODELS:
+        contestant = peer.contestant
+        assert (ROOT / f"{contestant.module.replace('.', '/')}.py").exists()
+        assert peer.format in ("", *MAKERS) and peer.label in TITLES
+        name = contestant.environment.name if contestant.environment else ""
+        assert name == ".venv-oldest" or (requirements / f"{name}.txt").exists()
+    assert {f"{OURSELVES.name} {form}" for form in OURSELVES.forms} == {XLA, ARGUMENTS, OURS}
+
+
+def test_environments_are_made_with_the_python_that_their_requirements_name() -> None:
+    assert version_in("# Versions.\n# python 3.11\nncnn==1\n") == "3.11"
+    assert version_in("numpy==2\n") == "" and python_for("numpy==2\n")
+    assert python_for("# python 3.99\n") == ""
+
+
+def test_a_network_has_the_weights_and_the_input_of_its_example() -> None:
+    network, example = networks.NETWORKS["mlp"], EXAMPLES["mlp"]
+    function, (x,) = example.made()
+    np.testing.assert_array_equal(x, network.x())
+    found = np.asarray(network.forward(network.weights(), x))
+    np.testing.assert_allclose(found, np.asarray(function(x)), rtol=1e-5, atol=1e-5)
+    assert set(networks.NETWORKS) <= set(EXAMPLES)
+
+
+def test_the_files_of_a_network_are_written_once(tmp_path: Path) -> None:
+    networks.write("mlp", tmp_path)
+    with np.load(tmp_path / "weights.npz") as file:
+        assert {*file} == {f"{layer}/{part}" for layer in range(3) for part in range(2)}
+    before = (tmp_path / "weights.npz").stat().st_mtime_ns
+    networks.write("mlp", tmp_path)
+    assert (tmp_path / "weights.npz").stat().st_mtime_ns == before
+
+
+def test_what_cannot_be_converted_says_why_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert made("mnn", "mlp", tmp_path) == "no environment at .venv-oldest"
+    python = tmp_path / ".venv-oldest" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 'a trace\nNo module named torch' >&2\nexit 1\n")
+    python.chmod(0o755)
+    assert made("ncnn", "mlp", tmp_path) == "no model.pt: No module named torch"
+    assert takes_part(Example(name="unet", source="unet.py:model")) == ([], {})
+
+
+def test_the_last_line_of_a_model_counts(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    later = replace(LINE, notes={OURS: "of late"})
+    for line in (LINE, replace(LINE, model="gone"), later):
+        kept.add(path, line)
+    assert kept.lines(path, EXAMPLES) == [later]
+
+
+def test_a_line_says_how_ours_stands_to_xla_and_to_the_best_peer() -> None:
+    assert LINE.default == XLA and LINE.best_peer == NCNN
+    assert verdict(LINE) == "ahead"
+    assert verdict(replace(LINE, turns_s={**LINE.turns_s, OURS: (13.2e-3,) * 3})) == "level"
+    assert verdict(replace(LINE, turns_s={**LINE.turns_s, OURS: (15e-3,) * 3})) == "behind"
+    alone = {k: v for k, v in LINE.turns_s.items() if k in (XLA, OURS)}
+    assert verdict(replace(LINE, turns_s=alone)) == "no peer"
+    assert verdict(replace(LINE, turns_s={XLA: (1.0,)})) == "failed"
+
+
+def test_the_tables_have_every_model_and_every_runtime() -> None:
+    models, peers = tables([LINE])
+    (row,) = models.rows
+    assert row[:4] == ("resnet18", "23", "10", "2.30")
+    assert row[6:12] == ("ncnn", "13", "1.30", "ahead", "9", "17 of 19")
+    assert any("the best peer, 1 models: 1.30 times" in note for note in models.notes)
+    assert [r[0] for r in peers.rows] == [
+        TITLES[k] for k in TITLES if k in (*LINE.turns_s, *LINE.refused)
+    ]
+    assert ["MNN", "-"] in peers.rows and ["ncnn", "13 / 12"] in peers.rows
+    assert "resnet18: MNN: missing: no environment at build/peers/mnn" in peers.notes
+    assert "resnet18: largest error 3e-06 of ncnn, hlotune's 2e-06" in peers.notes
+    assert standing(LINE, "mnn model") == "-" and peers_table([]).rows == []
+
+
+def test_reasons_leave_out_what_an_entry_was_never_meant_to_do() -> None:
+    refused = {ARGUMENTS: "unsupported: an example of one form", XLA: "timeout: no answer"}
+    found = reasons([replace(LINE, refused=refused, tuning=Tuning(failure="no end"))])
+    assert found == [
+        "resnet18: tuning failed: no end",
+        f"resnet18: {TITLES[XLA]}: timeout: no answer",
+    ]
+
+
+def test_vgg19_stands_beside_the_figures_of_the_paper() -> None:
+    assert set(ROWS) <= set(EXAMPLES)
+    lines = [replace(LINE, model=model) for model in ("unet", "vgg19_10", "vgg19_gradient")]
+    found = paper_table(lines)
+    assert found.rows == [
+        ("forward", "10", "0.023", "0.01", "2.30", "6.67", "9.55", "64.8", "0.74"),
+        ("gradient", "1", "0.023", "0.01", "2.30", "-", "-", "-", "-"),
+    ]
+
+
+def test_results_that_are_not_xlas_are_refused() -> None:
+    network, step = EXAMPLES["resnet18"], Example(name="step", source="a.py:b", trains=True)
+    assert set(wrong(network, {NCNN: 2e-3, OURS: 1e-6, ORT: float("nan")})) == {NCNN, ORT}
+    assert not wrong(step, {OURS: 2e-3})
+    assert apart_by_norm([np.array([3.0, 4.0])], [np.array([3.0, 4.5])]) == pytest.approx(0.1)
+    assert apart_by_norm([np.ones(2)], [np.ones(3)]) == float("inf")
+
+
+def test_a_training_step_goes_on_from_the_state_that_it_left() -> None:
+    def step(state: Any, x: Any) -> tuple[Any, Any]:
+        return {"w": state["w"] + x}, state["w"].sum()
+
+    example = Example(name="step", source="a.py:b", trains=True)
+    given = ({"w": np.zeros(2, np.float32)}, np.ones(2, np.float32))
+    found = prepared(example, example.jitted(step), given)
+    assert found.results()[0].tolist() == [1, 1]
+    made: Any = found.call()
+    assert np.asarray(made[0]["w"]).tolist() == [2, 2]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "vgg19", "mobilenet", "bert_base", "mlp"])
+def test_modules_of_pytorch_give_what_the_examples_give(name: str, tmp_path: Path) -> None:
+    import torch
+
+    from benchmarks.models.torch_networks import network
+    from examples import bert_base, mobilenet, resnet, vgg19
+    from examples.layers import image
+
+    given: Any = bert_base.model()[1]
+    layers, tokens = given
+    small: dict[str, Any] = {
+        "resnet18": (resnet.parameters(18, narrower=16), image(1, 64)),
+        "resnet50": (resnet.parameters(50, narrower=16), image(1, 64)),
+        "vgg19": (vgg19.parameters(64, 64, 8), image(1, 64)),
+        "mobilenet": (mobilenet.parameters(narrower=8), image(1, 64)),
+        "bert_base": (list(layers)[:1], tokens),
+        "mlp": (networks.NETWORKS["mlp"].weights(), networks.NETWORKS["mlp"].x()[:8]),
+    }  # fmt: skip
+    weights, x = small[name]
+    wanted = np.asarray(jax.jit(networks.NETWORKS[name].forward)(weights, x))
+    np.savez(tmp_path / "weights.npz", **networks.named(weights))  # type: ignore[arg-type]
+    first = np.asarray(x).transpose(0, 3, 1, 2) if x.ndim == 4 else np.asarray(x)
+    with torch.no_grad():
+        module = network(name, tmp_path / "weights.npz")
+        found = module(torch.from_numpy(np.ascontiguousarray(first))).numpy()
+    assert np.abs(found - wanted).max() < 1e-4 * np.abs(wanted).max()
+
+
+def test_losses_of_equal_steps_are_equal_and_the_state_is_kept() -> None:
+    from examples.mnist_training import small
+
+    function, (state, x, _) = small()
+    given = list(batches(x.shape, 4))
+    step = jax.jit(lambda s, x, labels: function(s, x, labels % 4), donate_argnums=0)
+    first, again = (tuple(losses(step, state, given)) for _ in range(2))
+    assert first == again and len(first) == 4 and len(set(first)) == 4
+    equal = Losses(model="mnist_training", xla=first, ours=again, note="")
+    other = replace(equal, ours=(*again[:-1], again[-1] * 1.01))
+    assert equal.apart == 0 and other.apart == pytest.approx(0.01)
+    assert [row[-1] for row in loss_table([equal, other]).rows] == ["as with XLA", "apart"]
+    with pytest.raises(ProgramError, match="expected a step of training, mnist_training or"):
+        trained(EXAMPLES["unet"], 1.0)
+
+
+def test_another_batch_takes_the_schedules_of_a_smaller_one(tmp_path: Path) -> None:
+    from examples.layers import convolution_weights, convolve, generator, normal, relu
+
+    weights = convolution_weights(generator(), 3, 8, 8)
+    function = freeze(lambda w, x: relu(convolve(w, x)), weights)
+    images = [normal(generator(1), (batch, 6, 6, 8)) for batch in (1, 4)]
+    smaller, larger = (load(function, x) for x in images)
+    paired = Paired(default_s=(2.0,) * 7, tuned_s=(1.0,) * 7, speedup=2.0, low=2.0, high=2.0)
+    with Database(tmp_path / "smaller.db") as database:
+        run = database.start_run(None, host_target(), toolchain())
+        final = Final(
+            schedule=Schedule("direct"), numerics="standard", paired=paired, outcome="tuned",
+            margin=1.0,
+        )  # fmt: skip
+        database.record_final(run, sites(smaller)[0].kernel, final)
+    made, note = borrowed(larger, smaller, tmp_path / "smaller.db")
+    assert note == "1 of 1 sites have the schedules of another batch"
+    wanted = np.asarray(function(images[1]))
+    np.testing.assert_allclose(np.asarray(made(images[1])), wanted, rtol=1e-3, atol=1e-3)
