@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hlotune.deploy.apply import Explanation, TunedFunction
     from hlotune.deploy.bench import BenchResult
     from hlotune.deploy.rivals.contest import Standing
+    from hlotune.hlo.frontends.program import Program as LoadedProgram
     from hlotune.measure.trial import Failure
     from hlotune.tuning_logs.finals import Paired
 
@@ -71,7 +72,6 @@ def bench(
     from hlotune.deploy.kernel_times import timed_again
     from hlotune.deploy.rivals.contest import contested
     from hlotune.measure.machine.machine_lock import Turns
-    from hlotune.schedules.errors import NoRecord
 
     if len(variants := single_sizes(dim or ())) > 1:
         one = partial(
@@ -83,17 +83,15 @@ def bench(
     loaded = load_program(program, arg, dim)
     with telling() as tell:
         tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
-    if all(e.status == "no record" for e in tuned.explain()):
-        what = tuned.outdated or "`tune run` makes them, `tune explain` says what is missing"
-        raise NoRecord(
-            f"program {loaded.name}: expected records of its kernels in {path}, found none that "
-            f"hold here; {what}"
-        )
-    limit_s, turns = oracle_limit or ORACLE_S, Turns()
+    require_records(loaded, tuned, path)
+    turns = Turns()
     with blaming(tuned, path):
         with turns.alone():
             ready = prepared(
-                loaded, oracle_limit_s=limit_s, seed=seed, platform=tuned.target.platform
+                loaded,
+                oracle_limit_s=oracle_limit or ORACLE_S,
+                seed=seed,
+                platform=tuned.target.platform,
             )
         result = compared(ready, tuned, pairs=pairs, turns=turns)
     standings = contested(ready, tuned, turns=turns) if rivals else []
@@ -105,6 +103,18 @@ def bench(
         show(replace(result, again=again), path, standings, json=json)
         raise
     return show(replace(result, again=again), path, standings, json=json)
+
+
+def require_records(program: "LoadedProgram", tuned: "TunedFunction", path: Path) -> None:
+    """Raises NoRecord where no kernel of a program has a record that holds here."""
+    from hlotune.schedules.errors import NoRecord
+
+    if all(e.status == "no record" for e in tuned.explain()):
+        what = tuned.outdated or "`tune run` makes them, `tune explain` says what is missing"
+        raise NoRecord(
+            f"program {program.name}: expected records of its kernels in {path}, found none that "
+            f"hold here; {what}"
+        )
 
 
 def show(

@@ -1,9 +1,9 @@
 """`tune kernels`: the kernels of a program, their work, and what a database knows of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from hlotune.cli.printing import counted, print_json, print_notes, print_table, 
 
 if TYPE_CHECKING:
     from hlotune.cli.kernel_details import Times
+    from hlotune.hlo.calling.operation_counts import Counts
+    from hlotune.hlo.frontends.program import Program as LoadedProgram
     from hlotune.hlo.kernel import Kernel
     from hlotune.hlo.sites.sites import Site
     from hlotune.hlo.sites.trip_counts import Flow
@@ -108,6 +110,32 @@ class Line:
     """The share of the program's time that all calls of the kernel take; None where unknown."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All that the command prints of one program."""
+
+    program: "LoadedProgram"
+    lines: Sequence[Line]
+    control_flow: "Sequence[Flow]"
+    left_out: Sequence[str]
+    """The reasons why XLA keeps the operations of no kernel."""
+    counts: "Counts | None"
+    """Operations before and after XLA optimizes the program; None where nobody asked."""
+    spent: "Times | None"
+    """Times of the kernels alone, as XLA compiles them; None where nobody asked."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "program": self.program.name,
+            "notes": list(self.program.remarks),
+            "control_flow": [flow._asdict() for flow in self.control_flow],
+            "left_out": list(self.left_out),
+            **({"operations": counts_json(self.counts)} if self.counts else {}),
+            **({"default_s": self.spent.program_s} if self.spent else {}),
+            "kernels": [asdict(line) for line in self.lines],
+        }
+
+
 def kernels(
     program: Program,
     database: Records = None,
@@ -137,54 +165,66 @@ def kernels(
     from hlotune.hlo.sites.left_out import left_out
     from hlotune.hlo.sites.sites import sites
     from hlotune.hlo.sites.trip_counts import flows
-    from hlotune.schedules.errors import NoRecord
     from hlotune.schedules.targets.kinds import named_target
-    from hlotune.tuning_logs.render import time_text
 
     device = named_target(target) if target else None
     loaded = load_program(program, arg, dim, trips)
-    by_key: dict[str, list[Site]] = {}
     found = sites(loaded)
-    for site in found:
-        by_key.setdefault(site.kernel.key, []).append(site)
-    control_flow = flows(loaded.graph, loaded.trips).values()
-    kept = left_out(loaded, found)
     counts = operations_of(loaded) if operations else None
     if counts and not json:
         print_counts(counts)
-    if not by_key:
-        why = "".join(f"; {text}" for text in kept)
-        raise NoRecord(
-            f"program {loaded.name}: expected kernels, found none; XLA keeps all of it{why}"
-        )
+    by_key = sites_by_kernel(loaded, found)
     # Before the peaks: these take seconds.
     records = known_of(database, by_key, device) if database else {}
     limits = limits_of(device)
     lines = [describe(group, limits, records.get(key)) for key, group in by_key.items()]
+    spent = None
     if time:
         spent = measured(loaded, {key: group[0].kernel for key, group in by_key.items()})
         lines = [with_times(line, spent) for line in lines]
+    listing = Listing(
+        program=loaded,
+        lines=lines,
+        control_flow=list(flows(loaded.graph, loaded.trips).values()),
+        left_out=left_out(loaded, found),
+        counts=counts,
+        spent=spent,
+    )
     if json:
-        about = {
-            "program": loaded.name,
-            "notes": list(loaded.remarks),
-            "control_flow": [flow._asdict() for flow in control_flow],
-            "left_out": list(kept),
-            **({"operations": counts_json(counts)} if counts else {}),
-            **({"default_s": spent.program_s} if time else {}),
-        }
-        return print_json({**about, "kernels": [asdict(x) for x in lines]})
-    print_notes(loaded.remarks)
-    columns = [*COLUMNS, *TIMED] if time else list(COLUMNS)
-    columns += [">of the limit", "known"] if records else []
-    print_table(columns, [cells(x, time) for x in lines], title=loaded.name, spare=SPARE)
-    if time:
-        say(f"a call of the program takes {time_text(spent.program_s)}; {ALONE}")
-    for text in kept:
+        return print_json(listing.to_json())
+    return print_listing(listing, with_records=bool(records))
+
+
+def sites_by_kernel(program: "LoadedProgram", found: "Sequence[Site]") -> "dict[str, list[Site]]":
+    """The sites of each kernel, by its key.  Raises NoRecord where a program has no kernel."""
+    from hlotune.hlo.sites.left_out import left_out
+    from hlotune.schedules.errors import NoRecord
+
+    by_key: dict[str, list[Site]] = {}
+    for site in found:
+        by_key.setdefault(site.kernel.key, []).append(site)
+    if not by_key:
+        why = "".join(f"; {text}" for text in left_out(program, found))
+        raise NoRecord(
+            f"program {program.name}: expected kernels, found none; XLA keeps all of it{why}"
+        )
+    return by_key
+
+
+def print_listing(x: Listing, *, with_records: bool) -> None:
+    from hlotune.tuning_logs.render import time_text
+
+    print_notes(x.program.remarks)
+    columns = [*COLUMNS, *TIMED] if x.spent else list(COLUMNS)
+    columns += [">of the limit", "known"] if with_records else []
+    rows = [cells(line, x.spent is not None) for line in x.lines]
+    print_table(columns, rows, title=x.program.name, spare=SPARE)
+    if x.spent:
+        say(f"a call of the program takes {time_text(x.spent.program_s)}; {ALONE}")
+    for text in x.left_out:
         say(f"left to XLA: {text}")
-    for flow in control_flow:
+    for flow in x.control_flow:
         say(flow_text(flow))
-    return None
 
 
 def timed_cells(x: Line, timed: bool) -> list[str]:

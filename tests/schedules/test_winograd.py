@@ -319,7 +319,7 @@ def test_the_error_of_the_better_points_is_as_small_as_promised(frozen: bool) ->
 def test_a_pixel_that_is_not_finite_spoils_more_positions_than_a_plain_convolution(
     m: int, pixel: float
 ) -> None:
-    """As README says: of a window of three, 9, 25 and 49 positions where XLA has 9."""
+    """A window of three spoils 9, 25, 49 positions, XLA 9: see docs/reference/running.md."""
     rng = np.random.default_rng(0)
     w = (rng.standard_normal((3, 3, 4, 16)) / 3).astype(np.float32)
     most, most_of_xla = 0, 0
