@@ -8,6 +8,7 @@ of them: bounds, strides of lanes, the pointer before its constant.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from hlotune.codegen.llvm.addresses import elements, lane_steps, plus, pointer_to
 from hlotune.codegen.llvm.buffers import Place
@@ -134,10 +135,15 @@ class Form:
         return self.f.hoisted(depth, text), depth
 
     def is_aligned(self, constants: Constants, to_bytes: int) -> bool:
-        """Whether the first lane lies at a multiple of some bytes, as the place itself does."""
+        """Whether the first lane surely lies at a multiple of some bytes.
+
+        A tensor begins at one where its size is one: its caller promises no more.
+        """
         if self._offset is None or self.place.blocks:
             return False
         size = BYTES[self.place.dtype]
+        if prod(self.place.shape) * size % to_bytes:
+            return False
         strides = [self.place.strides[d, 1] for d in range(self._own)]
         pairs = zip(constants, self.place.origin, strides, strict=False)
         total = self._offset.constant + sum((c - e.constant) * n for c, e, n in pairs) * size

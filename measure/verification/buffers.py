@@ -39,8 +39,8 @@ class Guarded:
     """`bytes` bytes at `address`; the memory lives as long as this or any array made of it.
 
     With the guard `before`, the data starts on a page.  With the guard `behind` it ends on one,
-    so it starts on a multiple of 64 only if its size is one: emitted code relies on the alignment
-    of elements alone.
+    so it starts on a multiple of 64 only if its size is one: emitted code relies on no more than
+    this, and on the alignment of elements.
     """
 
     memory: NDArray[np.uint8]

@@ -51,6 +51,14 @@ def test_whole_aligned_vectors_pass_the_caches_and_others_do_not() -> None:
     assert "!nontemporal" not in text(softmax(4, 64))
 
 
+def test_results_that_are_no_multiple_of_a_line_may_begin_anywhere() -> None:
+    whole, ragged = (
+        text(residual_relu(n), NonTemporal(residual_relu(n).stages[-1].name)) for n in (1024, 1000)
+    )
+    assert "!nontemporal" in whole
+    assert "!nontemporal" not in ragged
+
+
 def test_each_vector_that_is_loaded_asks_for_one_further_on() -> None:
     asked = text(over_all(4096), Ahead("all", "a0", 2048))
     assert asked.count("call void @llvm.prefetch.p0") == 128 * 4 // 64
