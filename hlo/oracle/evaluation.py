@@ -196,10 +196,23 @@ class Oracle:
         Raises:
             UnsupportedKernel: the graph holds an operation that the oracle does not know.
         """
-        if len(self.graph.ops) > LONG_GRAPH:
+        if self._is_long(self.graph.results[result]):
             return self._cut(result, box)
         with np.errstate(all="ignore"):
             return reference(self.value(self.graph.results[result], box))
+
+    def _is_long(self, value: int) -> bool:
+        """Whether more than `LONG_GRAPH` operations are behind a value."""
+        if len(self.graph.ops) <= LONG_GRAPH:
+            return False
+        behind, waiting = set[int](), [value]
+        while waiting and len(behind) <= LONG_GRAPH:
+            op = self.producers.get(waiting.pop())
+            if op is not None and op.results[0] not in behind:
+                behind.add(op.results[0])
+                waiting += op.operands
+                waiting += [outside for region in op.regions for _, outside in region.captures]
+        return len(behind) > LONG_GRAPH
 
     def regions_to_check(self, result: int, rng: Generator, limit_elements: int) -> list[Box]:
         """The whole of a result when it is small, else its corners, borders and random blocks."""

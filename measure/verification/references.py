@@ -23,6 +23,12 @@ MOST_ELEMENTS = 1 << 16
 FURTHER_ELEMENTS = 1 << 14
 """The same of each further set, whose random blocks lie elsewhere."""
 
+MOST_RESULTS = 8
+"""Up to so many results have that many elements each; more share what these have."""
+
+LEAST_ELEMENTS = 1 << 12
+"""A result's share of the elements, at least."""
+
 MOST_UNCOMPARED = 0.01
 """A set of which more is lost is drawn again, with smaller values."""
 
@@ -166,6 +172,12 @@ def _places(box: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
     return places.reshape(-1)
 
 
+def elements_of_each(results: int, *, further: bool) -> int:
+    """About how many elements of each result are compared, in a further set of inputs or not."""
+    most = FURTHER_ELEMENTS if further else MOST_ELEMENTS
+    return most if results <= MOST_RESULTS else max(LEAST_ELEMENTS, most * MOST_RESULTS // results)
+
+
 Tried = tuple[Case, Oracle]
 
 
@@ -255,7 +267,7 @@ class References:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
         values = draw(self.graph, kind, rng, scale)
         oracle, expected = Oracle(self.graph, values), []
-        most = FURTHER_ELEMENTS if seed else MOST_ELEMENTS
+        most = elements_of_each(len(self.graph.result_types), further=bool(seed))
         for result, tensor in enumerate(self.graph.result_types):
             for box in oracle.regions_to_check(result, rng, most):
                 place = tuple(slice(low, high) for low, high in box)

@@ -16,6 +16,7 @@ from hlotune.hlo.oracle import (
     evaluate,
     window,
 )
+from hlotune.hlo.oracle.evaluation import LONG_GRAPH, Oracle
 from tests.support.oracle_cases import (
     Array,
     Function,
@@ -171,6 +172,31 @@ def test_program_agrees_with_jax(name: str) -> None:
 def test_box_of_a_program_equals_the_cut_of_the_whole(name: str) -> None:
     function, shape = MODELS[name]
     regions_equal_the_whole(function, normal(4, *shape))
+
+
+def test_a_result_of_few_operations_in_a_long_program_is_evaluated_by_boxes() -> None:
+    def updates(*xs: Any) -> Any:
+        return [jnp.exp(x * n + 1.0) for n, x in enumerate(xs)]
+
+    xs = [normal(n, 80, 90) for n in range(70)]
+    graph = graph_of(updates, xs)
+    oracle = Oracle(graph, xs)
+    assert len(graph.ops) > LONG_GRAPH
+    part = oracle.region(3, ((0, 1), (0, 90)))
+    assert oracle.whole is None
+    np.testing.assert_array_equal(part.value, np.exp(3 * xs[3][:1].astype(float) + 1))
+
+
+def test_a_result_of_many_operations_is_cut_out_of_the_whole() -> None:
+    def chain(x: Any) -> Any:
+        for _ in range(LONG_GRAPH + 1):
+            x = jnp.sin(x)
+        return x
+
+    x = normal(0, 8)
+    oracle = Oracle(graph_of(chain, [x]), [x])
+    assert oracle.region(0, ((0, 4),)).value.shape == (4,)
+    assert oracle.whole is not None
 
 
 STEPS: list[Function] = [

@@ -7,7 +7,15 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import compare
 from hlotune.measure.verification import references as measured_references
 from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
-from hlotune.measure.verification.references import MOST_ELEMENTS, Case, References, Shelf, Tried
+from hlotune.measure.verification.references import (
+    LEAST_ELEMENTS,
+    MOST_ELEMENTS,
+    Case,
+    References,
+    Shelf,
+    Tried,
+    elements_of_each,
+)
 
 SIZE = 300
 TEXT = f"""func.func @kernel(%arg0: tensor<{SIZE}x{SIZE}xf32>) -> (tensor<{SIZE}x{SIZE}xf32>) {{
@@ -28,6 +36,12 @@ def test_boxes_together_are_the_elements_of_all_of_them() -> None:
     assert together.places.size >= MOST_ELEMENTS // 2
     boxes = [results[0][e.box].reshape(-1) for e in found.expected]
     np.testing.assert_array_equal(together.of(results), np.concatenate(boxes))
+
+
+def test_many_results_share_the_elements_that_are_compared() -> None:
+    assert elements_of_each(8, further=False) == MOST_ELEMENTS
+    assert elements_of_each(16, further=False) == MOST_ELEMENTS // 2
+    assert elements_of_each(500, further=True) == LEAST_ELEMENTS
 
 
 def test_the_worst_element_of_all_boxes_is_the_worst_together() -> None:
