@@ -36,10 +36,16 @@ class Example:
         return f"examples/{self.source}"
 
     def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """What its factory gives: a function, and arguments to call it with."""
+        """What its factory gives: a function, and arguments to call it with.
+
+        Raises ProgramError where a package is missing.
+        """
         file, _, factory = self.source.partition(".py:")
         found: tuple[Callable[..., Any], tuple[Any, ...]]
-        found = getattr(import_module(f"examples.{file}"), factory)()
+        try:
+            found = getattr(import_module(f"examples.{file}"), factory)()
+        except ImportError as error:
+            raise ProgramError(str(error)) from error
         return found
 
     def jitted(self, function: Callable[..., Any]) -> Any:

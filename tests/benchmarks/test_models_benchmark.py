@@ -53,6 +53,8 @@ def test_every_example_is_there_and_a_wrong_name_is_told() -> None:
     assert len(chosen([])) == len(EXAMPLES)
     with pytest.raises(ProgramError, match=r"expected one of resnet18, .* got 'vgg'; name one"):
         chosen(["vgg"])
+    with pytest.raises(ProgramError, match=r"No module named .examples.nothing"):
+        Example(name="nothing", source="nothing.py:model").made()
 
 
 def test_every_peer_has_its_module_its_versions_and_a_format_that_is_made() -> None:
