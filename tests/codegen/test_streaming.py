@@ -9,7 +9,8 @@ from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.errors import ScheduleError
-from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Load
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
@@ -111,6 +112,31 @@ def test_first_candidates_stream_what_the_caches_cannot_hold() -> None:
     assert {Ahead, NonTemporal} <= steps(8192, 768)
     assert Ahead in steps(512, 1024) and NonTemporal not in steps(512, 1024)
     assert not {Ahead, NonTemporal} & steps(64, 256)
+
+
+def differences(rows: int, columns: int) -> Compute:
+    """A point less those of the next two rows."""
+    row, column = Affine.axis("i"), Affine.axis("j")
+    here, below, last = (Load("a0", (row + k, column), "f32") for k in range(3))
+    value = Apply("subtract", (Apply("subtract", (here, below), "f32"), last), "f32")
+    stage = Stage("out", (Axis("i", rows), Axis("j", columns)), (), (Store("y0", (row, column)),),
+                  (value,))  # fmt: skip
+    return Compute(
+        (Tensor("a0", (rows + 2, columns), "f32", "argument"),
+         Tensor("y0", (rows, columns), "f32", "result")),
+        (stage,),
+    )  # fmt: skip
+
+
+def test_stencils_of_what_no_cache_holds_ask_for_what_lies_behind_their_foremost_load() -> None:
+    def steps(rows: int) -> set[type[Step]]:
+        space = zen4(differences(rows, 1024))
+        return {type(s) for s in space.schedule(space.heuristic()).steps}
+
+    assert Ahead in steps(8192) and Ahead not in steps(512)
+    asked = text(differences(4, 64), Ahead("out", "a0", 2048))
+    assert asked.count("call void @llvm.prefetch.p0") == text(differences(4, 64)).count("store <16")
+    assert asked.count("call void @llvm.prefetch.p0") > 0
 
 
 def test_streamed_schedules_are_located_where_they_came_from() -> None:

@@ -13,7 +13,11 @@ from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, taps_of, touched
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
-from hlotune.schedules.spaces.cpu_rows.streams import bytes_ahead
+from hlotune.schedules.spaces.cpu_rows.streams import (
+    NEIGHBOURS_AHEAD,
+    bytes_ahead,
+    reads_neighbours,
+)
 from hlotune.schedules.spaces.cpu_rows.view import RowsKnobs
 from hlotune.schedules.targets.machine_rates import MachineRates
 
@@ -74,11 +78,16 @@ def _put_body(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: St
 
 
 def _put_streams(space: RowsKnobs, config: NDArray[np.int32], nest: Nest, stage: Stage) -> None:
-    """What is asked for ahead where rows are computed one by one, and what passes the caches."""
-    if ("ahead", stage.name) in space.columns and nest.members:
-        own = stage.points // max(1, nest.row_points)
-        widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
-        asked = bytes_ahead(space.compute, stage, space.target, own * widest)
+    """What is asked for ahead where rows are computed one by one, or neighbours in several rows are
+    read; and what passes the caches."""
+    if ("ahead", stage.name) in space.columns:
+        asked = 0
+        if nest.members:
+            own = stage.points // max(1, nest.row_points)
+            widest = max(BYTES[space.compute.tensor(x).dtype] for x in touched(stage))
+            asked = bytes_ahead(space.compute, stage, space.target, own * widest)
+        elif reads_neighbours(space.compute, stage, space.target):
+            asked = NEIGHBOURS_AHEAD
         _put(space, config, "ahead", stage.name, asked)
     if ("past", stage.name) in space.columns:
         _put(space, config, "past", stage.name, 1)

@@ -4,6 +4,7 @@ Asking ahead pays where a stage that computes much reads what no core's second c
 to call; stores past the caches where even the third cache has no room for the results.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hlotune.schedules.dtypes import BYTES
@@ -14,6 +15,8 @@ from hlotune.schedules.steps.steps import Ahead, NonTemporal, Step
 from hlotune.schedules.targets.cpu import LINE_BYTES, CpuTarget
 
 AHEAD_BYTES = (0, 1024, 2048, 4096, 8192, 16384, 32768)
+NEIGHBOURS, NEIGHBOURS_AHEAD = 3, 8192
+"""Places of one tensor from which on a stage reads neighbours, and the bytes that it asks ahead."""
 BUSY = 4
 """Operations of a point from which on a stage has time for requests."""
 
@@ -51,6 +54,17 @@ def bytes_ahead(compute: Compute, stage: Stage, target: CpuTarget, row_bytes: in
     if total <= target.threads * target.l2_bytes // 2 or operations_of(stage) < BUSY:
         return 0
     return next((n for n in AHEAD_BYTES[1:] if n >= 2 * row_bytes), AHEAD_BYTES[-1])
+
+
+def reads_neighbours(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether a stage reads neighbours of each point, in a tensor that no cache has room for:
+    most of its loads find what an earlier point read, and the foremost waits for memory."""
+    places = Counter(x.tensor for x in stage.loads)
+    large = target.l3_bytes // 2
+    return any(
+        places[name] >= NEIGHBOURS and compute.tensor(name).bytes > large
+        for name in streamed(compute, stage)
+    )
 
 
 def stream_steps(compute: Compute, stage: Stage, ahead_bytes: int, past: bool) -> Sequence[Step]:
