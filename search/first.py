@@ -1,11 +1,12 @@
 """Takes the first candidates of all kernels, without a search: builds, verifies, compares."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
-from hlotune.costmodel.pretrained import untrained
+import numpy as np
+
+from hlotune.costmodel.model import CostModel, predictions
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import sites
@@ -26,12 +27,12 @@ from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started, silent
 from hlotune.search.result import KernelResult, TuneResult, with_final
 from hlotune.search.tasks import Task, tasks
-from hlotune.search.tune import Choices, begun_run, begun_workers
+from hlotune.search.tune import Choices, begun_run, begun_workers, started
 from hlotune.tuning_logs.database import Database, conditions
 from hlotune.tuning_logs.open_database import chosen
 
-CANDIDATES = 2
-"""So many candidates of each kernel are taken, each of another algorithm."""
+CANDIDATES = 1
+"""So many candidates of each kernel are taken: those that the model likes best."""
 WHOLE_S = 3.0
 """The seconds for timing the whole program beside the default, and for the oracle."""
 
@@ -48,17 +49,19 @@ def first(
 ) -> TuneResult:
     """Takes the first candidates of all kernels where they are faster than the default.
 
-    They are those that a search begins with: formulas choose them.  Each is verified as a winner
-    of a search is, and compared with the default in a few pairs; what is proven faster is recorded,
-    and `apply` puts it in.  The arguments are those of `tune`, and so are the errors.
+    They are those that a search begins with: formulas choose one of each algorithm, and the cost
+    model that comes with hlotune one among these.  Each is verified as a winner of a search is, and
+    compared with the default in a few pairs; what is proven faster is recorded, and `apply` puts it
+    in.  The arguments are those of `tune`, and so are the errors.
     """
     require_loaded(program)
     with beating(pulse) as pulse, chosen(database, create=True) as records:
         require_known_calls(program)
+        device = target_here(target)
         choices = Choices(
-            limits=Limits(trials=CANDIDATES), searcher="annealing", model="roofline",
-            begun=untrained("roofline", ""), seed=0, numerics=numerics, cache=cache,
-            target=target_here(target), progress=progress or silent,
+            limits=Limits(trials=CANDIDATES), searcher="annealing", model="trees",
+            begun=started("trees", None, device), seed=0, numerics=numerics, cache=cache,
+            target=device, progress=progress or silent,
         )  # fmt: skip
         turns = Turns(now=pulse.clock_s)
         known = records.properties(choices.target)
@@ -89,7 +92,7 @@ def _compared(
     runner: ProcessRunner,
 ) -> tuple[KernelResult, ...]:
     """The result of each kernel; those of most work are compared first."""
-    wanted = [list(_candidates(task)) for task in found]
+    wanted = [_candidates(task, choices.begun.model) for task in found]
     builts = iter(builder.build([c for those in wanted for c in those]))
     objects = [[(c, next(builts)) for c in those] for those in wanted]
     choices.progress(Finalising(kernels=len(found), interrupted=False))
@@ -104,11 +107,13 @@ def _compared(
     return tuple(results[n] for n in sorted(results))
 
 
-def _candidates(task: Task) -> Iterator[Candidate]:
-    """The first candidates of `CANDIDATES` algorithms."""
-    schedules = dict.fromkeys(task.space.schedule(c) for c in task.space.firsts())
-    for schedule in islice(schedules, CANDIDATES):
-        yield Candidate(task.kernel, schedule)
+def _candidates(task: Task, model: CostModel) -> list[Candidate]:
+    """The `CANDIDATES` that a model likes best among the first of all algorithms."""
+    configs = {task.space.schedule(c): c for c in task.space.firsts()}
+    liked = predictions(model, task.space, np.stack(list(configs.values())))
+    order = np.argsort(-liked, kind="stable")[:CANDIDATES]
+    schedules = list(configs)
+    return [Candidate(task.kernel, schedules[n]) for n in order]
 
 
 def _verdict(
