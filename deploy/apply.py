@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from jax.stages import Lowered
@@ -25,7 +26,7 @@ from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Conditions, Database, conditions
 from hlotune.tuning_logs.decisions import Decision, decision, elsewhere, tuned_with
-from hlotune.tuning_logs.finals import Paired
+from hlotune.tuning_logs.finals import Final, Paired
 from hlotune.tuning_logs.open_database import chosen
 
 __all__ = ["Explanation", "TunedFunction", "apply", "freeze"]
@@ -159,13 +160,19 @@ def applied(
     cache: CacheMode = "model",
     any_jaxlib: bool = False,
     tell: Tell = lambda text: None,
+    also: Mapping[str, Final] = MappingProxyType({}),
 ) -> TunedFunction:
-    """Does what `apply` does, without its warning; `tell` is told what is compared."""
+    """Does what `apply` does, without its warning; `tell` is told what is compared.
+
+    `also` are finals of kernels whose champions are put in whatever records say, by their keys.
+    """
     require_loaded(program)
     require_settings(numerics, cache)
     target = target_here(target)
     found = sites(program)
-    decisions = _decisions(found, database, numerics, conditions(target, toolchain(), cache))
+    under = conditions(target, toolchain(), cache)
+    decisions = _decisions(found, database, numerics, program.key, under)
+    decisions |= {key: _together(final) for key, final in also.items() if key in decisions}
     if any_jaxlib:
         decisions = _with_other_jaxlibs(found, decisions, database, numerics, target, cache, tell)
     with Vouching(target, numerics) as vouching:
@@ -186,11 +193,20 @@ def _decisions(
     found: Sequence[Site],
     database: Database | str | Path | None,
     numerics: Numerics,
+    program: str,
     under: Conditions,
 ) -> dict[str, Decision]:
     with chosen(database, create=False) as records:
         keys = dict.fromkeys(site.kernel.key for site in found)
-        return {key: decision(records, key, numerics=numerics, **under) for key in keys}
+        return {
+            key: decision(records, key, numerics=numerics, program=program, **under) for key in keys
+        }
+
+
+def _together(final: Final) -> Decision:
+    """The decision for a champion that is tried together with others."""
+    tried = replace(final, outcome="tuned together")
+    return Decision(schedule=final.schedule, reason="tried with the other kernels", final=tried)
 
 
 def _with_other_jaxlibs(

@@ -14,13 +14,16 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, choose
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.errors import HlotuneError
-from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.schedules.steps.schedule import DEFAULT, XLA
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.decisions import Decision
+from hlotune.tuning_logs.finals import Final
 
 PAIRS = 15
 TIMING_S = 0.5
 """The time for the pairs of one kernel.  A final of `tune run` has more of both."""
+
+A_LITTLE = 1.001
 
 Tell = Callable[[str], object]
 """Is told what comes next, in words."""
@@ -58,16 +61,22 @@ def won_times(decisions: Mapping[str, Decision]) -> dict[str, tuple[float, float
     """Seconds of the default and of the schedule, of kernels whose schedule won.
 
     One that won without being proven faster did so over a default that is wrong, which is used at
-    no price: its time is infinite.
+    no price: its time is infinite.  One that was tuned together with others counts as a little
+    faster than its default at least.
     """
     return {
-        key: (
-            d.final.paired.default_time_s if d.final.paired.low > 1 else inf,
-            d.final.paired.tuned_time_s,
-        )
+        key: (_default_s(d.final), d.final.paired.tuned_time_s)
         for key, d in decisions.items()
-        if d.final and d.final.won
+        if d.final and d.schedule.algorithm != XLA
     }
+
+
+def _default_s(won: Final) -> float:
+    """What the default of a kernel takes whose schedule won."""
+    paired = won.paired
+    if won.outcome == "tuned together":
+        return max(paired.default_time_s, A_LITTLE * paired.tuned_time_s)
+    return paired.default_time_s if paired.low > 1 else inf
 
 
 def _judged(kernel: Kernel, there: Decision, target: Target, referee: Referee) -> Decision:

@@ -155,9 +155,7 @@ def _closed(
         database=records, run=result.run, numerics=choices.numerics, under=under,
         wrong_defaults=frozenset(),
     )  # fmt: skip
-    verdict = closing.verdict(
-        [k.key for k in result.won], lambda: whole.compare(WHOLE_S, oracle_limit_s=WHOLE_S)
-    )
+    verdict = closing.verdict(result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also))
     timed = replace(
         judged(result, verdict),
         wall_s=turns.clock_s() - pulse.start_s,

@@ -183,8 +183,8 @@ class Session:
         try:
             # Higher where a kernel beat them.
             self.database.keep_properties(self.target, self.peaks())
-            if result.won and not self.interrupted:
-                verdict = closing.verdict([k.key for k in result.won], self._compared)
+            if not self.interrupted:
+                verdict = closing.verdict(result, self._compared)
         except KeyboardInterrupt:
             verdict = Verdict(interrupted=True)
         result = replace(
@@ -210,9 +210,9 @@ class Session:
         """The seconds that the oracle has for the whole program; None if no seconds are limited."""
         return None if self.limits.seconds is None else ORACLE_SHARE * self.limits.seconds
 
-    def _compared(self) -> Whole | None:
+    def _compared(self, also: Mapping[str, Final]) -> Whole | None:
         assert self._reserve is not None, "a run is closed after it has tuned"
-        return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s)
+        return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s, also)
 
     def _prepare_whole(self) -> None:
         """Prepares the whole program behind the first batch, so that what is left for the others is

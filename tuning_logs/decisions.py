@@ -41,6 +41,8 @@ class _Verdict:
 
     final: Final
     run: str
+    program: str | None
+    """The key of the run's program."""
     rank: int
     """The rank of the numerics of its run: the higher, the laxer."""
     decided: str
@@ -52,6 +54,7 @@ def decision(
     kernel_key: str,
     *,
     numerics: Numerics = "standard",
+    program: str | None = None,
     **under: Unpack[Conditions],
 ) -> Decision:
     """The newest comparison under these conditions decides, unless its winner is not allowed.
@@ -62,9 +65,12 @@ def decision(
     Comparisons of runs under a laxer setting go first, as far as it is allowed: a `strict` run that
     kept the default says nothing about what `standard` may use.  Where a laxer run's champion was
     taken back, what stricter runs found since then decides.
+
+    `program` is the key of the program that the kernel is for: a schedule that was tuned together
+    with others is for the program of its run alone.
     """
     found = _finals(database, kernel_key, under)
-    if decided := _compared(database, found, numerics):
+    if decided := _compared(database, found, numerics, program):
         return decided
     if reason := _why_not_usable(found, numerics):
         return Decision(schedule=DEFAULT, reason=reason)
@@ -75,9 +81,18 @@ def decision(
     return Decision(schedule=DEFAULT, reason=_why_missing(database, kernel_key, under))
 
 
+def own_final(database: Database, run: str, kernel_key: str) -> Final | None:
+    """What a run said of a kernel's champion; None where it said nothing, or took it back."""
+    named = {"run": run, "kernel": kernel_key}
+    found = database.query("select * from finals where run = :run and kernel = :kernel", named)
+    final = rows.final_of(found[0]) if found else None
+    ours = final is not None and final.schedule != DEFAULT and final.withdrawn is None
+    return final if ours else None
+
+
 def _finals(database: Database, kernel_key: str, under: Conditions) -> list[Row]:
     return database.query(
-        f"""select finals.*, runs.numerics as setting
+        f"""select finals.*, runs.numerics as setting, runs.program as program
         from finals join runs on runs.id = finals.run
         where kernel = :kernel and {UNDER}
         order by decided desc, finals.run""",
@@ -85,12 +100,15 @@ def _finals(database: Database, kernel_key: str, under: Conditions) -> list[Row]
     )
 
 
-def _compared(database: Database, found: Sequence[Row], numerics: Numerics) -> Decision | None:
+def _compared(
+    database: Database, found: Sequence[Row], numerics: Numerics, program: str | None = None
+) -> Decision | None:
     """What finals under some conditions say; None where there are none that may be used."""
     rank = _rank(numerics)
-    usable = [row for row in found if row["decision"] != "tuned" or _rank(row["numerics"]) <= rank]
+    kept = "kept default"
+    usable = [row for row in found if row["decision"] == kept or _rank(row["numerics"]) <= rank]
     readable = _readable(database, usable)
-    return _decided(_deciding(readable, rank)) if readable else None
+    return _decided(_deciding(readable, rank), program) if readable else None
 
 
 def tuned_with(jaxlib: str) -> str:
@@ -114,7 +132,8 @@ def _readable(database: Database, found: Sequence[Row]) -> list[_Verdict]:
         except ValueError:
             database.unreadable += 1
         else:
-            verdicts.append(_Verdict(final, row["run"], _rank(row["setting"]), row["decided"]))
+            rank = _rank(row["setting"])
+            verdicts.append(_Verdict(final, row["run"], row["program"], rank, row["decided"]))
     return verdicts
 
 
@@ -156,14 +175,19 @@ def _contradicts(newer: Paired, older: Paired) -> bool:
     return newer.high < older.low or newer.low > older.high
 
 
-def _decided(verdict: _Verdict) -> Decision:
+def _decided(verdict: _Verdict, program: str | None) -> Decision:
     final = verdict.final
     ratio = f"{final.paired.speedup:.2f}x ({final.paired.low:.2f} to {final.paired.high:.2f})"
     schedule = DEFAULT
     if final.withdrawn:
         reason = f"kept default: {final.withdrawn}"
+    elif final.outcome == "tuned together" and verdict.program != program:
+        reason = (
+            f"kept default: tuned together with the other kernels of one program, alone {ratio}"
+        )
     elif final.won:
-        schedule, reason = final.schedule, f"tuned: {ratio}"
+        alone = " alone, and the program is faster with it" * (final.outcome != "tuned")
+        schedule, reason = final.schedule, f"{final.outcome}: {ratio}{alone}"
     else:
         reason = f"kept default: the best candidate reached {ratio}, margin {final.margin:+.3f}"
     return Decision(schedule=schedule, reason=reason, final=final, run=verdict.run)

@@ -11,7 +11,10 @@ from hlotune.measure.timing.modes import fast_time_s
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import XLA, Schedule
 
-Outcome = Literal["tuned", "kept default"]
+Outcome = Literal["tuned", "tuned together", "kept default"]
+"""`tuned together`: the champion is not proven faster than the default alone, but the program of
+the run is proven faster with it, and no other program uses it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +76,10 @@ class Final:
 
     @property
     def won(self) -> bool:
-        """A schedule of ours was proved faster, and still stands; to keep the default is no win."""
+        """A schedule of ours was proved faster, alone or in the program of its run, and still
+        stands; to keep the default is no win."""
         ours = self.schedule.algorithm != XLA
-        return self.outcome == "tuned" and ours and self.withdrawn is None
+        return self.outcome != "kept default" and ours and self.withdrawn is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,8 @@ class Whole:
     default_error: float | None
     slower: tuple[str, ...] = ()
     """Keys of kernels without which the program is proven faster; in no summary."""
+    falls_short: bool = False
+    """Whether it gains less than half of what its kernels promise; in no summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,7 +170,7 @@ def report(database: Database, name: str) -> Report:
 
 def to_json(report: Report) -> str:
     """The report as JSON, by `report.schema.json`: units stand in the names."""
-    return json.dumps({"version": 12, "won": report.won, **asdict(report)}, indent=2)
+    return json.dumps({"version": 13, "won": report.won, **asdict(report)}, indent=2)
 
 
 def _kernels(database: Database, run: Row) -> list[KernelReport]:
@@ -205,7 +205,7 @@ def _kernel(
     peak = peaks.get(final.dtype or "")
     return KernelReport(
         **counts,
-        decision="tuned" if final.won else "kept xla",
+        decision=final.outcome if final.won else "kept xla",
         withdrawn=final.withdrawn,
         won=final.won,
         algorithm=final.schedule.algorithm,

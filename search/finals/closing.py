@@ -1,7 +1,8 @@
 """The end of a run: the whole program beside the default, and what follows for its champions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from hlotune.schedules.errors import WrongResult
@@ -11,8 +12,18 @@ from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.finals import Summary, Whole
+from hlotune.tuning_logs.decisions import own_final
+from hlotune.tuning_logs.finals import Final, Summary, Whole
 from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
+
+FAR_BEHIND = 1.25
+"""A champion that alone takes so many times as long as the default is not tried together with
+others.
+"""
+PROMISING = 0.05
+"""Where nothing is proven faster alone, champions are tried together if they would save so much of
+the time of all kernels.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +38,8 @@ class Verdict:
     """The sites of these kernels in the program."""
     slower: tuple[str, ...] = ()
     """Keys of kernels that went back to their defaults, because the program is slower with them."""
+    together: tuple[str, ...] = ()
+    """Keys of kernels that are not proven faster alone, and with which the program is."""
     wrong_anyway: str = ""
     """What is wrong in the program though no champion is to blame."""
     interrupted: bool = False
@@ -45,13 +58,24 @@ class Comparing(Protocol):
         """
         ...
 
-    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+    def compare(
+        self,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+        also: Mapping[str, Final] = MappingProxyType({}),
+    ) -> Whole | None:
         """Times both for so many seconds at most; None where nothing was replaced.
+
+        `also` are finals of kernels whose champions are put in too, by their keys.
 
         Where nothing is prepared, the oracle has `oracle_limit_s`, or its usual time.  Raises
         WrongResult.
         """
         ...
+
+
+CompareWhole = Callable[[Mapping[str, Final]], Whole | None]
+"""Compares the whole program with the champions that won, and with some others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,36 +89,60 @@ class Closing:
     wrong_defaults: frozenset[str] = frozenset()
     """Keys of kernels whose defaults are wrong: their champions stay, however slow they are."""
 
-    def verdict(self, won: Sequence[str], compare_whole: Callable[[], Whole | None]) -> Verdict:
-        """Decides what becomes of the kernels `won`; Ctrl-C leaves it where it is.
+    def verdict(self, result: TuneResult, compare_whole: CompareWhole) -> Verdict:
+        """Decides what becomes of the kernels that won; Ctrl-C leaves it where it is.
 
-        Champions that are to blame for wrong results go back to the default, and so do those
-        without which the program is proven faster; then the rest is compared again.  This ends,
-        since at least one champion goes back each time.
+        Where the program gains too little with these, the champions of undecided kernels are tried
+        beside them: our threads and those of the default compiler keep one another from the
+        processors where their kernels take turns.  Champions that are to blame for wrong results go
+        back to the default, and so do those without which the program is proven faster; then the
+        rest is compared again.  This ends, since at least one champion goes back each time.
         """
         found = Verdict()
+        undecided = self._undecided(result)
+        if not result.won and not (undecided and is_promising(result)):
+            return found
         try:
             while True:
-                now = self._once(compare_whole)
+                now = self._once(compare_whole, undecided)
+                undecided = {}
                 found = replace(
                     now,
                     wrong=found.wrong + now.wrong,
                     wrong_sites=found.wrong_sites + now.wrong_sites,
                     slower=found.slower + now.slower,
+                    together=found.together + now.together,
                 )
                 if not now.wrong and not now.slower:
-                    left = self._left_if_slower(now.whole, won)
+                    won = [k.key for k in result.won]
+                    left = self._left_if_slower(now.whole, [*won, *found.together])
                     return replace(found, slower=found.slower + left)
         except KeyboardInterrupt:
             return replace(found, whole=None, interrupted=True)
 
-    def _once(self, compare_whole: Callable[[], Whole | None]) -> Verdict:
-        """Compares once.  Champions that are to blame are taken back, and barred where results are
-        wrong.
+    def _undecided(self, result: TuneResult) -> dict[str, Final]:
+        """This run's finals of kernels whose champions are neither proven faster than the default
+        nor far behind it.
+        """
+        near = [k.key for k in result.kernels if not k.won and k.ratio * FAR_BEHIND >= 1]
+        finals = {key: own_final(self.database, self.run, key) for key in near}
+        return {key: final for key, final in finals.items() if final is not None}
+
+    def _once(self, compare_whole: CompareWhole, undecided: Mapping[str, Final]) -> Verdict:
+        """Compares once, or twice where undecided champions are tried.  Champions that are to blame
+        are taken back, and barred where results are wrong.
         """
         try:
-            whole = compare_whole()
-            return Verdict(whole=whole, slower=self._taken_back(whole.slower if whole else ()))
+            whole = compare_whole({})
+            fuller = None
+            if undecided and not _gains(whole):
+                fuller = self._with_undecided(whole, compare_whole, undecided)
+            found = fuller or whole
+            return Verdict(
+                whole=found,
+                slower=self._taken_back(found.slower if found else ()),
+                together=tuple(undecided) if fuller else (),
+            )
         except WrongResult as error:
             wrong = take_back_wrong(
                 self.database, error, run=self.run, numerics=self.numerics, **self.under
@@ -102,6 +150,23 @@ class Closing:
             if not wrong:
                 return Verdict(wrong_anyway=str(error))
             return Verdict(wrong=tuple(wrong), wrong_sites=error.sites)
+
+    def _with_undecided(
+        self, whole: Whole | None, compare_whole: CompareWhole, undecided: Mapping[str, Final]
+    ) -> Whole | None:
+        """Records that the champions of undecided kernels are used in this program, where it is
+        proven faster with them than the default, and than without them; None where it is not.
+        """
+        try:
+            fuller = compare_whole(undecided)
+        except WrongResult:  # these champions stay out
+            return None
+        if fuller is None or not _is_better(fuller, whole):
+            return None
+        for key, final in undecided.items():
+            together = replace(final, outcome="tuned together")
+            self.database.record_final(self.run, self.database.kernel(key), together)
+        return fuller
 
     def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
         """Leaves a program to the default compiler where its champions proved to slow it down."""
@@ -137,12 +202,35 @@ class Closing:
         return result
 
 
+def _gains(whole: Whole | None) -> bool:
+    """Whether a program is proven faster, and gains at least half of what its kernels promise."""
+    return bool(whole and whole.paired and whole.paired.low > 1 and not whole.falls_short)
+
+
+def _is_better(fuller: Whole, whole: Whole | None) -> bool:
+    """Whether a program with more kernels of ours is proven faster than the default, and than the
+    program without these, where that is proven faster itself.
+    """
+    if fuller.paired is None or fuller.paired.low <= 1:
+        return False
+    before = whole.paired if whole else None
+    return before is None or before.low <= 1 or fuller.paired.low > before.high
+
+
+def is_promising(result: TuneResult) -> bool:
+    """Whether champions that are not proven faster would save a part of the time of all kernels."""
+    gains_s = (k.weight * (k.default_s - k.best_s) for k in result.kernels if k.best_s is not None)
+    gained_s = sum(max(0.0, s) for s in gains_s)
+    return gained_s > PROMISING * sum(k.weight * k.default_s for k in result.kernels)
+
+
 def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
     """The result of the kernels with what the comparison of the whole program says."""
     lost = {*verdict.wrong, *verdict.slower}
+    won = {k.key for k in result.won}.union(verdict.together) - lost
     result = replace(
         result,
-        kernels=tuple(replace(k, won=k.won and k.key not in lost) for k in result.kernels),
+        kernels=tuple(replace(k, won=k.key in won) for k in result.kernels),
         interrupted=result.interrupted or verdict.interrupted,
         wrong=verdict.wrong,
         wrong_sites=verdict.wrong_sites,

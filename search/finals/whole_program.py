@@ -1,19 +1,21 @@
 """The whole program with its winners, checked and timed against the default."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from types import MappingProxyType
 
 from hlotune.deploy.accuracy import Accuracy
-from hlotune.deploy.apply import apply
+from hlotune.deploy.apply import applied
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
+from hlotune.deploy.bisection import SHORTFALL
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Database
-from hlotune.tuning_logs.finals import Paired, Whole
+from hlotune.tuning_logs.finals import Final, Paired, Whole
 
 PAIRS = 30
 """The most pairs of samples of default and tuned program."""
@@ -64,8 +66,15 @@ class WholeProgram:
         calls_s = min(timing_s, 2 * PAIRS * self._ready.call_s)
         return building_s + self._ready.compile_s + 10 * self._ready.call_s + calls_s
 
-    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+    def compare(
+        self,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+        also: Mapping[str, Final] = MappingProxyType({}),
+    ) -> Whole | None:
         """Times default and tuned program in turns; None where nothing was replaced.
+
+        `also` are finals of kernels whose champions are put in though none is proven faster alone.
 
         It takes `limit_s` at most, or LEAST_S where that is longer.
 
@@ -74,12 +83,13 @@ class WholeProgram:
         Raises WrongResult where the tuned program is wrong; it names the sites to blame.
         """
         # Outside of a turn: what vouches for kernels has runners that take turns of their own.
-        tuned = apply(
+        tuned = applied(
             self.program,
             database=self.database,
             numerics=self.numerics,
             target=self.target,
             cache=self.cache,
+            also=also,
         )
         if not tuned.replacements:
             return None
@@ -94,6 +104,7 @@ class WholeProgram:
             error=worst.tuned_error if worst else None,
             default_error=worst.default_error if worst else None,
             slower=found.slower,
+            falls_short=found.gained_s < SHORTFALL * found.promised_s,
         )
 
 

@@ -216,9 +216,9 @@ class Late(FakeProgram):
         self.called.append("prepare")
         super().prepare(oracle_limit_s)
 
-    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+    def compare(self, *limits_s: Any, **named: Any) -> Whole | None:
         self.called.append("compare")
-        return super().compare(limit_s, oracle_limit_s)
+        return super().compare(*limits_s, **named)
 
 
 def test_a_missed_budget_is_told_with_what_took_the_time() -> None:

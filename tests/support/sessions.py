@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from hlotune.codegen.built import Built
@@ -28,7 +29,7 @@ from hlotune.search.session import Session
 from hlotune.search.tasks import Skipped, Task
 from hlotune.search.tuner import Experience
 from hlotune.tuning_logs.database import Database, conditions
-from hlotune.tuning_logs.finals import Paired, Whole
+from hlotune.tuning_logs.finals import Final, Paired, Whole
 from tests.support.toy import ToySpace
 
 TARGET = TARGETS["x86-64"]
@@ -153,6 +154,8 @@ class FakeProgram:
     """But for the seconds of `timing_s`, which a limit may cut."""
     timing_s: float = 0.0
     oracle_limits_s: list[float] = field(default_factory=list)
+    with_undecided: Callable[[Mapping[str, Final]], Whole | None] = lambda also: None
+    """Compares the program with the champions of undecided kernels too."""
 
     def prepare(self, oracle_limit_s: float) -> None:
         self.oracle_limits_s.append(oracle_limit_s)
@@ -161,11 +164,16 @@ class FakeProgram:
     def due_s(self, building_s: float, timing_s: float) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
 
-    def compare(self, limit_s: float, oracle_limit_s: float | None = None) -> Whole | None:
+    def compare(
+        self,
+        limit_s: float,
+        oracle_limit_s: float | None = None,
+        also: Mapping[str, Final] = MappingProxyType({}),
+    ) -> Whole | None:
         if not self.oracle_limits_s and oracle_limit_s is not None:
             self.prepare(oracle_limit_s)
         self._take(self.comparing_s + min(limit_s, self.timing_s))
-        return self.compared()
+        return self.with_undecided(also) if also else self.compared()
 
     def _take(self, seconds: float) -> None:
         if self.device is not None:

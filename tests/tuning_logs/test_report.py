@@ -192,7 +192,8 @@ def test_the_check_against_the_schema_finds_what_is_wrong(full: Report) -> None:
     del data["seed"]
     assert sorted(violations(data, SCHEMA)) == [
         "report.extra: not in the schema",
-        "report.kernels[0].decision: not one of ['tuned', 'kept xla', 'not compared']",
+        "report.kernels[0].decision: not one of ['tuned', 'tuned together', 'kept xla', "
+        "'not compared']",
         "report.kernels[1].champion.speedup: not of type ['number']",
         "report.seed: missing",
         "report.trials: below 0",

@@ -128,7 +128,7 @@ def runs_of(database: Database, source: int) -> Iterator[RunRow]:
             (select count(*) from trials where run = runs.id and schedule <> :default) as trials,
             (select max(recorded) from trials where run = runs.id) as latest,
             (select count(*) from finals where run = runs.id) as compared,
-            (select count(*) from finals where run = runs.id and decision = 'tuned'
+            (select count(*) from finals where run = runs.id and decision <> 'kept default'
                 and withdrawn is null) as won
         from runs join targets on targets.fingerprint = target
         left join programs on programs.key = program""",
