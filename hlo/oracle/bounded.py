@@ -169,6 +169,7 @@ def settle(
     faithful: bool = True,
     convert: bool = False,
     residual: Values | float = 0.0,
+    nearest: bool = False,
 ) -> Bounded:
     """The result of an operation in the floating type `dtype`.
 
@@ -179,6 +180,8 @@ def settle(
             does not.
         convert: round the value to its type, as narrow types always do.
         residual: what f64 itself could not hold of the value, where the operation knows it.
+        nearest: any right kernel rounds the result once, to the nearest number of its type: it
+            overflows from half a unit beyond the largest one on, and no earlier.
 
     What a narrow type cannot hold and f32 can is unknown, unless the program converts it: kernels
     go on with it in f32, or with an infinity.
@@ -192,8 +195,11 @@ def settle(
             (held != value) | (residual != 0) | ((held != 0) & (np.abs(held) < precision.flushed))
         )
         own = np.where((error > 0) | (lost & finite), own, 0.0)
+    once = nearest and dtype not in NARROW
+    most = precision.largest * (1 + precision.eps / 4 if once else 1)
+    overflows = np.abs(value) + (error if once else error + own) > most
     error = np.where(np.isnan(error), UNKNOWN, error + own)
-    error = np.where(finite & (np.abs(value) + error > precision.largest), UNKNOWN, error)
+    error = np.where(finite & overflows, UNKNOWN, error)
     if dtype in NARROW and not convert:
         held_wide = np.abs(value) <= PRECISIONS["f32"].largest
         error = np.where(held_wide & ~finite, UNKNOWN, error)

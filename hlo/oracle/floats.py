@@ -24,12 +24,12 @@ Rule = Callable[..., Bounded]
 
 def add(a: Bounded, b: Bounded) -> Bounded:
     left = _left_of_sum(a.value, b.value) if a.dtype == "f64" else 0.0
-    return settle(a.value + b.value, a.bound + b.bound, a.dtype, residual=left)
+    return settle(a.value + b.value, a.bound + b.bound, a.dtype, residual=left, nearest=True)
 
 
 def subtract(a: Bounded, b: Bounded) -> Bounded:
     left = _left_of_sum(a.value, -b.value) if a.dtype == "f64" else 0.0
-    return settle(a.value - b.value, a.bound + b.bound, a.dtype, residual=left)
+    return settle(a.value - b.value, a.bound + b.bound, a.dtype, residual=left, nearest=True)
 
 
 def multiply(a: Bounded, b: Bounded) -> Bounded:

@@ -346,6 +346,21 @@ def test_overflow_of_the_type_is_infinite() -> None:
     assert not mismatches(lambda x: (jnp.exp(x), 1 / (1 + jnp.exp(x))), x)
 
 
+def test_what_is_masked_by_the_least_number_of_the_type_is_known() -> None:
+    """It less a maximum is rounded to a finite number again, up to half a unit beyond it."""
+    x, least = normal(3, 8), np.finfo(np.float32).min
+
+    def masked(x: Array) -> Any:
+        return jax.nn.softmax(jnp.where(jnp.arange(8) < 5, x, least))
+
+    (found,) = evaluate(graph_of(masked, [x]), [x])
+    assert found.bound is not None
+    assert np.isfinite(found.bound).all()
+    assert not mismatches(masked, x)
+    less = np.array([-1.0, -2.0e31], np.float32)
+    assert not mismatches(lambda less: less + least, less)
+
+
 @pytest.mark.parametrize(
     "reducer, start", [(lax.add, 1.0), (lax.mul, 2.0), (lax.max, 0.0), (lax.min, -0.5)]
 )
