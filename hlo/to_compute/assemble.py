@@ -36,6 +36,7 @@ from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.ir.monoids import SUM
+from hlotune.schedules.ir.split_stored import split_stored
 
 
 def compute_of(graph: Graph) -> Compute:
@@ -54,7 +55,7 @@ def compute_of(graph: Graph) -> Compute:
         )
     if len(anchors) != 1:
         compute = collapse(group_compute(graph))
-        return with_ends(compute) if anchors else compute
+        return with_ends(split_stored(compute)) if anchors else compute
     assembly = _AroundContraction(graph)
     assembly.contraction(anchors[0])
     return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))

@@ -105,7 +105,7 @@ def factors(stage: Stage) -> tuple[Load, Load] | None:
     if not isinstance(value, Apply) or value.op != "multiply":
         return None
     a, b = map(_unconverted, value.args)
-    if not isinstance(a, Load) or not isinstance(b, Load) or a.tensor == b.tensor:
+    if not isinstance(a, Load) or not isinstance(b, Load) or a == b:
         return None
     return (a, b) if a.beside is None and b.beside is None else None
 

@@ -14,7 +14,7 @@ from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
 from hlotune.schedules.ir.monoids import MAX, SUM
-from hlotune.schedules.ir.split_stored import digits, split_stored
+from hlotune.schedules.ir.split_stored import digits
 from hlotune.schedules.patterns.attention import DEPTH, FEATURE, KEY, ROW, Attention, attention
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
 from hlotune.schedules.patterns.inlined import LEFT_ALONE, PLACES, Interned, inlined
@@ -51,8 +51,7 @@ def gpu_attention(compute: Compute) -> AttentionForm:
 
     Raises UnsupportedKernel where it is not an attention that GPUs have a kernel for.
     """
-    whole = split_stored(compute)
-    return _Recognised(whole, attention(whole)).form()
+    return _Recognised(compute, attention(compute)).form()
 
 
 def _require(holds: bool, expected: str, got: object) -> None:

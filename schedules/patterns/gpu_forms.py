@@ -11,7 +11,6 @@ from math import prod, sqrt
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute, Stage, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
-from hlotune.schedules.ir.split_stored import split_stored
 from hlotune.schedules.patterns.attention import is_attention
 from hlotune.schedules.patterns.contraction import Contraction, contraction
 from hlotune.schedules.patterns.gpu import (
@@ -63,7 +62,7 @@ def gpu_form(compute: Compute) -> GpuForm:
 
     Raises UnsupportedKernel where GPUs have schedules for no such kernel.
     """
-    if is_attention(split_stored(compute)):
+    if is_attention(compute):
         return _attention(gpu_attention(compute), compute)
     if is_rows(compute):
         return _rows(compute)

@@ -21,6 +21,9 @@ class Pack:
 
     stage: str
     tensor: str
+    """The tensor, where the stage loads it at one place; of several loads `a0.1` is the second one
+    of `a0`.
+    """
     consumer: str
     """The stage that reads the copy.  With `axis` it names the loop inside which the copy is made;
     "" makes the copy ahead of all loops.
@@ -34,17 +37,18 @@ class Pack:
     lanes: int
 
     def apply(self, nest: LoopNest) -> LoopNest:
-        user, maker = nest.stage(self.stage), nest.producer(self.tensor)
-        found = [x for x in user.stage.loads if x.tensor == self.tensor]
-        require(len(found) == 1, "pack", f"expected one load of {self.tensor}, found {len(found)}")
-        users = [s for s in nest.stages if s is user or self._is_shared(s, found[0])]
+        user = nest.stage(self.stage)
+        load = named_load(user.stage, self.tensor)
+        maker = nest.producer(load.tensor)
+        users = [s for s in nest.stages if s is user or self._is_shared(s, load)]
         names = [t.name for t in nest.compute.tensors]
         require(packed_name(self.tensor) not in names, "pack", f"{self.tensor} is packed already")
         inside = maker is not None and maker.at is not None
         require(not inside, "pack", f"{self.tensor} is computed inside another stage")
-        self._check_layout(found[0])
-        self._check_place(nest)
-        compute, packed = _packed(nest.compute, [s.stage for s in users], found[0])
+        self._check_layout(load)
+        self._check_place(nest, load.tensor)
+        copied = packed_name(self.tensor)
+        compute, packed = _packed(nest.compute, [s.stage for s in users], load, copied)
         copy = StageNest(
             stage=packed,
             loops=_copy_loops(packed, self.layout, self.lanes),
@@ -97,7 +101,7 @@ class Pack:
             require(min(steps) > 0, "pack", f"dimension {d} is read backwards: no blocks")
             require(block % self.lanes == 0, "pack", f"blocks of {block} are no whole vectors")
 
-    def _check_place(self, nest: LoopNest) -> None:
+    def _check_place(self, nest: LoopNest, tensor: str) -> None:
         if self.consumer:
             consumer = nest.stage(self.consumer)
             for loop in consumer.loops[: consumer.index(self.axis) + 1]:
@@ -109,17 +113,31 @@ class Pack:
             self.axis in ("call", "load"), "pack", f"expected 'call' or 'load', got {self.axis!r}"
         )
         if self.axis == "load":
-            role = nest.compute.tensor(self.tensor).role
-            require(role == "constant", "pack", f"{self.tensor} is no constant")
-            alone = has_one_load(nest.compute, self.tensor)
-            require(
-                alone, "pack", f"{self.tensor} is read elsewhere too, where its values are needed"
-            )
+            role = nest.compute.tensor(tensor).role
+            require(role == "constant", "pack", f"{tensor} is no constant")
+            alone = has_one_load(nest.compute, tensor)
+            require(alone, "pack", f"{tensor} is read elsewhere too, where its values are needed")
 
 
 def packed_name(tensor: str) -> str:
-    """What the copy of a tensor is called."""
+    """What the copy of a tensor, or of one load of it, is called."""
     return f"{tensor}.packed"
+
+
+def named_load(stage: Stage, name: str) -> Load:
+    """The load that `Pack` means: the only one of a tensor, or by its number among several."""
+    found = [x for x in stage.loads if x.tensor == name]
+    if not found:
+        tensor, _, number = name.rpartition(".")
+        several = [x for x in stage.loads if x.tensor == tensor]
+        found = [x for n, x in enumerate(several) if str(n) == number]
+    require(len(found) == 1, "pack", f"expected one load of {name}, found {len(found)}")
+    return found[0]
+
+
+def load_name(stage: Stage, load: Load) -> str:
+    """The name by which `Pack` finds one of several loads of a tensor."""
+    return f"{load.tensor}.{[x for x in stage.loads if x.tensor == load.tensor].index(load)}"
 
 
 def has_one_load(compute: Compute, tensor: str) -> bool:
@@ -130,12 +148,12 @@ def has_one_load(compute: Compute, tensor: str) -> bool:
     return len({x for s in compute.stages for x in s.loads if x.tensor == tensor}) == 1
 
 
-def _packed(compute: Compute, users: list[Stage], load: Load) -> tuple[Compute, Stage]:
+def _packed(compute: Compute, users: list[Stage], load: Load, name: str) -> tuple[Compute, Stage]:
     """The compute with a copying stage for one load, and that stage.
 
     Its coordinates are such that the users, who all have the same load, need no checks.
     """
-    name, user = packed_name(load.tensor), users[0]
+    user = users[0]
     axes, source, place = [], [], []
     for d, index in enumerate(load.index):
         low, high = index.bounds(index_ranges(user))

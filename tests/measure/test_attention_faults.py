@@ -1,6 +1,6 @@
 """Faults planted in kernels of attention: verification finds each of them and says where."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import jax
@@ -24,7 +24,8 @@ from hlotune.schedules.ir.compute import Stage
 from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, map_all_loads
 from hlotune.schedules.ir.monoids import MAX
 from hlotune.schedules.ir.nest import LoopNest
-from tests.support.attentions import f32
+from hlotune.schedules.patterns.attention import SCORES, VALUES
+from tests.support.attentions import PROGRAMS, f32
 
 TARGET = TARGETS["x86-64"]
 Change = Callable[[Stage], Stage]
@@ -47,12 +48,12 @@ def masked_rows(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 SHAPES = (f32(3, 12, 32), f32(3, 12, 32), f32(3, 12, 8))
 
 
-def site(function: Callable[..., jax.Array]) -> Site:
-    return next(s for s in sites(load(function, *SHAPES)) if s.pattern == "attention")
+def site(function: Callable[..., jax.Array], shapes: Sequence[object] = SHAPES) -> Site:
+    return next(s for s in sites(load(function, *shapes)) if s.pattern == "attention")
 
 
-SITE = site(sharp)
-REFERENCES = References(SITE.kernel)
+SITE, MERGED = site(sharp), site(*PROGRAMS["merged"])
+REFERENCES, MERGED_REFERENCES = References(SITE.kernel), References(MERGED.kernel)
 
 
 def checked(found: Site, references: References, change: Change | None = None) -> object:
@@ -107,6 +108,27 @@ def _from_zero(s: Stage) -> Stage:
     return replace(s, combine=replace(MAX, identities=zeros))
 
 
+def _first_head(stage: str, tensor: str) -> Change:
+    """One stage reads what belongs to the first head for all of them."""
+
+    def change(s: Stage) -> Stage:
+        moved = {
+            x: replace(x, index=(*x.index[:2], Affine(), x.index[3]))
+            for x in s.loads if x.tensor.startswith(tensor)
+        }  # fmt: skip
+        return replace(s, values=map_all_loads(s.values, moved)) if s.name == stage else s
+
+    return change
+
+
+def _other_batch(s: Stage) -> Stage:
+    if s.name != "out":
+        return s
+    (store,) = s.stores
+    tokens = Affine.of({"b0": -21, "t": 1}, 21)
+    return replace(s, stores=(replace(store, index=(tokens, store.index[1])),))
+
+
 FAULTS: dict[str, tuple[Change, str]] = {
     "the mask is off by one": (_with(_strictly), "elements wrong, worst at"),
     "a row is divided by its neighbour's sum": (_neighbours_sum, "elements wrong, worst at"),
@@ -115,8 +137,18 @@ FAULTS: dict[str, tuple[Change, str]] = {
 }  # fmt: skip
 
 
-def test_the_kernel_without_a_fault_is_right() -> None:
-    found = checked(SITE, REFERENCES)
+FAULTS_OF_MERGED: dict[str, Change] = {
+    "all heads have the queries of the first": _first_head(SCORES, "a1"),
+    "all heads have the keys of the first": _first_head("a2.packed", "a2"),
+    "all heads have the values of the first": _first_head(VALUES, "a0"),
+    "results of two batches change places": _other_batch,
+}
+
+
+@pytest.mark.parametrize("name", ["apart", "merged"])
+def test_the_kernel_without_a_fault_is_right(name: str) -> None:
+    given = {"apart": (SITE, REFERENCES), "merged": (MERGED, MERGED_REFERENCES)}
+    found = checked(*given[name])
     assert isinstance(found, Verdict), found
 
 
@@ -126,6 +158,13 @@ def test_each_fault_is_found(name: str) -> None:
     found = checked(SITE, REFERENCES, change)
     assert isinstance(found, Failure), found
     assert says in found.message, found.message
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_MERGED)
+def test_each_fault_of_merged_heads_is_found(name: str) -> None:
+    found = checked(MERGED, MERGED_REFERENCES, FAULTS_OF_MERGED[name])
+    assert isinstance(found, Failure), found
+    assert "elements wrong, worst at" in found.message, found.message
 
 
 def test_a_row_with_nothing_left_is_what_the_program_says() -> None:

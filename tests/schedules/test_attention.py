@@ -18,6 +18,7 @@ from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.features.summary import NAMES
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.attention import attention
+from hlotune.schedules.steps.steps import Pack
 from hlotune.schedules.targets.cpu import CpuTarget
 from tests.support.attentions import PROGRAMS, attention_sites
 from tests.support.computes import gemm
@@ -33,6 +34,12 @@ DRAWN = [
 def chosen(*names: str) -> list[object]:
     """All programs; those that are not named are slow."""
     return [n if n in names else pytest.param(n, marks=SLOW) for n in PROGRAMS]
+
+
+VERIFIED = chosen(
+    "plain", "by hand", "bias and mask", "grouped", "decoding", "merged", "of one product",
+    "against a cache",
+)  # fmt: skip
 
 
 @cache
@@ -53,6 +60,20 @@ def test_axes_have_the_names_of_their_roles_whatever_order_they_stand_in() -> No
     ]  # fmt: skip
     assert [a.name for a in stages["values"].axes] == ["b0", "g0", "t", "f", "s"]
     assert [a.name for a in stages["out"].axes] == ["b0", "g0", "t", "f"]
+
+
+def test_heads_that_are_merged_are_axes_of_what_is_read() -> None:
+    shapes = {t.name: t.shape for t in rewritten(compute("merged")).tensors}
+    assert shapes["a0"] == shapes["a1"] == shapes["a2"] == (2, 21, 2, 24)
+    assert shapes["y0"] == (42, 48)
+    (out,) = rewritten(compute("merged")).stage("out").stores
+    assert [str(e) for e in out.index] == ["21*b0 + t", "24*b1 + f"]
+
+
+def test_parts_of_one_product_are_packed_apart() -> None:
+    space = parts("of one product", Z4)
+    steps = space.schedule(space.heuristic()).steps
+    assert {s.tensor for s in steps if isinstance(s, Pack)} == {"a0.1"}
 
 
 def test_dividing_last_leaves_the_division_to_the_results() -> None:
@@ -105,7 +126,7 @@ def test_schedules_are_found_again(name: str) -> None:
         assert space.schedule(found) == schedule
 
 
-@pytest.mark.parametrize("name", chosen("plain", "by hand", "bias and mask", "grouped", "decoding"))
+@pytest.mark.parametrize("name", VERIFIED)
 def test_first_candidates_and_one_drawn_are_what_the_oracle_says(name: str) -> None:
     (site,) = attention_sites(name)
     target, references = host_target(), References(site.kernel)

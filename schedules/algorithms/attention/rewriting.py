@@ -22,6 +22,7 @@ from dataclasses import replace
 from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
 from hlotune.schedules.ir.expr import Affine, Apply, Expr, Load, map_all_loads
+from hlotune.schedules.ir.split_read import split_read
 from hlotune.schedules.patterns.attention import (
     FEATURE,
     KEY,
@@ -54,6 +55,7 @@ def divided_last(compute: Compute) -> Compute:
 
 def rewritten(compute: Compute) -> Compute:
     """Raises ScheduleError for a compute that is no attention."""
+    compute = split_read(compute)
     try:
         view = attention(compute)
     except UnsupportedKernel as error:

@@ -49,6 +49,7 @@ from hlotune.schedules.spaces.cpu_rows.sketch import Loops, Written, steps_of
 from hlotune.schedules.spaces.knobs import Knob, Knobs, trips
 from hlotune.schedules.spaces.space import Configs, Pattern, within
 from hlotune.schedules.steps.limit_formulas import TASK_BYTES
+from hlotune.schedules.steps.pack import load_name
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import EndAt, Pack, Parallel, Split, Step, Vectorize
 from hlotune.schedules.targets.cpu import CpuTarget
@@ -301,7 +302,12 @@ class AttentionSpace:
         others = [(d, 1) for d in range(len(load.index)) if d not in (wide, deep)]
         panel = int(p.sizes.vectors[0]) * lanes
         layout = (*others, (wide, panel), (deep, 1), (wide, 1))
-        return Pack(p.stage.name, load.tensor, OUT, place, layout, lanes)
+        return Pack(p.stage.name, self._packed_tensor(p.stage, load), OUT, place, layout, lanes)
+
+    def _packed_tensor(self, stage: Stage, load: Load) -> str:
+        """What `Pack` calls a load: queries, keys and values may be parts of one tensor."""
+        alone = sum(x.tensor == load.tensor for s in self.stages for x in s.loads) == 1
+        return load.tensor if alone else load_name(stage, load)
 
 
 def dimension(load: Load, axis: str) -> int:
