@@ -26,6 +26,7 @@ from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, ope
 from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
+from hlotune.schedules.steps.steps import AddUp
 from tests.support.computes import gemm
 from tests.support.interpreter import interpret
 from tests.support.recorded import PROPERTIES
@@ -373,3 +374,14 @@ def test_the_error_of_a_long_sum_does_not_grow_with_its_length(case: Compute) ->
     (found,) = called(case, space.schedule(space.heuristic()).steps, [x])
     exact = float(np.float32(0.1)) * x.size / found.size
     np.testing.assert_allclose(found, exact, rtol=2e-5)
+
+
+def test_long_sums_are_pieces_where_another_stage_computes_them_too() -> None:
+    columns = over_rows(8192, 64)
+    (total,) = columns.stages
+    kept = replace(total, stores=(replace(total.stores[0], tensor="t"),))
+    twice = Apply("add", (Load("t", total.stores[0].index, "f32"),) * 2, "f32")
+    out = Stage("out", total.parallel, (), total.stores, (twice,))
+    compute = Compute((*columns.tensors, Tensor("t", (64,), "f32", "temporary")), (kept, out))
+    steps = rows_space_of(compute, host_target())
+    assert AddUp("all") in steps.schedule(steps.heuristic()).steps

@@ -126,15 +126,15 @@ def _chunk(nest: Nest, stage: Stage, form: Form, lanes: int, sizes: Mapping[str,
     Where lanes lie along results, rows of memory are then read whole.  Long sums of floats are
     pieces, so that their error does not grow with their length.
     """
-    if not stage.reduce or stage is not nest.anchor:
+    terms = prod(r.extent for r in stage.reduce)
+    long_sum = sums_floats(stage) and terms > LONG_SUM
+    if not stage.reduce or (stage is not nest.anchor and not long_sum):
         return 0
     outer, inner = stage.reduce[0], innermost_reduce(stage, form)
     own = {inner: sizes["unroll"]}
     if form.reduces:
         own[form.vector] = lanes * sizes["vectors"]
     bodies = ceil(outer.extent / own.get(outer.name, 1))
-    terms = prod(r.extent for r in stage.reduce)
-    long_sum = sums_floats(stage) and terms > LONG_SUM
     if not form.reduces and long_sum and terms > outer.extent:
         return max(1, PIECE * outer.extent // terms)
     if not form.reduces:
