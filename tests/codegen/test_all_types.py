@@ -26,7 +26,7 @@ TYPES = (
     "f64", "f32", "f16", "bf16", "i64", "ui64", "i32", "ui32", "i16", "ui16", "i8", "ui8", "i1",
 )  # fmt: skip
 SHAPE = "7x19"
-FORMS = ("compare", "convert", "select", "clamp")
+FORMS = ("compare", "convert", "select", "clamp", "bitcast_convert")
 SIGNED = ("abs", "sign")
 """Operations that StableHLO refuses of unsigned integers."""
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
