@@ -66,7 +66,7 @@ docs: .venv-docs/.installed
 	touch $@
 
 # Opens report and dashboard of a small run in headless Chromium; without a browser it fails.  As root, on
-# Debian: apt-get install chromium.  Screenshots are in build/browser.
+# Debian: apt-get install chromium.  Screenshots are in build/browser, references in tests/golden/.
 test-browser: setup
 	$(PYTHON) -m pytest -m browser
 

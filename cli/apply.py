@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.bench import blaming, print_accuracy
+from hlotune.cli.devices import Device, asked_for
 from hlotune.cli.loading import load_programs, source_files
 from hlotune.cli.options import (
     AnyJaxlib,
@@ -52,6 +53,7 @@ def apply(
     ],
     database: Database = None,
     numerics: Numerics = "standard",
+    target: Device = None,
     any_jaxlib: AnyJaxlib = False,
     oracle_limit: OracleLimit = None,
     arg: ArgumentTypes = None,
@@ -69,14 +71,16 @@ def apply(
     from hlotune.deploy.bench import ORACLE_S, checked_whole
     from hlotune.schedules.errors import NoRecord
 
-    path = database_path(database)
+    path, device = database_path(database), asked_for(target)
     require_place(output, path, *source_files(program))
     programs = load_programs(program, arg, dim)
     for loaded in programs:
         require_values(loaded)
     with telling() as tell:
         variants = [
-            applied(p, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
+            applied(
+                p, database=path, numerics=numerics, target=device, any_jaxlib=any_jaxlib, tell=tell
+            )
             for p in programs
         ]
     if not any(tuned.replacements for tuned in variants):

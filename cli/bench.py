@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hlotune.cli.devices import Device, asked_for
 from hlotune.cli.each_variant import for_each
 from hlotune.cli.loading import load_program, single_sizes
 from hlotune.cli.options import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hlotune.deploy.rivals.contest import Standing
     from hlotune.hlo.frontends.program import Program as LoadedProgram
     from hlotune.measure.trial import Failure
+    from hlotune.schedules.targets.target import Target
     from hlotune.tuning_logs.finals import Paired
 
 CLOCKS = (
@@ -50,6 +52,7 @@ def bench(
     program: Program,
     database: Database = None,
     numerics: Numerics = "standard",
+    target: Device = None,
     any_jaxlib: AnyJaxlib = False,
     pairs: Annotated[int, typer.Option(min=6, help="Pairs of samples, default and tuned.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
@@ -75,14 +78,17 @@ def bench(
 
     if len(variants := single_sizes(dim or ())) > 1:
         one = partial(
-            bench, program, database, numerics, any_jaxlib, pairs, seed, oracle_limit, rivals,
-            arg, json=json,
+            bench, program, database, numerics, target, any_jaxlib, pairs, seed, oracle_limit,
+            rivals, arg, json=json,
         )  # fmt: skip
         return for_each(variants, one)
-    path = database_path(database)
+    path, device = database_path(database), asked_for(target)
     loaded = load_program(program, arg, dim)
     with telling() as tell:
-        tuned = applied(loaded, database=path, numerics=numerics, any_jaxlib=any_jaxlib, tell=tell)
+        tuned = applied(
+            loaded, database=path, numerics=numerics, target=device, any_jaxlib=any_jaxlib,
+            tell=tell,
+        )  # fmt: skip
     require_records(loaded, tuned, path)
     turns = Turns()
     with blaming(tuned, path):
@@ -100,9 +106,9 @@ def bench(
         with telling() as tell, blaming(tuned, path):
             again.update(timed_again(tuned, tell))
     except KeyboardInterrupt:
-        show(replace(result, again=again), path, standings, json=json)
+        show(replace(result, again=again), path, device, standings, json=json)
         raise
-    return show(replace(result, again=again), path, standings, json=json)
+    return show(replace(result, again=again), path, device, standings, json=json)
 
 
 def require_records(program: "LoadedProgram", tuned: "TunedFunction", path: Path) -> None:
@@ -118,12 +124,17 @@ def require_records(program: "LoadedProgram", tuned: "TunedFunction", path: Path
 
 
 def show(
-    result: "BenchResult", path: Path, standings: "Sequence[Standing]" = (), *, json: bool
+    result: "BenchResult",
+    path: Path,
+    device: "Target | None",
+    standings: "Sequence[Standing]" = (),
+    *,
+    json: bool,
 ) -> None:
     if json:
         rivals = {"rivals": rivals_json(standings)} if standings else {}
         return print_json({**result.to_json(), **rivals})
-    print_result(result, limits_s(result, path))
+    print_result(result, limits_s(result, path, device))
     return print_standings(standings)
 
 
@@ -159,18 +170,18 @@ def print_standings(standings: "Sequence[Standing]") -> None:
     say("all in turns on the same arrays; other runtimes run the ONNX model of the program")
 
 
-def limits_s(result: "BenchResult", path: Path) -> dict[str, float]:
-    """The least time of a call by kernel, by the peaks that the database holds of this machine."""
+def limits_s(result: "BenchResult", path: Path, device: "Target | None") -> dict[str, float]:
+    """The least time of a call by kernel, by the peaks that the database holds of the device."""
     from hlotune.cli.kernels import limit_s
     from hlotune.measure.machine.targets import host_target
     from hlotune.tuning_logs.database import Database as TuningDatabase
 
     with TuningDatabase(path, read_only=True) as opened:
-        peaks = opened.properties(host_target())
+        peaks = opened.properties(device or host_target())
     if peaks is None:
         return {}
     kernels = {e.site.kernel.key: e.site.kernel for e in result.kernels if e.paired is not None}
-    found = {key: limit_s(kernel, peaks) for key, kernel in kernels.items()}
+    found = {key: limit_s(kernel, peaks, target=device) for key, kernel in kernels.items()}
     return {key: limit for key, limit in found.items() if limit}
 
 

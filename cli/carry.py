@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hlotune.cli.devices import leave_device_memory
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Dimensions, Numerics, Program, TargetName
 from hlotune.cli.printing import counted, say
@@ -78,26 +79,29 @@ def measure(
     output: Annotated[
         Path, typer.Option(metavar="FILE", help="JSON lines to write, for tune db import.")
     ],
+    devices: Annotated[
+        int, typer.Option(min=1, help="GPUs of this kind to measure on at the same time.")
+    ] = 1,
 ) -> None:
     """Builds, verifies and times candidates on the device that is here.
 
     It needs neither xgboost nor torch nor a database.
     """
-    from hlotune.cli.run import leave_device_memory
-
     leave_device_memory()
     from hlotune.deploy.candidates import here, measured, read_candidates, write_lines
+    from hlotune.measure.machine.devices import devices_like
     from hlotune.measure.workers.builder import ProcessBuilder
-    from hlotune.measure.workers.runner import ProcessRunner
+    from hlotune.measure.workers.several_devices import SeveralDevices
 
     made = read_candidates(file)
     target = here(made)
+    numbers = devices_like(target, devices)
     with (
         ProcessBuilder(target) as builder,
-        ProcessRunner(target, made[0].numerics, made[0].cache) as runner,
+        SeveralDevices(target, numbers, made[0].numerics, made[0].cache) as runner,
     ):
         records = measured(
-            made, target, builder.build, runner, lambda text: say(text, file=sys.stderr)
+            made, target, builder.build, runner, lambda text: say(text, file=sys.stderr), devices
         )
         number = write_lines(output, records)
     say(f"{counted(number, 'record')} in {output}: tune db import {output}")

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from hlotune.cli.devices import Device, asked_for
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json, Numerics, Program
 from hlotune.cli.printing import print_json, print_notes, print_table
@@ -17,6 +18,7 @@ def explain(
     program: Program,
     database: Database = None,
     numerics: Numerics = "standard",
+    target: Device = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     json: Json = False,
@@ -25,8 +27,10 @@ def explain(
     from hlotune.deploy.apply import applied
     from hlotune.schedules.errors import NoRecord
 
+    device = asked_for(target)
     loaded = load_program(program, arg, dim)
-    found = applied(loaded, database=database_path(database), numerics=numerics).explain()
+    path = database_path(database)
+    found = applied(loaded, database=path, numerics=numerics, target=device).explain()
     if not found:
         raise NoRecord(f"program {loaded.name}: expected kernels, found none; XLA keeps all of it")
     if json:

@@ -348,7 +348,7 @@ def limit_s(
     from hlotune.measure.machine.targets import host_target
     from hlotune.schedules.targets.limit import limit_of
 
-    graph, ours = graph_of(kernel), ours or schedules_of(kernel)
+    graph, ours = graph_of(kernel), ours or schedules_of(kernel, target)
     moved = sum(t.bytes for t in (*graph.argument_types, *graph.result_types))
     found = limit_of(ours.flops or 0, moved, ours.dtype, target or host_target(), peaks)
     return found.time_s if found else None

@@ -1,6 +1,5 @@
 """`tune run`: searches, measures, records."""
 
-import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hlotune.cli.devices import Device, asked_for
 from hlotune.cli.each_variant import for_each
 from hlotune.cli.loading import single_sizes
 from hlotune.cli.options import (
@@ -70,15 +70,6 @@ ModelFile = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random choices.")]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|FINGERPRINT",
-        help="A device of this machine by name (cuda:h200, ...); or the fingerprint that this "
-        "machine must have (tune targets).  [default: this machine's CPU]",
-        show_default=False,
-    ),
-]
 
 
 def run(
@@ -143,27 +134,4 @@ def check(
         raise typer.BadParameter(f"expected --first alone, got {given} too; leave one out")
     if budget_s is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
-    return None if target is None else here(target)
-
-
-def here(text: str) -> "Target":
-    """The device of a name, or the CPU of a fingerprint, on this machine.
-
-    Raises TargetError where it is not here.
-    """
-    from hlotune.schedules.targets.kinds import NAMED, named_target
-
-    if text not in NAMED and ":" not in text:
-        from hlotune.measure.machine.targets import require_host
-
-        return require_host(text)
-    device = named_target(text)
-    leave_device_memory()
-    from hlotune.measure.machine.devices import target_here
-
-    return target_here(device)
-
-
-def leave_device_memory() -> None:
-    """Makes this process take a device's memory as it needs it: a worker measures on it, too."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    return asked_for(target)

@@ -5,7 +5,8 @@ A zip archive, whose members are stored as they are:
     manifest.json    format, program, target, numerics, structure of arguments and results,
                      and the SHA-256 of every other member
     program.mlirbc   the program with its calls of kernels, a portable StableHLO artifact
-    kernels/KEY      the machine code of a kernel, as `Built.to_bytes` writes it
+    kernels/KEY      the machine code of a kernel that the program calls, as `Built.to_bytes`
+                     writes it; of a GPU or a TPU the program itself has the kernels
     packed/N         the bytes of packed constant N
 
 A file of several variants of a program, for several sizes of its dimensions, has a list of such
@@ -40,10 +41,9 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import TensorType
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.stored_values import with_weights
-from hlotune.measure.machine.targets import require_host
+from hlotune.measure.machine.devices import target_with
 from hlotune.schedules.errors import BuildError, ProgramError
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.targets.cpu import CpuTarget
 
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"
 CONTENTS = "contents/"
@@ -80,10 +80,9 @@ def save_artifact(tuned: TunedFunction | Sequence[TunedFunction], path: str | Pa
     The file appears whole or not at all.  Returns its size in bytes.
 
     Raises:
-        ProgramError: it is no tuned function, or not one for a CPU; there are none, or two of
-            several are for the same shapes or take other arguments; values of its program were
-            elided; it takes or gives containers other than tuples, lists, and dicts of texts; or
-            the file cannot be written.
+        ProgramError: it is no tuned function; there are none, or two of several are for the same
+            shapes or take other arguments; values of its program were elided; it takes or gives
+            containers other than tuples, lists, and dicts of texts; or the file cannot be written.
     """
     variants: list[Any] = list(tuned) if isinstance(tuned, list | tuple) else [tuned]
     for one in variants:
@@ -132,11 +131,6 @@ def _check(tuned: object) -> None:
             "makes of the program"
         )
     require_values(tuned.program)
-    if not isinstance(tuned.target, CpuTarget):
-        raise ProgramError(
-            f"expected a program tuned for a CPU, got one for {tuned.target.title}; call it in "
-            "the process that tuned it: no file format holds its kernels yet"
-        )
 
 
 def _parts(tuned: TunedFunction) -> tuple[Manifest, dict[str, bytes]]:
@@ -205,13 +199,14 @@ def _loaded(
     `placed` are packed constants on the device by their hashes; those that are new are added.
     """
     _check_hashes(path, manifest, members)
-    target = require_host(manifest.target)
+    target = target_with(manifest.target)
     builts = [_built(path, n, data) for n, data in members.items() if n.startswith(KERNELS)]
     packed = []
     for name in (f"{PACKED}{n}" for n in range(manifest.packed)):
         digest = manifest.sha256[name]
         if digest not in placed:
-            placed[digest] = jax.device_put(np.frombuffer(members[name], np.uint8), device_of())
+            bytes_of = np.frombuffer(members[name], np.uint8)
+            placed[digest] = jax.device_put(bytes_of, device_of(target.platform))
         packed.append(placed[digest])
     module = mlir.parse(members[PROGRAM])
     signature = mlir.signature(module)
@@ -231,6 +226,7 @@ def _loaded(
             manifest.results,
             manifest.names,
             hidden_values=packed,
+            platform=target.platform,
             donated=manifest.donated,
         ),
     )
@@ -240,8 +236,10 @@ def _loaded(
 
 def _members(tuned: TunedFunction) -> dict[str, bytes]:
     whole = combined(tuned.program, tuned.replacements)
-    builts = {r.built.key: r.built for r in tuned.replacements if r.built}
     module = with_weights(mlir.parse(whole.bytecode), tuned.program.weights)
+    called = {c.config.get("key") for c in mlir.calls(module, dispatcher.TARGET)}
+    made = [r.built for r in tuned.replacements if r.built]
+    builts = {built.key: built for built in made if built.key in called}
     return {
         PROGRAM: module.artifact(),
         **{f"{KERNELS}{key}": built.to_bytes() for key, built in sorted(builts.items())},

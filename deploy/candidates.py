@@ -163,10 +163,12 @@ def measured(
     build: Build,
     runner: Runner,
     tell: Callable[[str], object] = lambda text: None,
+    together: int = 1,
 ) -> Iterator[dict[str, Any]]:
     """Records of the default and of all candidates of each kernel, and of what was decided.
 
-    `tell` is told what comes of each kernel, in words.
+    The runner is given so many candidates `together` as it has devices.  `tell` is told what comes
+    of each kernel, in words.
     """
     numbers = count()
     for one in proposed:
@@ -174,11 +176,14 @@ def measured(
         candidates = [Candidate(one.kernel, s) for s in (DEFAULT, *one.schedules)]
         builts: list[Built | Failure] = [NOT_BUILT, *build(candidates[1:])]
         right: list[_Right] = []
-        for candidate, built in zip(candidates, builts, strict=True):
-            (trial,) = runner.measure(one.kernel, [(candidate, built)], cache=one.cache)
-            yield writing.trial(trial, one.label, next(numbers))
-            if isinstance(built, Built) and isinstance(trial.outcome, Measurement):
-                right.append((candidate, built, trial.outcome))
+        objects = list(zip(candidates, builts, strict=True))
+        for start in range(0, len(objects), together):
+            some = objects[start : start + together]
+            trials = runner.measure(one.kernel, some, cache=one.cache)
+            for (candidate, built), trial in zip(some, trials, strict=True):
+                yield writing.trial(trial, one.label, next(numbers))
+                if isinstance(built, Built) and isinstance(trial.outcome, Measurement):
+                    right.append((candidate, built, trial.outcome))
         if not right:
             tell(f"{one.label}: none of {len(one.schedules)} candidates worked")
             continue

@@ -12,11 +12,12 @@ import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
 from hlotune.hlo.frontends.program import Program, load
-from hlotune.measure.machine.targets import host_target
+from hlotune.measure.machine.devices import default_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.numerics import NUMERICS, Numerics
-from hlotune.schedules.targets.cpu import HOST_PLATFORM
+from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.default_path import database_path
 
 LOG = logging.getLogger("hlotune.jit")
@@ -168,8 +169,7 @@ class Jitted:
     def _tuned(self, split: Split) -> TunedFunction | None:
         """What runs in place of `plain`; None where that runs."""
         leaves, tree = jax.tree.flatten(split.arrays)
-        traced = any(isinstance(x, jax.core.Tracer) for x in leaves)
-        if traced or jax.default_backend() != HOST_PLATFORM:
+        if any(isinstance(x, jax.core.Tracer) for x in leaves):
             return None
         try:
             types = tuple(_type(x) for x in leaves)
@@ -186,23 +186,31 @@ class Jitted:
         if not path.exists() and self.on_miss is None:
             return None
         try:
-            host_target()
+            target = default_target()
             program = load(split.bound(self.function), *types)
         except (ProgramError, TargetError) as error:
             # Not ours to take, no machine of ours, or an error that JAX will tell.
             LOG.info("XLA runs %s: %s", name, error)
             return None
-        tuned = self._applied(program, path) if path.exists() else None
-        if self.on_miss is not None and (tuned is None or _is_unknown(tuned)):
-            self.on_miss(program, path, self.numerics)
-            tuned = self._applied(program, path)
-        assert tuned is not None, "without a file there is something to be done about it"
+        tuned = self._applied(program, path, target) if path.exists() else None
+        on_miss = self.on_miss if isinstance(target, CpuTarget) else None
+        if on_miss is not None and (tuned is None or _is_unknown(tuned)):
+            on_miss(program, path, self.numerics)
+            tuned = self._applied(program, path, target)
+        if tuned is None:
+            return None
         if tuned.outdated:
             LOG.warning("XLA runs %s: %s", name, tuned.outdated)
         return tuned if tuned.replacements else None
 
-    def _applied(self, program: Program, path: Path) -> TunedFunction:
-        return applied(program, database=path, numerics=self.numerics, any_jaxlib=self.any_jaxlib)
+    def _applied(self, program: Program, path: Path, target: Target) -> TunedFunction:
+        return applied(
+            program,
+            database=path,
+            numerics=self.numerics,
+            target=target,
+            any_jaxlib=self.any_jaxlib,
+        )
 
 
 def _is_unknown(tuned: TunedFunction) -> bool:

@@ -38,7 +38,7 @@ def jit(
     - all calls on a system where hlotune makes no code;
     - calls inside other transformations, `grad`, `vmap` or another `jit`: tuned kernels have no
       derivatives;
-    - all calls where JAX's first device is not a CPU.
+    - all calls where JAX's first device is one that hlotune has no kernels for.
 
     Static and donated arguments are named as in `jax.jit`.  What is donated is gone after a call,
     and results may lie in its memory, where `jax.jit` has it so.

@@ -4,8 +4,10 @@ import jax
 
 from hlotune.measure.machine.targets import host_target, require_host
 from hlotune.schedules.errors import TargetError
-from hlotune.schedules.targets.cpu import CpuTarget
+from hlotune.schedules.targets.cpu import HOST_PLATFORM, CpuTarget
+from hlotune.schedules.targets.kinds import NAMED
 from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.tpu import TpuTarget
 
 
 def target_here(target: Target | None = None) -> Target:
@@ -26,6 +28,60 @@ def target_here(target: Target | None = None) -> Target:
             f"`tune export-candidates PROGRAM FILE --target {target.name}` and `tune measure FILE`"
         )
     return found
+
+
+def default_target() -> Target:
+    """The target of JAX's first device, where programs run that name no device.
+
+    Raises TargetError where it is none that is known by name, or no CPU that code is made for.
+    """
+    first = jax.devices()[0]
+    if first.platform == HOST_PLATFORM:
+        return host_target()
+    known = (t.as_found(first.device_kind) for t in NAMED.values())
+    found = next(filter(None, known), None)
+    if found is None:
+        raise TargetError(
+            f"expected JAX's first device to be a CPU or one of {', '.join(NAMED)}, got "
+            f"{first.device_kind}; its programs are left to XLA"
+        )
+    return found
+
+
+def target_with(fingerprint: str) -> Target:
+    """JAX's first device, or this machine's CPU, whichever has the fingerprint.
+
+    Raises TargetError where neither has it.
+    """
+    try:
+        first = default_target()
+    except TargetError:
+        return require_host(fingerprint)
+    return first if first.fingerprint == fingerprint else require_host(fingerprint)
+
+
+def devices_like(target: Target, count: int) -> tuple[int, ...]:
+    """The numbers of the first `count` devices of the target among those of its platform.
+
+    Raises TargetError where there are fewer, or where one process has to have all of them.
+    """
+    names = device_names(target.platform)
+    alike = [
+        number
+        for number, name in enumerate(names)
+        if (found := target.as_found(name)) and found.fingerprint == target.fingerprint
+    ]
+    if isinstance(target, TpuTarget) and count > 1:
+        raise TargetError(
+            f"expected to measure on one {target.title}, got {count}: a process that finds TPUs "
+            "has all of them; leave --devices out"
+        )
+    if len(alike) < count:
+        raise TargetError(
+            f"expected {count} devices that are {target.title}, and JAX finds {len(alike)} here; "
+            "ask for no more"
+        )
+    return tuple(alike[:count])
 
 
 def device_names(platform: str) -> tuple[str, ...]:

@@ -1,4 +1,9 @@
-"""One machine, several tuners: they take turns, since they would time each other's work."""
+"""One machine, several tuners: they take turns, since they would time each other's work.
+
+What is measured on a device that is not the CPU holds the lock of that device alone, and shares
+that of the machine with others that do: several devices are measured at the same time, and none
+while a tuner has the CPU.
+"""
 
 import fcntl
 import os
@@ -6,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,10 +24,12 @@ class Turns:
     waited_s: float = 0.0
     now: Callable[[], float] = time.monotonic
     """Seconds since some moment."""
+    device: str = ""
+    """The device that the turns are of, as in `alone`; empty for the whole machine."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        with alone(self.now) as waited_s:
+        with alone(self.now, self.device) as waited_s:
             self.waited_s += waited_s
             yield
 
@@ -34,6 +41,7 @@ class Turns:
 _mine = threading.local()
 
 _BUSY = "another tuner is at work on this machine; taking turns with it"
+_BUSY_DEVICE = "another tuner is at work on {device}; taking turns with it"
 _NO_LOCK = (
     "expected /tmp to take a lock file, got an error; if other tuners are at work on this machine, "
     "times are wrong: run one at a time, or make /tmp writable"
@@ -41,8 +49,10 @@ _NO_LOCK = (
 
 
 @contextmanager
-def alone(clock_s: Callable[[], float] = time.monotonic) -> Iterator[float]:
+def alone(clock_s: Callable[[], float] = time.monotonic, device: str = "") -> Iterator[float]:
     """Waits until no other tuner of this user builds or measures, and keeps them waiting.
+
+    With a `device`, a name such as `cuda0`, tuners that measure on other devices do not wait.
 
     Gives the seconds that it waited, by `clock_s`.
     The system releases the lock when the process ends, however it ends.  Where no folder takes its
@@ -54,23 +64,28 @@ def alone(clock_s: Callable[[], float] = time.monotonic) -> Iterator[float]:
         raise RuntimeError("expected no turn inside of another, got one; let go of the outer first")
     _mine.held = True
     try:
-        with _locked(clock_s) as waited_s:
+        with _locked(clock_s, device) as waited_s:
             yield waited_s
     finally:
         _mine.held = False
 
 
 @contextmanager
-def _locked(clock_s: Callable[[], float]) -> Iterator[float]:
-    lock = _opened()
-    if lock is None:
-        _say_once(_NO_LOCK)
-        yield 0.0
-        return
-    try:
-        yield _acquire(lock, clock_s)
-    finally:
-        os.close(lock)
+def _locked(clock_s: Callable[[], float], device: str) -> Iterator[float]:
+    how = fcntl.LOCK_SH if device else fcntl.LOCK_EX
+    waits = [("", how, _BUSY)]
+    if device:
+        waits.append((device, fcntl.LOCK_EX, _BUSY_DEVICE.format(device=device)))
+    waited_s = 0.0
+    with ExitStack() as held:
+        for name, kind, words in waits:
+            lock = _opened(name)
+            if lock is None:
+                _say_once(_NO_LOCK)
+                continue
+            held.callback(os.close, lock)
+            waited_s += _acquire(lock, kind, words, clock_s)
+        yield waited_s
 
 
 def lock_paths() -> tuple[Path, ...]:
@@ -82,21 +97,22 @@ def lock_paths() -> tuple[Path, ...]:
     return Path(f"/run/user/{user}/hlotune.lock"), Path(f"/tmp/hlotune-{user}.lock")
 
 
-def _opened() -> int | None:
+def _opened(device: str) -> int | None:
     for path in lock_paths():
+        own = path.with_name(f"{path.stem}-{device}{path.suffix}") if device else path
         with suppress(OSError):
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            return os.open(own, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     return None
 
 
-def _acquire(lock: int, clock_s: Callable[[], float]) -> float:
-    """The seconds that it took: none where nobody had the lock."""
+def _acquire(lock: int, kind: int, words: str, clock_s: Callable[[], float]) -> float:
+    """The seconds that it took: none where nobody had the lock.  `words` say who has it."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        _say_once(_BUSY)
+        _say_once(words)
         start_s = clock_s()
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, kind)
         return clock_s() - start_s
     return 0.0
 

@@ -1,6 +1,6 @@
 """Built kernels to trials: one worker verifies and times; whatever they do, the run goes on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import median
 from typing import Any, Self, cast
@@ -46,10 +46,12 @@ class ProcessRunner:
         turns: Turns | None = None,
         known: Properties | None = None,
         command: Sequence[str] = DEVICE_WORKER,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`effort` goes into each candidate of `measure`; defaults and finals have their own.
 
         `known` are peaks that the target reached before: today's may be of a bad minute.
+        `environment` has further variables for the worker, such as those that choose a device.
         """
         self._known = known
         self._turns = turns or Turns()
@@ -58,7 +60,7 @@ class ProcessRunner:
         self.cache = cache
         self.clock = clock
         self.effort = effort
-        self._channel = taken(command, device_environment(target))
+        self._channel = taken(command, {**device_environment(target), **(environment or {})})
         self._best_s: dict[tuple[str, CacheMode], float] = {}
         self._properties: Properties | None = None
         self._probes_s: list[float] = []

@@ -10,7 +10,10 @@ import pytest
 import typer.main
 
 from hlotune.cli import reference
-from hlotune.cli.main import app
+from hlotune.cli.main import app, run_command
+from hlotune.schedules.targets import kinds
+from tests.support import interpreted_gpu
+from tests.support.interpreted_gpu import INTERPRETED
 from tests.support.tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -47,6 +50,32 @@ def test_each_page_is_in_the_site() -> None:
     for page in PAGES:
         name = page.relative_to(DOCS).with_suffix("").as_posix()
         assert name in index or name.startswith(("lab/", "decisions/")) or name == "index"
+
+
+def shorter(words: list[str]) -> list[str]:
+    """A command of a tutorial with a small budget, or few candidates."""
+    words = list(words)
+    if "--budget" in words:
+        at = words.index("--budget")
+        words[at : at + 2] = ["--trials", "12"]
+    return [*words, "--count", "1"] if "export-candidates" in words else words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["another_machine", "train_a_model"])
+def test_commands_of_tutorials_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interpreted device plays the other machine's, and is never faster than its default."""
+    interpreted_gpu.enter(monkeypatch.setitem)
+    interpreted_gpu.give_workers(monkeypatch.setattr)
+    for played in ("cuda:h100", "cuda:h200"):
+        monkeypatch.setitem(kinds.NAMED, played, INTERPRETED)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for words in commands(DOCS / "tutorials" / f"{name}.md"):
+        kept_by_xla = words[1] == "apply"
+        assert run_command(shorter(words[1:])) == (1 if kept_by_xla else 0), words
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.stem)

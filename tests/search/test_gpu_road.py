@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hlotune.cli.main import run_command
 from hlotune.deploy.apply import apply
 from hlotune.deploy.candidates import Proposed, here, measured, read_candidates, write_lines
 from hlotune.deploy.replacement import assembled, built_here, replacement
@@ -35,6 +36,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.records import import_records
 from tests.support import interpreted_gpu
 from tests.support.interpreted_gpu import INTERPRETED, INTERPRETED_TPU, worker_command
+from tests.support.tree import ROOT
 
 X = (np.arange(64 * 32, dtype=np.float32).reshape(64, 32) % 7) - 3
 W = (np.arange(32 * 48, dtype=np.float32).reshape(32, 48) % 5) - 2
@@ -149,6 +151,30 @@ def test_a_search_is_carried_to_the_device_and_back(program: Program, tmp_path: 
     applied = apply(program, database=path, target=INTERPRETED)
     assert {e.status for e in applied.explain()} & {"tuned", "kept default"}
     np.testing.assert_array_equal(applied(X, W, B), np.maximum(X @ W + B, 0.0))
+
+
+def test_commands_carry_a_search_to_a_machine_that_can_only_measure(tmp_path: Path) -> None:
+    """The measuring side runs without xgboost, torch and sqlite-utils."""
+    source = tmp_path / "layer.py"
+    source.write_text(
+        "import numpy as np\n"
+        "def model():\n"
+        "    return lambda x, w: x @ w, (np.ones((16, 32), 'f4'), np.ones((32, 48), 'f4'))\n"
+    )
+    file, lines, path = (tmp_path / n for n in ("candidates.jsonl", "measured.jsonl", "gpu.db"))
+    exported = ["export-candidates", f"{source}:model", str(file), "--count", "2"]
+    assert run_command([*exported, "--target", INTERPRETED.name]) == 0
+    assert _elsewhere(["measure", str(file), "--output", str(lines)]) == 0
+    assert run_command(["db", "import", str(lines), "--database", str(path)]) == 0
+    with Database(path, read_only=True) as database:
+        (trials,) = database.query("select count(*) as n from trials where time_s > 0")
+        (finals,) = database.query("select count(*) as n from finals")
+    assert (trials["n"], finals["n"]) == (3, 1)
+
+
+def _elsewhere(arguments: list[str]) -> int:
+    command = [sys.executable, "-m", "tests.support.interpreted_gpu", "tune", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hlotune.hlo.sites.sites import Site, sites
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.errors import HlotuneError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
+from hlotune.schedules.targets.target import Target
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired
 
@@ -52,24 +53,30 @@ def final(schedule: Schedule, default_s: float = 2e-5, tuned_s: float = 1e-5) ->
     )
 
 
-def recorded(path: Path, finals: dict[Site, Final], jaxlib: str | None = None) -> Path:
+def recorded(
+    path: Path,
+    finals: dict[Site, Final],
+    jaxlib: str | None = None,
+    target: Target | None = None,
+) -> Path:
     """A database of finals that name the code which today's code generation makes.
 
-    `jaxlib` is the version that they were made with, by default the one that is installed.
+    `jaxlib` is the version that they were made with, by default the one that is installed;
+    `target` is this machine's CPU where none is given.
     """
     tools = replace(toolchain(), jaxlib=jaxlib) if jaxlib else toolchain()
     with Database(path) as database:
-        run = database.start_run(None, host_target(), tools)
+        run = database.start_run(None, target or host_target(), tools)
         for site, one in finals.items():
-            code = code_of(site.kernel, one.schedule)
+            code = code_of(site.kernel, one.schedule, target)
             database.record_final(run, site.kernel, replace(one, code=one.code or code))
     return path
 
 
-def code_of(kernel: Kernel, schedule: Schedule) -> str | None:
+def code_of(kernel: Kernel, schedule: Schedule, target: Target | None = None) -> str | None:
     """The hash of the machine code that today's code generation makes; None where it makes none."""
     try:
-        return built_here(kernel, schedule, host_target()).key
+        return built_here(kernel, schedule, target or host_target()).key
     except HlotuneError:
         return None
 

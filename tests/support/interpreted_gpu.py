@@ -1,8 +1,13 @@
-"""A GPU and a TPU whose kernels Pallas interprets here: all of the road but its speed."""
+"""A GPU and a TPU whose kernels Pallas interprets here: all of the road but its speed.
+
+As a program it is a worker for them, or `tune` on a machine that has them and lacks what only
+searching needs: `python -m tests.support.interpreted_gpu tune measure ...`.
+"""
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from hlotune.codegen import backends
@@ -74,6 +79,8 @@ def enter(put: Put = dict.__setitem__) -> Target:
         put(kinds.KINDS, kind, of_kind)
         put(backends.OF_KIND, kind, "pallas")
         put(tasks.SPACES, kind, searched_space)
+    for target in (INTERPRETED, INTERPRETED_TPU):
+        put(kinds.NAMED, target.name, target)
     return INTERPRETED
 
 
@@ -81,9 +88,32 @@ def worker_command(role: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "tests.support.interpreted_gpu", role)
 
 
+def tune(arguments: list[str]) -> int:
+    """Runs the command line where these devices have names, workers, and no packages to search."""
+    from hlotune.cli.main import run_command
+
+    for package in ("xgboost", "torch", "sqlite_utils"):
+        sys.modules[package] = None  # type: ignore[assignment]
+    give_workers(setattr)
+    return run_command(arguments)
+
+
+def give_workers(put: Callable[[Any, str, Any], object]) -> None:
+    """Makes the builder and the runner of `tune measure` start workers that have these devices."""
+    from hlotune.measure.workers import builder, several_devices
+
+    for module, name, role in (
+        (builder, "ProcessBuilder", "build"),
+        (several_devices, "SeveralDevices", "device"),
+    ):
+        put(module, name, partial(getattr(module, name), command=worker_command(role)))
+
+
 if __name__ == "__main__":
     from hlotune.measure.workers import worker
     from tests.support import interpreted_gpu
 
     interpreted_gpu.enter()
+    if sys.argv[1] == "tune":
+        raise SystemExit(interpreted_gpu.tune(sys.argv[2:]))
     worker.main(sys.argv[1])

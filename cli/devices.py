@@ -1,0 +1,47 @@
+"""The device that a command is asked for by name, where it has to be on this machine."""
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hlotune.schedules.targets.target import Target
+
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|FINGERPRINT",
+        help="A device of this machine by name (cuda:h200, ...); or the fingerprint that this "
+        "machine must have (tune targets).  [default: this machine's CPU]",
+        show_default=False,
+    ),
+]
+
+
+def here(text: str) -> "Target":
+    """The device of a name, or the CPU of a fingerprint, on this machine.
+
+    Raises TargetError where it is not here.
+    """
+    from hlotune.schedules.targets.kinds import NAMED, named_target
+
+    if text not in NAMED and ":" not in text:
+        from hlotune.measure.machine.targets import require_host
+
+        return require_host(text)
+    device = named_target(text)
+    leave_device_memory()
+    from hlotune.measure.machine.devices import target_here
+
+    return target_here(device)
+
+
+def leave_device_memory() -> None:
+    """Makes this process take a device's memory as it needs it: a worker measures on it, too."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def asked_for(text: str | None) -> "Target | None":
+    """The device of a name; None where none is named, for this machine's CPU."""
+    return None if text is None else here(text)

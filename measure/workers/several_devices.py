@@ -1,0 +1,115 @@
+"""Several devices of one kind, measured at the same time: a worker and a lock for each."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from hlotune.codegen.built import Built
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
+from hlotune.measure.workers.early_start import DEVICE_WORKER
+from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.target import Target
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The variable that says which GPUs a process sees, and which is its first."""
+
+
+class SeveralDevices(ProcessRunner):
+    """A runner whose candidates are spread over several devices.
+
+    All else, defaults and comparisons among it, is of the first device: two sides of a comparison
+    are always timed on one.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        numbers: Sequence[int],
+        numerics: Numerics = "standard",
+        cache: CacheMode = "model",
+        command: Sequence[str] = DEVICE_WORKER,
+    ) -> None:
+        """`numbers` are those of the devices among all that this process may use, the first one
+        first; the other arguments are those of `ProcessRunner`.
+        """
+        visible = visible_devices()
+        first, *others = [visible.get(number, str(number)) for number in numbers]
+        super().__init__(
+            target, numerics, cache, turns=_turns(target, first), command=command,
+            environment={VISIBLE: first},
+        )  # fmt: skip
+        self._others = [
+            ProcessRunner(
+                target, numerics, cache, turns=_turns(target, device), command=command,
+                environment={VISIBLE: device},
+            )
+            for device in others
+        ]  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Candidates that are measured at a time."""
+        return 1 + len(self._others)
+
+    def begin(self) -> None:
+        super().begin()
+        for other in self._others:
+            other.begin()
+
+    def close(self) -> None:
+        super().close()
+        for other in self._others:
+            other.close()
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode | None = None,
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        """As `ProcessRunner.measure`; each device takes the next candidate when it is free."""
+        waiting: SimpleQueue[int] = SimpleQueue()
+        for number in range(len(objects)):
+            waiting.put(number)
+        trials = dict[int, Trial]()
+        own = super().measure
+
+        def work(measure: Any) -> None:
+            for number in _taken(waiting):
+                (trials[number],) = measure(kernel, [objects[number]], cache=cache, limit_s=limit_s)
+
+        with ThreadPoolExecutor(self.width) as threads:
+            try:
+                list(threads.map(work, [own, *(other.measure for other in self._others)]))
+            except BaseException:
+                for _ in _taken(waiting):
+                    pass  # nothing new begins
+                self.close()
+                raise
+        return [trials[number] for number in range(len(objects))]
+
+
+def _taken(waiting: "SimpleQueue[int]") -> Iterator[int]:
+    with suppress(Empty):
+        while True:
+            yield waiting.get_nowait()
+
+
+def _turns(target: Target, device: str) -> Turns:
+    """The turns of one device, whose name becomes that of a file."""
+    return Turns(device=re.sub(r"[^\w-]", "-", f"{target.platform}{device}"))
+
+
+def visible_devices() -> dict[int, str]:
+    """What the system calls the devices that this process may use, where somebody has chosen."""
+    chosen = os.environ.get(VISIBLE, "")
+    return dict(enumerate(filter(None, chosen.split(","))))
