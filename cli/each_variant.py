@@ -17,16 +17,18 @@ class OfSizes(Protocol):
 def for_each(variants: Sequence[list[str]], command: OfSizes) -> None:
     """Runs a command for each combination of sizes; an error of one does not end the others.
 
-    Raises the first of these errors in the end, once the others are said.
+    Raises the first of these errors in the end, once the others are said.  An error with the same
+    text in several combinations, as that a program has no such dimension, is said once.
     """
-    failed: list[HlotuneError] = []
+    failed: dict[str, HlotuneError] = {}
     for sizes in variants:
         say(f"\n{' '.join(sizes)}:", file=sys.stderr)
         try:
             command(dim=sizes)
         except HlotuneError as error:
-            failed.append(error)
-    for other in failed[1:]:
+            failed.setdefault(str(error), error)
+    first, *others = failed.values() or (None,)
+    for other in others:
         say(f"tune: {other}", file=sys.stderr)
-    if failed:
-        raise failed[0]
+    if first is not None:
+        raise first

@@ -33,12 +33,11 @@ from hlotune.codegen.runtime import dispatcher
 from hlotune.deploy.agreement import check_calls, check_members, check_signature
 from hlotune.deploy.apply import TunedFunction
 from hlotune.deploy.archive import AGAIN, read_stored, write_stored
-from hlotune.deploy.by_shapes import ByShapes, Shapes, require_different
+from hlotune.deploy.by_shapes import ByShapes, Kinds, kinds_of, require_different
 from hlotune.deploy.manifest import Manifest, manifests_of, variants_json
 from hlotune.deploy.replacement import combined, loaded_here
 from hlotune.hlo.calling.callable import JittedProgram, device_of, function_of
 from hlotune.hlo.frontends.program import Program
-from hlotune.hlo.graph import TensorType
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.stored_values import with_weights
 from hlotune.measure.machine.devices import target_with
@@ -75,20 +74,21 @@ class Artifact:
 
 
 def save_artifact(tuned: TunedFunction | Sequence[TunedFunction], path: str | Path) -> int:
-    """Writes a tuned program to a file, or several for different shapes of arguments.
+    """Writes a tuned program to a file, or several for different shapes or types of arguments.
 
     The file appears whole or not at all.  Returns its size in bytes.
 
     Raises:
         ProgramError: it is no tuned function; there are none, or two of several are for the same
-            shapes or take other arguments; values of its program were elided; it takes or gives
-            containers other than tuples, lists, and dicts of texts; or the file cannot be written.
+            shapes and types or take other arguments; values of its program were elided; it takes
+            or gives containers other than tuples, lists, and dicts of texts; or the file cannot be
+            written.
     """
     variants: list[Any] = list(tuned) if isinstance(tuned, list | tuple) else [tuned]
     for one in variants:
         _check(one)
     _require_same_arguments(variants)
-    require_different([_shapes(one.program.graph.argument_types) for one in variants])
+    require_different([kinds_of(one.program.graph.argument_types) for one in variants])
     parts = [_parts(one) for one in variants]
     path = Path(path)
     if len(parts) == 1:
@@ -138,10 +138,6 @@ def _parts(tuned: TunedFunction) -> tuple[Manifest, dict[str, bytes]]:
     return _manifest(tuned, {name: _hash(data) for name, data in members.items()}), members
 
 
-def _shapes(types: Sequence[TensorType]) -> Shapes:
-    return tuple(kind.shape for kind in types)
-
-
 def require_values(program: Program) -> None:
     """Raises ProgramError for a program in which invented values stand for its own."""
     if program.notes:
@@ -176,13 +172,13 @@ def load_artifact(path: str | Path) -> Artifact:
         _loaded(path, m, {n: members[f"{CONTENTS}{d}"] for n, d in m.sha256.items()}, placed)
         for m in manifests
     ]
-    require_different([shapes for _, shapes in found])
-    return _joined([artifact for artifact, _ in found], [s for _, s in found], manifests[0])
+    require_different([kinds for _, kinds in found])
+    return _joined([artifact for artifact, _ in found], [k for _, k in found], manifests[0])
 
 
-def _joined(found: Sequence[Artifact], shapes: Sequence[Shapes], first: Manifest) -> Artifact:
-    """Variants as one, which calls the one of the shapes that it is given."""
-    functions: Any = {s: a._function for s, a in zip(shapes, found, strict=True)}
+def _joined(found: Sequence[Artifact], kinds: Sequence[Kinds], first: Manifest) -> Artifact:
+    """Variants as one, which calls the one for the arguments that it is given."""
+    functions: Any = {k: a._function for k, a in zip(kinds, found, strict=True)}
     return replace(
         found[0],
         kernels=tuple(dict.fromkeys(key for a in found for key in a.kernels)),
@@ -193,8 +189,8 @@ def _joined(found: Sequence[Artifact], shapes: Sequence[Shapes], first: Manifest
 
 def _loaded(
     path: Path, manifest: Manifest, members: Mapping[str, bytes], placed: dict[str, Any]
-) -> tuple[Artifact, Shapes]:
-    """One program of a file, and the shapes of its arguments.
+) -> tuple[Artifact, Kinds]:
+    """One program of a file, and the shapes and element types of its arguments.
 
     `placed` are packed constants on the device by their hashes; those that are new are added.
     """
@@ -231,7 +227,7 @@ def _loaded(
         ),
     )
     count = len(signature.arguments) - len(packed)
-    return artifact, _shapes(signature.arguments[:count])
+    return artifact, kinds_of(signature.arguments[:count])
 
 
 def _members(tuned: TunedFunction) -> dict[str, bytes]:

@@ -1,6 +1,6 @@
 """Elementwise operations, constants among them; ONNX broadcasts their operands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +30,32 @@ OF_TRUTHS = {
     "xor": "Xor", "not": "Not",
 }  # fmt: skip
 OF_BITS = {"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor", "not": "BitwiseNot"}
+ERFC_IS_ZERO = 30.0
+"""From here on erfc is below the smallest number of f64."""
+ERFC_MIDDLE = (
+    (
+        2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687,
+        4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
+        9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2,
+    ),
+    (
+        1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
+        9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
+        1.65666309194161350182e3, 5.57535340817727675546e2,
+    ),
+)  # fmt: skip
+"""Coefficients of numerator and denominator of exp(x^2) erfc(x) for x from 1 to 8."""
+ERFC_FAR = (
+    (
+        5.64189583547755073984e-1, 1.27536670759978104416, 5.01905042251180477414,
+        6.16021097993053585195, 7.40974269950448939160, 2.97886665372100240670,
+    ),
+    (
+        1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1,
+        1.70814450747565897222e1, 9.60896809063285878198, 3.36907645100081516050,
+    ),
+)  # fmt: skip
+"""The same from 8 on."""
 COMPARISONS = {"LT": "Less", "LE": "LessOrEqual", "GT": "Greater", "GE": "GreaterOrEqual"}
 
 
@@ -159,18 +185,24 @@ def clamp(w: Writer, op: Op) -> list[Tensor]:
 
 def convert(w: Writer, op: Op) -> list[Tensor]:
     x, dtype = w.short(op.operands[0]), w.type(op.results[0]).dtype
-    if is_float(x.dtype) and BYTES[dtype] <= 2 and not (is_float(dtype) or dtype == "i1"):
-        x = _within(w, x, dtype)
-    return [w.cast(x, dtype)]
+    is_rounded = is_float(x.dtype) and not is_float(dtype) and dtype != "i1"
+    return [_saturated(w, x, dtype) if is_rounded else w.cast(x, dtype)]
 
 
-def _within(w: Writer, x: Tensor, dtype: str) -> Tensor:
-    """Floats brought into the range of integers of up to 16 bits; runtimes would wrap them."""
-    limits: Any = np.iinfo(str(numpy_dtype(dtype)))
+def _saturated(w: Writer, x: Tensor, dtype: str) -> Tensor:
+    """Floats as integers in the way of XLA: NaN is 0, and what is out of range is the nearest
+    integer of the type.  The largest one may lie between two floats."""
     x = x if x.dtype == "f64" else w.cast(x, "f32")
-    return w.of(
-        "Min", w.of("Max", x, w.constant(limits.min, x.dtype)), w.constant(limits.max, x.dtype)
-    )
+    limits: Any = np.iinfo(str(numpy_dtype(dtype)))
+    low, beyond = (numpy_dtype(x.dtype).type(n) for n in (limits.min, limits.max))
+    high = beyond if int(beyond) == limits.max else np.nextafter(beyond, low)
+    x = chosen(w, w.of("IsNaN", x, dtype="i1"), w.constant(0, x.dtype), x)
+    within = w.of("Min", w.of("Max", x, w.constant(low, x.dtype)), w.constant(high, x.dtype))
+    rounded = w.cast(within, dtype)
+    if high == beyond:
+        return rounded
+    is_beyond = w.of("GreaterOrEqual", x, w.constant(beyond, x.dtype), dtype="i1")
+    return chosen(w, is_beyond, w.constant(limits.max, dtype), rounded)
 
 
 def is_finite(w: Writer, op: Op) -> list[Tensor]:
@@ -189,8 +221,36 @@ def square(w: Writer, op: Op) -> list[Tensor]:
 
 
 def erfc(w: Writer, op: Op) -> list[Tensor]:
-    (x,) = operands(w, op)
-    return [w.of("Sub", w.constant(1, x.dtype), w.of("Erf", x))]
+    """Writes 1 - erf(x) where that is exact enough; from |x| = 1 on, where it would cancel,
+    exp(-x^2) times a quotient of polynomials, those of the library Cephes."""
+    (narrow,) = operands(w, op)
+    x = narrow if narrow.dtype == "f64" else w.cast(narrow, "f32")
+
+    def number(value: float) -> Tensor:
+        return w.constant(value, x.dtype)
+
+    def is_less(a: Tensor, b: Tensor) -> Tensor:
+        return w.of("Less", a, b, dtype="i1")
+
+    size = w.of("Min", w.of("Abs", x), number(ERFC_IS_ZERO))
+    middle, far = (
+        w.of("Div", _polynomial(w, above, size), _polynomial(w, below, size))
+        for above, below in (ERFC_MIDDLE, ERFC_FAR)
+    )
+    factor = chosen(w, is_less(size, number(8)), middle, far)
+    tail = w.of("Mul", w.of("Exp", w.of("Neg", w.of("Mul", size, size))), factor)
+    outer = chosen(w, is_less(x, number(0)), w.of("Sub", number(2), tail), tail)
+    inner = w.of("Sub", number(1), w.of("Erf", x))
+    return [w.cast(chosen(w, is_less(size, number(1)), inner, outer), narrow.dtype)]
+
+
+def _polynomial(w: Writer, coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """Of the highest power first."""
+    first, *others = (w.constant(c, x.dtype) for c in coefficients)
+    found = first
+    for coefficient in others:
+        found = w.of("Add", w.of("Mul", found, x), coefficient)
+    return found
 
 
 def cbrt(w: Writer, op: Op) -> list[Tensor]:

@@ -169,6 +169,12 @@ def _value(tree: ast.expr, named: Mapping[str, int]) -> int:
 def combinations(dims: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     """Sizes by name, the last dimension changing first.  Raises ProgramError."""
     for name, sizes in dims.items():
+        listed = isinstance(sizes, list | tuple | range)
+        if not listed or not all(type(size) is int for size in sizes):
+            raise ProgramError(
+                f"expected the sizes of the dimension {name} as whole numbers in a list, as in "
+                f"[1, 8], got {sizes!r}; hlotune.load takes a size without a list"
+            )
         if not sizes or len(set(sizes)) < len(sizes):
             raise ProgramError(
                 f"expected different sizes of the dimension {name}, got {list(sizes)}; give each "

@@ -201,7 +201,11 @@ def edges(x: jax.Array, wide: jax.Array, bits: jax.Array, by: jax.Array) -> list
     amounts = [((-5, 4), (0, 0)), ((4, -5), (2, -6)), ((-3, 0), (1, -2)), ((-1, 2), (-4, 1))]
     return [
         *(lax.pad(x, jnp.float32(9), [(*pair, 0) for pair in pairs]) for pairs in amounts),
-        *(wide.astype(kind) for kind in (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16)),
+        *(
+            wide.astype(kind)
+            for kind in (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32)
+        ),
+        *(wide.astype(kind).astype(jnp.int32) for kind in (jnp.bfloat16, jnp.float16)),
         *(
             lax.shift_right_arithmetic(bits.astype(kind), by.astype(kind))
             for kind in (jnp.int8, jnp.uint8, jnp.int32, jnp.uint32)
@@ -220,9 +224,27 @@ def narrow_floats(x: jax.Array) -> list[jax.Array]:
 
 
 def test_edges_of_pads_shifts_and_conversions_are_as_of_xla() -> None:
-    wide = np.array([-1.7, -300, 300, 70000, 1e20, -1e20, np.inf, -np.inf, 2.5], np.float32)
     bits, by = whole(256, 9) - 128, np.array([0, 1, 3, 7, 8, 31, 32, 40, 2], np.int32)
-    require_right(load(edges, normal(3, 4), wide, bits, by))
+    require_right(load(edges, normal(3, 4), np.float32(WIDE), bits, by))
+
+
+WIDE = [-1.7, -300, 300, 70000, 2**31, -(2**31), 2**32, 2**63, 1e20, -1e20, np.inf, -np.inf, np.nan]
+
+
+def test_conversions_to_64_bits_saturate_as_those_of_xla() -> None:
+    with jax.enable_x64(True):
+        for kind in (np.float32, np.float64):
+            x = np.array([*WIDE, 2**31 - 1], kind)
+            require_right(load(lambda x: [x.astype(jnp.int64), x.astype(jnp.int32)], x))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_complement_of_erf_is_right_far_out(kind: Any) -> None:
+    x = np.array([-40, -9, -3, -1, -0.5, 0, 0.9, 1, 2, 4, 7.9, 8.1, 9, 40], kind)
+    with jax.enable_x64(True):
+        require_right(
+            load(lambda x: lax.erfc(x), x), rtol=1e-5 if kind == np.float32 else 1e-13, atol=0
+        )
 
 
 def test_narrow_floats_are_of_operators_that_take_them() -> None:

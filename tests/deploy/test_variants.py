@@ -62,8 +62,27 @@ def test_what_variants_have_in_common_is_in_the_file_once(file: Path) -> None:
 
 def test_two_variants_of_the_same_shapes_are_refused(tmp_path: Path) -> None:
     (first, _) = variants(tmp_path)
-    with pytest.raises(ProgramError, match=r"different shapes, got two for the same, \(4x16\)"):
+    with pytest.raises(
+        ProgramError, match=r"different shapes or element types, got two for the same, \(4x16\)"
+    ):
         save_artifact([first, first], tmp_path / "a.hlotune")
+
+
+def test_variants_may_differ_in_element_types_alone(tmp_path: Path) -> None:
+    def doubled(x: Any) -> Any:
+        return x + x
+
+    database = recorded(tmp_path / "a.db", {})
+    given = [normal(4, 16), normal(4, 16).astype(np.float16), normal(8, 16)]
+    tuned = [apply(load(doubled, x), database=database) for x in given]
+    save_artifact(tuned, tmp_path / "a.hlotune")
+    run = load_artifact(tmp_path / "a.hlotune")
+    for x in given:
+        assert run(x).dtype == x.dtype
+        np.testing.assert_array_equal(run(x), x + x)
+    expected = r"\(float32 4x16\) or \(float16 4x16\) or .*, got \(int32 4x16\); pad"
+    with pytest.raises(TypeError, match=expected):
+        run(np.zeros((4, 16), np.int32))
 
 
 def test_no_variants_and_those_of_other_arguments_are_refused(tmp_path: Path) -> None:

@@ -60,6 +60,12 @@ def test_combinations_of_sizes_are_all_of_them() -> None:
         combinations({"b": range(10), "t": range(10)})
 
 
+@pytest.mark.parametrize("sizes", [8, "8", [1, "8"], [[1]], None])
+def test_sizes_that_are_no_list_of_numbers_are_one_error(sizes: Any) -> None:
+    with pytest.raises(ProgramError, match=r"sizes of the dimension b as whole numbers in a list"):
+        load_variants("program.mlir", dims={"b": sizes})
+
+
 def function(x: Any, y: Any) -> Any:
     return jax.nn.relu(x @ jnp.ones((8, 4))) + y.sum(0) * x.shape[0]
 
