@@ -4,7 +4,7 @@ A backend is one value, `BACKEND` of its module, and a row in the tables of `bac
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +27,9 @@ class Signature:
     results: tuple[TensorType, ...]
     in_place: tuple[tuple[int, int], ...] = ()
     """Results that are written over arguments, as (result, argument)."""
+    stacks: Mapping[int, TensorType] = field(default_factory=dict)
+    """Packed arguments of which each call reads one of several parts, with the type of the index.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +37,8 @@ class SiteCode:
     """What stands in the place of a site: a StableHLO module, and further arguments of it."""
 
     text: str
-    """Its `@main` takes the site's arguments, and then the packed constants."""
+    """Its `@main` takes the site's arguments, then the indices of the signature's stacks in the
+    order of the arguments, and then the packed constants."""
     packed: tuple[NDArray[np.uint8], ...] = ()
     """Constants in the form in which the code takes them, by the positions of the arguments."""
 
@@ -63,7 +67,8 @@ class Backend(Protocol):
         """StableHLO that runs loaded code in this process.
 
         Args:
-            constants: values of those arguments that `built.packed` names.
+            constants: values of those arguments that `built.packed` names; of a stack all parts,
+                along a first axis.
         """
         ...
 

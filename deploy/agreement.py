@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence, Set
 from pathlib import Path
 
 from hlotune.codegen.built import Built
+from hlotune.codegen.runtime.prepacking import part_bytes
 from hlotune.deploy.archive import AGAIN
 from hlotune.deploy.manifest import Manifest
 from hlotune.hlo.graph import TensorType
@@ -72,12 +73,25 @@ def check_calls(path: Path, kernels: Collection[Built], calls: Sequence[Call]) -
 
 def _fits(call: Call, kernel: Built) -> bool:
     scratch = [_bytes(kernel.scratch_bytes)] if kernel.scratch_bytes else []
+    indices = call.arguments[-len(kernel.packed) :] if call.config.get("stacks") else ()
     packed = all(
-        p.argument < len(call.arguments) and call.arguments[p.argument] == _bytes(p.bytes)
+        p.argument < len(call.arguments)
+        and (
+            call.arguments[p.argument] == _bytes(p.bytes)
+            or (bool(indices) and _is_stack(call.arguments[p.argument], part_bytes(p.bytes)))
+        )
         for p in kernel.packed
     )
+    packed = packed and all(kind == TensorType((), "i64") for kind in indices)
     given = list(call.results[len(call.results) - len(scratch) :])
     return packed and given == scratch and call.config.get("scratch_bytes") == kernel.scratch_bytes
+
+
+def _is_stack(kind: TensorType, part: int) -> bool:
+    """Whether it is the bytes of several packed forms, each of `part` bytes."""
+    return (
+        kind.dtype == "ui8" and len(kind.shape) == 1 and kind.shape[0] % part == 0 != kind.shape[0]
+    )
 
 
 def _bytes(size: int) -> TensorType:

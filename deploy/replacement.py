@@ -18,9 +18,10 @@ from hlotune.hlo.calling.donation import donated_pairs
 from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import Program
-from hlotune.hlo.graph import Literal
+from hlotune.hlo.graph import Literal, TensorType
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site
+from hlotune.hlo.sites.stacks import Stack
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import Schedule
@@ -36,6 +37,8 @@ class Replacement:
     packed: tuple[NDArray[np.uint8], ...] = ()
     built: Built | None = None
     """What the module calls; None where it is plain StableHLO."""
+    stacks: tuple[Stack, ...] = ()
+    """Those whose indices the module takes, behind the site's arguments."""
 
     @property
     def packed_bytes(self) -> int:
@@ -49,11 +52,24 @@ def replacement(program: Program, site: Site, built: Built) -> Replacement:
         HlotuneError: the kernel cannot be loaded, or packs a constant whose value is unknown.
     """
     graph = graph_of(site.kernel)
-    shared = in_place_of(program, site, built)
-    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types), shared)
     values = {p.argument: constant(program, site, p.argument) for p in built.packed}
+    known = dict(site.constants)
+    stacks = {k: s for k in sorted(values) if isinstance(s := known.get(k), Stack)}
+    signature = Signature(
+        tuple(graph.argument_types),
+        tuple(graph.result_types),
+        in_place_of(program, site, built),
+        {k: index_type(program, site, stack) for k, stack in stacks.items()},
+    )
     code = backend_named(built.backend).replacement(loaded_here(built), signature, values)
-    return Replacement(site, code.text, code.packed, built)
+    return Replacement(site, code.text, code.packed, built, tuple(stacks.values()))
+
+
+def index_type(program: Program, site: Site, stack: Stack) -> TensorType:
+    graph = program.graph
+    for operation, region in zip(site.path[::2], site.path[1::2], strict=True):
+        graph = graph.ops[operation].regions[region]
+    return graph.types[stack.index]
 
 
 def in_place_of(program: Program, site: Site, built: Built) -> tuple[tuple[int, int], ...]:
@@ -85,12 +101,21 @@ def loaded_here(built: Built) -> Any:
 
 
 def constant(program: Program, site: Site, position: int) -> NDArray[Any]:
-    """The value of a constant argument of a site.
+    """The value of a constant argument of a site; of a stack all parts, along a first axis.
 
     Raises:
         ProgramError: it is an argument of the program, which was loaded without values.
     """
     known = dict(site.constants).get(position)
+    if isinstance(known, Stack):
+        shape = graph_of(site.kernel).argument_types[position].shape
+        return _value(program, site, position, known.source).reshape(-1, *shape)
+    return _value(program, site, position, known)
+
+
+def _value(
+    program: Program, site: Site, position: int, known: Literal | int | None
+) -> NDArray[Any]:
     if isinstance(known, Literal):
         return known.array()
     leaves = jax.tree.leaves(program.example_args or ())
@@ -114,7 +139,9 @@ class Combined:
 def combined(program: Program, replacements: Sequence[Replacement]) -> Combined:
     if not replacements:
         return Combined(program.bytecode, ())
-    spliced = splice(program, {r.site: r.text for r in replacements})
+    spliced = splice(
+        program, {r.site: r.text for r in replacements}, {r.site: r.stacks for r in replacements}
+    )
     waiting = {r.site: iter(r.packed) for r in replacements}
     return Combined(spliced.bytecode, tuple(next(waiting[site]) for site, _ in spliced.hidden))
 

@@ -62,8 +62,9 @@ class _Llvm:
             built.scratch_bytes,
             {p.argument: p.bytes for p in built.packed},
             signature.in_place,
+            {k: dispatcher.Parts(len(constants[k]), kind) for k, kind in signature.stacks.items()},
         )
-        forms = prepack(loaded, constants, threaded(built.threads))
+        forms = prepack(loaded, constants, threaded(built.threads), stacks=signature.stacks)
         return SiteCode(text, tuple(forms[k].copy() for k in sorted(forms)))
 
     def call(self, loaded: Loaded, signature: Signature, arguments: Sequence[Array]) -> list[Array]:

@@ -28,7 +28,9 @@
 %Slot = type { ptr, ptr, i64, ptr, i64 }              ; next slot, binding, calls running now, key, its length
 %Binding = type { ptr, i64, i64, ptr, i64 }           ; kernel, threads, scratch bytes, packed arguments, how many
 %Packed = type { i64, i64 }                           ; argument, bytes
-%Instance = type { ptr, i64 }                         ; slot, bytes of the scratch result (0: there is none)
+%Instance = type { ptr, i64, i64 }                    ; slot, bytes of the scratch result (0: there is none), stacks
+; Where `stacks` is not 0, packed arguments may have several parts, and the last operands are i64: for each packed
+; argument, in their order, which part the call reads.
 %Call = type { ptr, ptr, ptr, ptr }                   ; args, results, scratch, host
 %Host = type { ptr, i32, ptr }                        ; parallel_for, threads, crew
 
@@ -38,6 +40,7 @@
 
 @name_key = internal constant [3 x i8] c"key"
 @name_scratch = internal constant [13 x i8] c"scratch_bytes"
+@name_stacks = internal constant [6 x i8] c"stacks"
 ; dispatcher.py adds the messages @no_key ... @bad_status, @pause and @processor, and pool.ll
 
 declare ptr @malloc(i64)
@@ -223,15 +226,15 @@ none:
   ret ptr null
 }
 
-define internal i64 @scratch_bytes(ptr %frame) {
-  %scalar = call ptr @attribute(ptr %frame, ptr @name_scratch, i64 13, i32 3)  ; XLA_FFI_AttrType_SCALAR
+define internal i64 @number(ptr %frame, ptr %name, i64 %length) { ; the value of an i64, or 0 where there is none
+  %scalar = call ptr @attribute(ptr %frame, ptr %name, i64 %length, i32 3)     ; XLA_FFI_AttrType_SCALAR
   %some = icmp ne ptr %scalar, null
   br i1 %some, label %read, label %none
 read:
   %value_at = getelementptr %Scalar, ptr %scalar, i32 0, i32 1
   %value = load ptr, ptr %value_at
-  %bytes = load i64, ptr %value
-  ret i64 %bytes
+  %number = load i64, ptr %value
+  ret i64 %number
 none:
   ret i64 0
 }
@@ -272,11 +275,14 @@ unknown:
   %not_found = call ptr @fail(ptr %frame, i32 5, ptr @not_loaded, ptr %key, i64 %length, i64 0, i64 0)
   ret ptr %not_found
 make:
-  %bytes = call i64 @scratch_bytes(ptr %frame)
-  %instance = call ptr @malloc(i64 16)                 ; XLA frees it with the program: hlotune_state_info
+  %bytes = call i64 @number(ptr %frame, ptr @name_scratch, i64 13)
+  %stacks = call i64 @number(ptr %frame, ptr @name_stacks, i64 6)
+  %instance = call ptr @malloc(i64 24)                 ; XLA frees it with the program: hlotune_state_info
   store ptr %slot, ptr %instance
   %bytes_at = getelementptr %Instance, ptr %instance, i32 0, i32 1
   store i64 %bytes, ptr %bytes_at
+  %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
+  store i64 %stacks, ptr %stacks_at
   %error = call ptr @keep(ptr %frame, ptr %instance)
   ret ptr %error
 }
@@ -336,7 +342,9 @@ check_packed:
 badly_packed:
   ret ptr %packed_error
 call:
-  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given)
+  %stacks_at = getelementptr %Instance, ptr %instance, i32 0, i32 2
+  %stacks = load i64, ptr %stacks_at
+  %status = call i32 @call_kernel(ptr %frame, ptr %binding, i64 %given, i64 %stacks)
   %good = icmp eq i32 %status, 0
   br i1 %good, label %done, label %failed
 failed:
@@ -486,7 +494,62 @@ done:
   ret i64 %bytes
 }
 
-define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes) {
+; Moves the addresses of packed arguments to the parts that the last operands name; false where one is not there.
+define internal i1 @choose_parts(ptr %frame, ptr %binding, ptr %addresses) {
+entry:
+  %size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
+  %buffers_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
+  %size = load i64, ptr %size_at
+  %buffers = load ptr, ptr %buffers_at
+  %packed_at = getelementptr %Binding, ptr %binding, i32 0, i32 3
+  %count_at = getelementptr %Binding, ptr %binding, i32 0, i32 4
+  %packed = load ptr, ptr %packed_at
+  %count = load i64, ptr %count_at
+  %first = sub i64 %size, %count
+  %enough = icmp sge i64 %first, 0
+  br i1 %enough, label %check, label %no
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %move ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %yes
+look:
+  %next = add i64 %i, 1
+  %place = add i64 %first, %i
+  %index_buffer_at = getelementptr ptr, ptr %buffers, i64 %place
+  %index_buffer = load ptr, ptr %index_buffer_at
+  %dtype_at = getelementptr %Buffer, ptr %index_buffer, i32 0, i32 2
+  %dtype = load i32, ptr %dtype_at
+  %is_i64 = icmp eq i32 %dtype, 5                      ; XLA_FFI_DataType_S64
+  br i1 %is_i64, label %read, label %no
+read:
+  %index_at_at = getelementptr %Buffer, ptr %index_buffer, i32 0, i32 3
+  %index_at = load ptr, ptr %index_at_at
+  %index = load i64, ptr %index_at
+  %argument_at = getelementptr %Packed, ptr %packed, i64 %i, i32 0
+  %bytes_at = getelementptr %Packed, ptr %packed, i64 %i, i32 1
+  %argument = load i64, ptr %argument_at
+  %bytes = load i64, ptr %bytes_at
+  %padded = add i64 %bytes, 63
+  %step = and i64 %padded, -64
+  %offset = mul i64 %index, %step
+  %end = add i64 %offset, %bytes
+  %not_below = icmp sge i64 %index, 0
+  %holds = call i1 @holds(ptr %frame, i64 %argument, i64 %end)
+  %there = and i1 %not_below, %holds
+  br i1 %there, label %move, label %no
+move:
+  %address_at = getelementptr ptr, ptr %addresses, i64 %argument
+  %address = load ptr, ptr %address_at
+  %part = getelementptr i8, ptr %address, i64 %offset
+  store ptr %part, ptr %address_at
+  br label %check
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes, i64 %stacks) {
   %args_size_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 2
   %args_at = getelementptr %CallFrame, ptr %frame, i32 0, i32 5, i32 4
   %args_size = load i64, ptr %args_size_at
@@ -497,6 +560,14 @@ define internal i32 @call_kernel(ptr %frame, ptr %binding, i64 %scratch_bytes) {
   %results = load ptr, ptr %results_at
   %arg_addresses = alloca ptr, i64 %args_size
   call void @gather(ptr %args, i64 %args_size, ptr %arg_addresses)
+  %has_stacks = icmp ne i64 %stacks, 0
+  br i1 %has_stacks, label %choose, label %go_on
+choose:
+  %chosen = call i1 @choose_parts(ptr %frame, ptr %binding, ptr %arg_addresses)
+  br i1 %chosen, label %go_on, label %no_part
+no_part:
+  ret i32 -2                                          ; an index beyond the parts
+go_on:
   %result_addresses = alloca ptr, i64 %results_size
   call void @gather(ptr %results, i64 %results_size, ptr %result_addresses)
   call void @ask_for_pages(ptr %results, i64 %results_size)

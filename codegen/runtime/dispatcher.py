@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, cast
 
 import jax
@@ -29,6 +30,7 @@ import jax
 from hlotune.codegen.llvm.compile import compile_for_process
 from hlotune.codegen.runtime.loader import KERNEL, Host, Library, Loaded
 from hlotune.codegen.runtime.malloc_settings import keep_memory
+from hlotune.codegen.runtime.prepacking import part_bytes
 from hlotune.codegen.runtime.thread_pool import Crew, processors, start
 from hlotune.hlo.graph import TensorType
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
@@ -96,6 +98,23 @@ _lock = RLock()
 _entries: dict[str, _Entry] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A packed argument that has several parts, of which a call reads one."""
+
+    count: int
+    index: TensorType
+    """The type of the scalar that says which."""
+
+    def bytes(self, form_bytes: int) -> int:
+        """The bytes of all parts together."""
+        return self.count * part_bytes(form_bytes)
+
+
+_PLACE = TensorType((), "i64")
+"""The type of an index as a call takes it."""
+
+
 def slot(key: str) -> int:
     """Address of a key's slot, made on first use: from then on programs that name it compile."""
     return ctypes.addressof(_entry(key).struct)
@@ -110,7 +129,8 @@ def bind(key: str, loaded: Loaded, entry: str = KERNEL) -> None:
         BuildError: the kernel has no such entry.
     """
     built = loaded.built
-    packed = (_Packed * len(built.packed))(*(_Packed(p.argument, p.bytes) for p in built.packed))
+    forms = sorted(built.packed, key=lambda p: p.argument)
+    packed = (_Packed * len(forms))(*(_Packed(p.argument, p.bytes) for p in forms))
     binding = _Binding(
         loaded.address(entry), built.threads, built.scratch_bytes,
         ctypes.addressof(packed), len(packed),
@@ -272,6 +292,7 @@ def replacement(
     scratch_bytes: int,
     packed_bytes: Mapping[int, int],
     in_place: Sequence[tuple[int, int]] = (),
+    stacks: Mapping[int, Parts] = MappingProxyType({}),
 ) -> str:
     """Text of a StableHLO module whose `@main` is one call of the kernel bound to a key.
 
@@ -283,23 +304,34 @@ def replacement(
         packed_bytes: position of a constant argument -> bytes of its packed form.
         in_place: (result, argument) for each result that lies in the memory of an argument; where
             that is still read, XLA copies it first.
+        stacks: packed arguments of which a call reads one part, by position.
 
     Returns:
-        A module whose `@main` takes the site's arguments and then, in the order of their positions,
-        one `tensor<Nxui8>` for each packed one; it goes into the call in place of the argument.
+        A module whose `@main` takes the site's arguments; then, in the order of their positions,
+        the index of each stack; and then one `tensor<Nxui8>` for each packed argument, which goes
+        into the call in place of the argument.
     """
     ensure_registered()
-    packed = sorted(packed_bytes)
-    extra = [TensorType((packed_bytes[p],), "ui8") for p in packed]
-    types = [*argument_types, *extra]
-    operands = list(range(len(argument_types)))
-    for i, position in enumerate(packed):
-        operands[position] = len(argument_types) + i
+    packed, stacked = sorted(packed_bytes), sorted(stacks)
+    extra = [
+        TensorType((stacks[p].bytes(packed_bytes[p]) if p in stacks else packed_bytes[p],), "ui8")
+        for p in packed
+    ]
+    types = [*argument_types, *(stacks[p].index for p in stacked), *extra]
+    operands = [f"%a{i}" for i in range(len(argument_types))]
+    operand_types = list(argument_types)
+    for i, position in enumerate(packed, len(argument_types) + len(stacked)):
+        operands[position], operand_types[position] = f"%a{i}", types[i]
+    places = {p: f"%a{len(argument_types) + i}" for i, p in enumerate(stacked)}
+    if stacks:
+        operands += [f"%part{p}" for p in packed]
+        operand_types += [_PLACE] * len(packed)
     scratch = [TensorType((scratch_bytes,), "ui8")] if scratch_bytes else []
     call = _custom_call(
-        name_key, scratch_bytes, operands, [types[o] for o in operands], [*result_types, *scratch],
-        in_place,
+        name_key, scratch_bytes, operands, operand_types, [*result_types, *scratch], in_place,
+        has_stacks=bool(stacks),
     )  # fmt: skip
+    lines = [x for p in packed for x in _part(p, places.get(p), stacks.get(p))] if stacks else []
     parameters = ", ".join(f"%a{i}: {t}" for i, t in enumerate(types))
     outputs = ", ".join(map(str, result_types))
     values = _values(len(result_types), len(result_types) + len(scratch))
@@ -307,23 +339,40 @@ def replacement(
     return (
         "module {\n"
         f"  func.func public @main({parameters}) -> ({outputs}) {{\n"
-        f"    {call}\n    {end}\n  }}\n}}\n"
+        + "".join(f"    {line}\n" for line in (*lines, call, end))
+        + "  }\n}\n"
     )
+
+
+def _part(position: int, place: str | None, stack: Parts | None) -> list[str]:
+    """Lines that bring the index of a stack into the range of its parts, as `%part<position>`."""
+    if stack is None:
+        return [f"%part{position} = stablehlo.constant dense<0> : {_PLACE}"]
+    return [
+        f"%first{position} = stablehlo.constant dense<0> : {_PLACE}",
+        f"%last{position} = stablehlo.constant dense<{stack.count - 1}> : {_PLACE}",
+        f"%wide{position} = stablehlo.convert {place} : ({stack.index}) -> {_PLACE}",
+        f"%part{position} = stablehlo.clamp %first{position}, %wide{position}, %last{position} "
+        f": {_PLACE}",
+    ]
 
 
 def _custom_call(
     key: str,
     scratch_bytes: int,
-    operands: Sequence[int],
+    operands: Sequence[str],
     operand_types: Sequence[TensorType],
     result_types: Sequence[TensorType],
     in_place: Sequence[tuple[int, int]],
+    *,
+    has_stacks: bool,
 ) -> str:
-    names = ", ".join(f"%a{o}" for o in operands)
+    names = ", ".join(operands)
     inputs = ", ".join(map(str, operand_types))
     outputs = ", ".join(map(str, result_types))
     produced = f"%r:{len(result_types)} = " if len(result_types) > 1 else "%r = "
-    config = f"{{key = {_quoted(key)}, scratch_bytes = {scratch_bytes} : i64}}"
+    stacks = ", stacks = 1 : i64" if has_stacks else ""
+    config = f"{{key = {_quoted(key)}, scratch_bytes = {scratch_bytes} : i64{stacks}}}"
     return (
         f"{produced if result_types else ''}stablehlo.custom_call @{TARGET}({names}) "
         f"{{api_version = 4 : i32, backend_config = {config}, "

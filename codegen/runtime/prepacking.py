@@ -1,11 +1,12 @@
 """The packed forms of a kernel's constants, as its own entries make them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.codegen.built import Packed
 from hlotune.codegen.runtime.loader import Host, Loaded
 from hlotune.schedules.errors import WrongResult
 
@@ -63,26 +64,51 @@ def prepack(
     values: Mapping[int, NDArray[Any]],
     host: Host,
     buffer: Callable[[int], Buffer] = Plain,
+    stacks: Collection[int] = (),
 ) -> dict[int, NDArray[np.uint8]]:
     """Position of a constant argument -> bytes of its packed form, in memory that `buffer` gives.
 
     Args:
         values: of the arguments by position; those that are packed must be there.
+        stacks: positions of arguments whose values have several parts along a first axis: the
+            packed forms of these follow one another, each `part_bytes` after the one before.
 
     Raises WrongResult where an entry fails or writes outside of what it was given.
     """
     packed: dict[int, NDArray[np.uint8]] = {}
     for form in loaded.built.packed:
-        source = _source(values[form.argument], buffer)
-        target = buffer(form.bytes)
-        status = loaded.call(form.entry, [source.address], [target.address], 0, host)
-        if status or not (source.intact and target.intact):
-            raise WrongResult(
-                f"expected {form.entry} to pack argument {form.argument} into {form.bytes} bytes, "
-                f"got status {status} or a write beside its buffers; mend this schedule's packing"
-            )
-        packed[form.argument] = target.data
+        value = values[form.argument]
+        if form.argument in stacks:
+            parts = np.zeros((len(value), part_bytes(form.bytes)), np.uint8)
+            for part, one in zip(parts, value, strict=True):
+                part[: form.bytes] = _packed(loaded, form, one, host, buffer)
+            packed[form.argument] = parts.reshape(-1)
+        else:
+            packed[form.argument] = _packed(loaded, form, value, host, buffer)
     return packed
+
+
+def part_bytes(form_bytes: int) -> int:
+    """How far one packed form of a stack begins behind the one before, in bytes."""
+    return -(-form_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def _packed(
+    loaded: Loaded,
+    form: Packed,
+    values: NDArray[Any],
+    host: Host,
+    buffer: Callable[[int], Buffer],
+) -> NDArray[np.uint8]:
+    source = _source(values, buffer)
+    target = buffer(form.bytes)
+    status = loaded.call(form.entry, [source.address], [target.address], 0, host)
+    if status or not (source.intact and target.intact):
+        raise WrongResult(
+            f"expected {form.entry} to pack argument {form.argument} into {form.bytes} bytes, "
+            f"got status {status} or a write beside its buffers; mend this schedule's packing"
+        )
+    return target.data
 
 
 def _source(values: NDArray[Any], buffer: Callable[[int], Buffer]) -> Buffer:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
 from hlotune.hlo.sites.sites import Site
+from hlotune.hlo.sites.stacks import Stack
 from hlotune.schedules.errors import ProgramError
 
 
@@ -23,11 +25,18 @@ class Spliced:
     hidden: tuple[tuple[Site, int], ...]
 
 
-def splice(program: Program, replacements: Mapping[Site, str]) -> Spliced:
+def splice(
+    program: Program,
+    replacements: Mapping[Site, str],
+    stacks: Mapping[Site, Sequence[Stack]] = MappingProxyType({}),
+) -> Spliced:
     """The program with each site replaced by the text of a module.
 
     Its `@main` takes the site's arguments, and maybe more: those become hidden arguments of the
     program.
+
+    Args:
+        stacks: of a site, those whose indices its text takes behind the site's arguments.
 
     Raises:
         ProgramError: sites share operations, or a replacement does not have its site's types.
@@ -39,12 +48,18 @@ def splice(program: Program, replacements: Mapping[Site, str]) -> Spliced:
     held = []  # modules whose functions are copied have to live until then
     hidden: list[tuple[Site, int]] = []
     blocks = {site.path: places[site.path].block for site in replacements}
+    indices = {
+        site: [_index(places[site.path], stack) for stack in stacks.get(site, ())]
+        for site in replacements
+    }
     for site, text in replacements.items():
         other, function = rewrite.parse_beside(module, text)
         held.append(other)
-        extra = rewrite.add_arguments(entry, _extra_types(site, places[site.path], function))
+        place = places[site.path]
+        given = [*(place.values[v] for v in site.arguments), *indices[site]]
+        extra = rewrite.add_arguments(entry, _extra_types(site, place, given, function))
         hidden += [(site, len(hidden) + i) for i in range(len(extra))]
-        _replace(site, places, function, extra)
+        _replace(site, places, function, [*given, *extra])
     for block in blocks.values():
         rewrite.sort_block(block)
     module.check("the program after splicing")
@@ -64,10 +79,24 @@ def _check_disjoint(sites: Sequence[Site]) -> None:
                 )
 
 
-def _extra_types(site: Site, place: mlir.Numbered, function: Any) -> list[Any]:
-    """Types of the arguments that a replacement has beyond those of its site."""
+def _index(place: mlir.Numbered, stack: Stack) -> Any:
+    """The index of a stack, computed by operations of its own: others may be part of a kernel."""
+    copies: dict[Any, Any] = {}
+    for i in stack.made_by:
+        operation = place.operations[i]
+        copy = operation.clone()
+        for k, operand in enumerate(operation.operands):
+            copy.operands[k] = copies.get(operand, operand)
+        copies |= dict(zip(operation.results, copy.results, strict=True))
+    return copies.get(place.values[stack.index], place.values[stack.index])
+
+
+def _extra_types(
+    site: Site, place: mlir.Numbered, given: Sequence[Any], function: Any
+) -> list[Any]:
+    """Types of the arguments that a replacement has beyond those that it is given."""
     takes, gives = rewrite.signature(function)
-    wanted = [place.values[v].type for v in site.arguments]
+    wanted = [value.type for value in given]
     wanted_results = [place.values[v].type for v in site.results]
     if takes[: len(wanted)] != wanted or gives != wanted_results:
         raise ProgramError(
@@ -87,13 +116,12 @@ def _replace(
     site: Site,
     places: Mapping[tuple[int, ...], mlir.Numbered],
     function: Any,
-    extra: Sequence[Any],
+    arguments: Sequence[Any],
 ) -> None:
     place = places[site.path]
     group = [place.operations[i] for i in sorted(site.ops)]
-    arguments = [place.values[v] for v in site.arguments]
     old = [place.values[v] for v in site.results]
-    new = rewrite.replace_group(group, old, function, [*arguments, *extra])
+    new = rewrite.replace_group(group, old, function, arguments)
     for other in places.values():
         for before, after in zip(old, new, strict=True):
             other.substitute(before, after)

@@ -31,6 +31,11 @@ class Scope:
         """The operation that defines each value, where one does."""
         return {r: i for i, op in enumerate(self.graph.ops) for r in op.results}
 
+    def producer(self, value: int) -> Op | None:
+        """The operation that defines a value; None for arguments and captures."""
+        index = self.producers.get(value)
+        return None if index is None else self.graph.ops[index]
+
     @cached_property
     def captures(self) -> dict[int, int]:
         return dict(self.graph.captures)
@@ -63,6 +68,15 @@ class Scope:
             return None
         literal = scope.graph.ops[producer]["value"]
         return literal if isinstance(literal, Literal) else None
+
+    def constant(self, value: int) -> Literal | int | None:
+        """The value of a constant, or the program's argument that is marked as one."""
+        literal = self.literal(value)
+        if literal is not None:
+            return literal
+        origin, there = self.origin(value)
+        marked = origin.outer is None and there in origin.graph.constants
+        return there if marked else None
 
     def origin(self, value: int) -> tuple["Scope", int]:
         """Where a value comes from, through captures and what a loop carries along unchanged."""

@@ -26,6 +26,7 @@ from hlotune.hlo.sites.fusion import fused, is_worth_a_kernel, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
+from hlotune.hlo.sites.stacks import Stack, stack_of
 from hlotune.hlo.sites.together import together
 from hlotune.hlo.sites.trip_counts import flows
 
@@ -51,8 +52,9 @@ class Site:
     """Values of the region, in the order of the kernel's arguments."""
     results: tuple[int, ...]
     """Values of the region, in the order of the kernel's results."""
-    constants: tuple[tuple[int, Literal | int], ...] = ()
-    """(argument position, its value or the program's argument) where a constant is marked."""
+    constants: tuple[tuple[int, Literal | int | Stack], ...] = ()
+    """(argument position, its value or the program's argument) where a constant is marked; a stack
+    where each run of a loop reads another part of one."""
     above: int = 0
     """The operations that its arguments wait for, as bits."""
 
@@ -167,7 +169,7 @@ def _fused_site(place: _Place, fusible: Fusible, group: Group, name: str) -> Sit
 def _site(
     place: _Place, group: Group, name: str, copied: frozenset[int], results: Sequence[int]
 ) -> Site:
-    known: dict[int, Literal | int] = {}
+    known: dict[int, Literal | int | Stack] = {}
     graph, values = _cut(place, group, copied, results, known)
     arguments = tuple(values[a] for a in argument_order(graph))
     return Site(
@@ -201,7 +203,7 @@ def _cut(
     group: Group,
     copied: frozenset[int],
     used: Sequence[int],
-    known: dict[int, Literal | int],
+    known: dict[int, Literal | int | Stack],
 ) -> tuple[Graph, dict[int, int]]:
     """The kernel's graph and the region's value of each of its own; fills in what is `known`.
 
@@ -247,14 +249,10 @@ def _small_constant(scope: Scope, value: int) -> Literal | None:
     return literal if is_small else None
 
 
-def _constant(scope: Scope, value: int) -> Literal | int | None:
-    """The value of a constant, or the program's argument that is marked as one."""
-    literal = scope.literal(value)
-    if literal is not None:
-        return literal
-    origin, there = scope.origin(value)
-    marked = origin.outer is None and there in origin.graph.constants
-    return there if marked else None
+def _constant(scope: Scope, value: int) -> Literal | int | Stack | None:
+    """The value of a constant, the program's argument that is marked as one, or a part of these."""
+    whole = scope.constant(value)
+    return stack_of(scope, value) if whole is None else whole
 
 
 def _used_outside(region: Region, group: Group) -> list[int]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.graph import Graph
 from hlotune.hlo.sites.scopes import CONTROL_FLOW, LOOP, Scope
+from hlotune.hlo.sites.simulated_loops import simulated_trips
 from hlotune.schedules.errors import ProgramError
 
 SWAPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE", "EQ": "EQ"}
@@ -120,11 +121,17 @@ def _check(name: str, said: tuple[float, ...], count: int, advice: str) -> None:
 
 
 def trips_of(scope: Scope, operation: int) -> int | None:
-    """How often a loop runs: known where its condition compares a constant with a counter that
-    begins at a constant and changes by one."""
+    """How often a loop runs; None where that depends on data."""
+    counter = _counter(scope, operation)
+    return simulated_trips(scope, operation) if counter is None else counter.trips
+
+
+def _counter(scope: Scope, operation: int) -> Counter | None:
+    """The counter of a loop whose condition compares a constant with a variable that begins at a
+    constant and changes by one."""
     op = scope.graph.ops[operation]
     condition, body = scope.regions_of(operation)
-    test = _producer(condition, condition.graph.results[0])
+    test = condition.producer(condition.graph.results[0])
     if test is None or test.name != "stablehlo.compare":
         return None
     direction, (left, right) = str(test["comparison_direction"]), test.operands
@@ -136,13 +143,13 @@ def trips_of(scope: Scope, operation: int) -> int | None:
             continue
         first, step = _integer(scope, op.operands[position]), _step(body, position)
         if first is not None and step is not None:
-            return Counter(first, step, sense, bound).trips
+            return Counter(first, step, sense, bound)
     return None
 
 
 def _step(body: Scope, position: int) -> int | None:
     """What one trip adds to a loop variable."""
-    change = _producer(body, body.graph.results[position])
+    change = body.producer(body.graph.results[position])
     before = body.graph.arguments[position]
     if change is None or before not in change.operands:
         return None
@@ -153,11 +160,6 @@ def _step(body: Scope, position: int) -> int | None:
         step = _integer(body, change.operands[1])
         return None if step is None else -step
     return None
-
-
-def _producer(scope: Scope, value: int) -> Op | None:
-    index = scope.producers.get(value)
-    return None if index is None else scope.graph.ops[index]
 
 
 def _integer(scope: Scope, value: int) -> int | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hlotune.codegen.built import Packed
 from hlotune.codegen.runtime import dispatcher
-from hlotune.codegen.runtime.dispatcher import bind, bind_empty, replacement, slot
+from hlotune.codegen.runtime.dispatcher import Parts, bind, bind_empty, replacement, slot
 from hlotune.codegen.runtime.loader import load
 from hlotune.hlo.graph import TensorType
 from hlotune.schedules.errors import BuildError
@@ -279,6 +279,32 @@ def test_a_kernel_does_not_run_without_its_packed_argument() -> None:
     bind("short", load(build(status_text(0), packed=(Packed(1, 32, "kernel"),))))
     with pytest.raises(jax.errors.JaxRuntimeError, match="'short' needs argument 1 packed"):
         vector_call("short")(X)
+
+
+@pytest.mark.parametrize("kind", ["i32", "ui8", "i64"])
+def test_a_call_reads_the_part_of_a_stack_that_its_index_names(kind: str) -> None:
+    bind("stack", scale(3, 8, (Packed(0, 32, "kernel"),)))
+    parts = Parts(3, TensorType((), kind))
+    run = program(
+        replacement("stack", [TensorType((2, 2), "f32")], [F32], 0, {0: 32}, (), {0: parts})
+    )
+    stack = np.zeros(
+        (3, 16), np.float32
+    )  # a part of 32 bytes begins 64 bytes behind the one before
+    stack[:, :8] = [X, X + 1, X + 2]
+    for index, part in ((0, 0), (1, 1), (2, 2), (9, 2), *(() if kind == "ui8" else ((-1, 0),))):
+        place = np.array(index, kind.replace("i", "int"))
+        result = run(np.zeros((2, 2), np.float32), place, stack.reshape(-1).view(np.uint8))
+        np.testing.assert_array_equal(result[0], 3 * (X + part))
+
+
+def test_a_kernel_does_not_run_on_a_part_beyond_its_stack() -> None:
+    bind("beyond", scale(3, 8, (Packed(0, 32, "kernel"),)))
+    parts = Parts(3, TensorType((), "i64"))
+    text = replacement("beyond", [F32], [F32], 0, {0: 32}, (), {0: parts})
+    run = program(text.replace("dense<2>", "dense<3>"))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="'beyond' failed with status -2"):
+        run(X, np.int64(3), np.zeros(192, np.uint8))
 
 
 def test_a_replacement_has_the_signature_of_its_site_and_one_argument_for_each_packed_one() -> None:

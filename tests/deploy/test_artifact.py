@@ -3,18 +3,22 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import hlotune
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.artifact import load_artifact, save_artifact
 from hlotune.deploy.freeze import freeze
 from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.sites.stacks import Stack
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.steps.steps import Pack
@@ -98,6 +102,33 @@ def test_packed_constants_are_in_it(tmp_path: Path) -> None:
     assert size == path.stat().st_size > weights.nbytes
     assert read.packed_bytes == weights.nbytes
     np.testing.assert_allclose(read(X), np.maximum(X @ weights, 0), rtol=1e-5, atol=1e-5)
+
+
+def scanned(x: Any) -> Any:
+    """Layers with one weight each, by a loop: packed are all of them."""
+
+    def layer(x: Any, parameters: Any) -> Any:
+        weights, bias = parameters
+        return jnp.tanh(x @ weights + bias), x.sum()
+
+    return lax.scan(layer, x, (jnp.asarray(LAYERS), jnp.asarray(LAYERS[:, 0])), reverse=True)
+
+
+LAYERS = np.stack([normal(16, 16) for _ in range(5)])
+
+
+def test_layers_of_a_loop_are_packed_one_by_one(tmp_path: Path) -> None:
+    program = load(scanned, X)
+    site = first_sites(program)["dot0"]
+    assert site.weight == 5
+    assert [type(constant) for _, constant in site.constants] == [Stack, Stack]
+    function = tuned(program, tmp_path, PACKED)
+    assert len(function.replacements) == 1
+    assert function.packed_bytes == LAYERS.nbytes
+    path = tmp_path / "a.hlotune"
+    save_artifact(function, path)
+    for run in (function, load_artifact(path)):
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), run(X), jax.jit(scanned)(X))
 
 
 def test_equal_programs_make_equal_files(file: Path, tmp_path: Path) -> None:

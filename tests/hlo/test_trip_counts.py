@@ -81,7 +81,7 @@ LOOP = """func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {{
         (10, 0, "NE, %i, %limit", 2, "stablehlo.subtract %i, %step", 5),
         (10, 0, "LE, %limit, %i", -5, "stablehlo.add %i, %step", 3),
         (0, 10, "LT, %i, %limit", 1, "stablehlo.subtract %step, %i", None),
-        (1, 10, "LT, %i, %limit", 2, "stablehlo.multiply %i, %step", None),
+        (1, 10, "LT, %i, %limit", 2, "stablehlo.multiply %i, %step", 4),
         (0, 10, "NE, %i, %limit", 3, "stablehlo.add %i, %step", None),
     ],
 )
@@ -92,6 +92,33 @@ def test_counters_have_many_forms(
     (flow,) = flows(load_text(tmp_path, text).graph, {}).values()
     why = "not evident" if trips is None else "its counter"
     assert flow == ("while0", (float(trips or 1),) * 2, why)
+
+
+def test_loops_without_a_plain_counter_are_run_to_be_counted() -> None:
+    def halving(x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] > 0.1, lambda c: (c[0] / 2, c[1] @ x), (4.0, x))[1]
+
+    def two_conditions(x: Any) -> Any:
+        def goes_on(c: Any) -> Any:
+            return (c[0] < 100) & (c[0] + c[1] < 30)
+
+        return lax.while_loop(goes_on, lambda c: (c[0] + 1, c[1] + 2, c[2] @ x), (0, 0, x))[2]
+
+    def through_another(x: Any) -> Any:
+        def step(c: Any) -> Any:
+            return c[0] + c[1], jnp.where(c[1] < 8, 2 * c[1], c[1]), c[2] @ x
+
+        return lax.while_loop(lambda c: c[0] < 40, step, (0, 1, x))[2]
+
+    def with_a_break(x: Any) -> Any:
+        def goes_on(c: Any) -> Any:
+            return (c[0] < 100) & (jnp.abs(c[1]).sum() < 9)
+
+        return lax.while_loop(goes_on, lambda c: (c[0] + 1, c[1] @ x), (0, x))[1]
+
+    counted = [named(f, W)["while0"].runs[0] for f in (halving, two_conditions, through_another)]
+    assert counted == [6, 10, 7]
+    assert named(with_a_break, W)["while0"] == ("while0", (1, 1), "not evident")
 
 
 def choosing(x: Any, p: Any) -> Any:

@@ -27,10 +27,11 @@ def build(
     return Built(machine_code, scratch_bytes, packed, 0, threads)
 
 
-def scale(factor: float, n: int) -> Loaded:
+def scale(factor: float, n: int, packed: tuple[Packed, ...] = ()) -> Loaded:
     """`results[0][i] = factor * args[0][i]` for n f32."""
     return load(
-        build(f"""
+        build(
+            f"""
 define i32 @kernel(ptr %call) {{
 entry:
   %results_at = getelementptr %Call, ptr %call, i32 0, i32 1
@@ -51,7 +52,9 @@ loop:
   br i1 %more, label %loop, label %done
 done:
   ret i32 0
-}}""")
+}}""",
+            packed=packed,
+        )
     )
 
 
