@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hlotune.deploy.apply import Explanation
-from hlotune.deploy.torch_variants import Tuned, Variants, are_plain, need_gradients, state_of
+from hlotune.deploy.torch_variants import Tuned, Variants, are_plain, need_gradients
 from hlotune.hlo.frontends.program import is_module
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError
@@ -24,10 +24,11 @@ def compile(
     the first call with tensors of new shapes and types, as of another batch, the module is exported
     and its kernels are looked up, for 64 such variants at most.  Programs hold parameters as
     constants, and are made anew when a parameter was changed in place or replaced.  Changes
-    inside of `.data`, and of parameters made in `torch.inference_mode()`, are not seen: call
-    `forward.clear_cache()` then.  The module itself runs where gradients
-    are required, in training, in `torch.autocast`, on other devices than the CPU, where nothing is
-    recorded, and where hlotune does not take it: that is said to the logger `hlotune.compile`.
+    inside of `.data`, and of parameters made in `torch.inference_mode()`, are seen where they reach
+    one of 32 elements of each tensor that every call looks at: else call `forward.clear_cache()`.
+    The module itself runs where gradients are required, in training, in `torch.autocast`, on other
+    devices than the CPU, where nothing is recorded, and where hlotune does not take it: that is
+    said to the logger `hlotune.compile`.
 
     Args:
         database: defaults to HLOTUNE_DB, else a file in the user's cache.
@@ -77,4 +78,4 @@ class Forward:
         parameters = [t for t in held if t is not None]
         if need_gradients(*parameters, *arguments):
             return None
-        return self.variants.tuned(lambda: self.module, arguments, state_of(parameters))
+        return self.variants.tuned(lambda: self.module, arguments, parameters)

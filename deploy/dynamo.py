@@ -16,7 +16,6 @@ from hlotune.deploy.torch_variants import (
     Variants,
     are_plain,
     need_gradients,
-    state_of,
 )
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError
@@ -34,8 +33,9 @@ def backend(
     graph that Dynamo captures.  At the first call with tensors of new shapes and types the graph is
     exported and its kernels are looked up, as `hlotune.compile` does it for a whole module;
     parameters and buffers are constants, made anew once one is replaced or changed in place.
-    Changes inside of `.data`, and of parameters made in `torch.inference_mode()`, are not seen:
-    call `torch._dynamo.reset()` then.  PyTorch runs a graph for which nothing is recorded, and
+    Changes inside of `.data`, and of parameters made in `torch.inference_mode()`, are seen where
+    they reach one of 32 elements of each tensor that every call looks at: else call
+    `torch._dynamo.reset()`.  PyTorch runs a graph for which nothing is recorded, and
     calls inside of `torch.autocast`.  It also runs a graph that hlotune does not take, and calls
     that record gradients: the logger `hlotune.compile` then has one warning that says why.
 
@@ -96,7 +96,7 @@ class Subgraph:
         return self.variants.tuned(
             lambda: self.module(self.graph, held, len(held) + len(given)),
             given,
-            state_of(tensors),
+            tensors,
             numbers,
         )
 

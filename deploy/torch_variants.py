@@ -2,12 +2,13 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
+from numpy.typing import NDArray
 
 from hlotune.deploy.apply import TunedFunction, applied
 from hlotune.hlo.frontends.program import LoadedModule, from_module
@@ -18,6 +19,8 @@ from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.tuning_logs.default_path import database_path
 
 LOG = logging.getLogger("hlotune.compile")
+SAMPLES = 32
+"""Elements of a parameter that each call looks at: PyTorch counts no changes through `.data`."""
 MOST_VARIANTS = 64
 """Kinds of arguments that get a program of their own; PyTorch runs the module for others."""
 
@@ -52,6 +55,10 @@ class Variants:
     """Whether results may be copies where PyTorch's are views of arguments or of one another."""
     _known: dict[Any, Tuned | None] = field(default_factory=dict)
     _state: tuple[Any, ...] = ()
+    _sampled: list[NDArray[Any]] = field(default_factory=list)
+    """Some elements of each parameter, in its own memory."""
+    _samples: bytes = b""
+    """The values that these had."""
 
     def clear(self) -> None:
         """Forgets all of it."""
@@ -61,19 +68,17 @@ class Variants:
         self,
         module: Callable[[], Any],
         arguments: tuple[Any, ...],
-        state: tuple[Any, ...],
+        parameters: Sequence[Any],
         numbers: tuple[Any, ...] = (),
     ) -> Tuned | None:
         """The program for such arguments; None where PyTorch shall run the module.
 
         Args:
             module: makes or gives the module, in evaluation and with the parameters of now.
-            state: as `state_of` tells it of these parameters.
+            parameters: what the module holds, buffers among it.
             numbers: what else the module holds that may be others in the next call.
         """
-        if state != self._state:
-            self._known.clear()
-            self._state = state
+        self._forget_others(parameters)
         kind = (numbers, *((a.shape, a.dtype) for a in arguments))
         if kind not in self._known:
             if len(self._known) == MOST_VARIANTS:
@@ -81,6 +86,16 @@ class Variants:
             self._known[kind] = self._found(module, arguments)
             self._tell_of_the_last()
         return self._known[kind]
+
+    def _forget_others(self, parameters: Sequence[Any]) -> None:
+        """Forgets what was made with other values of the parameters."""
+        if (state := state_of(parameters)) != self._state:
+            self._known.clear()
+            self._state, self._samples = state, b""
+            self._sampled = [view for p in parameters if (view := sampled(p)) is not None]
+        if (samples := b"".join(view.tobytes() for view in self._sampled)) != self._samples:
+            self._known.clear()
+            self._samples = samples
 
     def _tell_of_the_last(self) -> None:
         if len(self._known) == MOST_VARIANTS:
@@ -111,6 +126,23 @@ class Variants:
 def state_of(parameters: Iterable[Any]) -> tuple[Any, ...]:
     """What is another value once one of these tensors is replaced or changed in place."""
     return tuple((id(t), t.data_ptr(), 0 if t.is_inference() else t._version) for t in parameters)
+
+
+def sampled(parameter: Any) -> NDArray[Any] | None:
+    """Up to `SAMPLES` elements of a tensor, as whole numbers in the tensor's own memory.
+
+    None where that memory is no plain array of the host's.
+    """
+    torch = sys.modules["torch"]
+    plain = parameter.detach()
+    if not are_plain([plain]) or plain.numel() == 0:
+        return None
+    dense = plain.permute(sorted(range(plain.dim()), key=plain.stride, reverse=True))
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}.get(plain.itemsize, torch.int64)
+    if not dense.is_contiguous():
+        return None
+    whole: NDArray[Any] = dense.reshape(-1).view(kind).numpy()
+    return whole[:: max(1, -(-len(whole) // SAMPLES))]
 
 
 def are_plain(arguments: Iterable[Any]) -> bool:

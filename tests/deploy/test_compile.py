@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import hlotune
+from hlotune.deploy.torch_variants import SAMPLES, sampled
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
@@ -48,3 +49,15 @@ def test_a_compiled_module_runs_tuned_kernels_and_sees_new_weights(tmp_path: Pat
 def test_what_is_no_module_is_not_compiled() -> None:
     with pytest.raises(ProgramError, match=r"a torch\.nn\.Module, got function"):
         hlotune.compile(test_what_is_no_module_is_not_compiled)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64, torch.bool])
+def test_samples_of_a_parameter_lie_in_its_own_memory(kind: torch.dtype) -> None:
+    images = torch.randn(8, 3, 5, 5).to(kind)
+    for tensor in (images, images.to(memory_format=torch.channels_last), images[0, 0, 0, 0]):
+        view = sampled(torch.nn.Parameter(tensor, requires_grad=False))
+        assert view is not None and len(view) <= SAMPLES
+        before = view.tobytes()
+        tensor.logical_not_() if kind == torch.bool else tensor.add_(1)
+        assert view.tobytes() != before
+    assert sampled(images[:, :, ::2]) is None and sampled(images[:0]) is None

@@ -116,6 +116,8 @@ def test_lazily_negated_tensors_autocast_and_replaced_data_are_as_in_pytorch(
                 assert call(x).dtype == torch.bfloat16
             module.weight.data = torch.randn(32, 64)
             torch.testing.assert_close(call(x), module(x), rtol=1e-4, atol=1e-5)
+            module.weight.data.mul_(2)
+            torch.testing.assert_close(call(x), module(x), rtol=1e-4, atol=1e-5)
 
 
 def test_calls_that_record_gradients_are_run_by_pytorch_with_one_warning(
