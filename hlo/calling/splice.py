@@ -81,13 +81,7 @@ def _check_disjoint(sites: Sequence[Site]) -> None:
 
 def _index(place: mlir.Numbered, stack: Stack) -> Any:
     """The index of a stack, computed by operations of its own: others may be part of a kernel."""
-    copies: dict[Any, Any] = {}
-    for i in stack.made_by:
-        operation = place.operations[i]
-        copy = operation.clone()
-        for k, operand in enumerate(operation.operands):
-            copy.operands[k] = copies.get(operand, operand)
-        copies |= dict(zip(operation.results, copy.results, strict=True))
+    copies = rewrite.copied([place.operations[i] for i in stack.made_by])
     return copies.get(place.values[stack.index], place.values[stack.index])
 
 

@@ -12,6 +12,7 @@ from hlotune.hlo.frontends.hlo_files import stablehlo_of_proto, stablehlo_of_tex
 from hlotune.hlo.frontends.symbolic_sizes import static_shapes
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import rewrite
+from hlotune.hlo.mlir.channels_last import with_channels_last
 from hlotune.hlo.mlir.symbolic import symbolic_arguments, with_shapes
 from hlotune.schedules.errors import ProgramError
 
@@ -66,7 +67,7 @@ def _of_onnx(
     from hlotune.hlo.frontends.onnx.model import imported
 
     model = imported(data, path, sizes, allow)
-    return Parsed(normal_form(model.bytecode).bytecode(), model.names)
+    return Parsed(with_channels_last(normal_form(model.bytecode)).bytecode(), model.names)
 
 
 def _of_pytorch(
@@ -75,7 +76,7 @@ def _of_pytorch(
     from hlotune.hlo.frontends.pytorch.model import imported
 
     model = imported(data, path, sizes, allow)
-    return Parsed(normal_form(model.bytecode).bytecode(), model.names)
+    return Parsed(with_channels_last(normal_form(model.bytecode)).bytecode(), model.names)
 
 
 def normal_form(stablehlo: bytes) -> mlir.Module:

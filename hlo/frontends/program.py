@@ -23,6 +23,7 @@ from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
+from hlotune.hlo.mlir.channels_last import with_channels_last
 from hlotune.hlo.mlir.rewrite import take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
 from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_outside, take_out
@@ -170,7 +171,9 @@ def from_module(module: Any, arguments: tuple[Any, ...], source: str | None = No
         try:
             function = modules.ModuleFunction(exported, source, modules.signature_of(module))
             with jax.enable_x64(True):
-                program = _from_function(function, modules.arrays(given), source)
+                program = _from_function(
+                    function, modules.arrays(given), source, images=with_channels_last
+                )
             return LoadedModule(program, function)
         except ProgramError as error:
             refused = error if refused is None or modules.lacks_rules(refused) else refused
@@ -232,8 +235,16 @@ def _qualified_name(function: Callable[..., Any]) -> str:
 
 
 def _from_function(
-    function: Callable[..., Any], arguments: tuple[Any, ...], source: str
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    source: str,
+    images: Callable[[mlir.Module], mlir.Module] = lambda module: module,
 ) -> Program:
+    """The program of a function.
+
+    Args:
+        images: brings the images of a module in normal form into another layout.
+    """
     try:
         # unused arguments stay, so that the module takes exactly the leaves of the caller's pytrees
         traced = jax.jit(_hashable(function), keep_unused=True).trace(*arguments)
@@ -248,7 +259,7 @@ def _from_function(
             f"{reason}; "
             "check the function and its example arguments"
         ) from error
-    module = normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo")))
+    module = images(normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo"))))
     notes, _, weights = take_notes(module), take_donated(module), take_out(module.op, weights)
     graph = mlir.graph(module, weights=weights)
     in_tree, leaves = jax.tree.structure((arguments, {})), len(jax.tree.leaves(arguments))

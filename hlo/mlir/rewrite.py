@@ -305,6 +305,18 @@ def replace_group(
     return new
 
 
+def copied(operations: Sequence[Any]) -> dict[Any, Any]:
+    """Copies operations to where they stand; gives each new result by the old one."""
+    found: dict[Any, Any] = {}
+    for operation in operations:
+        with ir.InsertionPoint(operation):
+            copy = operation.clone()
+        for k, operand in enumerate(operation.operands):
+            copy.operands[k] = found.get(operand, operand)
+        found |= dict(zip(operation.results, copy.results, strict=True))
+    return found
+
+
 def sort_block(block: Any) -> None:
     """Orders a block so that values come before their uses; what need not move stays in order."""
     operations = [o.operation for o in block.operations]

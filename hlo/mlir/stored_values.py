@@ -120,15 +120,19 @@ def _resource(text: str, handle: str, kind: TensorType) -> NDArray[np.generic]:
 
 def _put(operation: Any, values: NDArray[np.generic]) -> None:
     element = ir.RankedTensorType(operation.results[0].type).element_type
+    with ir.InsertionPoint(operation), operation.location:
+        constant = stablehlo.constant(dense(values, element))
+    replace([operation], list(operation.results), [constant])
+
+
+def dense(values: NDArray[np.generic], element: Any) -> Any:
+    """The attribute of a constant: values, and MLIR's type of an element."""
     array: Any = np.array(values, order="C")
     if values.dtype == np.bool_:
-        dense = ir.DenseElementsAttr.get(array)
-    else:  # NumPy has no buffers of the types that come from ml_dtypes
-        plain = array if values.dtype.kind in "fiuc" else array.view(f"u{values.itemsize}")
-        dense = ir.DenseElementsAttr.get(plain, type=element, shape=values.shape)
-    with ir.InsertionPoint(operation), operation.location:
-        constant = stablehlo.constant(dense)
-    replace([operation], list(operation.results), [constant])
+        return ir.DenseElementsAttr.get(array)
+    # NumPy has no buffers of the types that come from ml_dtypes
+    plain = array if values.dtype.kind in "fiuc" else array.view(f"u{values.itemsize}")
+    return ir.DenseElementsAttr.get(plain, type=element, shape=values.shape)
 
 
 def _note(elided: Sequence[TensorType]) -> str:

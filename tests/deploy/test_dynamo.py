@@ -120,6 +120,25 @@ def test_lazily_negated_tensors_autocast_and_replaced_data_are_as_in_pytorch(
             torch.testing.assert_close(call(x), module(x), rtol=1e-4, atol=1e-5)
 
 
+def test_floats_that_are_others_in_each_call_are_arguments(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module, x = nn.Linear(64, 32).eval(), torch.randn(16, 64)
+
+    def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+        made: torch.Tensor = torch.relu(module(x)) * factor + factor
+        return made
+
+    compiled = Compiled(scaled, with_records(tmp_path / "tuning.db", hlotune.load(module, x)))
+    with torch.no_grad():
+        for factor in (0.5, 0.25, 0.125, 3.0):
+            got, wanted = compiled.call(x, factor), scaled(x, factor)
+            assert got.dtype == wanted.dtype
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    assert [len(g.variants._known) for g in compiled.graphs] == [1, 1]
+    assert warned(caplog) == []
+
+
 def test_calls_that_record_gradients_are_run_by_pytorch_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -166,7 +166,7 @@ class CapturedGraph(torch.nn.Module):
     def __init__(self, graph: torch.fx.GraphModule, held: Mapping[int, Any], count: int) -> None:
         """`held` are inputs by their positions among `count`; `forward` takes the others."""
         super().__init__()
-        self.graph, self.count, self.held = graph, count, {}
+        self.graph, self.count, self.held = with_scalars(graph), count, {}
         for k, value in held.items():
             if isinstance(value, torch.nn.Parameter):
                 self.register_parameter(f"input{k}", value)
@@ -185,6 +185,22 @@ class CapturedGraph(torch.nn.Module):
                 for k in range(self.count)
             )
         )
+
+
+def with_scalars(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same graph, but for scalar inputs that stay tensors where it takes their numbers.
+
+    Dynamo makes such an input of a float that was another one in the call before; a tensor of no
+    axes changes no type that a number does not.
+    """
+    changed = torch.fx.Graph()
+    output = changed.graph_copy(graph.graph, {})
+    changed.output(output)
+    for node in list(changed.nodes):
+        if (node.op, node.target) == ("call_method", "item") and node.args[0].op == "placeholder":
+            node.replace_all_uses_with(node.args[0])
+            changed.erase_node(node)
+    return torch.fx.GraphModule(graph, changed)
 
 
 def fixed_inputs(graph: torch.fx.GraphModule) -> frozenset[int]:
