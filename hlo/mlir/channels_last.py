@@ -112,7 +112,8 @@ def _erased(operation: Any) -> bool:
 
 
 def _already(value: Any, order: Order) -> Any | None:
-    """A value in another order where that takes no work: of constants, broadcasts, transposes."""
+    """A value in another order where that takes no work: of constants, numbers along an axis,
+    broadcasts and transposes."""
     if isinstance(value.owner, ir.Block):
         return None
     owner, kind, inverse = value.owner.operation, _permuted(value.type, order), _inverse(order)
@@ -123,6 +124,10 @@ def _already(value: Any, order: Order) -> Any | None:
             return stablehlo.constant(ir.DenseElementsAttr.get_splat(kind, element))
         turned = literal(held).array().transpose(inverse)
         return stablehlo.constant(dense(turned, kind.element_type))
+    if owner.name == "stablehlo.iota":
+        axis = ir.IntegerAttr(owner.attributes["iota_dimension"])
+        turned_axis = ir.IntegerAttr.get(axis.type, order[axis.value])
+        return ir.Operation.create(owner.name, [kind], [], {"iota_dimension": turned_axis}).result
     if owner.name == "stablehlo.broadcast_in_dim":
         axes = [order[d] for d in owner.attributes["broadcast_dimensions"]]
         return stablehlo.broadcast_in_dim(kind, owner.operands[0], axes)
@@ -217,8 +222,8 @@ def _along_axes(
                 turned = ir.DenseI64ArrayAttr.get([numbers[d] for d in inverse])
                 made.attributes[name] = turned
         if "padding" in operation.attributes:
-            pads = np.array(ir.DenseIntElementsAttr(operation.attributes["padding"]))
-            made.attributes["padding"] = ir.DenseElementsAttr.get(pads[list(inverse)].copy())
+            pads: Any = np.array(ir.DenseIntElementsAttr(operation.attributes["padding"]))
+            made.attributes["padding"] = ir.DenseElementsAttr.get(pads[inverse].copy())
         for result, new in zip(operation.results, made.results, strict=True):
             turning.give(result, new, order)
         return True

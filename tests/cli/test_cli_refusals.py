@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hlotune.cli.each_variant import for_each
+from hlotune.schedules.errors import ProgramError
 from hlotune.tuning_logs.database import Database
 from tests.cli.test_cli import refused, tune
 
@@ -151,3 +153,20 @@ def test_equal_sizes_are_refused() -> None:
 def test_sizes_of_dimensions_are_of_files_alone() -> None:
     message = refused("kernels", PROGRAM, "--dim", "batch=8")
     assert "expected sizes of symbolic dimensions alone, got batch" in message
+
+
+def test_an_error_that_is_the_same_for_all_sizes_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def absent(*, dim: list[str]) -> None:
+        raise ProgramError("expected a dimension of the program, got c")
+
+    def different(*, dim: list[str]) -> None:
+        raise ProgramError(f"expected another size, got {dim[0]}")
+
+    with pytest.raises(ProgramError, match="got c"):
+        for_each([["c=1"], ["c=8"], ["c=9"]], absent)
+    assert "tune:" not in capsys.readouterr().err
+    with pytest.raises(ProgramError, match="got c=1"):
+        for_each([["c=1"], ["c=8"]], different)
+    assert "tune: expected another size, got c=8" in capsys.readouterr().err

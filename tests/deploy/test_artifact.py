@@ -114,7 +114,7 @@ def scanned(x: Any) -> Any:
     return lax.scan(layer, x, (jnp.asarray(LAYERS), jnp.asarray(LAYERS[:, 0])), reverse=True)
 
 
-LAYERS = np.stack([normal(16, 16) for _ in range(5)])
+LAYERS = np.stack([normal(16, 16) / 4 for _ in range(5)])
 
 
 def test_layers_of_a_loop_are_packed_one_by_one(tmp_path: Path) -> None:
@@ -128,7 +128,8 @@ def test_layers_of_a_loop_are_packed_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "a.hlotune"
     save_artifact(function, path)
     for run in (function, load_artifact(path)):
-        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), run(X), jax.jit(scanned)(X))
+        close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+        jax.tree.map(close, run(X), jax.jit(scanned)(X))
 
 
 def test_equal_programs_make_equal_files(file: Path, tmp_path: Path) -> None:

@@ -145,14 +145,10 @@ def _unpooled(node: Node, x: Value, places: Value, shape: Any = None) -> Value:
     if shape is None:
         return flat.reshape(inner)
     wanted = tuple(int(s) for s in shape)
-    if math.prod(wanted) < math.prod(inner):
+    more = [w - i for w, i in zip(wanted, inner, strict=False)]
+    if len(wanted) != len(inner) or min(more) < 0:
         raise node.refusal(f"into shape {wanted}", "the model is damaged: write it again")
-    return flat.reshape(inner) if wanted == inner else _placed(flat, places, x, wanted)
-
-
-def _placed(flat: jax.Array, places: jax.Array, x: jax.Array, wanted: tuple[int, ...]) -> jax.Array:
-    larger = jnp.zeros(math.prod(wanted), flat.dtype)
-    return larger.at[places.reshape(-1)].set(x.reshape(-1)).reshape(wanted)
+    return jnp.pad(flat.reshape(inner), [(0, n) for n in more])
 
 
 ROWS = {
