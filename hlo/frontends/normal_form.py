@@ -42,7 +42,8 @@ def parsed_file(
         data = stablehlo_of_proto(data)
     elif suffix == ".hlo" or is_hlo_text(data):
         data = stablehlo_of_text(data.decode(errors="replace"))
-    module = mlir.parse(data)
+    module = mlir.parse(mlir.exported_module(data))
+    rewrite.name_entry(module)
     if arguments := symbolic_arguments(module):
         module = with_shapes(module, static_shapes(arguments, sizes, path), path)
     elif sizes:

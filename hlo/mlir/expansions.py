@@ -34,6 +34,12 @@ def _without_sharding(operation: Any) -> list[Any]:
     return list(operation.operands)
 
 
+def _without_annotation(call: Any) -> list[Any] | None:
+    """The operand of a call that only says how a tensor is sharded."""
+    target = ir.StringAttr(call.attributes["call_target_name"]).value
+    return list(call.operands) if target == "Sharding" else None
+
+
 def _mapped(operation: Any) -> list[Any] | None:
     """The body of a map on whole tensors; None where it does more than elementwise operations."""
     *inside, returned = (o.operation for o in operation.regions[0].blocks[0].operations)
@@ -135,6 +141,7 @@ RULES = {
     "mhlo.add_dependency": first_operand,
     "mhlo.bitcast": cast_bytes,
     "sdy.sharding_constraint": _without_sharding,
+    "stablehlo.custom_call": _without_annotation,
     "stablehlo.map": _mapped,
     "stablehlo.einsum": _contracted,
     "stablehlo.batch_norm_inference": _normalised,

@@ -27,6 +27,7 @@ BYTECODE_MAGIC = b"ML\xefR"
 _QUANTIZED = re.compile(r"^(?!\s*//).*?(tensor<[^<>\"]*!quant\.\w+<[^>\"]*>)", re.MULTILINE)
 PORTABLE_MAGIC = re.compile(BYTECODE_MAGIC + rb".StableHLO_v", re.DOTALL)
 """The byte between them is the version of MLIR's bytecode, older for older StableHLO."""
+LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,19 @@ def parse(source: str | bytes) -> Module:
                 f"MLIR refuses: {reason}; check that the file is StableHLO of a version up to "
                 f"{stablehlo.get_current_version()}"
             ) from error
+
+
+def exported_module(data: bytes) -> bytes:
+    """The portable artifact in what `jax.export` serializes; other data as it is.
+
+    That is a FlatBuffer, which has the length of the artifact in the four bytes ahead of it.
+    """
+    found = PORTABLE_MAGIC.search(data)
+    if found is None or found.start() < LENGTH_BYTES:
+        return data
+    start = found.start()
+    length = int.from_bytes(data[start - LENGTH_BYTES : start], "little")
+    return data[start : start + length] if start + length <= len(data) else data
 
 
 def _refuse_quantized(text: str) -> None:

@@ -125,6 +125,23 @@ def _argument_marks(marks: Iterable[bool]) -> Any:
     return ir.ArrayAttr.get([ir.DictAttr.get({CONSTANT_MARK: unit} if m else {}) for m in marks])
 
 
+def name_entry(module: Module, entry: str = "main") -> None:
+    """Gives the only public function of a module this name, unless one has it or calls that one."""
+    functions = module.functions()
+    public = [n for n, f in functions.items() if _is_public(f)]
+    if entry in functions or len(public) != 1:
+        return
+    calls = operations_in(module.op.operation, lambda name: name in CALLS)
+    if all(_callee(call) != public[0] for call in calls):
+        with module.op.context:
+            functions[public[0]].attributes["sym_name"] = ir.StringAttr.get(entry)
+
+
+def _is_public(function: Any) -> bool:
+    kept = function.attributes
+    return "sym_visibility" not in kept or ir.StringAttr(kept["sym_visibility"]).value == "public"
+
+
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that name a function, and the attribute that does."""
 UNCOUNTED = {*CALLS, "func.func", "func.return"}

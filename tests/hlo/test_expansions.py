@@ -129,6 +129,19 @@ def test_an_einsum_that_is_no_contraction_of_two_is_left_to_xla(
     assert names(load_text(tmp_path, einsum(config, *shapes))) == ["einsum"]
 
 
+def test_a_call_that_says_how_a_tensor_is_sharded_is_its_operand(tmp_path: Path) -> None:
+    text = """func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+      %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+        : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      %1 = stablehlo.custom_call @Sharding(%0) {mhlo.sharding = "{replicated}"}
+        : (tensor<64x64xf32>) -> tensor<64x64xf32>
+      %2 = stablehlo.tanh %1 : tensor<64x64xf32>
+      return %2 : tensor<64x64xf32>
+    }"""
+    names = [op.name for op in load_text(tmp_path, text).graph.ops]
+    assert names == ["stablehlo.dot_general", "stablehlo.tanh"]
+
+
 def test_a_sharding_constraint_on_one_device_does_not_part_a_kernel() -> None:
     mesh = Mesh(np.array(jax.devices("cpu")[:1]), ("x",))
     placed = NamedSharding(mesh, PartitionSpec("x"))  # type: ignore[no-untyped-call]

@@ -38,6 +38,27 @@ def load_text(folder: Path, text: str) -> Program:
     return load(path)
 
 
+def test_the_only_public_function_of_a_file_is_its_entry(tmp_path: Path) -> None:
+    text = """func.func private @half(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = stablehlo.tanh %x : tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = func.call @half(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }"""
+    assert [op.name for op in load_text(tmp_path, text).graph.ops] == ["stablehlo.tanh"]
+
+
+def test_what_jax_export_serializes_is_read(tmp_path: Path) -> None:
+    """A FlatBuffer; writing one takes a package that is not installed, so it is made by hand."""
+    module = export.export(jax.jit(special))(X).mlir_module_serialized
+    path = tmp_path / "special.exported"
+    path.write_bytes(bytes(16) + len(module).to_bytes(4, "little") + module + b"names")
+    (tmp_path / "special.stablehlo").write_bytes(module)
+    assert load(path).graph == load(tmp_path / "special.stablehlo").graph
+
+
 def test_a_function_keeps_its_pytrees_and_unused_arguments() -> None:
     def scale(
         params: dict[str, jax.Array], unused: jax.Array, x: jax.Array

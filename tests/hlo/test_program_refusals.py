@@ -31,7 +31,13 @@ REFUSED = {
     "i128": (module("%x: tensor<2xi128>", "tensor<2xi128>"), "i128 is not supported"),
     "tuple": (module(f"%x: tuple<{TENSOR}>", f"tuple<{TENSOR}>"), "expected values to be tensors"),
     "token": (module("%x: !stablehlo.token", "!stablehlo.token"), "expected values to be tensors"),
-    "no main": (f"func.func @f(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}", "@main.*@f"),
+    "no main": (
+        "".join(
+            f"func.func @{name}(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}\n"
+            for name in "fg"
+        ),
+        "@main.*@f, @g",
+    ),
     "empty": ("module {}", "got one with none"),
     "declaration": (f"func.func private @main({TENSOR}) -> {TENSOR}", "body of one block, got 0"),
     "devices": (
