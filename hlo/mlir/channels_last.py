@@ -63,7 +63,8 @@ class _Turning:
             with ir.InsertionPoint(operation), operation.location:
                 rule = RULES.get(operation.name)
                 reads_turned = any(v in self.turned for v in operation.operands)
-                if rule and (reads_turned or rule is _convolution) and rule(self, operation):
+                begins = rule in (_convolution, _transpose)
+                if rule and (reads_turned or begins) and rule(self, operation):
                     self.replaced.append(operation)
                     continue
                 for k, operand in enumerate(operation.operands):
@@ -291,8 +292,16 @@ def _reshape(turning: _Turning, operation: Any) -> bool:
 
 
 def _transpose(turning: _Turning, operation: Any) -> bool:
-    source, order = turning.turned[operation.operands[0]]
-    axes = [order[d] for d in operation.attributes["permutation"]]
+    """Also of a program that itself brings channels to the front, as for a pool."""
+    value, permutation = operation.operands[0], tuple(operation.attributes["permutation"])
+    if value not in turning.turned:
+        rank = len(permutation)
+        to_front = rank >= LEAST_RANK and permutation == (0, rank - 1, *range(1, rank - 1))
+        if to_front:
+            turning.turned[operation.results[0]] = value, permutation
+        return to_front
+    source, order = turning.turned[value]
+    axes = [order[d] for d in permutation]
     made = source if axes == sorted(axes) else stablehlo.transpose(source, axes)
     operation.results[0].replace_all_uses_with(made)
     return True

@@ -95,9 +95,10 @@ def test_transposes_around_convolutions_go() -> None:
         for name in ("squeeze", "same", "same"):
             y = conv(x.transpose(0, 3, 1, 2), name).transpose(0, 2, 3, 1)
             x = jax.nn.relu(y + W["scale"])
+            x = max_pool(x.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
         return x
 
-    x = normal(2, 6, 5, 8)
+    x = normal(2, 16, 12, 8)
     graph, got = turned(exported, x)
     np.testing.assert_allclose(got, jax.jit(exported)(x), rtol=1e-4, atol=1e-4)
     assert names(graph)["transpose"] == 0
