@@ -232,8 +232,7 @@ class Spending:
         if self.limits.seconds is not None:
             due = self.due()
             self._batches = less(self.limits, due.certain_s)
-            opening_s = self.opening.usual_s if self.opening.waiting else 0.0
-            final_s = due.final_s + opening_s
+            final_s = due.final_s + self.opening.usual_s
         return next_batch(
             items, self.spent, self._batches, elapsed_s, self.exhausted,
             final_s=final_s, waiting=len(self.opening.waiting),
