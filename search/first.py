@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from hlotune.costmodel.model import CostModel, predictions
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import sites
@@ -14,7 +11,7 @@ from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import toolchain
-from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
+from hlotune.measure.trial import CacheMode, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import reason_alone
@@ -23,6 +20,7 @@ from hlotune.schedules.targets.target import Target
 from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.closing import Closing, judged
 from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
+from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
 from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started, silent
 from hlotune.search.result import KernelResult, TuneResult, with_final
@@ -92,7 +90,7 @@ def _compared(
     runner: ProcessRunner,
 ) -> tuple[KernelResult, ...]:
     """The result of each kernel; those of most work are compared first."""
-    wanted = [_candidates(task, choices.begun.model) for task in found]
+    wanted = [liked(task, choices.begun.model, CANDIDATES) for task in found]
     builts = iter(builder.build([c for those in wanted for c in those]))
     objects = [[(c, next(builts)) for c in those] for those in wanted]
     choices.progress(Finalising(kernels=len(found), interrupted=False))
@@ -105,15 +103,6 @@ def _compared(
             reason = reason_alone(error)
             choices.progress(KernelSkipped(label=found[n].label, reason=reason))
     return tuple(results[n] for n in sorted(results))
-
-
-def _candidates(task: Task, model: CostModel) -> list[Candidate]:
-    """The `CANDIDATES` that a model likes best among the first of all algorithms."""
-    configs = {task.space.schedule(c): c for c in task.space.firsts()}
-    liked = predictions(model, task.space, np.stack(list(configs.values())))
-    order = np.argsort(-liked, kind="stable")[:CANDIDATES]
-    schedules = list(configs)
-    return [Candidate(task.kernel, schedules[n]) for n in order]
 
 
 def _verdict(

@@ -25,6 +25,7 @@ from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Opening, Spend
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, missed_by
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Referee
+from hlotune.search.finals.quick import Quick
 from hlotune.search.learning.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
@@ -129,11 +130,12 @@ class Session:
             self._tell(KernelSkipped(label=skip.label, reason=skip.reason))
         contests, opening = self._contests(tasks)
         prepared_s = self.passed_s - searched_s(contests)
-        self._reserve = reserve = Reserve(contests, self.limits.seconds, self.whole)
+        reserve = Reserve(contests, self.limits.seconds, self.whole, lambda c: quick.is_decided(c))
+        self._reserve, quick = reserve, self._quick(tasks, reserve)
         spending = Spending(
             contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due,
             rivals=lambda: self._rivals(contests),
-            target=self.target, opening=opening, prepare=self._prepare_whole,
+            target=self.target, opening=opening, prepare=self._prepare_whole, quickly=quick.decide,
         )  # fmt: skip
         starved = False
         if not self.interrupted:
@@ -141,22 +143,26 @@ class Session:
             self.interrupted, starved = spending.interrupted, spending.is_starved
             self.settled = spending.is_settled
         self._closed_from_s, self._searched = self.passed_s, bool(spending.spent)
-        finals = self._finals(contests, reserve, spending)
+        finals = self._finals(contests, reserve, spending, quick)
         for task in opening.waiting if not self.interrupted else ():
             self._tell(KernelSkipped(label=task.label, reason=NO_TIME))
         places = {t.kernel: n for n, t in enumerate(tasks)}
         order = sorted(
             range(len(contests)), key=lambda n: places.get(contests[n].task.kernel, len(tasks))
         )
+
+        def trials_of(n: int) -> int:
+            return spending.trials(n) + (contests[n].task.kernel.key in quick.finals)
+
         return TuneResult(
             program_name=name,
             database=self.database.path,
             run=self.run,
             kernels=tuple(
-                kernel_result(contests[n], finals.get(n), spending.trials(n), spending.failed(n))
+                kernel_result(contests[n], finals.get(n), trials_of(n), spending.failed(n))
                 for n in order
             ),
-            trials=spending.trials(),
+            trials=spending.trials() + len(quick.finals),
             known_trials=sum(c.known_trials for c in contests),
             wall_s=self.wall_s,
             probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
@@ -377,6 +383,27 @@ class Session:
         known = tuner.know(recorded) - own_trials(self.database, self.run, task.kernel.key)
         return Contest(task, tuner, default_time_s, known, timing_s, slow_s, error)
 
+    def _quick(self, tasks: Sequence[Task], reserve: Reserve) -> Quick:
+        """Decides kernels by their first candidates, as long as nothing else needs the time."""
+        numbers = {t.kernel: n for n, t in enumerate(tasks)}
+
+        def opened(task: Task, default: Measurement, trial: Trial) -> Contest:
+            tuner = self._tuner(numbers[task.kernel], task, begun=False)
+            tuner.know([trial])
+            samples_s = default.samples_s
+            return Contest(task, tuner, fast_time_s(samples_s), 0, None, slow_time_s(samples_s))
+
+        return Quick(
+            model=self.experience.model,
+            builder=self.builder,
+            referee=self.runner,
+            database=self.database,
+            run=self.run,
+            opened=opened,
+            clock=lambda: self.passed_s,
+            left_s=lambda: (self.limits.seconds or inf) - self.passed_s - reserve.due().certain_s,
+        )
+
     def _tuner(self, group: int, task: Task, *, begun: bool) -> KernelTuner:
         """The tuner of a kernel.  `begun` says that the kernel had its first batch in this run,
         with what other kernels lend to it.
@@ -427,10 +454,12 @@ class Session:
         return less(self.limits, self.passed_s - searched_s(contests))
 
     def _finals(
-        self, contests: Sequence[Contest], reserve: Reserve, spending: Spending
+        self, contests: Sequence[Contest], reserve: Reserve, spending: Spending, quick: Quick
     ) -> Mapping[int, Final | None]:
         def search_on(without: frozenset[int]) -> bool:
-            spending.go_on(self._for_batches(contests), without)
+            is_last = all(n in without for n, c in enumerate(contests) if c.tuner.champions(1))
+            spending.go_on(self._for_batches(contests), without, is_last=is_last)
+            deciding.finals |= quick.finals_of(contests)
             return spending.interrupted
 
         deciding = Deciding(
@@ -447,6 +476,7 @@ class Session:
             clock=lambda: self.passed_s,
             interrupted=self.interrupted,
             settled=self.settled,
+            finals={**quick.finals_of(contests)},
         )
         finals = deciding.decide()
         self.interrupted = deciding.interrupted

@@ -7,7 +7,7 @@ is left when its turn comes.  Each final says how long the others will take, and
 need is for batches again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import mean, median
@@ -43,6 +43,8 @@ class Reserve:
     contests: Sequence[Contest]
     budget_s: float | None
     whole: Comparing
+    is_decided: Callable[[Contest], bool] = lambda contest: False
+    """Whether a kernel needs no final, having had it."""
     _expected_s: float = 0.0
     """The seconds that the finals so far were expected to take; `_took_s` is what they took."""
     _took_s: float = 0.0
@@ -53,7 +55,11 @@ class Reserve:
         """The seconds that would be due if the batches ended now, with finals at the pace of those
         so far.
         """
-        left = [c for c in self.contests if c.task.kernel.key not in self._through]
+        through = self._through
+        left = [
+            c for c in self.contests
+            if c.task.kernel.key not in through and not self.is_decided(c)
+        ]  # fmt: skip
         each = [self._pace * s for s in self._finals_s(left, PUT_BY_PAIRS)]
         ready = [has_champion(c) for c in left]
         certain_s = sum(s for s, known in zip(each, ready, strict=True) if known)

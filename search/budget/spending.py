@@ -1,9 +1,9 @@
 """Spends the budget of a run: batch after batch, each on the kernel that promises most."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from statistics import mean
 
 from hlotune.measure.trial import Failure
@@ -114,8 +114,13 @@ class Spending:
     batch."""
     prepare: Callable[[], None] = lambda: None
     """Is called once, behind the first batch."""
+    quickly: Callable[[list[Task]], Iterable[Contest]] = lambda tasks: ()
+    """Decides kernels by their first candidates alone, and takes them out of those that wait; asked
+    where there is no time to search all that wait, behind the first batch and after all finals."""
     _opened: bool = False
     _is_prepared: bool = False
+    _is_asked: bool = False
+    """Whether kernels were decided by their first candidates, or had enough time."""
     _batches: Limits = field(init=False)
     """The limits without the seconds that are put by for closing."""
 
@@ -170,6 +175,9 @@ class Spending:
         if self.spent and not self._is_prepared:
             self._is_prepared = True
             self.prepare()
+        if self.spent and not self._is_asked:
+            self._is_asked = True
+            self._decide_quickly(start_s)
         if not self._opened_next(start_s):
             return None
         choice = self._choice(self.now() - start_s)
@@ -180,6 +188,15 @@ class Spending:
             self._take_over(len(self.contests) - len(found))
             choice = self._choice(self.now() - start_s) if found else choice
         return choice
+
+    def _decide_quickly(self, start_s: float) -> None:
+        """Decides kernels by their first candidates where there is no time to search half of them:
+        what the first kernel took has in it what is done once.
+        """
+        if not self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
+            for contest in self.quickly(self.opening.waiting):
+                self.contests.append(contest)
+                self._tell_start(contest, len(self.contests))
 
     def _opened_next(self, start_s: float) -> bool:
         """Opens kernels that are to have a turn; False where there is no time for one more.
@@ -202,12 +219,15 @@ class Spending:
 
     def _has_time_for_another(self, start_s: float) -> bool:
         """Whether the seconds suffice for one more default, its smallest batch, and its final."""
+        return self._has_time_for(1, start_s)
+
+    def _has_time_for(self, kernels: int, start_s: float) -> bool:
         if self.limits.seconds is None:
             return True
         due = self.due()
         left_s = self.limits.seconds - due.certain_s - (self.now() - start_s)
         trials_s = FIRST * trial_s(len(self.contests), self.spent)
-        return left_s >= self.opening.usual_s + trials_s + due.final_s
+        return left_s >= kernels * (self.opening.usual_s + trials_s + due.final_s)
 
     def _is_time_for_rivals(self, choice: Choice | None, elapsed_s: float) -> bool:
         """Whether to open rivals: once all other kernels have begun, and promise nothing more or
@@ -221,9 +241,13 @@ class Spending:
         late = elapsed_s >= RIVALS_FROM * self._batches.seconds
         return (choice is None or late) and elapsed_s < RIVALS_UNTIL * self._batches.seconds
 
-    def go_on(self, limits: Limits, without: frozenset[int]) -> None:
-        """Goes on with the seconds that are left by now, for all kernels but some."""
+    def go_on(self, limits: Limits, without: frozenset[int], *, is_last: bool = False) -> None:
+        """Goes on with the seconds that are left by now, for all kernels but some.
+
+        `is_last` says that no final waits.
+        """
         if limits.seconds is not None:
+            self._is_asked = not is_last
             self.limits, self.exhausted = limits, self.exhausted | without
             self.run()
 
@@ -253,20 +277,7 @@ class Spending:
         contest = self.contests[choice.item]
         begun = {s.item for s in self.spent}
         if choice.item not in begun:
-            self.progress(
-                KernelStarted(
-                    key=contest.task.kernel.key,
-                    label=contest.task.label,
-                    index=len(begun) + 1,
-                    count=len(self.contests) + len(self.opening.waiting),
-                    default_s=contest.default_s,
-                    default_slow_s=contest.default_slow_s,
-                    default_error=contest.default_error,
-                    known_trials=contest.known_trials,
-                    calls=contest.task.weight,
-                    limit_s=self._limit_s(contest.task),
-                )
-            )
+            self._tell_start(contest, len(begun) + 1)
         last = finishing(choice.item, self.spent, self._batches, elapsed_s)
         left_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
         unopened = len(self.opening.waiting)
@@ -283,6 +294,22 @@ class Spending:
             self.spent.append(Spent(choice.item, len(step.trials), step.wall_s, step.best_s))
             self.failures.append(step.failures)
         return step
+
+    def _tell_start(self, contest: Contest, index: int) -> None:
+        self.progress(
+            KernelStarted(
+                key=contest.task.kernel.key,
+                label=contest.task.label,
+                index=index,
+                count=len(self.contests) + len(self.opening.waiting),
+                default_s=contest.default_s,
+                default_slow_s=contest.default_slow_s,
+                default_error=contest.default_error,
+                known_trials=contest.known_trials,
+                calls=contest.task.weight,
+                limit_s=self._limit_s(contest.task),
+            )
+        )
 
     def _tell(self, item: int, step: Step, elapsed_s: float) -> None:
         contest = self.contests[item]

@@ -1,0 +1,114 @@
+"""Finals of kernels by their first candidates alone, where a budget has no time to search them all.
+
+Opening a kernel, a batch of trials and a final with three champions check and time it three times.
+A first candidate is most of the gain: it is verified as a winner is and compared with the default
+in a few pairs, once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import mean
+
+import numpy as np
+
+from hlotune.codegen.built import Built
+from hlotune.costmodel.model import CostModel, predictions
+from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.search.budget.spending import Contest
+from hlotune.search.finals.finals import (
+    FEWEST_PAIRS,
+    Contender,
+    Referee,
+    decided,
+    meetings,
+)
+from hlotune.search.tasks import Task
+from hlotune.search.tuner import Builder
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final
+
+TOGETHER = 4
+"""So many candidates are built before the first of them is compared."""
+
+Opened = Callable[[Task, Measurement, Trial], Contest]
+"""The contest of a kernel with the default's samples and those of its first candidate."""
+
+
+def liked(task: Task, model: CostModel, most: int = 1) -> list[Candidate]:
+    """The candidates that a model likes best among the first of all algorithms."""
+    configs = {task.space.schedule(c): c for c in task.space.firsts()}
+    scores = predictions(model, task.space, np.stack(list(configs.values())))
+    schedules = list(configs)
+    order = np.argsort(-scores, kind="stable")[:most]
+    return [Candidate(task.kernel, schedules[n]) for n in order]
+
+
+@dataclass(kw_only=True)
+class Quick:
+    """Decides kernels one after the other, as long as there is time."""
+
+    model: CostModel
+    builder: Builder
+    referee: Referee
+    database: Database
+    run: str
+    opened: Opened
+    clock: Callable[[], float]
+    """Seconds of the budget that have passed."""
+    left_s: Callable[[], float]
+    """The seconds that are left for kernels."""
+    finals: dict[str, Final] = field(default_factory=dict)
+    """By the keys of the kernels that are decided."""
+    _tried: set[str] = field(default_factory=set)
+    _took_s: list[float] = field(default_factory=list)
+
+    def is_decided(self, contest: Contest) -> bool:
+        """Whether a kernel has its final, and no batch since."""
+        return contest.task.kernel.key in self.finals and not contest.tuner.account
+
+    def finals_of(self, contests: Sequence[Contest]) -> dict[int, Final]:
+        """The finals of those kernels that are decided, by their places among the contests."""
+        decided = ((n, c.task.kernel.key) for n, c in enumerate(contests) if self.is_decided(c))
+        return {n: self.finals[key] for n, key in decided}
+
+    def decide(self, waiting: list[Task]) -> Iterator[Contest]:
+        """The contests of the kernels that it decides, which are taken out of those that wait.
+
+        What fails stays there, and is not tried again: a search may find candidates that do not.
+        """
+        tasks = [task for task in waiting if task.kernel.key not in self._tried]
+        for start in range(0, len(tasks), TOGETHER):
+            if not self._has_time():
+                return
+            chunk = tasks[start : start + TOGETHER]
+            candidates = [liked(task, self.model)[0] for task in chunk]
+            builts = self.builder.build(candidates)
+            for task, candidate, built in zip(chunk, candidates, builts, strict=True):
+                if not self._has_time():
+                    return
+                start_s = self.clock()
+                self._tried.add(task.kernel.key)
+                contest = self._decided(task, candidate, built)
+                self._took_s.append(self.clock() - start_s)
+                if contest is not None:
+                    waiting.remove(task)
+                    yield contest
+
+    def _has_time(self) -> bool:
+        return self.left_s() >= (mean(self._took_s) if self._took_s else 0.0)
+
+    def _decided(self, task: Task, candidate: Candidate, built: Built | Failure) -> Contest | None:
+        """None where the candidate fails, or the default does: a search says why."""
+        try:
+            met = meetings(task.kernel, [(candidate, built)], self.referee, FEWEST_PAIRS)
+            contenders = [x for x in met if isinstance(x, Contender)]
+            if not contenders:
+                return None
+            (found,) = contenders
+            contest = self.opened(task, found.default, Trial(found.candidate, found.measured))
+            final = decided(task, contenders)
+        except Exception:
+            return None
+        self.database.record_final(self.run, task.kernel, final)
+        self.finals[task.kernel.key] = final
+        return contest

@@ -1,0 +1,84 @@
+"""A budget that is too short to search all kernels decides the rest by their first candidates."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from hlotune.codegen.built import Built
+from hlotune.costmodel.trees import Trees
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.timing.comparison import Comparison
+from hlotune.measure.trial import Candidate, Failure
+from hlotune.schedules.steps.schedule import XLA
+from hlotune.search.budget.budget import Limits
+from hlotune.search.finals.finals import FEWEST_PAIRS
+from hlotune.search.finals.quick import liked
+from hlotune.search.progress import Event, KernelSkipped, KernelStarted
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.decisions import decision
+from tests.support.sessions import UNDER, FakeDevice, run, task
+from tests.support.toy import ToySpace, TrueModel
+
+TASKS = tuple(task(f"k{n}", n) for n in range(16))
+SHORT, LONG = Limits(seconds=6.0), Limits(seconds=20.0)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as opened:
+        yield opened
+
+
+class Telling(FakeDevice):
+    """Notes the pairs of each comparison, by label."""
+
+    def __init__(self, failing: str = "") -> None:
+        super().__init__(TASKS, {t.label: 20e-3 for t in TASKS})
+        self.met: list[tuple[str, int]] = []
+        self.fails = failing
+
+    def compare(
+        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+    ) -> Comparison:
+        label = self._task(kernel).label
+        self.met.append((label, pairs))
+        found = super().compare(kernel, objects, pairs=pairs)
+        if label != self.fails:
+            return found
+        return Comparison(found.default, tuple(Failure("wrong_result", "") for _ in objects))
+
+
+def test_every_kernel_has_a_final_where_the_budget_is_too_short_to_search_all(
+    database: Database,
+) -> None:
+    device, events = Telling(), list[Event]()
+    result = run(database, TASKS, device, limits=SHORT, events=events)
+    assert [k.label for k in result.kernels] == [t.label for t in TASKS]
+    assert all(k.won for k in result.kernels)
+    assert result.wall_s <= 6.0
+    assert not [e for e in events if isinstance(e, KernelSkipped)]
+    assert {e.label for e in events if isinstance(e, KernelStarted)} == {t.label for t in TASKS}
+    assert next(pairs for label, pairs in device.met if label == "k7") == FEWEST_PAIRS
+    for kernel in result.kernels:
+        assert decision(database, kernel.key, **UNDER).schedule.algorithm != XLA
+
+
+def test_with_more_time_all_kernels_are_searched_instead(database: Database) -> None:
+    device = Telling()
+    run(database, TASKS[:4], device, limits=LONG)
+    assert all(pairs > FEWEST_PAIRS for _, pairs in device.met)
+
+
+def test_a_kernel_whose_first_candidate_fails_may_still_be_searched(database: Database) -> None:
+    result = run(database, TASKS, Telling(failing="k3"), limits=SHORT)
+    lost = {t.label for t in TASKS} - {k.label for k in result.won}
+    assert lost == {"k3"}
+
+
+def test_the_model_chooses_among_the_first_candidates_of_all_algorithms() -> None:
+    space = TASKS[0].space
+    assert isinstance(space, ToySpace)
+    (chosen,) = liked(TASKS[0], TrueModel(space))
+    assert chosen.schedule == space.schedule(space.heuristic())
+    assert len(liked(TASKS[0], Trees(), 5)) == 1
