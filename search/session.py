@@ -242,7 +242,8 @@ class Session:
     def _contests(self, tasks: Sequence[Task]) -> tuple[list[Contest], Opening]:
         """The contests whose defaults are timed, and the kernels that wait for that.
 
-        Kernels of most work by the roofline come first.  Where seconds are limited one kernel is
+        Kernels that the default compiler takes longest for, by the roofline and what it is known to
+        lag behind it, come first.  Where seconds are limited one kernel is
         timed, so that its batch comes soon, or all that an interrupted run had timed; else all are.
         Ctrl-C leaves the rest out.
         """
@@ -260,7 +261,7 @@ class Session:
                 return self._contest_or_none(n, task, recorded[n], before[n])
 
             def turn(task: Task) -> tuple[bool, float]:
-                return before[numbers[task.kernel]] is None, -self._least_s(task)
+                return before[numbers[task.kernel]] is None, -self._least_s(task) * task.default_lag
 
             early_s = DEFAULTS_SHARE * (self.limits.seconds or inf)
             opening = Opening(

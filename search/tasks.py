@@ -3,8 +3,10 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from hlotune.hlo.canonical import graph_of
+from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site
 from hlotune.hlo.to_compute.assemble import compute_of
@@ -22,6 +24,10 @@ from hlotune.schedules.targets.machine_rates import COMMON
 from hlotune.schedules.targets.target import Kind, Target
 from hlotune.search.learning.gpu_spaces import guessed_space
 
+MOST_LAG = 30.0
+"""XLA's convolutions in groups of features take longer than plain ones of as much arithmetic, about
+in the number of groups, and those of single channels 30 times as long at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -33,6 +39,8 @@ class Task:
     space: Space
     rivals: tuple[Site, ...] = ()
     """Sites that share operations with its own: other forms of the same part of the program."""
+    default_lag: float = 1.0
+    """How many times its roofline the default compiler takes, at a guess."""
 
     @property
     def flops(self) -> int:
@@ -124,9 +132,18 @@ def _by_operation(
 
 def task_of(site: Site, target: Target, numerics: Numerics) -> Task:
     """The task of one site.  Raises UnsupportedKernel where it has no compute or no space."""
-    compute = compute_of(graph_of(site.kernel))
+    graph = graph_of(site.kernel)
+    compute = compute_of(graph)
     space = searched(compute, target, numerics)
-    return Task(site.kernel, site.label, site.weight, compute, space)
+    lag = default_lag(graph)
+    return Task(site.kernel, site.label, site.weight, compute, space, default_lag=lag)
+
+
+def default_lag(graph: Graph) -> float:
+    """How many times the roofline of a kernel the default compiler takes, at a guess."""
+    convolutions = (op for op in graph.ops if op.name == "stablehlo.convolution")
+    groups = (cast(int, op["feature_group_count"]) for op in convolutions)
+    return min(float(max(groups, default=1)), MOST_LAG)
 
 
 def searched(compute: Compute, target: Target, numerics: Numerics = "standard") -> Searched:

@@ -1,13 +1,19 @@
 """A budget that is too short to search all kernels decides the rest by their first candidates."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.trees import Trees
+from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.sites.sites import sites
+from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.schedules.steps.schedule import XLA
@@ -15,6 +21,7 @@ from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.finals import FEWEST_PAIRS
 from hlotune.search.finals.quick import liked
 from hlotune.search.progress import Event, KernelSkipped, KernelStarted
+from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
 from tests.support.sessions import UNDER, FakeDevice, run, task
@@ -82,3 +89,28 @@ def test_the_model_chooses_among_the_first_candidates_of_all_algorithms() -> Non
     (chosen,) = liked(TASKS[0], TrueModel(space))
     assert chosen.schedule == space.schedule(space.heuristic())
     assert len(liked(TASKS[0], Trees(), 5)) == 1
+
+
+def test_kernels_that_xla_is_known_to_lag_behind_in_come_before_plain_ones_of_more_work() -> None:
+    def convolved(groups: int) -> Task:
+        x, w = jnp.ones((1, 8, 8, 64)), jnp.ones((3, 3, 64 // groups, 64))
+        names = ("NHWC", "HWIO", "NHWC")
+        program = load(
+            lambda x, w: jax.lax.conv_general_dilated(
+                x, w, (1, 1), "SAME", dimension_numbers=names, feature_group_count=groups
+            ),
+            x,
+            w,
+        )
+        (found,), _ = tasks(sites(program), TARGETS["x86-64"])
+        return found
+
+    assert [convolved(groups).default_lag for groups in (1, 4, 64)] == [1.0, 4.0, 30.0]
+    assert TASKS[0].default_lag == 1.0
+
+
+def test_what_lags_most_is_opened_first(database: Database) -> None:
+    plain, grouped = TASKS[0], replace(TASKS[1], default_lag=30.0)
+    events = list[Event]()
+    run(database, (plain, grouped), Telling(), limits=SHORT, events=events)
+    assert next(e.label for e in events if isinstance(e, KernelStarted)) == grouped.label
