@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 
@@ -50,9 +51,8 @@ class LineProcess:
         Lines that are no JSON objects are passed over: libraries print as they are imported.
         """
         until = time.monotonic() + limit_s
-        while not (line := self._line(until)).startswith(b"{"):
+        while (answer := _object(self._line(until))) is None:
             pass
-        answer: dict[str, Any] = json.loads(line)
         return answer
 
     def _line(self, until: float) -> bytes:
@@ -82,5 +82,16 @@ class LineProcess:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
+            # a request that the process did not live to read is written again, and lost
+            with suppress(BrokenPipeError):
+                if pipe:
+                    pipe.close()
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a line; None where it is none, even if it begins as one."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
