@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hlotune.costmodel.pretrained import Start
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import sites
@@ -14,7 +15,7 @@ from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
-from hlotune.schedules.errors import reason_alone
+from hlotune.schedules.errors import ModelError, reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
 from hlotune.search.budget.budget import Limits
@@ -56,10 +57,10 @@ def first(
     with beating(pulse) as pulse, chosen(database, create=True) as records:
         require_known_calls(program)
         device = target_here(target)
+        model, begun = model_of(device)
         choices = Choices(
-            limits=Limits(trials=CANDIDATES), searcher="annealing", model="trees",
-            begun=started("trees", None, device), seed=0, numerics=numerics, cache=cache,
-            target=device, progress=progress or silent,
+            limits=Limits(trials=CANDIDATES), searcher="annealing", model=model, begun=begun,
+            seed=0, numerics=numerics, cache=cache, target=device, progress=progress or silent,
         )  # fmt: skip
         turns = Turns(now=pulse.clock_s)
         known = records.properties(choices.target)
@@ -79,6 +80,16 @@ def first(
                     skipped=tuple((s.label, s.reason) for s in skipped),
                 )  # fmt: skip
                 return _closed(program, result, records, choices, turns, pulse)
+
+
+def model_of(device: Target) -> tuple[str, Start]:
+    """The trees that come with hlotune and their name; a roofline where xgboost, which they need,
+    is not installed: what only applies kernels needs it for nothing else.
+    """
+    try:
+        return "trees", started("trees", None, device)
+    except ModelError:
+        return "roofline", started("roofline", None, device)
 
 
 def _compared(

@@ -1,5 +1,6 @@
 """`tune run --first`: the first candidates of all kernels, without a search."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 
 import hlotune
 from hlotune.cli.main import run_command
+from hlotune.costmodel.roofline import Roofline
 from hlotune.hlo.kernel import Kernel
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure, Trial
 from hlotune.search.finals.finals import Object
-from hlotune.search.first import CANDIDATES, first
+from hlotune.search.first import CANDIDATES, first, model_of
 from hlotune.search.progress import KernelSkipped
 from hlotune.tuning_logs.database import Database
 from tests.support.applied import normal
@@ -47,6 +50,15 @@ def test_first_candidates_that_all_fail_are_told_with_their_reasons(
     assert [k.schedule for k in result.kernels] == [None]
     (skipped,) = [x for x in told if isinstance(x, KernelSkipped)]
     assert "wrong_result: off by one" in skipped.reason
+
+
+def test_without_xgboost_a_roofline_chooses_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert model_of(host_target())[0] == "trees"
+    monkeypatch.setitem(sys.modules, "xgboost", None)  # importing it fails now
+    monkeypatch.delitem(sys.modules, "hlotune.costmodel.trees")
+    name, begun = model_of(host_target())
+    assert name == "roofline"
+    assert isinstance(begun.model, Roofline)
 
 
 def test_it_has_no_limits(capsys: pytest.CaptureFixture[str]) -> None:
