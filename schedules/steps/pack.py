@@ -21,8 +21,8 @@ class Pack:
 
     stage: str
     tensor: str
-    """The tensor, where the stage loads it at one place; of several loads `a0.1` is the second one
-    of `a0`.
+    """The tensor, where the stage loads it at one place; of several loads `a0.scores.1` is the
+    second one that the stage `scores` has of `a0`.
     """
     consumer: str
     """The stage that reads the copy.  With `axis` it names the loop inside which the copy is made;
@@ -125,19 +125,16 @@ def packed_name(tensor: str) -> str:
 
 
 def named_load(stage: Stage, name: str) -> Load:
-    """The load that `Pack` means: the only one of a tensor, or by its number among several."""
-    found = [x for x in stage.loads if x.tensor == name]
-    if not found:
-        tensor, _, number = name.rpartition(".")
-        several = [x for x in stage.loads if x.tensor == tensor]
-        found = [x for n, x in enumerate(several) if str(n) == number]
+    """The load that `Pack` means: the only one of a tensor, or one of several by its own name."""
+    found = [x for x in stage.loads if name in (x.tensor, load_name(stage, x))]
     require(len(found) == 1, "pack", f"expected one load of {name}, found {len(found)}")
     return found[0]
 
 
 def load_name(stage: Stage, load: Load) -> str:
-    """The name by which `Pack` finds one of several loads of a tensor."""
-    return f"{load.tensor}.{[x for x in stage.loads if x.tensor == load.tensor].index(load)}"
+    """The name by which `Pack` finds one of several loads of a tensor; no other stage has it."""
+    number = [x for x in stage.loads if x.tensor == load.tensor].index(load)
+    return f"{load.tensor}.{stage.name}.{number}"
 
 
 def has_one_load(compute: Compute, tensor: str) -> bool:

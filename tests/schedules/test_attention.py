@@ -73,7 +73,19 @@ def test_heads_that_are_merged_are_axes_of_what_is_read() -> None:
 def test_parts_of_one_product_are_packed_apart() -> None:
     space = parts("of one product", Z4)
     steps = space.schedule(space.heuristic()).steps
-    assert {s.tensor for s in steps if isinstance(s, Pack)} == {"a0.1"}
+    assert {s.tensor for s in steps if isinstance(s, Pack)} == {"a0.scores.1"}
+
+
+def test_keys_and_values_of_one_argument_have_copies_of_their_own() -> None:
+    space = parts("shared argument", Z4)
+    both = 0
+    for config in (space.heuristic(), *space.sample(8, np.random.default_rng(0))):
+        schedule = space.schedule(config)
+        packs = [s.tensor for s in schedule.steps if isinstance(s, Pack)]
+        nest = replay(compute("shared argument"), schedule, Z4)
+        assert {f"{name}.packed" for name in packs} <= {s.stage.name for s in nest.stages}
+        both += len(packs) == 2
+    assert both, "keys and values are packed in some"
 
 
 def test_dividing_last_leaves_the_division_to_the_results() -> None:

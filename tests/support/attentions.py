@@ -76,6 +76,10 @@ PROGRAMS: dict[str, Program] = {
     "grouped": (
         jax.nn.dot_product_attention, (f32(1, 19, 6, 16), f32(1, 21, 2, 16), f32(1, 21, 2, 16)),
     ),
+    "shared argument": (
+        lambda q, both: jax.nn.dot_product_attention(q, both[0], both[1]),
+        (f32(1, 19, 6, 16), f32(2, 1, 21, 2, 16)),
+    ),
     "decoding": (
         jax.nn.dot_product_attention, (f32(1, 1, 6, 16), f32(1, 53, 2, 16), f32(1, 53, 2, 16)),
     ),
