@@ -12,7 +12,7 @@ from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import toolchain
-from hlotune.measure.trial import CacheMode, Failure, Trial
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.errors import ModelError, reason_alone
@@ -101,11 +101,12 @@ def _compared(
     runner: ProcessRunner,
 ) -> tuple[KernelResult, ...]:
     """The result of each kernel; those of most work are compared first."""
-    wanted = [liked(task, choices.begun.model, CANDIDATES) for task in found]
+    wanted = [_candidates(task, choices) for task in found]
     builts = iter(builder.build([c for those in wanted for c in those]))
     objects = [[(c, next(builts)) for c in those] for those in wanted]
     choices.progress(Finalising(kernels=len(found), interrupted=False))
-    order = sorted(range(len(found)), key=lambda n: -found[n].weight * found[n].flops)
+    with_some = (n for n, those in enumerate(objects) if those)
+    order = sorted(with_some, key=lambda n: -found[n].weight * found[n].flops)
     results: dict[int, KernelResult] = {}
     for n in order:
         try:
@@ -114,6 +115,15 @@ def _compared(
             reason = reason_alone(error)
             choices.progress(KernelSkipped(label=found[n].label, reason=reason))
     return tuple(results[n] for n in sorted(results))
+
+
+def _candidates(task: Task, choices: Choices) -> list[Candidate]:
+    """None where choosing them fails, which is told: the other kernels go on."""
+    try:
+        return liked(task, choices.begun.model, CANDIDATES)
+    except Exception as error:
+        choices.progress(KernelSkipped(label=task.label, reason=reason_alone(error)))
+        return []
 
 
 def _verdict(

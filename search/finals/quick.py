@@ -80,10 +80,9 @@ class Quick:
         for start in range(0, len(tasks), TOGETHER):
             if not self._has_time():
                 return
-            chunk = tasks[start : start + TOGETHER]
-            candidates = [liked(task, self.model)[0] for task in chunk]
-            builts = self.builder.build(candidates)
-            for task, candidate, built in zip(chunk, candidates, builts, strict=True):
+            chosen = list(self._chosen(tasks[start : start + TOGETHER]))
+            builts = self.builder.build([candidate for _, candidate in chosen])
+            for (task, candidate), built in zip(chosen, builts, strict=True):
                 if not self._has_time():
                     return
                 start_s = self.clock()
@@ -93,6 +92,16 @@ class Quick:
                 if contest is not None:
                     waiting.remove(task)
                     yield contest
+
+    def _chosen(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Candidate]]:
+        """Kernels with their candidates, without those for which choosing one fails."""
+        for task in tasks:
+            try:
+                (candidate,) = liked(task, self.model)
+            except Exception:  # a search says why
+                self._tried.add(task.kernel.key)
+                continue
+            yield task, candidate
 
     def _has_time(self) -> bool:
         return self.left_s() >= (mean(self._took_s) if self._took_s else 0.0)

@@ -13,7 +13,8 @@ from hlotune.cli.main import run_command
 from hlotune.costmodel.roofline import Roofline
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import host_target
-from hlotune.measure.trial import Failure, Trial
+from hlotune.measure.trial import Candidate, Failure, Trial
+from hlotune.schedules.errors import ScheduleError
 from hlotune.search.finals.finals import Object
 from hlotune.search.first import CANDIDATES, first, model_of
 from hlotune.search.progress import KernelSkipped
@@ -50,6 +51,21 @@ def test_first_candidates_that_all_fail_are_told_with_their_reasons(
     assert [k.schedule for k in result.kernels] == [None]
     (skipped,) = [x for x in told if isinstance(x, KernelSkipped)]
     assert "wrong_result: off by one" in skipped.reason
+
+
+def test_a_kernel_for_which_no_candidate_can_be_chosen_is_told_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(*_: object) -> list[Candidate]:
+        raise ScheduleError("no first candidate")
+
+    monkeypatch.setattr("hlotune.search.first.liked", failed)
+    told: list[object] = []
+    program = hlotune.load(lambda x, w: jnp.tanh(x @ w), normal(256, 300), normal(300, 400))
+    result = first(program, database=tmp_path / "failed.db", progress=told.append)
+    assert not result.kernels
+    (skipped,) = [x for x in told if isinstance(x, KernelSkipped)]
+    assert "no first candidate" in skipped.reason
 
 
 def test_without_xgboost_a_roofline_chooses_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

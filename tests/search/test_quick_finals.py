@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from hlotune.codegen.built import Built
+from hlotune.costmodel.model import CostModel
 from hlotune.costmodel.trees import Trees
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
@@ -16,6 +17,7 @@ from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure
+from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.finals import FEWEST_PAIRS
@@ -81,6 +83,19 @@ def test_a_kernel_whose_first_candidate_fails_may_still_be_searched(database: Da
     result = run(database, TASKS, Telling(failing="k3"), limits=SHORT)
     lost = {t.label for t in TASKS} - {k.label for k in result.won}
     assert lost == {"k3"}
+
+
+def test_a_kernel_for_which_no_candidate_can_be_chosen_leaves_the_others_alone(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(task: Task, model: CostModel, most: int = 1) -> list[Candidate]:
+        if task.label == "k9":
+            raise ScheduleError("no first candidate")
+        return liked(task, model, most)
+
+    monkeypatch.setattr("hlotune.search.finals.quick.liked", failing)
+    result = run(database, TASKS, Telling(), limits=SHORT)
+    assert {k.label for k in result.won} >= {t.label for t in TASKS} - {"k9"}
 
 
 def test_the_model_chooses_among_the_first_candidates_of_all_algorithms() -> None:
