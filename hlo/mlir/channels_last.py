@@ -22,7 +22,8 @@ from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.operations import ON_SCALARS
 
 Order = tuple[int, ...]
-ELEMENTWISE = ON_SCALARS - {"stablehlo.constant"}
+ELEMENTWISE = ON_SCALARS - {"stablehlo.constant", "stablehlo.bitcast_convert"}
+"""Bits in a type of another width have an axis more, or less."""
 CONTROL_FLOW = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
 LEAST_RANK = 4
 """Images have at least two spatial axes."""

@@ -27,6 +27,7 @@ W = {
     "stem": normal(8, 3, 3, 3), "same": normal(8, 8, 3, 3), "depth": normal(8, 1, 3, 3),
     "one": normal(16, 8, 1, 1), "squeeze": normal(8, 8, 1, 1), "head": normal(16, 10),
     "scale": normal(8), "shift": normal(8), "slope": normal(8, 1, 1),
+    "ones": np.ones((8, 8, 3, 3), np.float32),
 }  # fmt: skip
 
 
@@ -122,13 +123,25 @@ def in_a_loop(x: Any) -> Any:
     return lax.scan(step, x, None, length=2)
 
 
+def with_bits_of_another_width(x: Any) -> Any:
+    x = conv(jnp.round(x), "ones")  # whole numbers: their bits are exact
+    return lax.bitcast_convert_type(conv(x, "ones"), jnp.uint8).astype(jnp.float32).sum((2, 3))
+
+
 def without_constants(x: Any) -> Any:
     weights = x[:, :, :1, :1]
     return lax.conv_general_dilated(x, weights, (1, 1), "SAME", dimension_numbers=FIRST).sum((2, 3))
 
 
 @pytest.mark.parametrize(
-    "function", [with_an_operation_without_a_rule, in_a_branch, in_a_loop, without_constants]
+    "function",
+    [
+        with_an_operation_without_a_rule,
+        in_a_branch,
+        in_a_loop,
+        without_constants,
+        with_bits_of_another_width,
+    ],
 )
 def test_other_programs_give_the_same(function: Any) -> None:
     x = normal(8, 8, 6, 5)
