@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.fusible import INDEX_MAPS, MOVES
+from hlotune.hlo.sites.region import BITS
 from hlotune.schedules.ir.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
 NO_CODE = "there is no code for it yet"
 NO_RULE = "no rule makes kernels of it"
 OF_ITS_TYPES = "not of these types or attributes"
+OF_ITS_BITS = "the types are not of one width, or last bits are rounded otherwise in each kernel"
 PLACED = "its place is known at run time alone, and XLA writes it in place where it may"
 
 
@@ -48,6 +50,8 @@ def _times(count: int) -> str:
 
 def _reason(op: Op) -> str:
     row = OPERATIONS.get(op.name.partition(".")[2])
+    if op.name == BITS:
+        return OF_ITS_BITS
     if op.name in KERNELS_ELEMENTWISE:
         return OF_ITS_TYPES
     if row is not None:

@@ -8,9 +8,16 @@ from typing import Literal as Choice
 from hlotune.hlo.canonical import INLINE_ELEMENTS, places
 from hlotune.hlo.graph import Graph, Literal, Op, TensorType
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.schedules.dtypes import BYTES, accumulator, has_kernels
+from hlotune.schedules.dtypes import BYTES, accumulator, has_kernels, is_float
+from hlotune.schedules.ir.operations import OPERATIONS
 
 BITS = "stablehlo.bitcast_convert"
+UNROUNDED = frozenset({
+    "stablehlo.broadcast_in_dim", "stablehlo.clamp", "stablehlo.concatenate", "stablehlo.constant",
+    "stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.pad", "stablehlo.reshape",
+    "stablehlo.reverse", "stablehlo.select", "stablehlo.slice", "stablehlo.transpose",
+})  # fmt: skip
+"""Operations that give operands as they are, beside those whose row says so."""
 Pattern = Choice[
     "attention", "contraction", "elementwise", "reduction", "rows", "window", "cumulative"
 ]
@@ -63,13 +70,31 @@ class Region:
     def has_kernels(self, op: Op) -> bool:
         """Whether kernels may have the element types of all that an operation reads and gives.
 
-        Bits in another type may be of types that are computed in as they are, of one width.
+        Bits in another type may be of types that are computed in as they are, of one width, and of
+        numbers that are not rounded: others have other last bits in another kernel.
         """
         types = [self.type(v).dtype for v in (*op.operands, *op.results)]
         if not all(map(has_kernels, types)):
             return False
         alike = len({BYTES[t] for t in types}) == 1 and all(accumulator(t) == t for t in types)
-        return op.name != BITS or alike
+        return op.name != BITS or (alike and self._has_known_bits(op.operands[0]))
+
+    def _has_known_bits(self, value: int) -> bool:
+        """Whether nothing that computes a value rounds: all right kernels give it the same bits."""
+        waiting, seen = [value], {value}
+        while waiting:
+            op = self.producer(waiting.pop())
+            if op is None or not is_float(self.type(op.results[0]).dtype):
+                continue
+            row = OPERATIONS.get(op.name.partition(".")[2])
+            kind = row.error.kind if row and row.error else ""
+            if kind == "step" or op.name == BITS:
+                continue
+            if kind not in ("exact", "extreme") and op.name not in UNROUNDED:
+                return False
+            waiting += set(op.operands) - seen
+            seen.update(op.operands)
+        return True
 
     def producer(self, value: int) -> Op | None:
         index = self.producers.get(value)

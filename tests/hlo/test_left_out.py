@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from hlotune.hlo.frontends.program import load
-from hlotune.hlo.sites.left_out import NO_CODE, NO_RULE, PLACED, left_out
+from hlotune.hlo.sites.left_out import NO_CODE, NO_RULE, OF_ITS_BITS, PLACED, left_out
 from hlotune.hlo.sites.sites import sites
 
 
@@ -29,6 +29,17 @@ def test_operations_without_code_or_rule_are_told_with_how_often_they_stand_ther
         f"stablehlo.reduce_precision (2 times): {NO_CODE}",
         f"stablehlo.sort: {NO_RULE}",
     )
+
+
+def test_bits_of_rounded_numbers_are_left_to_xla_since_no_kernel_could_be_checked() -> None:
+    def bits(x: Any) -> Any:
+        return lax.bitcast_convert_type(x, jnp.int32) >> 3
+
+    assert told(lambda x: bits(jnp.floor(x.T)), X) == ()
+    assert told(lambda x: bits(jnp.exp(x)), X)[0] == f"stablehlo.bitcast_convert: {OF_ITS_BITS}"
+    assert told(lambda x, y: bits(-(x @ y)), X, X.T)[0].endswith(OF_ITS_BITS)
+    found = sites(load(lambda x: bits(jnp.exp(x).sum(0)), X))
+    assert "exponential" in found[0].kernel.text, "what is in front of them is tuned all the same"
 
 
 def test_an_update_at_a_place_that_data_decides_is_left_to_xla_with_the_reason() -> None:
