@@ -23,7 +23,7 @@ from hlotune.search.finals.closing import Closing, judged
 from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
 from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
-from hlotune.search.progress import Finalising, KernelSkipped, Progress, Started, silent
+from hlotune.search.progress import Event, Finalising, KernelSkipped, Progress, Started, silent
 from hlotune.search.result import KernelResult, TuneResult, with_final
 from hlotune.search.tasks import Task, tasks
 from hlotune.search.tune import Choices, begun_run, begun_workers, started
@@ -58,9 +58,11 @@ def first(
         require_known_calls(program)
         device = target_here(target)
         model, begun = model_of(device)
+        left_alone: list[tuple[str, str]] = []
         choices = Choices(
             limits=Limits(trials=CANDIDATES), searcher="annealing", model=model, begun=begun,
-            seed=0, numerics=numerics, cache=cache, target=device, progress=progress or silent,
+            seed=0, numerics=numerics, cache=cache, target=device,
+            progress=_noting(left_alone, progress or silent),
         )  # fmt: skip
         turns = Turns(now=pulse.clock_s)
         known = records.properties(choices.target)
@@ -77,9 +79,20 @@ def first(
                 result = TuneResult(
                     program_name=program.name, database=records.path, run=run, kernels=kernels,
                     trials=sum(k.trials for k in kernels), known_trials=0, wall_s=0.0,
-                    skipped=tuple((s.label, s.reason) for s in skipped),
+                    skipped=tuple(left_alone),
                 )  # fmt: skip
                 return _closed(program, result, records, choices, turns, pulse)
+
+
+def _noting(left_alone: list[tuple[str, str]], progress: Progress) -> Progress:
+    """Notes the kernels that are left alone, with the reasons, which stand in the report."""
+
+    def told(event: Event) -> None:
+        if isinstance(event, KernelSkipped):
+            left_alone.append((event.label, event.reason))
+        progress(event)
+
+    return told
 
 
 def model_of(device: Target) -> tuple[str, Start]:

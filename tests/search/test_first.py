@@ -19,6 +19,7 @@ from hlotune.search.finals.finals import Object
 from hlotune.search.first import CANDIDATES, first, model_of
 from hlotune.search.progress import KernelSkipped
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.report import report
 from tests.support.applied import normal
 from tests.support.tree import ROOT
 
@@ -51,6 +52,9 @@ def test_first_candidates_that_all_fail_are_told_with_their_reasons(
     assert [k.schedule for k in result.kernels] == [None]
     (skipped,) = [x for x in told if isinstance(x, KernelSkipped)]
     assert "wrong_result: off by one" in skipped.reason
+    with Database(tmp_path / "failed.db") as records:
+        (alone,) = report(records, result.run).skipped
+    assert (alone.label, alone.reason) == (skipped.label, skipped.reason)
 
 
 def test_a_kernel_for_which_no_candidate_can_be_chosen_is_told_and_left_alone(
