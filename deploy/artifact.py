@@ -42,6 +42,7 @@ from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.stored_values import with_weights
 from hlotune.measure.machine.devices import target_with
 from hlotune.schedules.errors import BuildError, ProgramError
+from hlotune.schedules.large_pages import lasting
 from hlotune.schedules.numerics import Numerics
 
 MANIFEST, PROGRAM, KERNELS, PACKED = "manifest.json", "program.mlirbc", "kernels/", "packed/"
@@ -201,8 +202,8 @@ def _loaded(
     for name in (f"{PACKED}{n}" for n in range(manifest.packed)):
         digest = manifest.sha256[name]
         if digest not in placed:
-            bytes_of = np.frombuffer(members[name], np.uint8)
-            placed[digest] = jax.device_put(bytes_of, device_of(target.platform))
+            values = lasting(np.frombuffer(members[name], np.uint8))
+            placed[digest] = jax.device_put(values, device_of(target.platform))
         packed.append(placed[digest])
     module = mlir.parse(members[PROGRAM])
     signature = mlir.signature(module)

@@ -17,6 +17,7 @@ from hlotune.schedules.errors import BuildError, WrongResult
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.ir.flops import executed_flops
 from hlotune.schedules.ir.in_place import in_place
+from hlotune.schedules.large_pages import lasting
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Target
@@ -65,7 +66,7 @@ class _Llvm:
             {k: dispatcher.Parts(len(constants[k]), kind) for k, kind in signature.stacks.items()},
         )
         forms = prepack(loaded, constants, threaded(built.threads), stacks=signature.stacks)
-        return SiteCode(text, tuple(forms[k].copy() for k in sorted(forms)))
+        return SiteCode(text, tuple(lasting(forms[k]) for k in sorted(forms)))
 
     def call(self, loaded: Loaded, signature: Signature, arguments: Sequence[Array]) -> list[Array]:
         """On this thread alone."""

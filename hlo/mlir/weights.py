@@ -19,6 +19,7 @@ from hlotune.hlo.mlir.values import literal, tensor_type
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.schedules.dtypes import has_kernels
+from hlotune.schedules.large_pages import ALIGNMENT, lasting
 
 Weights = tuple[NDArray[Any], ...]
 
@@ -26,8 +27,6 @@ LARGE_BYTES = 256 << 20
 """Constants of a program, above which they are kept beside its module."""
 LARGEST_INSIDE_BYTES = 1 << 20
 """A constant up to this size stays in the module, where passes can fold it."""
-ALIGNMENT = 64
-"""JAX takes memory that is so aligned as it is, and copies other memory."""
 TARGET = "hlotune.weight."
 """Calls of this target, with a number behind it, stand for weights."""
 
@@ -45,11 +44,8 @@ def aligned(values: NDArray[Any]) -> NDArray[Any]:
     """The same values where JAX takes them without a copy: the same array if it lies so already."""
     if values.flags.c_contiguous and values.ctypes.data % ALIGNMENT == 0:
         return values
-    memory = np.empty(values.nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    place = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
-    place[...] = values
-    return place
+    flat: NDArray[np.uint8] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return lasting(flat).view(values.dtype).reshape(values.shape)
 
 
 def number_of(operation: Any) -> int | None:

@@ -4,7 +4,6 @@ Between two uses of a copy all others of its ring are read: twice the last-level
 less where that cache is so large that it keeps any ring.
 """
 
-import mmap
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from hlotune.measure.timing.xla import on_device
 from hlotune.measure.verification.buffers import rounded
 from hlotune.measure.verification.inputs import Array
+from hlotune.schedules.large_pages import region
 from hlotune.schedules.targets.cpu import CpuTarget
 
 MOST_BYTES = 256 << 20
@@ -24,8 +24,6 @@ caches.
 """
 MOST_COPIES = 256
 """Constants below a 256th of a ring have a shorter one, and stay in the last cache."""
-
-_HUGE_PAGE = 2 << 20
 
 
 def ring_bytes(target: CpuTarget) -> int:
@@ -57,7 +55,9 @@ class Arena:
     def ring(self, constants: Sequence[Array], count: int) -> Iterator[list[jax.Array]]:
         """Endlessly, one copy of each constant after another.  The ring made before is lost."""
         sizes = [rounded(c.nbytes) for c in constants]
-        start = self._reserve(count * sum(sizes))
+        if self._memory.size < count * sum(sizes):
+            self._memory = region(count * sum(sizes))
+        start = 0
         turns: list[list[jax.Array]] = []
         for _ in range(count):
             turn = []
@@ -68,13 +68,3 @@ class Arena:
                 start += size
             turns.append(turn)
         return cycle(turns)
-
-    def _reserve(self, size: int) -> int:
-        """Makes room and gives the place of its first byte, which is aligned to a huge page."""
-        if self._memory.size < size + _HUGE_PAGE:
-            length = (-(-size // _HUGE_PAGE) + 1) * _HUGE_PAGE
-            region = mmap.mmap(-1, length)
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                region.madvise(mmap.MADV_HUGEPAGE)
-            self._memory = np.frombuffer(region, dtype=np.uint8)
-        return -int(self._memory.ctypes.data) % _HUGE_PAGE
