@@ -1,7 +1,7 @@
 """A program with the tuned kernels that the database has for it."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from hlotune.deploy.freeze import freeze
 from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
 from hlotune.deploy.replacement import Replacement, assembled, built_here, replacement
 from hlotune.deploy.reverification import ANEW, Vouching
-from hlotune.hlo.calling.callable import JittedProgram
+from hlotune.hlo.calling.callable import Arrange, JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, choose, overlap, sites
 from hlotune.measure.machine.devices import target_here
@@ -88,6 +88,11 @@ class TunedFunction:
         That has a copy of its own of packed constants.
         """
         return self._function.lower(*arguments, **named)
+
+    @property
+    def arranged(self) -> Callable[[Arrange], Callable[..., Any]] | None:
+        """As `JittedProgram` has it."""
+        return self._function.arranged
 
     @property
     def sites(self) -> tuple[Site, ...]:

@@ -12,6 +12,7 @@ import jax
 
 from hlotune.deploy.apply import Explanation, TunedFunction, applied
 from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.mlir.versions import is_tracing
 from hlotune.measure.machine.devices import default_target
 from hlotune.measure.trial import require_one_of
 from hlotune.schedules.errors import ProgramError, TargetError
@@ -105,6 +106,10 @@ class Split:
         return jax.jit(call, donate_argnums=(2, 3))
 
 
+class OtherTypes(Exception):
+    """A call had other arguments, or another setting, than a function was made for."""
+
+
 @dataclass(eq=False)
 class Jitted:
     """A function, and what became of it for each kind of arguments that it was called with."""
@@ -120,16 +125,27 @@ class Jitted:
     on_miss: OnMiss | None = None
     """Is called with a program of which nothing is recorded, the database and the numerics."""
     _known: dict[Key, TunedFunction | None] = field(default_factory=dict)
+    _only: Callable[..., Any] | None = None
+    """What runs where all calls so far had arguments of one kind: it takes those of the function,
+    raises `OtherTypes` for others, and leaves it to JAX to tell these apart, which is faster."""
+    _is_only: bool = True
+    """Whether no call had arguments of another kind yet."""
 
     def __post_init__(self) -> None:
         require_one_of(NUMERICS, self.numerics, "setting of numerics")
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
-        split = self._split(arguments, named)
-        tuned = self._tuned(split)
-        if tuned is None:
-            return self.plain(*arguments, **named)
-        return tuned(*split.arrays)
+        usual = not is_tracing()
+        if not usual or self._only is None:
+            split = self._split(arguments, named)
+            tuned = self._tuned(split)
+            if not usual or self._only is None:
+                return self.plain(*arguments, **named) if tuned is None else tuned(*split.arrays)
+        try:
+            return self._only(*arguments, **named)
+        except (OtherTypes, TypeError):  # what is no array: JAX will tell
+            self._only, self._is_only = None, False
+            return self(*arguments, **named)
 
     def explain(self, /, *arguments: Any, **named: Any) -> tuple[Explanation, ...]:
         """What is done with each site of the program for such arguments; none where XLA has it."""
@@ -139,6 +155,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets what was found, so that newer records are seen."""
         self._known.clear()
+        self._only, self._is_only = None, True
         self.plain.clear_cache()
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
@@ -168,18 +185,35 @@ class Jitted:
 
     def _tuned(self, split: Split) -> TunedFunction | None:
         """What runs in place of `plain`; None where that runs."""
-        leaves, tree = jax.tree.flatten(split.arrays)
+        leaves = jax.tree.leaves(split.arrays)
         if any(isinstance(x, jax.core.Tracer) for x in leaves):
             return None
         try:
-            types = tuple(_type(x) for x in leaves)
-            key = (_typed(split.static), tree, types, *map(_setting, _SETTINGS))
+            key = _key(split)
             known = key in self._known
         except TypeError:  # what is no array, or a static value without a hash: JAX will tell
             return None
         if not known:
-            self._known[key] = self._found(split, jax.tree.unflatten(tree, types))
+            self._known[key] = tuned = self._found(split, jax.tree.unflatten(key[1], key[2]))
+            self._is_only = self._is_only and len(self._known) == 1
+            self._only = self._for_only(key, tuned) if tuned and self._is_only else None
         return self._known[key]
+
+    def _for_only(self, key: Key, tuned: TunedFunction) -> Callable[..., Any] | None:
+        """The tuned function for calls as this one alone; None where JAX does not tell them apart:
+        static and donated arguments are given to the program in other places.
+        """
+        chosen = (self.static, self.donated)
+        if tuned.arranged is None or any(c.positions or c.names for c in chosen):
+            return None
+
+        def arrange(*arguments: Any, **named: Any) -> tuple[Any, ...]:
+            split = self._split(arguments, named)
+            if _key(split) != key:
+                raise OtherTypes
+            return split.arrays
+
+        return tuned.arranged(arrange)
 
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
         path, name = database_path(self.database), getattr(self.function, "__name__", "it")
@@ -211,6 +245,13 @@ class Jitted:
             target=target,
             any_jaxlib=self.any_jaxlib,
         )
+
+
+def _key(split: Split) -> Key:
+    """Raises TypeError for what is no array."""
+    leaves, tree = jax.tree.flatten(split.arrays)
+    types = tuple(_type(x) for x in leaves)
+    return (_typed(split.static), tree, types, *map(_setting, _SETTINGS))
 
 
 def _is_unknown(tuned: TunedFunction) -> bool:

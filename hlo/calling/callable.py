@@ -22,6 +22,11 @@ WIDE = ("f64", "i64", "ui64", "complex<f64>")
 """Element types that JAX has only where 64 bits are enabled."""
 
 
+Arrange = Callable[..., tuple[Any, ...]]
+"""Makes the arguments of a program of those of a function.  It is called as JAX traces, with what
+stands for arrays; its errors are those of the call."""
+
+
 class JittedProgram(Protocol):
     """What `jitted` gives; an argument of the program may have any name, `self` too."""
 
@@ -29,6 +34,9 @@ class JittedProgram(Protocol):
 
     lower: Callable[..., jax.stages.Lowered]
     """The `lower` of `jax.jit`; what is compiled from it holds the hidden values as constants."""
+    arranged: Callable[[Arrange], Callable[..., Any]] | None
+    """Gives a jitted function that takes its arguments otherwise, with no more in front of a call
+    than `jax.jit` has; None where a call needs a setting of its own."""
 
 
 def device_of(platform: str = HOST_PLATFORM) -> jax.Device:
@@ -101,17 +109,17 @@ def function_of(
     whole = whole_arguments(donated, in_tree)
     by_name = [name for k, name in enumerate(names) if name and k in whole]
     given = [1 + k for k in whole]  # the hidden values come first
-    run = jax.jit(
-        _program(exported, in_tree, out_tree, names), donate_argnums=given, donate_argnames=by_name
-    )
+    whole_program = _program(exported, in_tree, out_tree, names)
+    run = jax.jit(whole_program, donate_argnums=given, donate_argnames=by_name)
     call: Any = partial(run, values)
+    arranged: Any = partial(_arranged, whole_program, values)
     ahead = partial(jax.jit, donate_argnums=whole, donate_argnames=by_name)
     lower: Any = partial(_lowered, ahead(partial(run, values)), platform)
     if device_of(platform) != jax.devices()[0]:
-        call = _fetching(call, device_of(platform))
+        call, arranged = _fetching(call, device_of(platform)), None
     if wide:
-        call, lower = _wide(call), _wide(lower)
-    call.lower = lower
+        call, lower, arranged = _wide(call), _wide(lower), None
+    call.lower, call.arranged = lower, arranged
     made: JittedProgram = call
     return made
 
@@ -145,6 +153,17 @@ def _program(
         return results if out_tree is None else jax.tree.unflatten(out_tree, results)
 
     return program
+
+
+def _arranged(
+    program: Callable[..., Any], values: Sequence[jax.Array], arrange: Arrange
+) -> Callable[..., Any]:
+    """A jitted function of a program with its hidden values, whose arguments are arranged first."""
+
+    def call(hidden: tuple[jax.Array, ...], /, *args: Any, **named: Any) -> Any:
+        return program(hidden, *arrange(*args, **named))
+
+    return partial(jax.jit(call), values)
 
 
 def _untransformed(exported: export.Exported) -> Callable[..., Any]:

@@ -76,6 +76,13 @@ def portable_artifact(bytecode: bytes) -> bytes:
     return cast(bytes, artifact)
 
 
+def is_tracing() -> bool:
+    """Whether JAX follows a transformation in this thread: then arguments may have no values."""
+    from jax._src import core
+
+    return not core.trace_state_clean()
+
+
 def run_in_the_calling_thread() -> None:
     """Makes programs run in the thread that calls them, and in XLA's pool; otherwise the calling
     thread hands all but the smallest to another one.

@@ -250,3 +250,29 @@ def test_typed_random_keys_are_left_to_jax(database: Path) -> None:
     fast, key = hlotune.jit(keyed, database=database), jax.random.key(3)
     close(fast(X, W, key), jax.jit(keyed)(X, W, key))
     assert fast.explain(X, W, key) == ()
+
+
+def test_calls_with_arguments_of_one_kind_are_left_to_the_cache_of_jax(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(*_: Any) -> Any:
+        raise AssertionError("expected no look-up for arguments of the same kind")
+
+    fast = hlotune.jit(dense, database=database)
+    fast(X, W)
+    with monkeypatch.context() as patched:
+        patched.setattr(jit.Jitted, "_tuned", looked_up)
+        close(fast(2 * X, W), dense(2 * X, W))
+    close(fast(X[:4], W), dense(X[:4], W))
+    close(fast(X, W), dense(X, W))
+    assert fast.explain(X, W)[0].status == "tuned"
+
+
+def test_another_setting_of_jax_is_another_kind_of_call(database: Path) -> None:
+    counted, traces = counting(lambda x, w: dense(x, w))
+    fast = hlotune.jit(counted, database=database)
+    fast(X, W)
+    seen = len(traces)
+    with jax.default_matmul_precision("highest"):
+        close(fast(X, W), dense(X, W))
+    assert len(traces) > seen
