@@ -31,6 +31,7 @@ from hlotune.cli import (
     run,
     show,
     targets,
+    xla,
 )
 from hlotune.cli.loading import begin_loading
 from hlotune.cli.printing import say
@@ -63,6 +64,7 @@ def options(version: Version = False) -> None:
 
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("resume", epilog=resume.EXAMPLE)(resume.resume)
+app.command("xla", epilog=xla.EXAMPLE)(xla.xla)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 app.command("apply", epilog=apply.EXAMPLE)(apply.apply)
 app.command("export", epilog=export.EXAMPLE)(export.export)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hlotune.schedules.errors import NoRecord
 from hlotune.schedules.steps.schedule import DEFAULT
+from hlotune.tuning_logs.best_options import SPACE
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.migrations import TABLES
 from hlotune.tuning_logs.rows import Row, target_title
@@ -150,8 +151,9 @@ def find_run(database: Database, name: str) -> str:
         """select id, coalesce(source, '') as source, max(started) as started
         from runs join programs on programs.key = program
         where :name in (programs.name, source, programs.key)
+        and coalesce(json_extract(options, '$.space'), '') <> :space
         group by source order by started desc""",
-        {"name": name},
+        {"name": name, "space": SPACE},
     )
     if len(by_program) > 1:
         several = ", ".join(f"{row['source']} (run {row['id'][:12]})" for row in by_program[:5])

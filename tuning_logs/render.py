@@ -1,6 +1,7 @@
 """A report as tables for a terminal; plain text elsewhere."""
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from hlotune.measure.timing.modes import modes
 from hlotune.measure.timing.timing import RESOLUTION_S
+from hlotune.tuning_logs.best_options import BestOptions
 from hlotune.tuning_logs.columns import fitting, left_out
 from hlotune.tuning_logs.report import KernelReport, Report, Speedup
 from hlotune.tuning_logs.text import escaped
@@ -84,6 +86,8 @@ def render(
     for reason, labels in _labels_by_reason(report).items():
         console.print(_plain(f"{_listed(labels)}: {reason}"))
     console.print(_whole(report), end="")
+    if report.best_options:
+        console.print(_plain(options_text(report.best_options)))
     lines = out.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -295,6 +299,16 @@ def _whole(report: Report) -> Text:
     if report.whole is None:
         return Text(f"whole program: not timed{_error(report)}\n")
     return Text(f"whole program: {_speedup_text(report.whole)}{_error(report)}\n")
+
+
+def options_text(found: BestOptions) -> str:
+    """What XLA's own options make of a program, beside XLA by itself."""
+    high = "unknown" if found.high is None else f"{found.high:.2f}"
+    return (
+        f"XLA's best options: {time_text(found.best_s)}, by itself {time_text(found.default_s)}: "
+        f"{found.speedup:.2f}x (95 % interval {found.low:.2f} to {high}), "
+        f"{json.dumps(found.options, sort_keys=True)}"
+    )
 
 
 def _speedup_text(speedup: Speedup) -> str:

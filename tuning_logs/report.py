@@ -10,6 +10,7 @@ from datetime import datetime
 from hlotune.measure.timing.modes import slow_time_s
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.tuning_logs import rows
+from hlotune.tuning_logs.best_options import BestOptions, best_options
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary
 from hlotune.tuning_logs.listing import FailureLine, failures, find_run
@@ -116,6 +117,8 @@ class Report:
     whose search ended early."""
     notes: tuple[str, ...] = ()
     """What has to be said beside all figures, as that constants of the program are missing."""
+    best_options: BestOptions | None = None
+    """What XLA's own options make of the program; None where nobody searched them."""
 
     @property
     def won(self) -> int:
@@ -165,6 +168,7 @@ def report(database: Database, name: str) -> Report:
         wrong_default=summary.wrong_default if summary else "",
         skipped=tuple(SkippedKernel(*skip) for skip in summary.skipped) if summary else (),
         notes=rows.notes_of(run["notes"]),
+        best_options=best_options(database, run),
     )
 
 

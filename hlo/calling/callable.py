@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -60,6 +60,7 @@ def jitted(
     *,
     hidden_values: Sequence[Any] = (),
     platform: str = HOST_PLATFORM,
+    compiler_options: Mapping[str, bool | int | str] | None = None,
 ) -> JittedProgram:
     """A jitted function of the program, or of a module made from it.
 
@@ -82,6 +83,7 @@ def jitted(
     return function_of(
         module, program.in_tree, program.out_tree, program.names,
         hidden_values=hidden_values, platform=platform, donated=program.donated,
+        compiler_options=compiler_options,
     )  # fmt: skip
 
 
@@ -94,10 +96,11 @@ def function_of(
     hidden_values: Sequence[Any] = (),
     platform: str = HOST_PLATFORM,
     donated: Sequence[int] = (),
+    compiler_options: Mapping[str, bool | int | str] | None = None,
 ) -> JittedProgram:
     """A jitted function of a module whose last arguments are hidden; flat without the pytrees.
 
-    `donated` are positions of arguments, flat.
+    `donated` are positions of arguments, flat; `compiler_options` are those of XLA.
     """
     function = mlir.signature(module)
     types = (*function.arguments, *function.results)
@@ -110,7 +113,10 @@ def function_of(
     by_name = [name for k, name in enumerate(names) if name and k in whole]
     given = [1 + k for k in whole]  # the hidden values come first
     whole_program = _program(exported, in_tree, out_tree, names)
-    run = jax.jit(whole_program, donate_argnums=given, donate_argnames=by_name)
+    options = dict(compiler_options) if compiler_options else None
+    run = jax.jit(
+        whole_program, donate_argnums=given, donate_argnames=by_name, compiler_options=options
+    )
     call: Any = partial(run, values)
     arranged: Any = partial(_arranged, whole_program, values)
     ahead = partial(jax.jit, donate_argnums=whole, donate_argnames=by_name)

@@ -1,0 +1,1 @@
+"""Options of the default compiler, as a space of whole programs."""

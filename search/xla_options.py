@@ -1,0 +1,160 @@
+"""Searches the options of XLA for a whole program: each trial in a process of its own.
+
+What an option does to XLA, it does to the process at worst, so that no trial can end the run.  The
+default to beat in searches of kernels stays XLA by itself; reports show what is found here beside
+it.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hlotune.codegen.built import Built
+from hlotune.costmodel.pretrained import untrained
+from hlotune.hlo.canonical import canonical
+from hlotune.hlo.frontends.program import Program
+from hlotune.hlo.kernel import Kernel
+from hlotune.measure.timing.comparison import speedup
+from hlotune.measure.trial import CacheMode, Candidate, Failure, Measurement, Trial
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.spaces.xla_options.space import OptionsSpace, options_of
+from hlotune.schedules.spaces.xla_options.table import Value
+from hlotune.schedules.targets.target import Target, Toolchain
+from hlotune.search.searchers.searcher import SEARCHERS
+from hlotune.search.tuner import Experience, KernelTuner, Predicted
+from hlotune.tuning_logs.best_options import SPACE
+from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.finals import Final, Paired, Summary
+
+PAIRS, FINAL_PAIRS = 8, 30
+BATCH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Seconds of a program as XLA compiles it by itself, and with some options, in pairs."""
+
+    default_s: tuple[float, ...]
+    tried_s: tuple[float, ...]
+
+
+Ask = Callable[[Mapping[str, Value], int], Both | Failure]
+"""Checks and times a program with some options of XLA beside the default, in so many pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search of options ends with."""
+
+    run: str
+    trials: int
+    failures: int
+    options: Mapping[str, Value]
+    """The best ones; none where no trial succeeded."""
+    final: Final | None
+
+
+def whole_kernel(program: Program) -> Kernel:
+    """A program as what trials of options are recorded under: equal to no kernel of a site."""
+    return Kernel(canonical(program.graph) + "\n// the whole program\n")
+
+
+class Trials:
+    """Builder and runner of trials: there is nothing to build ahead of a process."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built | Failure]:
+        return [Built(b"", 0, (), 0, 1) for _ in candidates]
+
+    def measure(
+        self,
+        kernel: Kernel,
+        objects: Sequence[tuple[Candidate, Built | Failure]],
+        *,
+        cache: CacheMode = "model",
+        limit_s: float | None = None,
+    ) -> list[Trial]:
+        return [Trial(c, self._outcome(c, cache)) for c, _ in objects]
+
+    def _outcome(self, candidate: Candidate, cache: CacheMode) -> Measurement | Failure:
+        found = self._ask(options_of(candidate.schedule), PAIRS)
+        if isinstance(found, Failure):
+            return found
+        return Measurement(samples_s=found.tried_s, clock="call", cache=cache, numerics="standard")
+
+
+def search_options(
+    program: Program,
+    database: Database,
+    ask: Ask,
+    *,
+    trials: int,
+    searcher: str,
+    seed: int,
+    target: Target,
+    toolchain: Toolchain,
+    numerics: Numerics = "standard",
+    tell: Callable[[str], object] = lambda text: None,
+) -> Found:
+    """Makes so many trials, records them, and compares the best options with the default.
+
+    `tell` is told what was found, in words, after each batch.
+    """
+    start_s, kernel = time.monotonic(), whole_kernel(program)
+    options = {"space": SPACE, "searcher": searcher, "trials": trials}
+    run = database.start_run(
+        program, target, toolchain, numerics=numerics, options=options, seed=seed
+    )
+    tuner = _tuner(kernel, database, run, ask, searcher, seed, target)
+    made = failures = 0
+    while made < trials and (step := tuner.step(min(BATCH, trials - made))) is not None:
+        made, failures = made + len(step.trials), failures + step.failures
+        tell(f"{made} of {trials} trials, {failures} failed: best {1e3 * step.best_s:.3g} ms")
+    best = next(iter(tuner.champions(1)), None)
+    final = _final(best, ask) if best else None
+    if final is not None:
+        database.record_final(run, kernel, final)
+    database.finish_run(run, Summary(wall_s=time.monotonic() - start_s))
+    chosen = options_of(final.schedule) if final else {}
+    return Found(run, made, failures, chosen, final)
+
+
+def _tuner(
+    kernel: Kernel, database: Database, run: str, ask: Ask, searcher: str, seed: int, target: Target
+) -> KernelTuner:
+    space, model = OptionsSpace(target.kind), untrained("roofline", "").model
+    worker, make = Trials(ask), SEARCHERS[searcher]
+
+    def record(
+        trials: Sequence[Trial], batch: int, state: bytes, predicted: Predicted | None
+    ) -> None:
+        database.add(run, kernel, trials, batch=batch, state=state)
+
+    return KernelTuner(
+        kernel,
+        space,
+        searcher=make(space, model, (seed, int(kernel.key, 16)), space.firsts()),
+        finisher=None,
+        experience=Experience(model),
+        group=0,
+        builder=worker,
+        runner=worker,
+        record=record,
+    )
+
+
+def _final(best: Trial, ask: Ask) -> Final | None:
+    """The best options against the default; None where they fail now."""
+    found = ask(options_of(best.candidate.schedule), FINAL_PAIRS)
+    if isinstance(found, Failure):
+        return None
+    ratio = speedup(found.default_s, found.tried_s)
+    return Final(
+        schedule=best.candidate.schedule,
+        numerics="standard",
+        paired=Paired.of(found.default_s, found.tried_s, ratio),
+        outcome="tuned" if ratio.is_faster else "kept default",
+        margin=ratio.low - 1.0,
+    )
