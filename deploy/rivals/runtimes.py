@@ -42,7 +42,11 @@ def _onnx_runtime(path: str, arrays: dict[str, NDArray[Any]], threads: int) -> C
 
 
 def _open_vino(path: str, arrays: dict[str, NDArray[Any]], threads: int) -> Call:
-    """In f32 as the others: where the processor has bf16, it would round to that."""
+    """In f32 as the others: where the processor has bf16, it would round to that.
+
+    Raises TypeError for arguments or results in bf16: NumPy has no such type, and OpenVINO hands
+    their bits over as another.
+    """
     import openvino
 
     core = openvino.Core()
@@ -52,6 +56,9 @@ def _open_vino(path: str, arrays: dict[str, NDArray[Any]], threads: int) -> Call
         "INFERENCE_PRECISION_HINT": "f32",
     }
     compiled = core.compile_model(core.read_model(path), "CPU", settings)
+    for port in (*compiled.inputs, *compiled.outputs):
+        if port.element_type == openvino.Type.bf16:
+            raise TypeError(f"expected element types that NumPy has, got bf16 for {port.any_name}")
     request = compiled.create_infer_request()
     for port in compiled.inputs:
         request.set_tensor(port, openvino.Tensor(np.array(arrays[port.any_name], order="C")))

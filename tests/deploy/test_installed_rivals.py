@@ -23,8 +23,15 @@ from tests.examples.test_examples import SMALL, source
 pytestmark = pytest.mark.frameworks
 
 
-CRASH = ("openvino", "gpt2:small")
-"""OpenVINO 2026.4.1 ends its process at an addition to the residual stream, behind a product."""
+NOT_TAKEN = {
+    ("openvino", "gpt2:small"): "process of OpenVINO ended with -11",
+    ("openvino", "llama:small"): "OpenVINO does not take the model: TypeError: expected element",
+    ("openvino", "llama:small_decode"): "OpenVINO does not take the model: TypeError: expected el",
+    ("onnxruntime", "llama:small"): "ONNX Runtime does not take the model: NotImplemented",
+    ("onnxruntime", "llama:small_decode"): "ONNX Runtime does not take the model: NotImplemented",
+}
+"""OpenVINO 2026.4.1 ends its process at an addition behind a product of GPT-2; neither runtime runs
+the decoder in bf16."""
 
 
 def require_checked(program: Any, folder: Path, runtime: Runtime) -> None:
@@ -44,9 +51,10 @@ def test_onnx_runtime_gives_the_right_results_of_every_family(
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 def test_an_example_runs_elsewhere(name: str, runtime: Runtime, tmp_path: Path) -> None:
-    if (runtime.package, name) == CRASH:
+    refusal = NOT_TAKEN.get((runtime.package, name))
+    if refusal is not None:
         done = exported(load(source(name)), tmp_path / "model.onnx", runtime=runtime)
-        assert done.not_checked and "process of OpenVINO ended with -11" in done.not_checked
+        assert done.not_checked and refusal in done.not_checked
     else:
         require_checked(load(source(name)), tmp_path, runtime)
 
