@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from benchmarks.peers.contestants import FOLDER, Contestant
 from hlotune.codegen.runtime.malloc_settings import KEEPING
-from hlotune.schedules.line_process import LineProcess, NoAnswer
+from hlotune.deploy.rivals.line_process import LineProcess, NoAnswer
 
 START_LIMIT_S = 120.0
 Kind = Literal["missing", "unsupported", "error", "crash", "timeout", "wrong_result"]

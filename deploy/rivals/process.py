@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.deploy.rivals.line_process import LineProcess, NoAnswer
 from hlotune.deploy.rivals.runtimes import Runtime
-from hlotune.schedules.line_process import LineProcess, NoAnswer
 from hlotune.schedules.processes import python_module, python_path
 
 LIMIT_S = 120.0
