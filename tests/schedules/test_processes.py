@@ -97,7 +97,8 @@ def test_processes_are_started_in_known_places() -> None:
         "hlo/frontends/checked_parse.py",
         "measure/workers/channel.py",
         "tuning_logs/page/regenerated.py",
-        "deploy/rivals/process.py",
+        "deploy/rivals/line_process.py",
+        "cli/xla.py",
     ]
 
 
