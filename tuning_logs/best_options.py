@@ -26,7 +26,7 @@ class BestOptions:
 
 
 def is_of_options(run: Row) -> bool:
-    return json.loads(run["options"]).get("space") == SPACE
+    return bool(json.loads(run["options"]).get("space") == SPACE)
 
 
 def best_options(database: Database, run: Row) -> BestOptions | None:

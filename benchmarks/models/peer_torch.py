@@ -26,7 +26,7 @@ class Compiled:
     """A network compiled by a backend of `torch.compile`; its model is a folder with weights."""
 
     def __init__(self, backend: str) -> None:
-        self.backend, self.version = backend, torch.__version__
+        self.backend, self.version = backend, str(torch.__version__)
         if backend == "zentorch":
             import zentorch
 

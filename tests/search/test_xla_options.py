@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ def test_xla_takes_each_value_of_each_option(kind: str) -> None:
     lowered = jax.jit(lambda x: x + 1).lower(jnp.ones(2))
     for option in OPTIONS[kind]:
         for value in option.values:
-            lowered.compile(compiler_options={option.name: value})
+            lowered.compile(compiler_options=cast(Any, {option.name: value}))
     with pytest.raises(Exception, match="No such compile option"):
         lowered.compile(compiler_options={"xla_no_such_option": True})
 

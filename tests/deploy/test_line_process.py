@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hlotune.schedules.line_process import LineProcess, NoAnswer
+from hlotune.deploy.rivals.line_process import LineProcess, NoAnswer
 
 
 @contextmanager
