@@ -11,7 +11,7 @@ import typer
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json, Numerics, Program
-from hlotune.cli.printing import print_json
+from hlotune.cli.printing import counted, print_json
 from hlotune.cli.run import Searcher, Seed
 from hlotune.tuning_logs.default_path import database_path
 
@@ -84,7 +84,7 @@ def asked(request: Mapping[str, Any], limit_s: float = LIMIT_S) -> "Both | Failu
 
 
 def show(found: "Found", *, json: bool) -> None:
-    from hlotune.tuning_logs.render import time_text
+    from hlotune.tuning_logs.render import ratio_text, time_text
 
     final = found.final
     if json:
@@ -103,13 +103,14 @@ def show(found: "Found", *, json: bool) -> None:
                 "won": bool(final and final.won),
             }
         )
+    said = f"{counted(found.trials, 'trial')}, {found.failures} failed"
     if final is None:
-        return typer.echo(f"run {found.run}: all {found.trials} trials failed; XLA stays as it is")
-    paired, words = final.paired, "faster" if final.won else "no difference is proven"
-    typer.echo(f"run {found.run}: {found.trials} trials, {found.failures} failed")
+        return typer.echo(f"run {found.run[:12]}: {said}; XLA stays as it is")
+    paired = final.paired
+    typer.echo(f"run {found.run[:12]}: {said}")
     typer.echo(f"best options: {json_module.dumps(dict(found.options), sort_keys=True)}")
     by_itself, with_these = time_text(paired.default_time_s), time_text(paired.tuned_time_s)
     return typer.echo(
-        f"XLA by itself {by_itself}, with these {with_these}: {paired.speedup:.2f}x "
-        f"(95 % interval {paired.low:.2f} to {paired.high:.2f}), {words}"
+        f"XLA by itself {by_itself}, with these {with_these}: "
+        f"{ratio_text(paired.speedup, paired.low, paired.high)}"
     )

@@ -8,6 +8,7 @@ it.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.pretrained import untrained
@@ -25,6 +26,7 @@ from hlotune.search.tuner import Experience, KernelTuner, Predicted
 from hlotune.tuning_logs.best_options import SPACE
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary
+from hlotune.tuning_logs.render import time_text
 
 PAIRS, FINAL_PAIRS = 8, 30
 BATCH = 8
@@ -111,7 +113,8 @@ def search_options(
     made = failures = 0
     while made < trials and (step := tuner.step(min(BATCH, trials - made))) is not None:
         made, failures = made + len(step.trials), failures + step.failures
-        tell(f"{made} of {trials} trials, {failures} failed: best {1e3 * step.best_s:.3g} ms")
+        fastest = time_text(step.best_s if isfinite(step.best_s) else None)
+        tell(f"trial {made} of {trials}, {failures} failed: best {fastest}")
     best = next(iter(tuner.champions(1)), None)
     final = _final(best, ask) if best else None
     if final is not None:

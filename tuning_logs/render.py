@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite, log10
+from math import inf, isfinite, log10
 from shutil import get_terminal_size
 from typing import Literal
 
@@ -303,11 +303,10 @@ def _whole(report: Report) -> Text:
 
 def options_text(found: BestOptions) -> str:
     """What XLA's own options make of a program, beside XLA by itself."""
-    high = "unknown" if found.high is None else f"{found.high:.2f}"
+    ratio = ratio_text(found.speedup, found.low, inf if found.high is None else found.high)
     return (
         f"XLA's best options: {time_text(found.best_s)}, by itself {time_text(found.default_s)}: "
-        f"{found.speedup:.2f}x (95 % interval {found.low:.2f} to {high}), "
-        f"{json.dumps(found.options, sort_keys=True)}"
+        f"{ratio}, {json.dumps(found.options, sort_keys=True)}"
     )
 
 

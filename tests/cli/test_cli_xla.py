@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from hlotune.cli import xla
 from hlotune.measure.trial import Failure
-from hlotune.search.xla_options import Both
+from hlotune.search.xla_options import Both, Found
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -50,6 +52,30 @@ def test_a_process_that_ends_or_hangs_is_a_failure(
     ended = xla.asked(request(file, {}))
     assert isinstance(ended, Failure) and ended.kind == "crash"
     assert "Unknown command line argument" in ended.message
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        ((1.5, 1.4, 1.6), "1.50x (95 % interval 1.40 to 1.60)"),
+        ((1.0, 0.9, 1.1), "no difference proven, the 95 % interval 0.90 to 1.10 includes 1"),
+        ((0.7, 0.6, 0.8), "slower, 0.70x (95 % interval 0.60 to 0.80)"),
+    ],
+)
+def test_options_that_are_slower_are_called_slower(
+    interval: tuple[float, float, float], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    speedup, low, high = interval
+    final = SimpleNamespace(
+        won=low > 1,
+        paired=SimpleNamespace(
+            default_time_s=1e-3, tuned_time_s=1e-3 / speedup, speedup=speedup, low=low, high=high
+        ),
+    )
+    xla.show(Found("0123456789abcdef", 1, 0, {"a": True}, cast(Any, final)), json=False)
+    said = capsys.readouterr().out
+    assert words in said
+    assert "run 0123456789ab: 1 trial, 0 failed\n" in said
 
 
 def test_the_command_says_what_it_found(file: Path, tmp_path: Path) -> None:
