@@ -1,12 +1,16 @@
 """The device that a command is asked for by name, where it has to be on this machine."""
 
 import os
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from hlotune.schedules.targets.target import Target
+
+FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+"""What `tune targets` shows of a machine and its threads."""
 
 Device = Annotated[
     str | None,
@@ -24,9 +28,15 @@ def here(text: str) -> "Target":
 
     Raises TargetError where it is not here.
     """
+    from hlotune.schedules.errors import TargetError
     from hlotune.schedules.targets.kinds import NAMED, named_target
 
-    if text not in NAMED and ":" not in text:
+    if text not in NAMED and not FINGERPRINT.fullmatch(text) and ":" not in text:
+        raise TargetError(
+            f"expected a device of {', '.join(NAMED)}, or the fingerprint of this machine's CPU, "
+            f"got {text!r}; `tune targets` shows the fingerprint"
+        )
+    if FINGERPRINT.fullmatch(text):
         from hlotune.measure.machine.targets import require_host
 
         return require_host(text)

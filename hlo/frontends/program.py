@@ -135,6 +135,11 @@ def _loaded(
         return _from_file(Path(text), arguments, dims)
     _check_no_sizes(dims, text)
     where, _, name = text.rpartition(":")
+    if text.endswith(".py") and Path(text).is_file():
+        raise ProgramError(
+            f"expected a function of {text}, as in {text}:model, got the file alone; "
+            "name the function after a colon"
+        )
     if not where or not name:
         raise ProgramError(
             f"expected a function, path.py:name, package.module:name or a file {' '.join(FILES)}, "
@@ -356,12 +361,14 @@ def _importable(where: str) -> Iterator[None]:
 
 def _module(where: str) -> ModuleType:
     """Imports `path.py` or `package.module`."""
+    if where.endswith(".py") and not Path(where).is_file():
+        raise ProgramError(f"expected a Python file {where}, found none; check the path")
     try:
         if not where.endswith(".py"):
             return importlib.import_module(where)
         return _run_file(Path(where).resolve())
     except RAISED as error:
-        absent = isinstance(error, ImportError | FileNotFoundError)
+        absent = isinstance(error, ImportError)
         advice = "check the path and the module" if absent else f"mend {where}"
         raise ProgramError(
             f"expected {where} to be importable, got {type(error).__name__}: {error}; {advice}: "

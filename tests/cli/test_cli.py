@@ -182,8 +182,15 @@ def test_run_refuses_the_target_of_another_machine() -> None:
     assert "target of this machine" in message and "0123456789abcdef" in message
 
 
+def test_run_refuses_a_target_that_is_no_device_and_no_fingerprint() -> None:
+    message = refused("run", "examples/mlp.py:model", "--target", "gpu")
+    assert "expected a device of cuda:" in message
+    assert "or the fingerprint of this machine's CPU, got 'gpu'; `tune targets` shows" in message
+
+
 def test_run_refuses_a_file_that_is_not_there() -> None:
-    assert "missing.py" in refused("run", "missing.py:model", "--budget", "1s")
+    message = refused("run", "missing.py:model", "--budget", "1s")
+    assert "expected a Python file missing.py, found none; check the path" in message
 
 
 def test_run_refuses_a_function_that_is_not_there(tmp_path: Path) -> None:

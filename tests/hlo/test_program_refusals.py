@@ -228,5 +228,5 @@ def test_a_function_that_cannot_be_traced_is_refused() -> None:
 def test_a_python_file_without_a_name_is_told_to_name_a_function(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text("x = 1\n")
-    with pytest.raises(ProgramError, match="name the function after a colon"):
+    with pytest.raises(ProgramError, match=r"model\.py:model, got the file alone; name the f"):
         load(str(file))
