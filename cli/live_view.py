@@ -188,5 +188,7 @@ def note_of(event: Finalising | Finished) -> str:
         return "done"
     settled = "no kernel promises more than 1 %: " if event.settled else ""
     after = "interrupted: " if event.interrupted else settled
+    if not event.kernels:
+        return f"{after}no kernel to compare with its default"
     of = counted(event.kernels, "kernel")
     return f"{after}comparing champions of {of} with the defaults"

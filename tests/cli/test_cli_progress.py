@@ -88,6 +88,7 @@ UNTIMED = replace(FINISHED, speedup=None, speedup_low=None, speedup_high=None)
             Finalising(kernels=2, interrupted=False, settled=True),
             "no kernel promises more than 1 %: comparing champions of 2 kernels with the",
         ),
+        (Finalising(kernels=0, interrupted=False), "no kernel to compare with its default"),
         (Finalising(kernels=1, interrupted=False), "comparing champions of 1 kernel with the"),
         (Started(kernels=1, known_trials=1), "1 kernel, 1 trial known"),
         (FINISHED, "64 trials in 60.4 s: 1 of 3 kernels won, whole program: 1.25x (95 %"),
