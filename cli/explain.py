@@ -38,7 +38,7 @@ def explain(
         return print_json({**about, "sites": [as_json(e) for e in found]})
     print_notes(loaded.remarks)
     columns = ["site", "kernel", "label", "status", "algorithm", "why"]
-    return print_table(columns, map(cells, found))
+    return print_table(columns, map(cells, found), spare=("algorithm", "kernel"))
 
 
 def cells(e: "Explanation") -> tuple[str, ...]:
