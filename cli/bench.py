@@ -54,8 +54,10 @@ def bench(
     numerics: Numerics = "standard",
     target: Device = None,
     any_jaxlib: AnyJaxlib = False,
-    pairs: Annotated[int, typer.Option(min=6, help="Pairs of samples, default and tuned.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random inputs.")] = 0,
+    pairs: Annotated[
+        int, typer.Option(metavar="N", min=6, help="Pairs of samples, default and tuned.")
+    ] = 30,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")] = 0,
     oracle_limit: OracleLimit = None,
     rivals: Annotated[
         bool,

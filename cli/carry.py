@@ -35,9 +35,9 @@ def export_candidates(
     program: Program,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to write.")],
     target: TargetName,
-    count: Annotated[int, typer.Option(min=1, help="Candidates of each kernel.")] = 32,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates of each kernel.")] = 32,
     database: Known = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of all random choices.")] = 0,
     numerics: Numerics = "standard",
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
@@ -80,7 +80,8 @@ def measure(
         Path, typer.Option(metavar="FILE", help="JSON lines to write, for tune db import.")
     ],
     devices: Annotated[
-        int, typer.Option(min=1, help="GPUs of this kind to measure on at the same time.")
+        int,
+        typer.Option(metavar="N", min=1, help="GPUs of this kind to measure on at the same time."),
     ] = 1,
 ) -> None:
     """Builds, verifies and times candidates on the device that is here.

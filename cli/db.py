@@ -167,7 +167,9 @@ def prune(
     keep: Annotated[
         int,
         typer.Option(
-            min=1, help="Trials kept of a kernel under equal conditions, the fastest ones."
+            metavar="N",
+            min=1,
+            help="Trials kept of a kernel under equal conditions, the fastest ones.",
         ),
     ] = 100,
     database: Database = None,

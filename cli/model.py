@@ -142,7 +142,9 @@ def evaluate(
     model: Kinds = None,
     file: TrainedFile = None,
     hold_out: HeldOut = "kernels",
-    seeds: Annotated[int, typer.Option(min=1, help="Splits to train and judge by.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Splits to train and judge by.")
+    ] = 3,
     plot: Plot = None,
     json: Json = False,
 ) -> None:

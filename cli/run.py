@@ -52,7 +52,9 @@ Budget = Annotated[
 ]
 Trials = Annotated[
     int | None,
-    typer.Option(min=1, help="Trials for each kernel, in place of a budget.", show_default=False),
+    typer.Option(
+        metavar="N", min=1, help="Trials for each kernel, in place of a budget.", show_default=False
+    ),
 ]
 First = Annotated[
     bool,
@@ -69,7 +71,9 @@ ModelFile = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random choices.")]
+Seed = Annotated[
+    int, typer.Option(metavar="N", min=0, max=MOST_SEED, help="Seed of all random choices.")
+]
 
 
 def run(

@@ -14,7 +14,9 @@ EXAMPLE = "Example: tune targets --threads 1"
 def targets(
     threads: Annotated[
         int | None,
-        typer.Option(help="Threads to use.  [default: all processors]", show_default=False),
+        typer.Option(
+            metavar="N", help="Threads to use.  [default: all processors]", show_default=False
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -27,7 +27,7 @@ LIMIT_S = 120.0
 
 def xla(
     program: Program,
-    trials: Annotated[int, typer.Option(min=1, help="Trials, a process each.")] = 24,
+    trials: Annotated[int, typer.Option(metavar="N", min=1, help="Trials, a process each.")] = 24,
     database: Database = None,
     searcher: Annotated[Searcher, typer.Option(help="How options are chosen.")] = "annealing",
     seed: Seed = 0,
@@ -38,8 +38,9 @@ def xla(
 ) -> None:
     """Searches XLA's own options for the whole program, and compares the best with XLA by itself.
 
-    Tuned kernels are compared with XLA by itself all the same; reports of the program show the
-    best options beside them.
+    A trial is one combination of options, compiled and timed in a process of its own.  `tune run`
+    and `tune bench` go on comparing with XLA without options; reports of the program show the best
+    options in a line of their own.
     """
     from hlotune.measure.machine.targets import host_target, toolchain
     from hlotune.search.xla_options import search_options
