@@ -71,10 +71,7 @@ def render(
         file=out, width=width, force_terminal=color, no_color=not color, highlight=False
     )
     console.print(_head(report), end="")
-    table, missing = _kernel_table(report, width, limit_shares or {})
-    console.print(table)
-    if missing:
-        console.print(missing)
+    _print_kernels(console, report, width, limit_shares or {})
     if any((kernel.share_of_peak or 0) > 1 for kernel in report.kernels):
         console.print(BEYOND)
     for found in _two_modes(report):
@@ -90,6 +87,18 @@ def render(
         console.print(_plain(options_text(report.best_options)))
     lines = out.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _print_kernels(
+    console: Console, report: Report, width: int, limit_shares: Mapping[str, float | None]
+) -> None:
+    if not report.kernels:
+        return console.print("no kernels were tuned")
+    table, missing = _kernel_table(report, width, limit_shares)
+    console.print(table)
+    if missing:
+        console.print(missing)
+    return None
 
 
 def is_colored() -> bool:

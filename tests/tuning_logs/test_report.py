@@ -235,6 +235,12 @@ def test_a_long_decision_does_not_push_figures_out_either(full: Report) -> None:
     assert text.count("…") == len(kernels) + full.won
 
 
+def test_a_run_without_kernels_says_so_in_place_of_an_empty_table(full: Report) -> None:
+    text = render(replace(full, kernels=()), color=False)
+    assert "no kernels were tuned" in text
+    assert "speedup" not in text and "all kernels" not in text
+
+
 def test_an_untimed_program_and_an_unchecked_one_say_so(full: Report) -> None:
     assert "whole program: not timed" in render(replace(full, whole=None))
     assert "not checked against the oracle" in render(replace(full, relative_error=None))
