@@ -68,7 +68,7 @@ docs: .venv-docs/.installed
 # Opens report and dashboard of a small run in headless Chromium; without a browser it fails.  As root, on
 # Debian: apt-get install chromium.  Screenshots are in build/browser, references in tests/golden/.
 test-browser: setup
-	$(PYTHON) -m pytest -m browser
+	$(PYTHON) -m pytest -m "browser and not torch and not frameworks"
 
 # Compiles kernels for GPUs and TPUs by the compilers of these devices, in an environment that has
 # JAX's plug-ins for them; no device is needed.  AOT_CONFIGS more schedules of each space.
