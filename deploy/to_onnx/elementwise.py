@@ -245,7 +245,7 @@ def erfc(w: Writer, op: Op) -> list[Tensor]:
 
 
 def _polynomial(w: Writer, coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """Of the highest power first."""
+    """Evaluates a polynomial whose coefficients begin with the highest power."""
     first, *others = (w.constant(c, x.dtype) for c in coefficients)
     found = first
     for coefficient in others:

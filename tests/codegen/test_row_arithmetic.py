@@ -119,7 +119,7 @@ def test_it_is_looked_for_where_some_result_would_be_a_number(function: Any) -> 
 
 
 def searches(function: Any) -> list[bool]:
-    """Of each search for a largest element whether it may pass over what is no number."""
+    """Says of each search for a largest element whether it may pass over NaN."""
     found = sites(load(function, ROWS))
     computes = [compute_of(graph_of(s.kernel)) for s in found[:1]]
     return [may_pass_over_nan(c, s) for c in computes for s in c.stages if s.combine is MAX]

@@ -45,7 +45,7 @@ def max_pool(x: Any) -> Any:
 
 
 def network(x: Any) -> Any:
-    """Of operations of all kinds that read images, from (2, 3, 16, 12) on."""
+    """Applies operations of all kinds to images, from (2, 3, 16, 12) on."""
     x = conv(x, "stem", 2)
     mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
     x = (x - mean) * lax.rsqrt(variance + 1e-5) * W["scale"][:, None, None]
