@@ -1,15 +1,12 @@
 """Programs: from a JAX function or a file to a module in normal form.  Start at `load`."""
 
 import importlib
-import importlib.util
-import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -21,6 +18,13 @@ from hlotune.hlo.canonical import fingerprint
 from hlotune.hlo.frontends.checked_parse import parsed
 from hlotune.hlo.frontends.file_kinds import FILES, check_kind, names_a_file
 from hlotune.hlo.frontends.normal_form import normal_form
+from hlotune.hlo.frontends.python_sources import (
+    RAISED,
+    call_factory,
+    function_in,
+    importable,
+    imported,
+)
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.channels_last import with_channels_last
@@ -30,9 +34,6 @@ from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_o
 from hlotune.hlo.sites.trip_counts import flows
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
-
-RAISED = (Exception, SystemExit)
-"""What the user's code can raise while it is imported, called and traced; Ctrl-C is not its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +147,9 @@ def _loaded(
             f"got {text!r}; "
             "name the function after a colon, or check the path"
         )
-    with _importable(where):
-        found = _attribute(_module(where), where, name)
-        function, arguments = (found, arguments) if arguments else _call_factory(found, text)
+    with importable(where):
+        found = function_in(imported(where), where, name)
+        function, arguments = (found, arguments) if arguments else call_factory(found, text)
         if is_module(function):
             return replace(from_module(function, arguments).program, name=name, source=text)
         return _from_function(function, arguments, text)
@@ -344,120 +345,3 @@ def _from_file(path: Path, arguments: Sequence[Any], dims: Mapping[str, int]) ->
         path.stem, str(path), bytecode, graph,
         names=read.names, notes=notes, donated=donated, weights=weights,
     )  # fmt: skip
-
-
-@contextmanager
-def _importable(where: str) -> Iterator[None]:
-    """Lets a file find its neighbours, also those that its functions import when they run."""
-    folders = _folders(Path(where).resolve()) if where.endswith(".py") else []
-    sys.path[:0] = folders
-    try:
-        yield
-    finally:
-        for folder in folders:
-            with suppress(ValueError):  # the file may have changed the list itself
-                sys.path.remove(folder)
-
-
-def _module(where: str) -> ModuleType:
-    """Imports `path.py` or `package.module`."""
-    if where.endswith(".py") and not Path(where).is_file():
-        raise ProgramError(f"expected a Python file {where}, found none; check the path")
-    try:
-        if not where.endswith(".py"):
-            return importlib.import_module(where)
-        return _run_file(Path(where).resolve())
-    except RAISED as error:
-        absent = isinstance(error, ImportError)
-        advice = "check the path and the module" if absent else f"mend {where}"
-        raise ProgramError(
-            f"expected {where} to be importable, got {type(error).__name__}: {error}; {advice}: "
-            "with HLOTUNE_DEBUG=1 the traceback is shown"
-        ) from error
-
-
-def _run_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(spec.name)
-    sys.modules[spec.name] = module  # dataclasses look up the module of their class
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        _restore(spec.name, before)
-    return module
-
-
-def _restore(name: str, before: ModuleType | None) -> None:
-    if before is None:
-        sys.modules.pop(name, None)
-    else:
-        sys.modules[name] = before
-
-
-def _folders(path: Path) -> list[str]:
-    """Where a file finds its imports: beside it, as scripts do, and above the package it is in."""
-    above = path.parent
-    while (above / "__init__.py").exists():
-        above = above.parent
-    return [str(folder) for folder in dict.fromkeys((path.parent, above))]
-
-
-def _attribute(module: ModuleType, where: str, name: str) -> Callable[..., Any]:
-    found = getattr(module, name, None)
-    if found is not None and not callable(found):
-        raise ProgramError(
-            f"expected a function {name!r} in {where}, got a value of type "
-            f"{type(found).__name__}; name the function, or a factory that returns it"
-        )
-    if found is None:
-        names = sorted(
-            n for n, f in vars(module).items()
-            if callable(f) and getattr(f, "__module__", None) == module.__name__ and n[0] != "_"
-        )  # fmt: skip
-        raise ProgramError(
-            f"expected a function {name!r} in {where}, got none; it has "
-            f"{', '.join(names) or 'no functions'}"
-        )
-    return found  # type: ignore[no-any-return]
-
-
-def _takes_arguments(function: Callable[..., Any]) -> bool:
-    """Whether it cannot be called without any; also where nobody knows."""
-    try:
-        inspect.signature(function).bind()
-    except (TypeError, ValueError):
-        return True
-    return False
-
-
-def _call_factory(
-    factory: Callable[..., Any], source: str
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    try:
-        made = factory()
-    except RAISED as error:
-        got = f"{type(error).__name__}: {error}"
-        if _takes_arguments(factory):
-            raise ProgramError(
-                f"expected {source} to be a factory without arguments, got {got}; give argument "
-                "types if it is the function itself"
-            ) from error
-        raise ProgramError(
-            f"expected {source}() to return (function, example_args), got {got}; mend the factory: "
-            "with HLOTUNE_DEBUG=1 the traceback is shown"
-        ) from error
-    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
-        raise ProgramError(
-            f"expected {source}() to return (function, example_args), got {type(made).__name__}; "
-            "return both, or give argument types if it is the function itself"
-        )
-    function, arguments = made
-    if not isinstance(arguments, tuple | list):
-        raise ProgramError(
-            f"expected {source}() to return its example arguments in a tuple, got "
-            f"{type(arguments).__name__}; return (function, (argument, ...))"
-        )
-    return function, tuple(arguments)
