@@ -141,10 +141,10 @@ def _parts(tuned: TunedFunction) -> tuple[Manifest, dict[str, bytes]]:
 
 def require_values(program: Program) -> None:
     """Raises ProgramError for a program in which invented values stand for its own."""
-    if program.notes:
+    if missing := program.notes.missing_values:
         raise ProgramError(
-            f"expected a program with all its values, got {program.notes[0]}; write the program "
-            "again with its constants"
+            f"expected a program with all its values, got {missing[0]}; write the program again "
+            "with its constants"
         )
 
 

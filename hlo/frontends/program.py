@@ -28,7 +28,7 @@ from hlotune.hlo.frontends.python_sources import (
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.channels_last import with_channels_last
-from hlotune.hlo.mlir.rewrite import take_donated, take_notes
+from hlotune.hlo.mlir.rewrite import Notes, take_donated, take_notes
 from hlotune.hlo.mlir.values import TYPES
 from hlotune.hlo.mlir.weights import TARGET, Weights, aligned, are_large, goes_outside, take_out
 from hlotune.hlo.sites.trip_counts import flows
@@ -52,8 +52,8 @@ class Program:
     """What the program was loaded with: arrays, or shapes only."""
     names: tuple[str, ...] = ()
     """Names of arguments; "" for one that has none, and none at all of a file that has no names."""
-    notes: tuple[str, ...] = field(default=(), repr=False)
-    """What has to be said beside every figure of the program, as that values of it are missing."""
+    notes: Notes = field(default=Notes(), repr=False)
+    """`remarks` has them, and more."""
     donated: tuple[int, ...] = field(default=(), repr=False)
     """Positions of arguments, flat, whose memory each call gives away, as `jax.jit` has it."""
     trips: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
@@ -64,12 +64,14 @@ class Program:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What has to be said beside every figure of the program."""
+        """What has to be said beside every figure of the program, as that values of it are
+        missing or that its shardings are ignored."""
+        said = (*self.notes.missing_values, *self.notes.others)
         if not self.weights:
-            return self.notes
+            return said
         size = sum(w.nbytes for w in self.weights)
         return (
-            *self.notes,
+            *said,
             f"{len(self.weights)} weights ({size:,} bytes) are arguments of the default and of the "
             "tuned program: as constants in its text the default would hold several copies of them",
         )
@@ -107,7 +109,8 @@ def load(
     `torch.export.save`.  A `torch.nn.Module` is a function; its parameters are constants.
     Arguments are `example_args`, or `argument_types` like `f32[8,784]`; a file takes none.  `dims`
     are sizes of symbolic dimensions, by name: of a file's, and of `batch` in `f32[batch,784]`;
-    `load_variants` takes several sizes of each.  `trips` says how often loops run that do
+    `load_variants` takes several sizes of each.  `Program.remarks` says what was left out, as
+    shardings.  `trips` says how often loops run that do
     not say it themselves, as in `{"while0": [50]}`, or with the name "" for all of them, and how
     large the share of each branch is, as in `{"if0": [0.9, 0.1]}`.
 
@@ -338,7 +341,7 @@ def _from_file(path: Path, arguments: Sequence[Any], dims: Mapping[str, int]) ->
     bytecode = read.bytecode
     module = mlir.parse(bytecode)
     notes, donated, weights = take_notes(module), take_donated(module), take_out(module.op)
-    if notes or donated or weights:
+    if notes != Notes() or donated or weights:
         bytecode = module.bytecode()
     graph = mlir.graph(module, weights=weights)
     return Program(

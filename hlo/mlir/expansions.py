@@ -13,6 +13,7 @@ from typing import Any
 
 from hlotune.hlo.mlir.optimized import cast_bytes, first_operand, operations_of_fusion
 from hlotune.hlo.mlir.scattered import compared
+from hlotune.hlo.mlir.shardings import ANNOTATING_CALL, ANNOTATIONS, target_of
 from hlotune.hlo.mlir.versions import ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
 from hlotune.hlo.operations import ON_SCALARS
@@ -36,8 +37,7 @@ def _without_sharding(operation: Any) -> list[Any]:
 
 def _without_annotation(call: Any) -> list[Any] | None:
     """The operand of a call that only says how a tensor is sharded."""
-    target = ir.StringAttr(call.attributes["call_target_name"]).value
-    return list(call.operands) if target == "Sharding" else None
+    return list(call.operands) if target_of(call) == ANNOTATING_CALL else None
 
 
 def _mapped(operation: Any) -> list[Any] | None:
@@ -140,7 +140,7 @@ RULES = {
     "mhlo.copy": first_operand,
     "mhlo.add_dependency": first_operand,
     "mhlo.bitcast": cast_bytes,
-    "sdy.sharding_constraint": _without_sharding,
+    **dict.fromkeys(ANNOTATIONS, _without_sharding),
     "stablehlo.custom_call": _without_annotation,
     "stablehlo.map": _mapped,
     "stablehlo.einsum": _contracted,

@@ -4,12 +4,14 @@ operations.
 
 import heapq
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from hlotune.hlo.mlir.admission import check_operations
 from hlotune.hlo.mlir.expansions import expand
 from hlotune.hlo.mlir.module import CONSTANT_MARK, Module
+from hlotune.hlo.mlir.shardings import PARTITIONS, REPLICAS, ignored_shardings
 from hlotune.hlo.mlir.stored_values import put_values
 from hlotune.hlo.mlir.versions import inlined_func_call, ir, stablehlo
 from hlotune.hlo.mlir.walking import operations_in, replace
@@ -21,12 +23,23 @@ KEPT = ("chlo.erf", "chlo.erfc", "chlo.top_k")
 _STAND_IN = "hlotune.kept."
 _DEPRECATED = "stablehlo-legalize-deprecated-ops{fail-on-unused=false}"
 """A pass that, with this option, leaves map and rng alone, for which it has no other form."""
+_MISSING_VALUES = "hlotune.missing_values"
 _NOTES = "hlotune.notes"
 _DONATED = "hlotune.donated"
 _ALIASES = "mhlo.input_output_alias"
 _DONATION = ("tf.aliasing_output", "jax.buffer_donor")
 """Attributes of arguments whose memory a caller gives away."""
-_MODULE_ATTRIBUTES = ("mhlo.num_partitions", "mhlo.num_replicas")
+_MODULE_ATTRIBUTES = (PARTITIONS, REPLICAS)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What has to be said beside every figure of a program."""
+
+    missing_values: tuple[str, ...] = ()
+    """Values of the program are missing and others stand in their places."""
+    others: tuple[str, ...] = ()
+    """The program is computed as it stands."""
 
 
 def normalise(module: Module, entry: str = "main") -> None:
@@ -41,7 +54,8 @@ def normalise(module: Module, entry: str = "main") -> None:
     """
     with module.op.context, ir.Location.unknown():
         main = module.function(entry)
-        notes, donated = put_values(module), [*_aliased(module), *_donated(main)]
+        missing, donated = put_values(module), [*_aliased(module), *_donated(main)]
+        notes = ignored_shardings(module)
         _strip(module, main)
         inline_calls(module, main)
         for name, function in module.functions().items():
@@ -52,22 +66,28 @@ def normalise(module: Module, entry: str = "main") -> None:
         _decompose(module, main)
         check_operations(main)
         module.run("canonicalize", "cse", "symbol-dce")
-        if notes:
-            strings = [ir.StringAttr.get(note) for note in notes]
-            module.op.operation.attributes[_NOTES] = ir.ArrayAttr.get(strings)
+        for name, said in ((_MISSING_VALUES, missing), (_NOTES, notes)):
+            if said:
+                strings = [ir.StringAttr.get(note) for note in said]
+                module.op.operation.attributes[name] = ir.ArrayAttr.get(strings)
         if donated:
             module.op.operation.attributes[_DONATED] = ir.DenseI64ArrayAttr.get(donated)
 
 
-def take_notes(module: Module) -> tuple[str, ...]:
+def take_notes(module: Module) -> Notes:
     """What people have to know of a module in normal form, which has no notes from then on."""
+    return Notes(_taken(module, _MISSING_VALUES), _taken(module, _NOTES))
+
+
+def _taken(module: Module, name: str) -> tuple[str, ...]:
+    """The strings of an attribute of a module, which is gone from then on."""
     attributes = module.op.operation.attributes
-    if _NOTES not in attributes:
+    if name not in attributes:
         return ()
     with module.op.context:
-        notes = tuple(ir.StringAttr(x).value for x in ir.ArrayAttr(attributes[_NOTES]))
-        del attributes[_NOTES]
-    return notes
+        found = tuple(ir.StringAttr(x).value for x in ir.ArrayAttr(attributes[name]))
+        del attributes[name]
+    return found
 
 
 def take_donated(module: Module) -> tuple[int, ...]:
@@ -102,12 +122,6 @@ def _donated(main: Any) -> list[int]:
 def _strip(module: Module, main: Any) -> None:
     """Leaves out names, shardings and donation; of attributes only marks of constants stay."""
     attributes = module.op.operation.attributes
-    for name in _MODULE_ATTRIBUTES:
-        if name in attributes and ir.IntegerAttr(attributes[name]).value != 1:
-            raise ProgramError(
-                f"expected a program for one device, got {name} = {attributes[name]}; lower it "
-                "without sharding"
-            )
     for name in list(attributes):
         if name not in _MODULE_ATTRIBUTES and name != "sym_name":
             del attributes[name]

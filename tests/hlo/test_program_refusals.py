@@ -40,10 +40,6 @@ REFUSED = {
     ),
     "empty": ("module {}", "got one with none"),
     "declaration": (f"func.func private @main({TENSOR}) -> {TENSOR}", "body of one block, got 0"),
-    "devices": (
-        module(f"%x: {TENSOR}", TENSOR, head="module attributes {mhlo.num_partitions = 2 : i32}"),
-        "expected a program for one device",
-    ),
     "recursion": (
         f"""func.func @main(%x: {TENSOR}) -> {TENSOR} {{
               %y = call @main(%x) : ({TENSOR}) -> {TENSOR}

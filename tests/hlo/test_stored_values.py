@@ -75,7 +75,7 @@ def test_a_resource_is_the_value_of_its_constant(
     text = module("w", kind, resources(w_1=other, w=values.tobytes()))
     program = load_text(tmp_path, text)
     np.testing.assert_array_equal(constants(program)[0], values)
-    assert program.notes == ()
+    assert program.notes.missing_values == ()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_resource_that_does_not_fit_is_refused(tail: str, message: str, tmp_pa
 
 def test_elided_constants_of_hlo_are_filled_alike_each_time_and_said_to_be(tmp_path: Path) -> None:
     program, again = load_hlo(tmp_path), load_hlo(tmp_path)
-    assert program.notes == (
+    assert program.notes.missing_values == (
         f"2 constants (1,536 bytes) elided where the program was written: {ELIDED}",
     )
     assert program.key == again.key
@@ -105,7 +105,7 @@ def test_elided_constants_of_hlo_are_filled_alike_each_time_and_said_to_be(tmp_p
 
 def test_elided_constants_of_mlir_are_filled(tmp_path: Path) -> None:
     program = load_text(tmp_path, module("__elided__", "8x4xf32"))
-    assert program.notes[0].startswith("1 constant (128 bytes) elided")
+    assert program.notes.missing_values[0].startswith("1 constant (128 bytes) elided")
 
 
 def test_a_constant_in_a_function_that_is_called_twice_is_one_constant(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_constant_in_a_function_that_is_called_twice_is_one_constant(tmp_path:
     }"""
     program = load_text(tmp_path, text)
     assert len(constants(program)) == 1
-    assert program.notes[0].startswith("1 constant (64 bytes)")
+    assert program.notes.missing_values[0].startswith("1 constant (64 bytes)")
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f8E4M3FN", "complex<f32>"])
