@@ -39,6 +39,11 @@ _HLO_TEXT = re.compile(
     re.DOTALL,
 )
 """The line of a module, or the first computation where there is none."""
+HLO_TEXT = "HLO text that begins with HloModule or with a computation"
+_MLIR = re.compile(
+    rb"ML\xefR|(\s|//[^\n]*\n)*(module\s+(@|attributes\b)|(module\s*\{\s*)?func\.func\b|#\w+\s*=)"
+)
+"""The beginning of MLIR's bytecode, and of its text: a module, a function or a definition."""
 _LOOKED_AT_BYTES = 1 << 16
 
 
@@ -58,6 +63,11 @@ def names_a_file(text: str) -> bool:
 def is_hlo_text(data: bytes) -> bool:
     """Whether a file begins as HLO's text form does, behind comments."""
     return _HLO_TEXT.match(data[:_LOOKED_AT_BYTES]) is not None
+
+
+def is_mlir(data: bytes) -> bool:
+    """Whether a file begins as StableHLO does, as bytecode or as text behind comments."""
+    return _MLIR.match(data[:_LOOKED_AT_BYTES]) is not None
 
 
 def check_kind(path: Path) -> None:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
 from hlotune.hlo.frontends.checked_parse import Parsed
-from hlotune.hlo.frontends.file_kinds import ONNX, PYTORCH, is_hlo_text, suffix_of
+from hlotune.hlo.frontends.file_kinds import (
+    HLO_TEXT,
+    ONNX,
+    PYTORCH,
+    is_hlo_text,
+    is_mlir,
+    suffix_of,
+)
 from hlotune.hlo.frontends.hlo_files import stablehlo_of_proto, stablehlo_of_text
 from hlotune.hlo.frontends.symbolic_sizes import static_shapes
 from hlotune.hlo.mlir import module as mlir
@@ -40,9 +47,9 @@ def parsed_file(
         return _of_pytorch(data, path, sizes, allow)
     if suffix == ".pb":
         data = stablehlo_of_proto(data)
-    elif suffix == ".hlo" or is_hlo_text(data):
+    elif is_hlo_text(data) or (suffix == ".hlo" and not is_mlir(data)):
         data = stablehlo_of_text(data.decode(errors="replace"))
-    module = mlir.parse(mlir.exported_module(data))
+    module = mlir.parse(mlir.exported_module(data), f"{mlir.STABLEHLO} or {HLO_TEXT}")
     rewrite.name_entry(module)
     if arguments := symbolic_arguments(module):
         module = with_shapes(module, static_shapes(arguments, sizes, path), path)

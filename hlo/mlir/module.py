@@ -100,8 +100,14 @@ def bytecode_of(module: Any) -> bytes:
     return buffer.getvalue()
 
 
-def parse(source: str | bytes) -> Module:
+STABLEHLO = "a StableHLO module (text, bytecode or portable artifact)"
+
+
+def parse(source: str | bytes, expected: str = STABLEHLO) -> Module:
     """Reads StableHLO: text, MLIR bytecode or a portable artifact.
+
+    Args:
+        expected: what an error says that was expected.
 
     Raises:
         ProgramError: the source is no StableHLO module.
@@ -123,9 +129,8 @@ def parse(source: str | bytes) -> Module:
             if isinstance(error, UnicodeDecodeError):
                 reason = _not_text(error)
             raise ProgramError(
-                "expected a StableHLO module (text, bytecode or portable artifact), got one that "
-                f"MLIR refuses: {reason}; check that the file is StableHLO of a version up to "
-                f"{stablehlo.get_current_version()}"
+                f"expected {expected}, got one that MLIR refuses: {reason}; check that the file is "
+                f"StableHLO of a version up to {stablehlo.get_current_version()}"
             ) from error
 
 

@@ -11,6 +11,7 @@ from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import load
+from hlotune.hlo.mlir.module import bytecode_of
 from hlotune.hlo.sites.sites import sites
 from hlotune.schedules.errors import ProgramError
 
@@ -81,7 +82,12 @@ def test_a_file_of_hlo_is_the_program_that_it_was(name: str, tmp_path: Path) -> 
         ("A.PT", b"", "got .*A.PT, a PyTorch model; hlotune does not read it"),
         ("a.safetensors", b"", "weights in safetensors; name the program that uses these values"),
         ("saved_model.pb", b"", "got .*saved_model.pb, a SavedModel of TensorFlow; hlotune does"),
-        ("a.txt", b"a letter", "expected a StableHLO module .*custom op 'a' is unknown"),
+        (
+            "a.txt",
+            b"a letter",
+            r"expected a StableHLO module \(text, bytecode or portable artifact\) or HLO text that "
+            "begins with HloModule or with a computation, got .*custom op 'a' is unknown",
+        ),
     ],
 )
 def test_a_file_of_something_else_is_refused(
@@ -108,6 +114,18 @@ def test_stablehlo_is_read_whatever_the_case_of_its_suffix(tmp_path: Path) -> No
     path.write_text("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
                     "  return %x : tensor<2xf32>\n}")  # fmt: skip
     assert load(path).graph.ops == ()
+
+
+def test_stablehlo_is_read_from_a_file_whose_suffix_says_hlo(tmp_path: Path) -> None:
+    lowered = jax.jit(layer).lower(A, B)
+    path = tmp_path / "a.hlo"
+    for data in (
+        lowered.as_text().encode(),
+        lowered.as_text(debug_info=True).encode(),
+        bytecode_of(lowered.compiler_ir("stablehlo")),
+    ):
+        path.write_bytes(data)
+        np.testing.assert_allclose(jitted(load(path))(A, B)[0], layer(A, B), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "A.MLIR", "a.Pb"])
