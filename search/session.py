@@ -21,7 +21,7 @@ from hlotune.schedules.targets.limit import limit_of
 from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.reserve import Reserve
-from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Opening, Spending
+from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, missed_by
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Referee
@@ -130,12 +130,14 @@ class Session:
             self._tell(KernelSkipped(label=skip.label, reason=skip.reason))
         contests, opening = self._contests(tasks)
         prepared_s = self.passed_s - searched_s(contests)
-        reserve = Reserve(contests, self.limits.seconds, self.whole, lambda c: quick.is_decided(c))
+        decided = Decided()
+        reserve = Reserve(contests, self.limits.seconds, self.whole, decided)
         self._reserve, quick = reserve, self._quick(tasks, reserve)
         spending = Spending(
-            contests, self._for_batches(contests), self._tell, self.peaks, self.now, reserve.due,
+            contests, less(self.limits, prepared_s), self._tell, self.peaks, self.now, reserve.due,
             rivals=lambda: self._rivals(contests),
             target=self.target, opening=opening, prepare=self._prepare_whole, quickly=quick.decide,
+            decided=decided,
         )  # fmt: skip
         starved = False
         if not self.interrupted:
@@ -150,19 +152,15 @@ class Session:
         order = sorted(
             range(len(contests)), key=lambda n: places.get(contests[n].task.kernel, len(tasks))
         )
-
-        def trials_of(n: int) -> int:
-            return spending.trials(n) + (contests[n].task.kernel.key in quick.finals)
-
         return TuneResult(
             program_name=name,
             database=self.database.path,
             run=self.run,
             kernels=tuple(
-                kernel_result(contests[n], finals.get(n), trials_of(n), spending.failed(n))
+                kernel_result(contests[n], finals.get(n), spending.trials(n), spending.failed(n))
                 for n in order
             ),
-            trials=spending.trials() + len(quick.finals),
+            trials=spending.trials(),
             known_trials=sum(c.known_trials for c in contests),
             wall_s=self.wall_s,
             probe_s=tuple(e.probe_s for c in contests for e in c.tuner.account if e.probe_s),
@@ -401,6 +399,7 @@ class Session:
             database=self.database,
             run=self.run,
             opened=opened,
+            done=reserve.decided,
             clock=lambda: self.passed_s,
             left_s=lambda: (self.limits.seconds or inf) - self.passed_s - reserve.due().certain_s,
         )
@@ -450,23 +449,15 @@ class Session:
         borrowed = lent(self.database, of, space, self.under, self.run)
         return np.array([*space.firsts(), *located, *borrowed], np.int32)
 
-    def _for_batches(self, contests: Sequence[Contest]) -> Limits:
-        """The limits without the seconds that went into anything but batches so far."""
-        return less(self.limits, self.passed_s - searched_s(contests))
-
     def _finals(
         self, contests: Sequence[Contest], reserve: Reserve, spending: Spending, quick: Quick
     ) -> Mapping[int, Final | None]:
-        def search_on(without: frozenset[int]) -> bool:
-            is_last = all(n in without for n, c in enumerate(contests) if c.tuner.champions(1))
-            spending.go_on(self._for_batches(contests), without, is_last=is_last)
-            deciding.finals |= quick.finals_of(contests)
-            return spending.interrupted
-
         deciding = Deciding(
             contests=contests,
             reserve=reserve,
-            search_on=search_on,
+            searching=spending,
+            budget_s=self.limits.seconds,
+            decided=reserve.decided,
             builder=self.builder,
             referee=self.runner,
             database=self.database,
@@ -477,7 +468,7 @@ class Session:
             clock=lambda: self.passed_s,
             interrupted=self.interrupted,
             settled=self.settled,
-            finals={**quick.finals_of(contests)},
+            quick_finals=quick.finals_of,
         )
         finals = deciding.decide()
         self.interrupted = deciding.interrupted

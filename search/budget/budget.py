@@ -7,7 +7,7 @@ of tuning promises to save most of the program's time.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, isinf
 
@@ -82,6 +82,8 @@ class Limits:
 class Choice:
     item: int
     trials: int
+    final_s: float = field(default=0.0, compare=False)
+    """The seconds of another final, where the kernel had its final before this batch."""
 
 
 def next_batch(
@@ -92,30 +94,32 @@ def next_batch(
     exhausted: frozenset[int] = frozenset(),
     final_s: float = 0.0,
     waiting: int = 0,
+    decided: frozenset[int] = frozenset(),
 ) -> Choice | None:
     """The batch to measure now, or None when the budget is used up or nothing is worth it.
 
     Args:
         elapsed_s: seconds since the first batch was chosen; read only where seconds are limited.
         exhausted: kernels whose space has nothing new to offer.
-        final_s: what the final of a kernel takes that has had no batch; those of others are not in
-            the limits.
+        final_s: what the final of a kernel takes that has had no batch, or is decided; those of
+            others are not in the limits.
         waiting: kernels that are no items yet, and are to get a first batch too.
+        decided: kernels that had their final: a batch makes another final due.
     """
     ready = [k for k in range(len(items)) if k not in exhausted and trials_left(k, spent, limits)]
     begun = {s.item for s in spent}
     fresh = [k for k in ready if k not in begun]
     if fresh:
         chosen = max(fresh, key=lambda k: (items[k].default_s * items[k].weight, -k))
-    else:
-        if limits.trials is None:
-            ready = [k for k in ready if is_worthwhile(k, spent)]
-        if not ready:
-            return None
-        chosen = max(ready, key=lambda k: (promise(k, items, spent, limits), -k))
-    first = len(fresh) + waiting if fresh else 0
-    size = batch_size(chosen, first, spent, limits, elapsed_s, final_s)
-    return Choice(chosen, size) if size else None
+        size = batch_size(chosen, len(fresh) + waiting, spent, limits, elapsed_s, final_s)
+        return Choice(chosen, size) if size else None
+    if limits.trials is None:
+        ready = [k for k in ready if is_worthwhile(k, spent)]
+    due_s = {k: final_s if k in decided else 0.0 for k in ready}
+    for k in sorted(ready, key=lambda k: (-promise(k, items, spent, limits, due_s[k]), k)):
+        if size := batch_size(k, 0, spent, limits, elapsed_s, due_s[k]):
+            return Choice(k, size, due_s[k])
+    return None
 
 
 def trials_of(item: int, spent: Sequence[Spent]) -> int:
@@ -165,13 +169,13 @@ def batch_size(
     """The size of a full batch where there is time for it, else as much as there is time for; 0
     where there is none even for the smallest.
 
-    While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left,
-    and its final is paid from that part.
+    While `fresh` kernels wait for their first batch, each gets an equal part of the seconds left.
+    The final that the batch makes due, of `final_s`, is paid from what the kernel gets.
     """
     size = full_batch(item, spent, limits)
     if limits.seconds is None:
         return size
-    left_s, final_s = limits.seconds - elapsed_s, final_s if fresh else 0.0
+    left_s = limits.seconds - elapsed_s
     affordable = int((left_s / max(1, fresh) - final_s) / trial_s(item, spent))
     smallest = min(FIRST if fresh else SMALLEST, size)
     if affordable < smallest and fresh > 1:
@@ -259,15 +263,21 @@ def gain(before_s: float, after_s: float) -> float:
     return 1 - after_s / before_s
 
 
-def promise(item: int, items: Sequence[Item], spent: Sequence[Spent], limits: Limits) -> float:
+def promise(
+    item: int,
+    items: Sequence[Item],
+    spent: Sequence[Spent],
+    limits: Limits,
+    final_s: float = 0.0,
+) -> float:
     """The seconds of one run of the program that the kernel is expected to save by a second of
-    tuning.
+    tuning; a final that tuning makes due takes `final_s`.
 
     Where trials are limited, it is by a trial: then no clock decides anything.
     """
     saved_s = items[item].weight * best_s(item, items, spent) * promised_share(item, spent)
     cost = trial_s(item, spent) if limits.trials is None else 1.0
-    return saved_s / (AHEAD * cost)
+    return saved_s / (AHEAD * cost + final_s)
 
 
 def less(limits: Limits, seconds: float) -> Limits:

@@ -7,7 +7,7 @@ is left when its turn comes.  Each final says how long the others will take, and
 need is for batches again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import mean, median
@@ -15,7 +15,7 @@ from statistics import mean, median
 from hlotune.measure.timing.timing import CLEARLY
 from hlotune.search.budget.budget import DEFAULT_BUDGET_S, WHOLE_SHARE
 from hlotune.search.budget.closing_costs import Costs, Due, building_s, finals_s
-from hlotune.search.budget.spending import Contest
+from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.closing import Comparing
 from hlotune.search.finals.finals import FEWEST_PAIRS, PAIRS
 from hlotune.search.finals.heats import BEHIND, CHAMPIONS, heat_size
@@ -43,31 +43,24 @@ class Reserve:
     contests: Sequence[Contest]
     budget_s: float | None
     whole: Comparing
-    is_decided: Callable[[Contest], bool] = lambda contest: False
-    """Whether a kernel needs no final, having had it."""
+    decided: Decided = field(default_factory=Decided)
+    """The kernels that had their turn, which need no final."""
     _expected_s: float = 0.0
     """The seconds that the finals so far were expected to take; `_took_s` is what they took."""
     _took_s: float = 0.0
-    _through: set[str] = field(default_factory=set)
-    """Keys of the kernels that had their turn."""
 
     def due(self) -> Due:
         """The seconds that would be due if the batches ended now, with finals at the pace of those
         so far.
         """
-        through = self._through
-        left = [
-            c for c in self.contests
-            if c.task.kernel.key not in through and not self.is_decided(c)
-        ]  # fmt: skip
-        each = [self._pace * s for s in self._finals_s(left, PUT_BY_PAIRS)]
-        ready = [has_champion(c) for c in left]
-        certain_s = sum(s for s, known in zip(each, ready, strict=True) if known)
-        waiting = [s for s, known in zip(each, ready, strict=True) if not known]
+        finals_s = self._finals_s(self.contests, PUT_BY_PAIRS)
+        each = [(c, self._pace * s) for c, s in zip(self.contests, finals_s, strict=True)]
+        left = [(c, s) for c, s in each if not self.decided.covers(c)]
+        certain_s = sum(s for c, s in left if has_champion(c))
+        waiting = [s for c, s in left if not has_champion(c)]
+        usual_s = mean([s for _, s in left or each]) if each else 0.0
         timing_s = WHOLE_SHARE * (self.budget_s or 0.0)
-        return Due(
-            certain_s + self.whole_s(timing_s), max(waiting, default=mean(each) if each else 0.0)
-        )
+        return Due(certain_s + self.whole_s(timing_s), max(waiting, default=usual_s))
 
     @property
     def _pace(self) -> float:
@@ -114,7 +107,7 @@ class Reserve:
 
         With `pairs` 0 the kernel had no final, and will have none.
         """
-        self._through.add(contest.task.kernel.key)
+        self.decided.note(contest)
         if pairs:
             self._expected_s += sum(self._finals_s([contest], pairs))
             self._took_s += took_s

@@ -55,6 +55,22 @@ class Contest:
 
 
 @dataclass
+class Decided:
+    """The kernels that had their final, with the best time that each had by then."""
+
+    _best_s: dict[str, float] = field(default_factory=dict)
+
+    def note(self, contest: Contest) -> None:
+        """Notes that a kernel has had its turn."""
+        self._best_s[contest.task.kernel.key] = contest.tuner.best_s
+
+    def covers(self, contest: Contest) -> bool:
+        """Whether a kernel has had its turn, and no better candidate was found since."""
+        before_s = self._best_s.get(contest.task.kernel.key)
+        return before_s is not None and contest.tuner.best_s >= before_s
+
+
+@dataclass
 class Opening:
     """The kernels whose defaults are not timed yet, in the order of their turns."""
 
@@ -117,6 +133,10 @@ class Spending:
     quickly: Callable[[list[Task]], Iterable[Contest]] = lambda tasks: ()
     """Decides kernels by their first candidates alone, and takes them out of those that wait; asked
     where there is no time to search all that wait, behind the first batch and after all finals."""
+    decided: Decided = field(default_factory=Decided)
+    """The kernels that had their final: a batch makes another due."""
+    _left_out: frozenset[int] = frozenset()
+    """Kernels that are not searched for now, beside the exhausted ones."""
     _opened: bool = False
     _is_prepared: bool = False
     _is_asked: bool = False
@@ -191,25 +211,32 @@ class Spending:
 
     def _decide_quickly(self, start_s: float) -> None:
         """Decides kernels by their first candidates where there is no time to search half of them:
-        what the first kernel took has in it what is done once.
+        what the first kernel took has in it what is done once.  Each counts as a batch of one.
         """
-        if not self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
-            for contest in self.quickly(self.opening.waiting):
-                self.contests.append(contest)
-                self._tell_start(contest, len(self.contests))
+        if self._has_time_for(ceil(len(self.opening.waiting) / 2), start_s):
+            return
+        before_s = self.now()
+        for contest in self.quickly(self.opening.waiting):
+            self.contests.append(contest)
+            self._tell_start(contest, len(self.contests))
+            now_s = self.now()
+            item, best_s = len(self.contests) - 1, contest.tuner.best_s
+            self.spent.append(Spent(item, 1, now_s - before_s, best_s))
+            self.failures.append(0)
+            before_s = now_s
 
     def _opened_next(self, start_s: float) -> bool:
         """Opens kernels that are to have a turn; False where there is no time for one more.
 
-        Then finals come first, which may leave some: others get no second batch before its first.
+        Then finals come first, which may leave some: others get no second batch before its first,
+        unless none waits for its final.
         """
         while self.spent and self.opening.waiting and self.opening.is_early():
             self._open()
-        begun = {s.item for s in self.spent} | self.exhausted
-        if not self.opening.waiting or len(begun) < len(self.contests):
+        if not self.opening.waiting or len(self._begun) < len(self.contests):
             return True
         if self.contests and not self._has_time_for_another(start_s):
-            return False
+            return all(self.decided.covers(c) for c in self.contests)
         self._open()
         return True
 
@@ -233,23 +260,33 @@ class Spending:
         """Whether to open rivals: once all other kernels have begun, and promise nothing more or
         the budget is late.
         """
-        begun = {s.item for s in self.spent} | self.exhausted
-        if self._opened or self.opening.waiting or len(begun) < len(self.contests):
+        if self._opened or self.opening.waiting or len(self._begun) < len(self.contests):
             return False
         if self._batches.seconds is None:
             return choice is None
         late = elapsed_s >= RIVALS_FROM * self._batches.seconds
         return (choice is None or late) and elapsed_s < RIVALS_UNTIL * self._batches.seconds
 
-    def go_on(self, limits: Limits, without: frozenset[int], *, is_last: bool = False) -> None:
-        """Goes on with the seconds that are left by now, for all kernels but some.
+    def go_on(self, seconds: float, without: frozenset[int]) -> None:
+        """Goes on with the seconds that are left by now, for all kernels but some."""
+        self.limits = Limits(seconds=seconds + sum(s.wall_s for s in self.spent))
+        self._left_out = without
+        self.run()
 
-        `is_last` says that no final waits.
+    def go_on_with_all(self, seconds: float) -> bool:
+        """Goes on once no kernel waits for its final; returns whether there was anything to do.
+
+        Kernels that are not opened are decided by their first candidates where there is no time to
+        search them.  Those that had their final are searched again, and those without a first batch
+        do not keep the others waiting where there is no time for it.
         """
-        if limits.seconds is not None:
-            self._is_asked = not is_last
-            self.limits, self.exhausted = limits, self.exhausted | without
-            self.run()
+        before, end_s = len(self.spent), self.now() + seconds
+        self._is_asked = False
+        self.go_on(seconds, frozenset())
+        if len(self.spent) == before and not self.interrupted:
+            fresh = set(range(len(self.contests))) - self._begun
+            self.go_on(end_s - self.now(), frozenset(fresh))
+        return len(self.spent) > before
 
     def _choice(self, elapsed_s: float) -> Choice | None:
         items, final_s = [c.item for c in self.contests], 0.0
@@ -257,10 +294,16 @@ class Spending:
             due = self.due()
             self._batches = less(self.limits, due.certain_s)
             final_s = due.final_s + self.opening.usual_s
+        decided = frozenset(n for n, c in enumerate(self.contests) if self.decided.covers(c))
         return next_batch(
-            items, self.spent, self._batches, elapsed_s, self.exhausted,
-            final_s=final_s, waiting=len(self.opening.waiting),
+            items, self.spent, self._batches, elapsed_s, self.exhausted | self._left_out,
+            final_s=final_s, waiting=len(self.opening.waiting), decided=decided,
         )  # fmt: skip
+
+    @property
+    def _begun(self) -> set[int]:
+        """Kernels that had a batch, or are to have none."""
+        return {s.item for s in self.spent} | self.exhausted | self._left_out
 
     def trials(self, item: int | None = None) -> int:
         """The number of trials of one kernel, or of all."""
@@ -280,8 +323,9 @@ class Spending:
             self._tell_start(contest, len(begun) + 1)
         last = finishing(choice.item, self.spent, self._batches, elapsed_s)
         left_s = inf if self._batches.seconds is None else self._batches.seconds - elapsed_s
+        left_s -= choice.final_s
         unopened = len(self.opening.waiting)
-        others = unopened + len(self.contests) - len(begun | self.exhausted)
+        others = unopened + len(self.contests) - len(self._begun)
         fresh = 0 if choice.item in begun else others
         limit_s = longest_s(choice, fresh, left_s)
         try:

@@ -7,12 +7,13 @@ wait for their finals.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from hlotune.schedules.errors import reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
 from hlotune.search.budget.reserve import Reserve
-from hlotune.search.budget.spending import Contest
+from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.tuner import Builder
@@ -20,10 +21,20 @@ from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import decision
 from hlotune.tuning_logs.finals import Final
 
-SearchOn = Callable[[frozenset[int]], bool]
-"""Goes on searching for as long as no final needs the time, without the kernels of these numbers;
-returns whether Ctrl-C came.
-"""
+
+class Searching(Protocol):
+    """The search of a run, which goes on between finals."""
+
+    interrupted: bool
+    """Whether Ctrl-C came."""
+
+    def go_on(self, seconds: float, without: frozenset[int]) -> None:
+        """Searches for as long as no final needs the time, without the kernels of these numbers."""
+        ...
+
+    def go_on_with_all(self, seconds: float) -> bool:
+        """The same with all kernels, once no final waits; returns whether anything was done."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -34,7 +45,9 @@ class Deciding:
 
     contests: Sequence[Contest]
     reserve: Reserve
-    search_on: SearchOn
+    searching: Searching
+    budget_s: float | None
+    decided: Decided
     builder: Builder
     referee: Referee
     database: Database
@@ -46,13 +59,21 @@ class Deciding:
     """Seconds of the budget that have passed."""
     interrupted: bool
     settled: bool
+    quick_finals: Callable[[Sequence[Contest]], Mapping[int, Final]]
+    """The finals of kernels that were decided by their first candidates, by their places."""
     finals: dict[int, Final | None] = field(default_factory=dict)
     """The final of each kernel that had its turn, by the kernel's place among the contests; None
     where the kernel stays undecided.
     """
 
     def decide(self) -> Mapping[int, Final | None]:
-        """Decides all kernels, those that matter most first; Ctrl-C leaves the rest undecided."""
+        """Decides all kernels, those that matter most first; Ctrl-C leaves the rest undecided.
+
+        Where the budget has seconds left then, the search goes on, and a kernel that was searched
+        again has another final: only a champion that is proven faster in it takes the place of the
+        schedule that stands.
+        """
+        self.finals |= self.quick_finals(self.contests)
         try:
             self.progress(
                 Finalising(
@@ -61,17 +82,39 @@ class Deciding:
                     settled=self.settled,
                 )
             )
-            while waiting := self._waiting():
-                self._next(waiting)
-                if not self.interrupted:
-                    self.interrupted = self.search_on(frozenset(self.finals))
+            while self._decided_all() and self._searched_on():
+                pass
         except KeyboardInterrupt:
             self.interrupted = True
         return self.finals
 
+    def _decided_all(self) -> bool:
+        """Decides each kernel that waits; returns whether there is no hurry after that."""
+        while waiting := self._waiting():
+            self._next(waiting)
+            if not self.interrupted and (left_s := self._left_s) is not None:
+                through = (n for n, c in enumerate(self.contests) if self.decided.covers(c))
+                self.searching.go_on(left_s, frozenset(through))
+                self.interrupted = self.searching.interrupted
+        return not self.interrupted
+
+    def _searched_on(self) -> bool:
+        """Searches with what is left of the budget; returns whether there was anything to do."""
+        if (left_s := self._left_s) is None:
+            return False
+        found = self.searching.go_on_with_all(left_s)
+        self.interrupted = self.searching.interrupted
+        self.finals = {**self.quick_finals(self.contests), **self.finals}
+        return found
+
+    @property
+    def _left_s(self) -> float | None:
+        """The seconds that are left of the budget; None where no seconds are limited."""
+        return None if self.budget_s is None else self.budget_s - self.clock()
+
     def _waiting(self) -> list[int]:
-        """The kernels that have a champion and no final yet, those first whose champions save the
-        program the most time.
+        """The kernels that have a champion and have had no final since it was found, those first
+        whose champions save the program the most time.
         """
 
         def gain_s(n: int) -> float:
@@ -79,7 +122,8 @@ class Deciding:
             return contest.task.weight * (contest.default_s - contest.tuner.best_s)
 
         ready = (n for n, c in enumerate(self.contests) if c.tuner.champions(1))
-        return sorted((n for n in ready if n not in self.finals), key=gain_s, reverse=True)
+        waiting = (n for n in ready if not self.decided.covers(self.contests[n]))
+        return sorted(waiting, key=gain_s, reverse=True)
 
     def _next(self, waiting: Sequence[int]) -> None:
         """Decides the first of the waiting kernels, where there is time for it."""
@@ -92,7 +136,14 @@ class Deciding:
         self.reserve.learn(contest, pairs, self.clock() - start_s)
         if found:
             self.database.record_final(self.run, contest.task.kernel, found)
-        self.finals[n] = found
+            self.finals[n] = found
+        elif not self._still_stands(n):
+            self.finals[n] = None
+
+    def _still_stands(self, n: int) -> bool:
+        """Whether a kernel has an earlier final whose schedule has not failed since."""
+        before = self.finals.get(n)
+        return before is not None and not self.contests[n].tuner.has_failed(before.schedule)
 
     def _final(self, contest: Contest, pairs: int) -> Final | None:
         """The final of a kernel; None where it raises an error, which leaves this kernel undecided

@@ -14,7 +14,7 @@ import numpy as np
 from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
-from hlotune.search.budget.spending import Contest
+from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.finals import (
     FEWEST_PAIRS,
     Contender,
@@ -57,19 +57,17 @@ class Quick:
     """Seconds of the budget that have passed."""
     left_s: Callable[[], float]
     """The seconds that are left for kernels."""
+    done: Decided
+    """Takes note of each kernel that is decided."""
     finals: dict[str, Final] = field(default_factory=dict)
     """By the keys of the kernels that are decided."""
     _tried: set[str] = field(default_factory=set)
     _took_s: list[float] = field(default_factory=list)
 
-    def is_decided(self, contest: Contest) -> bool:
-        """Whether a kernel has its final, and no batch since."""
-        return contest.task.kernel.key in self.finals and not contest.tuner.account
-
     def finals_of(self, contests: Sequence[Contest]) -> dict[int, Final]:
-        """The finals of those kernels that are decided, by their places among the contests."""
-        decided = ((n, c.task.kernel.key) for n, c in enumerate(contests) if self.is_decided(c))
-        return {n: self.finals[key] for n, key in decided}
+        """The finals of those kernels that it decided, by their places among the contests."""
+        keys = ((n, c.task.kernel.key) for n, c in enumerate(contests))
+        return {n: self.finals[key] for n, key in keys if key in self.finals}
 
     def decide(self, waiting: list[Task]) -> Iterator[Contest]:
         """The contests of the kernels that it decides, which are taken out of those that wait.
@@ -81,7 +79,9 @@ class Quick:
             if not self._has_time():
                 return
             chosen = list(self._chosen(tasks[start : start + TOGETHER]))
+            start_s = self.clock()
             builts = self.builder.build([candidate for _, candidate in chosen])
+            build_s = (self.clock() - start_s) / max(1, len(chosen))
             for (task, candidate), built in zip(chosen, builts, strict=True):
                 if not self._has_time():
                     return
@@ -90,6 +90,7 @@ class Quick:
                 contest = self._decided(task, candidate, built)
                 self._took_s.append(self.clock() - start_s)
                 if contest is not None:
+                    contest.tuner.took.build_s = build_s
                     waiting.remove(task)
                     yield contest
 
@@ -120,4 +121,5 @@ class Quick:
             return None
         self.database.record_final(self.run, task.kernel, final)
         self.finals[task.kernel.key] = final
+        self.done.note(contest)
         return contest

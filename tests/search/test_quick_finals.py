@@ -22,7 +22,7 @@ from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.finals import FEWEST_PAIRS
 from hlotune.search.finals.quick import liked
-from hlotune.search.progress import Event, KernelSkipped, KernelStarted
+from hlotune.search.progress import Batch, Event, KernelSkipped, KernelStarted
 from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
@@ -129,3 +129,31 @@ def test_what_lags_most_is_opened_first(database: Database) -> None:
     events = list[Event]()
     run(database, (plain, grouped), Telling(), limits=SHORT, events=events)
     assert next(e.label for e in events if isinstance(e, KernelStarted)) == grouped.label
+
+
+def test_seconds_that_quick_finals_leave_go_into_searching_and_later_champions_meet_the_earlier(
+    database: Database,
+) -> None:
+    costly = replace(TASKS[7], weight=50.0)
+    tasks = (replace(TASKS[0], default_lag=1000.0), *TASKS[1:7], costly, *TASKS[8:])
+    device, events = Telling(), list[Event]()
+    result = run(database, tasks, device, limits=Limits(seconds=8.0), events=events)
+    assert 8.0 - 1.5 < device.now() <= 8.0
+    assert "k7" in {e.label for e in events if isinstance(e, Batch)}
+    pairs = [pairs for label, pairs in device.met if label == "k7"]
+    assert pairs[0] == FEWEST_PAIRS
+    assert len(pairs) > 1
+    (costliest,) = (k for k in result.kernels if k.label == "k7")
+    first = TASKS[7].space.schedule(TASKS[7].space.heuristic())
+    stands = decision(database, costliest.key, **UNDER).schedule
+    assert stands == costliest.schedule != first
+    assert [e.label for e in events if isinstance(e, KernelStarted)].count("k7") == 1
+
+
+@pytest.mark.parametrize("seconds", [7.0, 12.0])
+def test_no_run_ends_long_before_its_budget_while_its_kernels_promise_something(
+    seconds: float, database: Database
+) -> None:
+    device = Telling(failing="k3")
+    run(database, TASKS, device, limits=Limits(seconds=seconds))
+    assert seconds - 1.5 < device.now() <= 1.05 * seconds

@@ -202,7 +202,7 @@ def test_a_first_batch_of_slow_trials_leaves_the_others_theirs(database: Databas
     device = Lagging(tasks, {"conv0": 2.0, "conv1": 1.0, "conv2": 1.0})
     result = run(database, tasks, device, limits=Limits(seconds=60.0))
     assert min(k.trials for k in result.kernels) >= 1
-    assert len(device.pairs) == 3
+    assert len(device.pairs) >= 3
 
 
 def test_a_run_that_misses_its_budget_says_by_how_much_and_where(database: Database) -> None:
