@@ -19,7 +19,7 @@ from hlotune.schedules.errors import ModelError, reason_alone
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
 from hlotune.search.budget.budget import Limits
-from hlotune.search.finals.closing import Closing, judged
+from hlotune.search.finals.closing import Closing, judged, left_out
 from hlotune.search.finals.finals import FEWEST_PAIRS, Contender, Object, decided, meetings
 from hlotune.search.finals.quick import liked
 from hlotune.search.finals.whole_program import WholeProgram
@@ -179,6 +179,8 @@ def _closed(
         wrong_defaults=frozenset(),
     )  # fmt: skip
     verdict = closing.verdict(result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also))
+    for event in left_out(result, verdict):
+        choices.progress(event)
     timed = replace(
         judged(result, verdict),
         wall_s=turns.clock_s() - pulse.start_s,

@@ -22,7 +22,7 @@ from hlotune.schedules.targets.target import Properties, Target
 from hlotune.search.budget.budget import DEFAULTS_SHARE, ORACLE_SHARE, Limits, less, needed_s
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Opening, Spending
-from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, missed_by
+from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out, missed_by
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Referee
 from hlotune.search.finals.quick import Quick
@@ -191,6 +191,8 @@ class Session:
                 verdict = closing.verdict(result, self._compared)
         except KeyboardInterrupt:
             verdict = Verdict(interrupted=True)
+        for event in left_out(result, verdict):
+            self.progress(event)
         result = replace(
             result,
             wall_s=self.wall_s,

@@ -1,5 +1,6 @@
 """Taking back a champion that was right and fast alone, and is not so in a program."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Unpack
 
@@ -57,9 +58,30 @@ def take_back_wrong(
         found = take_back(database, key, WRONG, run=where, numerics=numerics, **under)
         if found is None or where is None:
             continue
-        kernel = database.kernel(key)
-        failure = Failure("wrong_result", f"right alone, {WRONG}: {error}")
-        trial = Trial(Candidate(kernel, found.schedule), failure)
-        database.add(where, kernel, [trial], batch=0)
+        _bar(database, key, found, error, where)
         taken.append(key)
     return taken
+
+
+def bar_wrong(
+    database: Database, error: WrongResult, tried: Mapping[str, Final], *, run: str
+) -> list[str]:
+    """Bars those champions to blame that are not proven faster alone and were tried with others.
+
+    Their finals are in `tried`, by the keys of their kernels.  Returns the keys of those that it
+    bars.
+    """
+    barred = [key for key in error.kernels if key in tried]
+    for key in barred:
+        kept = replace(tried[key], outcome="kept default", withdrawn=WRONG)
+        database.record_final(run, database.kernel(key), kept)
+        _bar(database, key, tried[key], error, run)
+    return barred
+
+
+def _bar(database: Database, key: str, found: Final, error: WrongResult, run: str) -> None:
+    """Records a champion as a failure, so that it is never champion again."""
+    kernel = database.kernel(key)
+    failure = Failure("wrong_result", f"right alone, {WRONG}: {error}")
+    trial = Trial(Candidate(kernel, found.schedule), failure)
+    database.add(run, kernel, [trial], batch=0)

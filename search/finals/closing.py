@@ -7,19 +7,21 @@ from typing import Protocol
 
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.numerics import Numerics
-from hlotune.search.progress import Finished, Progress
+from hlotune.search.progress import Finished, KernelSkipped, Progress
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import is_finished
 from hlotune.tuning_logs import own_runs
 from hlotune.tuning_logs.database import Conditions, Database
 from hlotune.tuning_logs.decisions import own_final
 from hlotune.tuning_logs.finals import Final, Summary, Whole
-from hlotune.tuning_logs.revoke import SLOWER, take_back, take_back_wrong
+from hlotune.tuning_logs.revoke import SLOWER, bar_wrong, take_back, take_back_wrong
 
 FAR_BEHIND = 1.25
 """A champion that alone takes so many times as long as the default is not tried together with
 others.
 """
+WRONG_TOGETHER = "tried with the other kernels, its champion makes the program wrong"
+"""Why a champion that is not proven faster alone stays out of a program."""
 PROMISING = 0.05
 """Where nothing is proven faster alone, champions are tried together if they would save so much of
 the time of all kernels.
@@ -42,6 +44,10 @@ class Verdict:
     """Keys of kernels that are not proven faster alone, and with which the program is."""
     wrong_anyway: str = ""
     """What is wrong in the program though no champion is to blame."""
+    left_out: Mapping[str, str] = MappingProxyType({})
+    """Keys of kernels whose champions were tried with others and made the program wrong, with the
+    reason; they keep their defaults.
+    """
     interrupted: bool = False
 
 
@@ -112,6 +118,7 @@ class Closing:
                     wrong_sites=found.wrong_sites + now.wrong_sites,
                     slower=found.slower + now.slower,
                     together=found.together + now.together,
+                    left_out={**found.left_out, **now.left_out},
                 )
                 if not now.wrong and not now.slower:
                     won = [k.key for k in result.won]
@@ -134,14 +141,15 @@ class Closing:
         """
         try:
             whole = compare_whole({})
-            fuller = None
+            fuller, left_out = None, dict[str, str]()
             if undecided and not _gains(whole):
-                fuller = self._with_undecided(whole, compare_whole, undecided)
+                fuller, left_out = self._with_undecided(whole, compare_whole, undecided)
             found = fuller or whole
             return Verdict(
                 whole=found,
                 slower=self._taken_back(found.slower if found else ()),
                 together=tuple(undecided) if fuller else (),
+                left_out=left_out,
             )
         except WrongResult as error:
             wrong = take_back_wrong(
@@ -153,20 +161,25 @@ class Closing:
 
     def _with_undecided(
         self, whole: Whole | None, compare_whole: CompareWhole, undecided: Mapping[str, Final]
-    ) -> Whole | None:
+    ) -> tuple[Whole | None, dict[str, str]]:
         """Records that the champions of undecided kernels are used in this program, where it is
         proven faster with them than the default, and than without them; None where it is not.
+
+        Where the program is wrong with them, all stay out and those to blame are barred.  Returns
+        their keys with the reason, or all keys where none of them is to blame alone.
         """
         try:
             fuller = compare_whole(undecided)
-        except WrongResult:  # these champions stay out
-            return None
+        except WrongResult as error:
+            barred = bar_wrong(self.database, error, undecided, run=self.run)
+            reason = f"{WRONG_TOGETHER}: {error}"
+            return None, dict.fromkeys(barred or undecided, reason)
         if fuller is None or not _is_better(fuller, whole):
-            return None
+            return None, {}
         for key, final in undecided.items():
             together = replace(final, outcome="tuned together")
             self.database.record_final(self.run, self.database.kernel(key), together)
-        return fuller
+        return fuller, {}
 
     def _left_if_slower(self, whole: Whole | None, won: Sequence[str]) -> tuple[str, ...]:
         """Leaves a program to the default compiler where its champions proved to slow it down."""
@@ -235,10 +248,21 @@ def judged(result: TuneResult, verdict: Verdict) -> TuneResult:
         wrong=verdict.wrong,
         wrong_sites=verdict.wrong_sites,
         wrong_anyway=verdict.wrong_anyway,
+        skipped=result.skipped + tuple((e.label, e.reason) for e in left_out(result, verdict)),
     )
     if verdict.whole is None or (paired := verdict.whole.paired) is None:
         return result
     return replace(result, speedup=paired.speedup, speedup_low=paired.low, speedup_high=paired.high)
+
+
+def left_out(result: TuneResult, verdict: Verdict) -> list[KernelSkipped]:
+    """The kernels whose champions stay out of the program because it is wrong with them."""
+    reasons = verdict.left_out
+    return [
+        KernelSkipped(label=k.label, reason=reasons[k.key])
+        for k in result.kernels
+        if k.key in reasons
+    ]
 
 
 KEPT = 1.05

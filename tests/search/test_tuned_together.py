@@ -13,6 +13,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
+from hlotune.search.progress import Event, KernelSkipped
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
@@ -55,12 +56,14 @@ def ended(
     *,
     behind: float = 1.1,
     conv_wins: bool = True,
+    events: list[Event] | None = None,
 ) -> TuneResult:
     """A run in which the best candidate of `dense` takes `behind` times as long as its default."""
     tasks = two()
     device = Near(tasks)
     Near.behind = {"dense": behind} if conv_wins else {"dense": behind, "conv": behind}
-    return run(database, tasks, device, whole=FakeProgram(lambda: alone, with_undecided=together))
+    whole = FakeProgram(lambda: alone, with_undecided=together)
+    return run(database, tasks, device, whole=whole, events=events)
 
 
 def algorithms(database: Database, result: TuneResult, program: str | None) -> list[str]:
@@ -106,13 +109,25 @@ def test_a_program_that_is_no_faster_with_all_keeps_those_that_won_alone(
     assert result.speedup == 1.1
 
 
-def test_undecided_champions_that_are_wrong_in_the_program_stay_out(database: Database) -> None:
+@pytest.mark.parametrize("is_blamed", [True, False], ids=["blamed", "none alone to blame"])
+def test_undecided_champions_that_are_wrong_in_the_program_stay_out_which_is_said_and_recorded(
+    database: Database, is_blamed: bool
+) -> None:
     def wrong(also: Mapping[str, Final]) -> Whole | None:
-        raise WrongResult("expected 1, got 2", tuple(also), ("dense0 (by hand)",))
+        raise WrongResult("expected 1, got 2", tuple(also) if is_blamed else (), ("dense0",))
 
-    result = ended(database, SHORT, wrong)
+    events = list[Event]()
+    result = ended(database, SHORT, wrong, events=events)
     assert [k.won for k in result.kernels] == [True, False]
     assert not result.wrong
+    reason = "tried with the other kernels, its champion makes the program wrong: expected 1, got 2"
+    assert KernelSkipped(label="dense", reason=reason) in events
+    assert result.skipped == (("dense", reason),)
+    assert f"dense: {reason}" in result.report()
+    dense = result.kernels[1]
+    assert dense.schedule is not None
+    barred = [t for t in database.trials(dense.key, **UNDER) if isinstance(t.outcome, Failure)]
+    assert [t.candidate.schedule for t in barred] == [dense.schedule] * is_blamed
 
 
 def test_champions_far_behind_their_defaults_are_not_tried(database: Database) -> None:
