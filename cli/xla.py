@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hlotune.cli.devices import Device
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Json, Numerics, Program
+from hlotune.cli.options import (
+    ArgumentTypes,
+    Database,
+    Dimensions,
+    Json,
+    Numerics,
+    Program,
+    seconds,
+)
 from hlotune.cli.printing import counted, print_json
-from hlotune.cli.run import Searcher, Seed
+from hlotune.cli.run import Searcher, Seed, check
 from hlotune.tuning_logs.default_path import database_path
 
 if TYPE_CHECKING:
@@ -21,17 +30,37 @@ if TYPE_CHECKING:
     from hlotune.search.xla_options import Both, Found
 
 EXAMPLE = "Example: tune xla examples/mlp.py:model --trials 24 --database tuning.db"
+TRIALS = 24
+"""Trials without another limit."""
 LIMIT_S = 120.0
 """The seconds that one trial may take with its process."""
+
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        metavar="TIME",
+        parser=seconds,
+        help="Time for all trials and the last comparison, as in 90s, 5m, 1h, in place of trials.",
+        show_default=False,
+    ),
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help=f"Trials, a process each.  [default: {TRIALS}]", show_default=False
+    ),
+]
 
 
 def xla(
     program: Program,
-    trials: Annotated[int, typer.Option(metavar="N", min=1, help="Trials, a process each.")] = 24,
+    budget: Budget = None,
+    trials: Trials = None,
     database: Database = None,
     searcher: Annotated[Searcher, typer.Option(help="How options are chosen.")] = "annealing",
     seed: Seed = 0,
     numerics: Numerics = "standard",
+    target: Device = None,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     json: Json = False,
@@ -42,20 +71,27 @@ def xla(
     and `tune bench` go on comparing with XLA without options; reports of the program show the best
     options in a line of their own.
     """
-    from hlotune.measure.machine.targets import host_target, toolchain
+    device = check(budget, trials, target)
+    from hlotune.measure.machine.devices import target_here
+    from hlotune.measure.machine.targets import toolchain
+    from hlotune.search.budget.budget import Limits
     from hlotune.search.xla_options import search_options
     from hlotune.tuning_logs.open_database import chosen
 
+    limits = Limits(seconds=budget) if budget else Limits(trials=trials or TRIALS)
     loaded = load_program(program, arg, dim)
-    about = {"program": program, "arg": arg or [], "dim": dim or [], "numerics": numerics}
+    about = {
+        "program": program, "arg": arg or [], "dim": dim or [], "numerics": numerics,
+        "target": target,
+    }  # fmt: skip
 
     def ask(options: "Mapping[str, Value]", pairs: int) -> "Both | Failure":
         return asked({**about, "options": dict(options), "pairs": pairs})
 
     with chosen(database_path(database), create=True) as records:
         found = search_options(
-            loaded, records, ask, trials=trials, searcher=searcher, seed=seed,
-            target=host_target(), toolchain=toolchain(), numerics=numerics,
+            loaded, records, ask, limits=limits, searcher=searcher, seed=seed,
+            target=target_here(device), toolchain=toolchain(), numerics=numerics,
             tell=partial(typer.echo, err=True),
         )  # fmt: skip
     show(found, json=json)

@@ -1,6 +1,7 @@
 """The process of one trial of XLA's options: reads a request from stdin, answers on stdout.
 
-{"program": ..., "arg": [...], "dim": [...], "options": {...}, "pairs": 8, "numerics": ...}
+{"program": ..., "arg": [...], "dim": [...], "options": {...}, "pairs": 8, "numerics": ...,
+ "target": null}
 {"default_s": [...], "tried_s": [...]} or {"kind": ..., "message": ...}
 """
 
@@ -16,16 +17,19 @@ LIMIT_S = 10.0
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What a program does with some options: both sides timed in pairs, or why it failed."""
+    from hlotune.cli.devices import asked_for
     from hlotune.deploy.accuracy import Judge, tame_inputs
     from hlotune.deploy.timer import Timer
     from hlotune.hlo.calling.callable import jitted
+    from hlotune.measure.machine.devices import target_here
     from hlotune.measure.machine.machine_lock import Turns
-    from hlotune.measure.machine.targets import host_target
 
+    target = target_here(asked_for(request["target"]))
     program = load_program(request["program"], request["arg"], request["dim"])
-    default = jitted(program)
+    default = jitted(program, platform=target.platform)
     inputs = tame_inputs(program, default)
-    tried = jitted(program, compiler_options=request["options"])
+    options = request["options"]
+    tried = jitted(program, platform=target.platform, compiler_options=options)
     try:
         for one in inputs:  # against the default: the oracle's time is for kernels of ours
             judge = Judge.of(program, default, one, oracle_limit_s=0.0)
@@ -34,7 +38,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                     return {"kind": "wrong_result", "message": verdict.wrong}
     except Exception as error:  # XLA may refuse anything for any reason
         return {"kind": "build", "message": " ".join(str(error).split())[:500]}
-    timer = Timer(program, inputs[0], host_target(), LIMIT_S, Turns())
+    timer = Timer(program, inputs[0], target, LIMIT_S, Turns())
     _, default_s, tried_s = timer.paired(default, tried, request["pairs"])
     return {"default_s": default_s, "tried_s": tried_s}
 

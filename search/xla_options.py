@@ -6,9 +6,9 @@ it.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.pretrained import untrained
@@ -21,8 +21,9 @@ from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.spaces.xla_options.space import OptionsSpace, options_of
 from hlotune.schedules.spaces.xla_options.table import Value
 from hlotune.schedules.targets.target import Target, Toolchain
+from hlotune.search.budget.budget import Limits
 from hlotune.search.searchers.searcher import SEARCHERS
-from hlotune.search.tuner import Experience, KernelTuner, Predicted
+from hlotune.search.tuner import Experience, KernelTuner, Predicted, Step
 from hlotune.tuning_logs.best_options import SPACE
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired, Summary
@@ -30,6 +31,8 @@ from hlotune.tuning_logs.render import time_text
 
 PAIRS, FINAL_PAIRS = 8, 30
 BATCH = 8
+FINAL_TRIALS = 2.0
+"""The last comparison takes as long as so many trials: most of both is a process and compiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,36 +95,59 @@ def search_options(
     database: Database,
     ask: Ask,
     *,
-    trials: int,
+    limits: Limits,
     searcher: str,
     seed: int,
     target: Target,
     toolchain: Toolchain,
     numerics: Numerics = "standard",
     tell: Callable[[str], object] = lambda text: None,
+    now: Callable[[], float] = time.monotonic,
 ) -> Found:
     """Makes so many trials, records them, and compares the best options with the default.
 
-    `tell` is told what was found, in words, after each batch.
+    Where seconds are limited, there are as many trials as leave time for that comparison, and one
+    at least.  `tell` is told what was found, in words, after each batch.
     """
-    start_s, kernel = time.monotonic(), whole_kernel(program)
-    options = {"space": SPACE, "searcher": searcher, "trials": trials}
+    start_s, kernel = now(), whole_kernel(program)
+    options = {
+        "space": SPACE, "searcher": searcher, "trials": limits.trials, "budget_s": limits.seconds,
+    }  # fmt: skip
     run = database.start_run(
         program, target, toolchain, numerics=numerics, options=options, seed=seed
     )
     tuner = _tuner(kernel, database, run, ask, searcher, seed, target)
     made = failures = 0
-    while made < trials and (step := tuner.step(min(BATCH, trials - made))) is not None:
+    for step in _steps(tuner, limits, lambda: now() - start_s):
         made, failures = made + len(step.trials), failures + step.failures
         fastest = time_text(step.best_s if isfinite(step.best_s) else None)
-        tell(f"trial {made} of {trials}, {failures} failed: best {fastest}")
+        of = f" of {limits.trials}" if limits.trials else ""
+        tell(f"trial {made}{of}, {failures} failed: best {fastest}")
     best = next(iter(tuner.champions(1)), None)
     final = _final(best, ask) if best else None
     if final is not None:
         database.record_final(run, kernel, final)
-    database.finish_run(run, Summary(wall_s=time.monotonic() - start_s))
+    database.finish_run(run, Summary(wall_s=now() - start_s))
     chosen = options_of(final.schedule) if final else {}
     return Found(run, made, failures, chosen, final)
+
+
+def _steps(tuner: KernelTuner, limits: Limits, passed_s: Callable[[], float]) -> Iterator[Step]:
+    """Batches until the limit; where seconds are limited the first has one trial, which says how
+    long others take.
+    """
+    made, most = 0, BATCH if limits.seconds is None else 1
+    while True:
+        left_s = inf
+        if limits.seconds is not None and made:
+            usual_s = passed_s() / made
+            left_s = limits.seconds - passed_s() - FINAL_TRIALS * usual_s
+            most = min(BATCH, int(left_s / usual_s))
+        wanted = most if limits.trials is None else min(most, limits.trials - made)
+        if wanted < 1 or (step := tuner.step(wanted, limit_s=left_s)) is None:
+            return
+        made += len(step.trials)
+        yield step
 
 
 def _tuner(

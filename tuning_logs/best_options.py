@@ -14,7 +14,7 @@ SPACE = "xla_options"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestOptions:
-    """The newest comparison of a program with some options of XLA with one without."""
+    """The comparison of a program with some options of XLA with one without that proves most."""
 
     options: dict[str, bool | int | str]
     default_s: float
@@ -37,8 +37,9 @@ def best_options(database: Database, run: Row) -> BestOptions | None:
         and threads = :threads order by decided desc""",
         {name: run[name] for name in ("program", "target", "toolchain", "threads")},
     )
-    row = next((r for r in found if is_of_options({"options": r["run_options"]})), None)
-    return None if row is None else _of(row)
+    rows_of_options = (r for r in found if is_of_options({"options": r["run_options"]}))
+    compared = [x for r in rows_of_options if (x := _of(r)) is not None]
+    return max(compared, key=lambda x: x.low, default=None)  # of equal ones the newest
 
 
 def _of(row: Row) -> BestOptions | None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from hlotune.cli import xla
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.search.xla_options import Both, Found
 
@@ -23,7 +24,9 @@ def model():
 
 
 def request(path: Path, options: dict[str, object]) -> dict[str, object]:
-    about = {"program": f"{path}:model", "arg": [], "dim": [], "numerics": "standard"}
+    about = {
+        "program": f"{path}:model", "arg": [], "dim": [], "numerics": "standard", "target": None,
+    }  # fmt: skip
     return {**about, "options": options, "pairs": 6}
 
 
@@ -81,10 +84,10 @@ def test_options_that_are_slower_are_called_slower(
 def test_the_command_says_what_it_found(file: Path, tmp_path: Path) -> None:
     database = tmp_path / "tuning.db"
     done = subprocess.run(
-        [sys.executable, "-m", "hlotune", "xla", f"{file}:model", "--trials", "1", "--database",
-         str(database), "--json"],
+        [sys.executable, "-m", "hlotune", "xla", f"{file}:model", "--budget", "1s", "--database",
+         str(database), "--target", host_target().fingerprint, "--json"],
         env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)  # one trial, however short the budget is
     assert (found["trials"], found["failures"]) == (1, 0)
     assert found["speedup"] > 0

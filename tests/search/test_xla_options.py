@@ -17,6 +17,7 @@ from hlotune.schedules.spaces.xla_options.space import OptionsSpace, options_of,
 from hlotune.schedules.spaces.xla_options.table import OPTIONS, Option, Value
 from hlotune.schedules.steps.schedule import DEFAULT
 from hlotune.schedules.targets.kinds import CPU, GPU, TPU
+from hlotune.search.budget.budget import Limits
 from hlotune.search.searchers.searcher import SEARCHERS
 from hlotune.search.xla_options import Ask, Both, Found, search_options
 from hlotune.tuning_logs.database import Database
@@ -74,8 +75,9 @@ def twice_as_fast(options: Mapping[str, Value], pairs: int) -> Both | Failure:
 
 def searched(database: Database, program: Program, ask: Ask, searcher: str = "annealing") -> Found:
     return search_options(
-        program, database, ask, trials=24, searcher=searcher, seed=0, target=TARGET, toolchain=TOOLS
-    )
+        program, database, ask, limits=Limits(trials=24), searcher=searcher, seed=0, target=TARGET,
+        toolchain=TOOLS,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
@@ -104,6 +106,38 @@ def test_reports_of_the_program_show_the_best_options_beside_its_kernels(
         assert told.best_options.options == json.loads(json.dumps(dict(found.options)))
         said = " ".join(render(told, color=False).split())
     assert "XLA's best options: 1.00 ms, by itself 2.00 ms: 2.00x" in said
+
+
+def test_reports_show_the_best_comparison_of_several_searches_and_not_the_newest(
+    tmp_path: Path, program: Program
+) -> None:
+    def little(options: Mapping[str, Value], pairs: int) -> Both | Failure:
+        return Both((2e-3,) * pairs, (1.9e-3,) * pairs)
+
+    with Database(tmp_path / "tuning.db") as database:
+        best, newest = (searched(database, program, ask) for ask in (twice_as_fast, little))
+        found = report(database, newest.run).best_options
+    assert found is not None and found.speedup == 2.0
+    assert found.options == dict(best.options)
+
+
+@pytest.mark.parametrize(("seconds", "trials"), [(100.0, 8), (1.0, 1)])
+def test_a_budget_in_seconds_is_for_all_trials_and_the_last_comparison(
+    tmp_path: Path, program: Program, seconds: float, trials: int
+) -> None:
+    clock_s = [0.0]
+
+    def slow(options: Mapping[str, Value], pairs: int) -> Both | Failure:
+        clock_s[0] += 10.0
+        return twice_as_fast(options, pairs)
+
+    with Database(tmp_path / "tuning.db") as database:
+        found = search_options(
+            program, database, slow, limits=Limits(seconds=seconds), searcher="annealing", seed=0,
+            target=TARGET, toolchain=TOOLS, now=lambda: clock_s[0],
+        )  # fmt: skip
+    assert found.trials == trials and found.final is not None
+    assert clock_s[0] == 10.0 * (trials + 1)
 
 
 def test_where_all_trials_fail_xla_stays_as_it_is(tmp_path: Path, program: Program) -> None:
