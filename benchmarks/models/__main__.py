@@ -38,6 +38,8 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=[], metavar="NAME", help="all without it")
     parser.add_argument("--seconds", type=float, default=300.0, help="of tuning, for each model")
+    parser.add_argument("--options", type=float, default=60.0, metavar="SECONDS",
+                        help="of searching XLA's options, for each network")  # fmt: skip
     parser.add_argument("--turns", type=float, default=EFFORT.case_s, metavar="SECONDS",
                         help="of timing, for each model")  # fmt: skip
     parser.add_argument("--stop", type=float, default=1e9, metavar="SECONDS",
@@ -53,7 +55,8 @@ def measure(examples: Sequence[Example], options: argparse.Namespace, path: Path
     FOLDER.mkdir(parents=True, exist_ok=True)
     measuring = Measuring(
         conditions=conditions(target, None), threads=target.threads, apart=Probe(target).apart,
-        seconds=options.seconds, effort=replace(EFFORT, case_s=options.turns),
+        seconds=options.seconds, options_s=options.options,
+        effort=replace(EFFORT, case_s=options.turns),
     )  # fmt: skip
     for example in examples:
         if example.name in done:

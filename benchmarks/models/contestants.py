@@ -8,10 +8,15 @@ from benchmarks.models.files import CHANNELS_FIRST, INPUTS, ONNX
 from benchmarks.peers.contestants import FOLDER as PEERS
 from benchmarks.peers.contestants import OLDEST, Contestant, Forms
 
-XLA, ARGUMENTS, OURS = "ours xla", "ours arguments", "ours tuned"
+XLA, ARGUMENTS, OPTIONS, OURS = "ours xla", "ours arguments", "ours options", "ours tuned"
 """Labels of entries; all others are peers."""
 _MODEL: Forms = {"model": ("constants",)}
-_OURS: Forms = {"xla": ("constants",), "arguments": ("arguments",), "tuned": ("constants",)}
+_OURS: Forms = {
+    "xla": ("constants",),
+    "arguments": ("arguments",),
+    "options": ("constants",),
+    "tuned": ("constants",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ PEERS_OF_MODELS: tuple[Peer, ...] = (
 )
 TITLES: Mapping[str, str] = {
     XLA: "XLA, weights as constants", ARGUMENTS: "XLA, weights as arguments",
+    OPTIONS: "XLA, best options",
     **{peer.label: peer.title for peer in PEERS_OF_MODELS}, OURS: "hlotune",
 }  # fmt: skip
 """The entries by label, in the order of the tables."""

@@ -1,6 +1,6 @@
 """The programs of `examples/` that are tuned and timed whole."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -48,9 +48,14 @@ class Example:
             raise ProgramError(str(error)) from error
         return found
 
-    def jitted(self, function: Callable[..., Any]) -> Any:
-        """`jax.jit` of its function; a step of training gives its state away."""
-        return jax.jit(function, donate_argnums=(0,) if self.trains else ())
+    def jitted(
+        self, function: Callable[..., Any], options: Mapping[str, bool | int | str] | None = None
+    ) -> Any:
+        """`jax.jit` of its function, with options of XLA; a step of training gives its state
+        away.
+        """
+        donated = (0,) if self.trains else ()
+        return jax.jit(function, donate_argnums=donated, compiler_options=dict(options or {}))
 
     def program(self) -> Program:
         """Raises ProgramError."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.models.contestants import ARGUMENTS, OURS, XLA
+from benchmarks.models.contestants import ARGUMENTS, OPTIONS, OURS, XLA
 from benchmarks.models.tuning import Tuning
 from hlotune.measure.timing.comparison import Ratio, ratio
 
@@ -41,7 +41,8 @@ class Line:
     @property
     def best_peer(self) -> str | None:
         """The label of the fastest of the peers."""
-        peers = [label for label in self.turns_s if label not in (XLA, ARGUMENTS, OURS)]
+        own = (XLA, ARGUMENTS, OPTIONS, OURS)
+        peers = [label for label in self.turns_s if label not in own]
         return min(peers, key=lambda label: median(self.turns_s[label]), default=None)
 
     def over_ours(self, label: str | None) -> Ratio | None:

@@ -44,10 +44,12 @@ class Measuring:
     apart: Apart
     seconds: float
     """The budget for tuning each model."""
+    options_s: float = 0.0
+    """The budget for searching XLA's options for each network."""
     effort: Effort = EFFORT
 
     def line(self, example: Example) -> Line:
-        tuning = tuned_apart(example, self.seconds)
+        tuning = tuned_apart(example, self.seconds, self.options_s)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(dir=FOLDER)))
             return self._line(example, tuning, stack, folder)

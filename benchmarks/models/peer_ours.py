@@ -2,13 +2,14 @@
 
     xla            the program as its example has it, with constant weights if it has any
     xla arguments  the network with its weights as arguments, of those that the peers run
+    options        the program with the options of XLA that `tune xla` found for it
     tuned          the program with the kernels that the database of the run has for it
 
 A step of training donates its state, which its first result replaces, on both sides.  The model
 that is asked for is the database of the run of the tuner.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.sites.sites import sites
 from hlotune.schedules.errors import HlotuneError
+from hlotune.schedules.spaces.xla_options.table import Value
+from hlotune.tuning_logs.best_options import best_options
+from hlotune.tuning_logs.database import Database
 
 Called = tuple[Callable[..., Any], str]
 """What a user calls, and what has to be said of it."""
@@ -43,20 +47,42 @@ class Ours:
                 raise Unsupported("an example of one form")
             network = NETWORKS[case]
             return prepared(example, jax.jit(network.forward), (network.weights(), network.x()))
-        if form == "tuned" and not Path(model).exists():
+        if form != "xla" and not Path(model).exists():
             raise Unsupported("it was not tuned")
         function, given = example.made()
-        made, note = (
-            (default(example, function), "") if form == "xla" else ours(example, Path(model))
-        )
+        if form == "tuned":
+            made, note = ours(example, Path(model))
+        else:
+            options = found_options(Path(model)) if form == "options" else {}
+            made, note = default(example, function, options), said_options(options)
         return prepared(example, made, given, note)
 
 
-def default(example: Example, function: Callable[..., Any]) -> Callable[..., Any]:
+def default(
+    example: Example, function: Callable[..., Any], options: Mapping[str, Value]
+) -> Callable[..., Any]:
     """`jax.jit` of the function of an example, or of the program without its large weights."""
-    found: Callable[..., Any]
-    found = jitted(example.program()) if example.weights_outside else example.jitted(function)
+    if example.weights_outside:
+        return jitted(example.program(), compiler_options=options or None)
+    found: Callable[..., Any] = example.jitted(function, options)
     return found
+
+
+def found_options(database: Path) -> Mapping[str, Value]:
+    """The options of XLA that are proven faster than none.
+
+    Raises Unsupported where there are none.
+    """
+    with Database(database, create=False) as records:
+        runs = records.query("select * from runs order by started")
+        found = best_options(records, runs[0]) if runs else None
+    if found is None or found.low <= 1:
+        raise Unsupported("no options of XLA are proven faster than none")
+    return found.options
+
+
+def said_options(options: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
 
 
 def ours(example: Example, database: Path) -> Called:

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from benchmarks.models import kept, networks
-from benchmarks.models.contestants import ARGUMENTS, OURS, OURSELVES, PEERS_OF_MODELS, TITLES, XLA
+from benchmarks.models.contestants import (
+    ARGUMENTS,
+    OPTIONS,
+    OURS,
+    OURSELVES,
+    PEERS_OF_MODELS,
+    TITLES,
+    XLA,
+)
 from benchmarks.models.examples import EXAMPLES, Example, chosen
 from benchmarks.models.formats import MAKERS, made
 from benchmarks.models.kept import Line
@@ -18,15 +26,20 @@ from benchmarks.models.losses import batches, losses, trained
 from benchmarks.models.losses import table as loss_table
 from benchmarks.models.measuring import apart_by_norm, takes_part, wrong
 from benchmarks.models.paper import ROWS, paper_table
-from benchmarks.models.peer_ours import borrowed, prepared
+from benchmarks.models.peer_ours import borrowed, default, found_options, prepared, said_options
 from benchmarks.models.table import peers_table, reasons, standing, tables, verdict
 from benchmarks.models.tuning import Tuning
 from benchmarks.peers.environments import python_for, version_in
+from benchmarks.peers.worker import Unsupported
 from hlotune import freeze, load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.targets import host_target, toolchain
 from hlotune.schedules.errors import ProgramError
+from hlotune.schedules.spaces.xla_options.space import schedule_of
+from hlotune.schedules.spaces.xla_options.table import Value
 from hlotune.schedules.steps.schedule import Schedule
+from hlotune.search.xla_options import whole_kernel
+from hlotune.tuning_logs.best_options import SPACE
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final, Paired
 from tests.support.tree import ROOT
@@ -65,7 +78,12 @@ def test_every_peer_has_its_module_its_versions_and_a_format_that_is_made() -> N
         assert peer.format in ("", *MAKERS) and peer.label in TITLES
         name = contestant.environment.name if contestant.environment else ""
         assert name == ".venv-oldest" or (requirements / f"{name}.txt").exists()
-    assert {f"{OURSELVES.name} {form}" for form in OURSELVES.forms} == {XLA, ARGUMENTS, OURS}
+    assert {f"{OURSELVES.name} {form}" for form in OURSELVES.forms} == {
+        XLA,
+        ARGUMENTS,
+        OPTIONS,
+        OURS,
+    }
 
 
 def test_environments_are_made_with_the_python_that_their_requirements_name() -> None:
@@ -115,6 +133,9 @@ def test_the_last_line_of_a_model_counts(tmp_path: Path) -> None:
 
 def test_a_line_says_how_ours_stands_to_xla_and_to_the_best_peer() -> None:
     assert LINE.default == XLA and LINE.best_peer == NCNN
+    with_options = replace(LINE, turns_s={**LINE.turns_s, OPTIONS: (9e-3,) * 3})
+    assert with_options.default == XLA and with_options.best_peer == NCNN
+    assert ["XLA, best options", "9 / 9"] in peers_table([with_options]).rows
     assert verdict(LINE) == "ahead"
     assert verdict(replace(LINE, turns_s={**LINE.turns_s, OURS: (13.2e-3,) * 3})) == "level"
     assert verdict(replace(LINE, turns_s={**LINE.turns_s, OURS: (15e-3,) * 3})) == "behind"
@@ -241,3 +262,32 @@ def test_another_batch_takes_the_schedules_of_a_smaller_one(tmp_path: Path) -> N
     assert note == "1 of 1 sites have the schedules of another batch"
     wanted = np.asarray(function(images[1]))
     np.testing.assert_allclose(np.asarray(made(images[1])), wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("low", [1.2, 0.9])
+def test_the_row_of_best_options_compiles_with_those_that_are_proven_faster(
+    low: float, tmp_path: Path
+) -> None:
+    example = EXAMPLES["mlp"]
+    options: dict[str, Value] = {"xla_cpu_multi_thread_eigen": False}
+    path, paired = (
+        tmp_path / "a.db",
+        Paired(default_s=(2.0,) * 7, tuned_s=(1.0,) * 7, speedup=2.0, low=low, high=3.0),
+    )
+    final = Final(
+        schedule=schedule_of(options), numerics="standard", paired=paired, outcome="tuned",
+        margin=low - 1,
+    )  # fmt: skip
+    program = load(lambda x: x + 1, np.ones(2, np.float32))
+    with Database(path) as database:
+        run = database.start_run(program, host_target(), toolchain(), options={"space": SPACE})
+        database.record_final(run, whole_kernel(program), final)
+    if low < 1:
+        with pytest.raises(Unsupported, match="no options of XLA are proven faster than none"):
+            found_options(path)
+        return
+    assert found_options(path) == options
+    assert said_options(options) == "xla_cpu_multi_thread_eigen=False"
+    assert default(example, lambda x: x + 1, options)(np.ones(2)).tolist() == [2, 2]
+    with pytest.raises(Exception, match="No such compile option"):
+        default(example, lambda x: x + 1, {"xla_no_such_option": True})(np.ones(2))
