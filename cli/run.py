@@ -104,6 +104,7 @@ def run(
     """
     request = Request(
         program=program, budget_s=budget, trials=trials, database=database_path(database),
+        says_database=database is None and not (quiet or json),
         searcher=searcher, model=model, model_file=model_file, first=first, seed=seed,
         numerics=numerics, target=check(budget, trials, target, first=first), types=arg or (),
         sizes=dim or (), loops=trips or (), quiet=quiet, events=events, json=json,

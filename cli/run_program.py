@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hlotune.cli.loading import load_program
 from hlotune.cli.outcome import end
-from hlotune.cli.printing import print_notes
+from hlotune.cli.printing import print_notes, say
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.workers.early_start import workers_ahead
 from hlotune.schedules.numerics import Numerics
@@ -27,6 +27,8 @@ class Request:
     budget_s: float | None
     trials: int | None
     database: Path
+    says_database: bool
+    """Whether to say where the records are: nobody named a file."""
     searcher: str
     model: str
     model_file: Path | None
@@ -62,6 +64,8 @@ def run_program(request: Request) -> None:
         result = tuned(loaded, request, pulse)
     from hlotune.cli.report import print_report
 
+    if request.says_database:
+        say(f"tune: records are in {result.database}", file=sys.stderr)
     print_report(result.database, result.run, json=request.json)
     given = (request.types, request.sizes, request.loops)
     end(result, request.budget_s, request.model_file, *given)

@@ -133,10 +133,24 @@ def modes_text(what: str, samples_s: Sequence[float]) -> str:
 
 
 def _two_modes(report: Report) -> Iterator[str]:
-    named = [(f"the default of {k.key[:8]}", k.champion) for k in report.kernels]
-    for what, found in (*named, ("the default program", report.whole)):
-        if found and (text := modes_text(what, found.default_samples_s)):
-            yield text
+    """A line of one kernel, or one of several kernels; then one of the program."""
+    samples = {k.key[:8]: k.champion.default_samples_s for k in report.kernels if k.champion}
+    found = {key: both for key, s in samples.items() if (both := modes(s))}
+    if len(found) == 1:
+        (key,) = found
+        yield modes_text(f"the default of {key}", samples[key])
+    elif found:
+        each = ", ".join(
+            f"{key} {time_text(x.fast_s)} and {time_text(x.slow_s)} ({x.slow_share:.0%})"
+            for key, x in found.items()
+        )
+        yield (
+            f"the defaults of {len(found)} kernels ran in two modes, as their threads shared a "
+            "processor in a share of their samples; speedups are over the fast one, which is named "
+            f"first: {each}"
+        )
+    if report.whole and (text := modes_text("the default program", report.whole.default_samples_s)):
+        yield text
 
 
 def _wrong_defaults(report: Report) -> Iterator[str]:
@@ -175,13 +189,23 @@ def _head(report: Report) -> Text:
         f"{report.program or 'kernels alone'} on {report.target}, {report.threads} threads, "
         f"cache {report.cache}, numerics {report.numerics}\n"
         f"run {report.run[:12]}, seed {report.seed}, {report.started[:19]} UTC: "
-        f"{report.trials} trials of candidates, {took}\n"
+        f"{_work_text(report)}, {took}\n"
         f"{versions}\n"
         + "".join(f"{note}\n" for note in report.notes)
         + (f"{report.overrun}\n" if report.overrun else "")
         + (f"{load}\n" if (load := load_text(report.others_share)) else "")
         + pace_text(report)
     )
+
+
+def _work_text(report: Report) -> str:
+    """How many trials a search made, and how many kernels were compared without one."""
+    compared = sum(k.champion is not None and not k.trials for k in report.kernels)
+    first = f"{compared} first candidate{'s' * (compared != 1)} built, verified and compared"
+    trials = f"{report.trials} trials of candidates"
+    if not compared:
+        return trials
+    return f"{trials}, {first}" if report.trials else f"no search: {first}"
 
 
 def load_text(others_share: float | None) -> str:

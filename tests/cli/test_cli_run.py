@@ -7,11 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hlotune.cli import run_program
+from hlotune.cli.main import run_command
 from tests.support.tree import ROOT
 
 pytestmark = pytest.mark.smoke
@@ -134,3 +138,23 @@ def test_an_interrupted_run_compares_what_it_has_and_leaves_with_130(tmp_path: P
     assert "interrupted" in err and "all kernels" in out
     assert tune("db", "check", *database)["problems"] == []
     assert tune("db", "stats", *database)["rows"]["trials"] >= 8
+
+
+def test_a_run_for_which_nobody_named_a_database_says_where_its_records_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "tuning.db"
+    result = SimpleNamespace(database=place, run="0123")
+    monkeypatch.setenv("HLOTUNE_DB", str(place))
+    monkeypatch.setattr(run_program, "workers_ahead", nullcontext)
+    monkeypatch.setattr(run_program, "load_program", lambda *_: SimpleNamespace(remarks=()))
+    monkeypatch.setattr(run_program, "tuned", lambda *_: result)
+    monkeypatch.setattr(run_program, "end", lambda *_: None)
+    monkeypatch.setattr("hlotune.cli.report.print_report", lambda *_, **__: None)
+
+    def said(*options: str) -> str:
+        assert run_command(["run", PROGRAM, *options]) == 0
+        return capsys.readouterr().err
+
+    assert said() == f"tune: records are in {place}\n"
+    assert said("--database", str(place)) == said("--quiet") == said("--json") == ""

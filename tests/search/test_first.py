@@ -19,6 +19,7 @@ from hlotune.search.finals.finals import Object
 from hlotune.search.first import CANDIDATES, first, model_of
 from hlotune.search.progress import KernelSkipped
 from hlotune.tuning_logs.database import Database
+from hlotune.tuning_logs.render import render
 from hlotune.tuning_logs.report import report
 from tests.support.applied import normal
 from tests.support.tree import ROOT
@@ -37,6 +38,8 @@ def test_first_candidates_are_compared_recorded_and_applied(tmp_path: Path) -> N
     assert np.isfinite(np.asarray(tuned(params, x))).all()
     with Database(database, read_only=True) as records:
         assert records.query("select finished from runs")[0]["finished"]
+        said = render(report(records, result.run), color=False)
+    assert "no search: 3 first candidates built, verified and compared, " in said
 
 
 def test_first_candidates_that_all_fail_are_told_with_their_reasons(

@@ -66,6 +66,19 @@ def test_a_default_in_two_modes_is_said_to_be_and_counts_by_its_fast_one(
     assert list(violations(json.loads(to_json(found)), SCHEMA)) == []
 
 
+def test_several_defaults_in_two_modes_are_named_in_one_line(database: Database) -> None:
+    run = start(database)
+    timed = replace(final(2.0).paired, default_s=(2e-3, 4e-3) * 5, tuned_s=(1e-3,) * 10)
+    for one in (KERNEL, other := kernel(op="multiply")):
+        database.record_final(run, one, replace(final(2.0), paired=timed))
+    said = " ".join(render(report(database, run), color=False).split())
+    assert "the defaults of 2 kernels ran in two modes, as their threads shared" in said
+    assert said.count("two modes") == 1
+    for one in (KERNEL, other):
+        assert f"{one.key[:8]} 2.00 ms and 4.00 ms (50%)" in said
+    assert "no search: 2 first candidates built, verified and compared" in said
+
+
 def test_a_default_in_one_mode_is_not_said_to_have_two(full: Report) -> None:
     assert "two modes" not in render(full, color=False)
 
