@@ -5,68 +5,96 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import LOG2_E, dot, struct
+from hlotune.codegen.pallas.flat_loads import flat
+from hlotune.codegen.pallas.tails import tailed
 from hlotune.codegen.pallas.triton import both, call, inside, load, padded, store
 from hlotune.schedules.patterns.gpu import GpuAttention
 from hlotune.schedules.spaces.gpu.space import next_power_of_two
 
 MASKED = -1e30
 """A score that counts for nothing; infinities would make NaN of rows that see no key."""
+LEAST = float(np.finfo(np.float32).min)
 Sums = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def triton_attention(
     attention: GpuAttention, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Attention of `q (heads, queries, depth)` to `k` and `v (heads, keys, depth)`."""
+    """Attention of `q (heads, queries, depth)` to `k (key heads, keys, depth)` and
+    `v (key heads, keys, features)`; further operands are what `attention.scores` reads.
+    """
     a = attention
-    result = struct((a.heads, a.queries, a.depth), a.element)
+    result = struct((a.heads, a.queries, a.features), a.element)
     body = functools.partial(_queries, a, knobs)
+    operands = (*operands[:3], *map(flat, operands[3:]))
     # Heads change fastest: blocks of all heads that are equally long run at the same time.
     grid = (a.heads, pl.cdiv(a.queries, knobs["block_q"]))
     return call(body, grid, operands, result, knobs, interpret)
 
 
-def _queries(a: GpuAttention, knobs: dict[str, int], q: Any, k: Any, v: Any, out: Any) -> None:
+def _queries(a: GpuAttention, knobs: dict[str, int], q: Any, k: Any, v: Any, *rest: Any) -> None:
+    *read, out = rest
     bq, bk = knobs["block_q"], knobs["block_k"]
     blocks = pl.cdiv(a.queries, bq)
     # The longest blocks of a causal attention are begun first, so that the last ones are short.
     block = blocks - 1 - pl.program_id(1) if a.causal else pl.program_id(1)
     head, start = pl.program_id(0), block * bq
-    width = max(16, next_power_of_two(a.depth))
-    in_q, in_depth = inside(start, bq, a.queries), inside(jnp.int32(0), width, a.depth)
-    columns = padded(a.depth, width)
-    at_q = (head, pl.ds(start, bq), columns)
-    queries = load(q.at[at_q], both(in_q, in_depth, (bq, width)))
-    scale = LOG2_E * a.factor
+    key_head = head if a.group == 1 else lax.div(head, jnp.int32(a.group))
+    width, columns, in_depth = _across(a.depth)
+    wide, features, in_features = _across(a.features)
+    in_q, rows = inside(start, bq, a.queries), pl.ds(start, bq)
+    queries = load(q.at[head, rows, columns], both(in_q, in_depth, (bq, width)))
+    # Scores that are tails stay in units of the exponential, whose least numbers must not overflow.
+    least = MASKED if a.scores is None else LEAST
+    outside = MASKED if a.scores is None else -jnp.inf
+
+    def scored(made: jax.Array, n: jax.Array, in_k: Any, masked: bool) -> jax.Array:
+        """What the softmax is taken of, for a block of keys."""
+        if a.scores is None:
+            made = made * (LOG2_E * a.factor)
+        else:
+            places = head * a.queries + start + jnp.arange(bq), in_q
+            made = tailed(a.scores, read, made, places, (n * bk + jnp.arange(bk), in_k))
+        if masked or in_k is not None:
+            made = jnp.where(_seen(a, start, n * bk, (bq, bk)), made, outside)
+        return made
+
+    def power(x: jax.Array) -> jax.Array:
+        return jnp.exp2(x if a.scores is None else x * LOG2_E)
 
     def step(n: jax.Array, sums: Sums, masked: bool) -> Sums:
         made, largest, total = sums
-        in_k = inside(n * bk, bk, a.keys)
-        at_k = (head, pl.ds(n * bk, bk), columns)
-        mask = both(in_k, in_depth, (bk, width))
-        scores = dot(queries, load(k.at[at_k], mask), a.element, transposed=True) * scale
-        if masked or in_k is not None:
-            scores = jnp.where(_seen(a, start, n * bk, (bq, bk)), scores, MASKED)
+        in_k, at_k = inside(n * bk, bk, a.keys), pl.ds(n * bk, bk)
+        keys = load(k.at[key_head, at_k, columns], both(in_k, in_depth, (bk, width)))
+        scores = scored(dot(queries, keys, a.element, transposed=True), n, in_k, masked)
         larger = jnp.maximum(largest, jnp.max(scores, axis=1))
-        weights = jnp.exp2(scores - larger[:, None])
-        fading = jnp.exp2(largest - larger)
-        values = load(v.at[at_k], mask)
+        weights = power(scores - larger[:, None])
+        fading = power(largest - larger)
+        values = load(v.at[key_head, at_k, features], both(in_k, in_features, (bk, wide)))
         made = made * fading[:, None] + dot(weights.astype(values.dtype), values, a.element)
         return made, larger, total * fading + jnp.sum(weights, axis=1)
 
     sums = (
-        jnp.zeros((bq, width), jnp.float32),
-        jnp.full((bq,), MASKED, jnp.float32),
+        jnp.zeros((bq, wide), jnp.float32),
+        jnp.full((bq,), least, jnp.float32),
         jnp.zeros((bq,), jnp.float32),
     )
     for first, last, masked in _stretches(a, start, bq, bk):
         sums = lax.fori_loop(first, last, functools.partial(step, masked=masked), sums)
     made = sums[0] * (1 / sums[2])[:, None]
-    store(out.at[at_q], made.astype(out.dtype), both(in_q, in_depth, (bq, width)))
+    mask = both(in_q, in_features, (bq, wide))
+    store(out.at[head, rows, features], made.astype(out.dtype), mask)
+
+
+def _across(extent: int) -> tuple[int, Any, Any]:
+    """A power of two that holds an extent, the indices of such a block, and which there are."""
+    width = max(16, next_power_of_two(extent))
+    return width, padded(extent, width), inside(jnp.int32(0), width, extent)
 
 
 def _stretches(a: GpuAttention, start: jax.Array, bq: int, bk: int) -> list[tuple[Any, Any, bool]]:

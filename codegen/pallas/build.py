@@ -38,6 +38,7 @@ BUILDERS = {
     "hopper_attention": "hopper_attention",
     "hopper_convolution": "hopper_convolutions",
     "tpu_product": "tpu",
+    "tpu_attention": "tpu_attention",
     "tpu_rows": "tpu",
     "tpu_stages": "tpu_stages",
 }
@@ -83,7 +84,8 @@ def operands(kernel: AnyGpuKernel) -> tuple[jax.ShapeDtypeStruct, ...]:
     """The shapes and types of a kernel's operands."""
     if isinstance(kernel, GpuStages):
         return tuple(struct(t.shape, t.dtype) for t in kernel.arguments)
-    tail = kernel.tail if isinstance(kernel, GpuProduct | GpuConvolution) else None
+    tail = kernel.scores if isinstance(kernel, GpuAttention) else None
+    tail = kernel.tail if isinstance(kernel, GpuProduct | GpuConvolution) else tail
     read = tail.tensors if tail is not None else ()
     own = (struct(shape, kernel.element) for shape in _shapes(kernel))
     return (*own, *(struct(t.shape, t.dtype) for t in read))
@@ -100,8 +102,9 @@ def _shapes(kernel: GpuKernel) -> tuple[tuple[int, ...], ...]:
             parameters = (columns, columns) if kernel.operation == "layer_norm" else ()
             return (kernel.rows, kernel.columns), *parameters
         case GpuAttention():
-            keys = (kernel.heads, kernel.keys, kernel.depth)
-            return (kernel.heads, kernel.queries, kernel.depth), keys, keys
+            a = kernel
+            keys, values = ((a.key_heads, a.keys, width) for width in (a.depth, a.features))
+            return (a.heads, a.queries, a.depth), keys, values
         case GpuConvolution():
             c = kernel
             window = (c.window, c.window, c.group_channels, c.features)

@@ -15,12 +15,15 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from hlotune.codegen.pallas.elements import DTYPES, LOG2_E, struct
+from hlotune.codegen.pallas.hopper_rings import Stripes, stripe_rooms
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
-from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
+from hlotune.schedules.patterns.gpu import GpuAttention
 from hlotune.schedules.spaces.gpu.attention import WARPGROUPS
 
 COMPUTING_REGISTERS, COPYING_REGISTERS = 232, 40
+TILE_ROWS = 8
+"""Rows of a tile, of which an operand has whole ones where one copy brings a block."""
 Sums = tuple[jax.Array, jax.Array, jax.Array]
 
 
@@ -28,9 +31,10 @@ Sums = tuple[jax.Array, jax.Array, jax.Array]
 class _Shared:
     """What the warpgroups of one block share."""
 
-    queries: Any
-    keys: Any
-    values: Any
+    queries: Stripes
+    """Of each warpgroup, `block_q` rows of features; its results are stored there as well."""
+    keys: Stripes
+    values: Stripes
     queries_here: Any
     keys_here: Any
     values_here: Any
@@ -46,14 +50,14 @@ class _Shared:
 def hopper_attention(
     attention: GpuAttention, knobs: dict[str, int], interpret: bool, *operands: jax.Array
 ) -> jax.Array:
-    """Attention of `q (heads, queries, depth)` to `k` and `v (heads, keys, depth)`."""
+    """Attention of `q (heads, queries, depth)` to `k` and `v (key heads, keys, depth)`."""
     require(not interpret, "hopper_attention", "has no interpreter: lower it for a GPU")
     a, q = attention, operands[0]
     made: jax.Array = mosaic.kernel(
         functools.partial(_kernel, a, knobs),
         out_type=struct(q.shape, a.element),
         # Heads change fastest: blocks of all heads that are equally long run at the same time.
-        grid=(a.queries // (WARPGROUPS * knobs["block_q"]), a.heads),
+        grid=(pl.cdiv(a.queries, WARPGROUPS * knobs["block_q"]), a.heads),
         grid_names=("queries", "heads"),
         num_threads=WARPGROUPS + 1,
         thread_name="warpgroup",
@@ -64,21 +68,25 @@ def hopper_attention(
 
 def _kernel(a: GpuAttention, knobs: dict[str, int], q: Any, k: Any, v: Any, out: Any) -> None:
     bq, bk, stages = knobs["block_q"], knobs["block_k"], knobs["stages"]
-    size = ELEMENT_BYTES[a.element]
-    transforms = mosaic.TilingTransform((8, 128 // size)), mosaic.SwizzleTransform(128)
-    shared = functools.partial(mosaic.SMEM, dtype=DTYPES[a.element], transforms=transforms)
+    whole_tiles = a.queries % TILE_ROWS == a.keys % TILE_ROWS == 0
+
+    def rooms(count: int, rows: int) -> tuple[Any, int]:
+        return stripe_rooms(count, rows, a.depth, DTYPES[a.element], whole_tiles)
+
+    (queries, stripes), (keys, _) = rooms(WARPGROUPS, bq), rooms(stages, bk)
 
     def scope(*memory: Any) -> None:
-        _block(a, knobs, q, k, v, out, _Shared(*memory))
+        three = (Stripes(m[0], m[1]) for m in memory[:3])
+        _block(a, knobs, q, k, v, out, _Shared(*three, *memory[3:]))
 
     pl.run_scoped(
         scope,
-        shared((WARPGROUPS, bq, a.depth)),
-        shared((stages, bk, a.depth)),
-        shared((stages, bk, a.depth)),
-        mosaic.Barrier(num_barriers=WARPGROUPS),
-        mosaic.Barrier(num_barriers=stages),
-        mosaic.Barrier(num_barriers=stages),
+        queries,
+        keys,
+        keys,
+        mosaic.Barrier(num_arrivals=stripes, num_barriers=WARPGROUPS),
+        mosaic.Barrier(num_arrivals=stripes, num_barriers=stages),
+        mosaic.Barrier(num_arrivals=stripes, num_barriers=stages),
         mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=stages),
         mosaic.Barrier(num_arrivals=WARPGROUPS, num_barriers=stages),
         mosaic.Barrier(num_arrivals=WARPGROUPS),
@@ -93,9 +101,9 @@ def _block(
     bq, bk = knobs["block_q"], knobs["block_k"]
     number = lax.axis_index("queries")
     if a.causal:  # the longest first, so that the last wave is short
-        number = a.queries // (WARPGROUPS * bq) - 1 - number
+        number = pl.cdiv(a.queries, WARPGROUPS * bq) - 1 - number
     head, first = lax.axis_index("heads"), number * (WARPGROUPS * bq)
-    steps: Any = a.keys // bk
+    steps: Any = pl.cdiv(a.keys, bk)
     if a.causal:
         steps = pl.cdiv(first + WARPGROUPS * bq, jnp.int32(bk))
 
@@ -103,34 +111,31 @@ def _block(
     def _() -> None:
         mosaic.set_max_registers(COMPUTING_REGISTERS, action="increase")
         start = first + warpgroup * bq
-        at = (head, pl.ds(start, bq))
-        mine = s.queries.at[warpgroup]
-        mosaic.copy_gmem_to_smem(q.at[at], mine, s.queries_here.at[warpgroup])
-        mosaic.barrier_wait(s.queries_here.at[warpgroup])
-        mine[...] = _attended(a, knobs, mine, start, steps, s).astype(out.dtype)
-        mosaic.commit_smem()
-        mosaic.copy_smem_to_gmem(mine, out.at[at])
-        mosaic.wait_smem_to_gmem(0)
+        at, here = (head, pl.ds(start, bq)), s.queries_here.at[warpgroup]
+        s.queries.copy(q.at[at], 0, warpgroup, here, None)
+        mosaic.barrier_wait(here)
+        s.queries.store(
+            _attended(a, knobs, start, steps, s).astype(out.dtype), warpgroup, out.at[at]
+        )
 
     @pl.when(warpgroup == WARPGROUPS)
     def _() -> None:
         mosaic.set_max_registers(COPYING_REGISTERS, action="decrease")
-        _copy_ahead(knobs, k.at[head], v.at[head], steps, s)
+        key_head = head if a.group == 1 else lax.div(head, jnp.asarray(a.group, head.dtype))
+        _copy_ahead(knobs, k.at[key_head], v.at[key_head], steps, s)
 
 
 def _copy_ahead(knobs: dict[str, int], k: Any, v: Any, steps: Any, s: _Shared) -> None:
     """Blocks of keys and values, each into the room of one that both warpgroups are done with."""
     bk, stages = knobs["block_k"], knobs["stages"]
 
-    def copy(source: Any, target: Any, here: Any, step: Any, slot: Any) -> None:
-        mosaic.copy_gmem_to_smem(source.at[pl.ds(step * bk, bk)], target.at[slot], here.at[slot])
+    def copy(source: Any, target: Stripes, here: Any, step: Any, slot: Any) -> None:
+        target.copy(source.at[pl.ds(step * bk, bk)], 0, slot, here.at[slot], None)
 
-    for n in range(stages):
-
-        @pl.when(n < steps)
-        def _(n: int = n) -> None:
-            copy(k, s.keys, s.keys_here, n, n)
-            copy(v, s.values, s.values_here, n, n)
+    @pl.loop(0, jnp.minimum(stages, steps))
+    def _(n: Any) -> None:
+        copy(k, s.keys, s.keys_here, n, n)
+        copy(v, s.values, s.values_here, n, n)
 
     @pl.loop(0, jnp.maximum(steps - stages, 0))
     def _(n: Any) -> None:
@@ -142,7 +147,7 @@ def _copy_ahead(knobs: dict[str, int], k: Any, v: Any, steps: Any, s: _Shared) -
 
 
 def _attended(
-    a: GpuAttention, knobs: dict[str, int], queries: Any, start: Any, steps: Any, s: _Shared
+    a: GpuAttention, knobs: dict[str, int], start: Any, steps: Any, s: _Shared
 ) -> jax.Array:
     """What one warpgroup's queries make of all values, `(block_q, depth)` in f32."""
     bq, bk = knobs["block_q"], knobs["block_k"]
@@ -155,9 +160,12 @@ def _attended(
     )
     mosaic.barrier_wait(s.keys_here.at[0])
     pl.when(warpgroup == 1)(s.take_turns)
-    step = functools.partial(_step, a, knobs, queries, start, steps, s)
+    step = functools.partial(_step, a, knobs, start, steps, s)
     if not a.causal:
-        sums = lax.fori_loop(0, steps, functools.partial(step, masked=False), sums)
+        whole = a.keys // bk
+        sums = lax.fori_loop(0, whole, functools.partial(step, masked=False), sums)
+        if whole < steps:
+            sums = lax.fori_loop(whole, steps, functools.partial(step, masked=True), sums)
     else:
         mine = pl.cdiv(start + bq, jnp.int32(bk))
         unmasked = lax.div(start, jnp.int32(bk))
@@ -182,7 +190,6 @@ def _pass(knobs: dict[str, int], s: _Shared, n: Any, nothing: None) -> None:
 def _step(
     a: GpuAttention,
     knobs: dict[str, int],
-    queries: Any,
     start: Any,
     steps: Any,
     s: _Shared,
@@ -195,14 +202,16 @@ def _step(
     slot = lax.rem(n, stages)
 
     def product(scores: Any) -> Any:
-        mosaic.wgmma(scores, queries, s.keys.at[slot].transpose((1, 0)))
+        for number in range(s.keys.count):
+            keys = s.keys.read.at[slot, number].transpose((1, 0))
+            mosaic.wgmma(scores, s.queries.read.at[lax.axis_index("warpgroup"), number], keys)
         s.take_turns()
         return scores[...]
 
     scores = pl.run_scoped(product, mosaic.ACC((bq, bk), jnp.float32))
     mosaic.barrier_arrive(s.keys_used.at[slot])
     if masked:
-        scores = jnp.where(_seen((bq, bk), start, n * bk), scores, -jnp.inf)
+        scores = jnp.where(_seen(a, (bq, bk), start, n * bk), scores, -jnp.inf)
     scale = LOG2_E * a.factor
     larger = jnp.maximum(largest, scores.max(axis=1) * scale)
     fading = jnp.exp2(largest - larger)
@@ -219,7 +228,7 @@ def _step(
     last = pl.cdiv(start + bq, jnp.int32(bk)) if a.causal else steps
 
     def weigh(sums: Any) -> None:
-        mosaic.wgmma(sums, narrow, s.values.at[slot])
+        s.values.multiply(sums, narrow, slot)
         pl.when(n + 1 < last)(lambda: mosaic.barrier_wait(s.keys_here.at[following]))
 
     weighed: jax.Array = pl.run_state(weigh)(mosaic.ACC.init(made))
@@ -227,8 +236,11 @@ def _step(
     return weighed, larger, total
 
 
-def _seen(shape: tuple[int, int], query: Any, key: Any) -> jax.Array:
-    """Which pairs of a block of queries and keys from these on count."""
+def _seen(a: GpuAttention, shape: tuple[int, int], query: Any, key: Any) -> jax.Array:
+    """Which pairs of a block of queries and keys from these on count.
+
+    In a causal attention no query that there is sees a key behind the last one.
+    """
     ids = functools.partial(mosaic.broadcasted_iota, jnp.int32, shape, layout=mosaic.Layout.WGMMA)
-    seen: jax.Array = (ids(0) + query) >= (ids(1) + key)
+    seen: jax.Array = (ids(0) + query) >= (ids(1) + key) if a.causal else ids(1) + key < a.keys
     return seen

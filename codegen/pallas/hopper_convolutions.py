@@ -19,9 +19,12 @@ from hlotune.codegen.pallas.elements import DTYPES, struct
 from hlotune.codegen.pallas.hopper_rings import (
     REGISTERS,
     Ring,
+    Stripes,
     column_values,
     emptied_by,
     finished_sums,
+    stripe_rooms,
+    tiled_memory,
 )
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
@@ -54,7 +57,7 @@ class _Shared:
     """Images as they are copied: `(stages, groups, rows, columns, 8 images, 64 channels)`."""
     read: Any
     """The same memory as the matrix unit reads it: `(rows of 64 channels, 64)`."""
-    weights: Any
+    weights: Stripes
     staged: Any
     """Results of a unit as the matrix unit has them: `(warpgroups, stores, 64, 64 features)`."""
     stored: Any
@@ -77,7 +80,8 @@ def hopper_convolution(
     c = convolution
     w = WindowBlocks(c, knobs["groups"], knobs["rows"], knobs["columns"])
     images, weights, *bias = operands
-    columns, together = c.features // knobs["block_n"], knobs["cluster"]
+    columns, together = pl.cdiv(c.features, knobs["block_n"]), knobs["cluster"]
+    bias = [jnp.pad(x, (0, columns * knobs["block_n"] - c.features)) for x in bias]
     programs = min(multiprocessors // together, pl.cdiv(w.blocks, together) * columns)
     made: jax.Array = mosaic.kernel(
         functools.partial(_kernel, c, w, knobs, columns, programs),
@@ -104,11 +108,12 @@ def _kernel(
 ) -> None:
     dtype, block_n = DTYPES[c.element], knobs["block_n"]
     swizzle = mosaic.SwizzleTransform(128)
-    tiled = mosaic.TilingTransform((8, LINE)), swizzle
     depth, weight_depth = knobs["stages"], knobs["weight_stages"]
     rows = GROUP * (depth * w.groups * w.slabs + w.overhang)
     box = (depth, w.groups, w.rows_read, w.columns_read, GROUP, LINE)
     stored = (WARPGROUPS, STORES)
+    whole_tiles = c.features % LINE == 0
+    weight_memory, stripes = stripe_rooms(weight_depth, LINE, block_n, dtype, whole_tiles)
 
     def scope(image_views: Any, weight_rooms: Any, stored_views: Any, *barriers: Any) -> None:
         (read, copied), (staged, out_views) = image_views, stored_views
@@ -117,23 +122,24 @@ def _kernel(
             Ring(filled, emptied, depth),
             Ring(weights_filled, weights_emptied, weight_depth),
         )
-        shared = _Shared(copied, read, weight_rooms, staged, out_views, *rings)
+        weight_stripes = Stripes(weight_rooms[0], weight_rooms[1])
+        shared = _Shared(copied, read, weight_stripes, staged, out_views, *rings)
         _roles(c, w, knobs, (columns, programs), (images, weights, rest), shared)
 
     pl.run_scoped(
         scope,
         mosaic.RefUnion(
-            mosaic.SMEM((rows, LINE), dtype, transforms=tiled),
+            tiled_memory((rows, LINE), dtype),
             mosaic.SMEM(box, dtype, transforms=(swizzle,)),
         ),
-        mosaic.SMEM((weight_depth, LINE, block_n), dtype, transforms=tiled),
+        weight_memory,
         mosaic.RefUnion(
-            mosaic.SMEM((*stored, UNIT_ROWS, LINE), dtype, transforms=tiled),
+            tiled_memory((*stored, UNIT_ROWS, LINE), dtype),
             mosaic.SMEM((*stored, GROUP, GROUP, LINE), dtype, transforms=(swizzle,)),
         ),
         mosaic.Barrier(num_arrivals=w.groups, num_barriers=depth),
         emptied_by(WARPGROUPS, 1, depth),
-        mosaic.Barrier(num_barriers=weight_depth),
+        mosaic.Barrier(num_arrivals=stripes, num_barriers=weight_depth),
         emptied_by(WARPGROUPS, knobs["cluster"], weight_depth),
         collective_axes="warpgroup",
     )
@@ -220,9 +226,8 @@ def _copy(
 ) -> None:
     """What block `n` of this block of threads reads, each piece as soon as there is room."""
     images, weights = memory
-    block_n = knobs["block_n"]
-    pieces = c.channels // LINE
-    features = pl.ds(at[1] * block_n, block_n)
+    feature, pieces = at[1] * knobs["block_n"], c.channels // LINE
+    shared = "cluster" if knobs["cluster"] > 1 else None
     image, row, column = corner(w, at[0])
 
     @pl.loop(jnp.int32(0), jnp.int32(pieces))
@@ -239,13 +244,8 @@ def _copy(
                 mosaic.copy_gmem_to_smem(source, target, s.images_ring.filled.at[slot])
             for tap in plane.taps:
                 room = s.weights_ring.wait_empty(weight_count + done)
-                terms = pl.ds(tap.number * c.channels + channel, LINE)
-                mosaic.copy_gmem_to_smem(
-                    weights.at[terms, features],
-                    s.weights.at[room],
-                    s.weights_ring.filled.at[room],
-                    collective_axes="cluster" if knobs["cluster"] > 1 else None,
-                )
+                terms = weights.at[pl.ds(tap.number * c.channels + channel, LINE)]
+                s.weights.copy(terms, feature, room, s.weights_ring.filled.at[room], shared)
                 done += 1
 
 
@@ -306,9 +306,9 @@ def _piece(w: WindowBlocks, count: Any, slabs: list[Any], sums: Any, s: _Shared)
             for slab, total in zip(slabs, sums, strict=True):
                 start = (slot * (w.groups * w.slabs) + slab + tap.shift) * GROUP
                 here = s.read.at[pl.ds(pl.multiple_of(start, GROUP), UNIT_ROWS)]
-                mosaic.wgmma(total, here, s.weights.at[room])
+                s.weights.multiply(total, here, room)
             if tap is not plane.taps[0]:
-                mosaic.wgmma_wait(len(slabs))
+                mosaic.wgmma_wait(len(slabs) * s.weights.count)
                 s.weights_ring.release(tap_count + done - 1)
             done += 1
         mosaic.wgmma_wait(0)

@@ -2,8 +2,8 @@
 
 `hopper_product` begins each block of the result with empty rooms, or needs a whole round of them
 along k.  Here a ring of rooms knows nothing of where a block begins, so that a short k leaves as
-much on its way as a long one, and rows need not be whole blocks: the copy engine reads zeros behind
-the last row and writes nothing there.
+much on its way as a long one.  No extent needs to be whole blocks: the copy engine reads zeros
+behind the last row or column of an operand, and writes nothing behind those of the result.
 """
 
 import functools
@@ -19,9 +19,12 @@ from hlotune.codegen.pallas.elements import DTYPES, struct
 from hlotune.codegen.pallas.hopper_rings import (
     REGISTERS,
     Ring,
+    Stripes,
     column_values,
     emptied_by,
     finished_sums,
+    stripe_rooms,
+    two_views,
 )
 from hlotune.codegen.pallas.mosaic import mosaic
 from hlotune.schedules.errors import require
@@ -51,7 +54,7 @@ class _Blocks:
     def grid(self, p: GpuProduct) -> tuple[int, int]:
         """Clusters of one product's result along its rows and columns."""
         rows, columns = self.together
-        return -(-p.m // (self.block_m * rows)), p.n // (self.block_n * columns)
+        return -(-p.m // (self.block_m * rows)), -(-p.n // (self.block_n * columns))
 
     @property
     def warpgroups(self) -> int:
@@ -72,8 +75,8 @@ class _Shared:
     """Rows of the first operand as they are copied: `(stages, block_m, 64)`."""
     left: Any
     """The same memory as the matrix unit reads it."""
-    right: Any
-    """`(stages, 64, block_n)`."""
+    right: Stripes
+    """64 rows of the second operand, `block_n` columns."""
     staged: Any
     """Parts of a result: `(warpgroups, stores, 64, 64)`."""
     stored: Any
@@ -93,6 +96,8 @@ def hopper_ring_product(
     p, c = product, _Blocks(**knobs)
     a, b, *bias = operands
     rows, columns = c.grid(p)
+    covered = columns * c.together[1] * c.block_n
+    bias = [jnp.pad(x, (0, covered - p.n)) for x in bias]
     together = 2 if c.cluster else 1
     programs = min(multiprocessors // together, p.batch * rows * columns)
     made: jax.Array = mosaic.kernel(
@@ -110,25 +115,21 @@ def hopper_ring_product(
 
 def _kernel(p: GpuProduct, c: _Blocks, programs: int, a: Any, b: Any, *rest: Any) -> None:
     dtype = DTYPES[p.element]
-    swizzle = mosaic.SwizzleTransform(128)
-    tiled = mosaic.TilingTransform((8, LINE)), swizzle
-
-    def two_views(shape: tuple[int, ...]) -> Any:
-        """Memory that the matrix unit and the copy engine see, rows of 64 elements both."""
-        views = (mosaic.SMEM(shape, dtype, transforms=t) for t in (tiled, (swizzle,)))
-        return mosaic.RefUnion(*views)
+    columns, stripes = stripe_rooms(c.stages, LINE, c.block_n, dtype, p.n % LINE == 0)
 
     def scope(left: Any, right: Any, results: Any, filled: Any, emptied: Any) -> None:
         ring = Ring(filled, emptied, c.stages)
-        shared = _Shared(left[1], left[0], right, results[0], results[1], ring)
+        shared = _Shared(
+            left[1], left[0], Stripes(right[0], right[1]), results[0], results[1], ring
+        )
         _roles(p, c, programs, (a, b, rest), shared)
 
     pl.run_scoped(
         scope,
-        two_views((c.stages, c.block_m, LINE)),
-        mosaic.SMEM((c.stages, LINE, c.block_n), dtype, transforms=tiled),
-        two_views((c.warpgroups, c.stores, UNIT_ROWS, LINE)),
-        mosaic.Barrier(num_arrivals=2, num_barriers=c.stages),
+        two_views((c.stages, c.block_m, LINE), dtype),
+        columns,
+        two_views((c.warpgroups, c.stores, UNIT_ROWS, LINE), dtype),
+        mosaic.Barrier(num_arrivals=1 + stripes, num_barriers=c.stages),
         emptied_by(c.warpgroups, 2 if c.cluster else 1, c.stages),
         collective_axes="warpgroup",
     )
@@ -172,7 +173,7 @@ def _roles(
             _copy(p, c, place(n), n, (a, b), s)
 
         if c.cluster:
-            s.ring.wait_drained(mine * (p.k // LINE))
+            s.ring.wait_drained(mine * pl.cdiv(p.k, LINE))
 
 
 def _copy(
@@ -185,19 +186,16 @@ def _copy(
 ) -> None:
     """The operands of block `n` of this block of threads, piece by piece along k."""
     (a, b), (batch, row, column) = memory, at
-    steps = p.k // LINE
+    steps = pl.cdiv(p.k, LINE)
 
     @pl.loop(jnp.int32(0), jnp.int32(steps))
     def _(step: Any) -> None:
         slot, along = s.ring.wait_empty(n * steps + step), pl.ds(step * LINE, LINE)
         filled = s.ring.filled.at[slot]
-        rows, columns = pl.ds(row, c.block_m), pl.ds(column, c.block_n)
-        for source, room, direction in (
-            (a.at[batch, rows, along], s.copied.at[slot], 2),
-            (b.at[batch, along, columns], s.right.at[slot], 1),
-        ):
-            shared = "cluster" if c.cluster == direction else None
-            mosaic.copy_gmem_to_smem(source, room, filled, collective_axes=shared)
+        to_a, to_b = ("cluster" if c.cluster == direction else None for direction in (2, 1))
+        rows = a.at[batch, pl.ds(row, c.block_m), along]
+        mosaic.copy_gmem_to_smem(rows, s.copied.at[slot], filled, collective_axes=to_a)
+        s.right.copy(b.at[batch, along], column, slot, filled, to_b)
 
 
 def _multiply(
@@ -207,14 +205,14 @@ def _multiply(
     and the result.
     """
     *bias, out = rest
-    steps, (batch, row, column) = p.k // LINE, at
+    steps, (batch, row, column) = pl.cdiv(p.k, LINE), at
     mine = lax.axis_index("warpgroup") * (c.units * UNIT_ROWS)
 
     def multiply(step: Any, sums: Any) -> None:
         slot = s.ring.wait_full(n * steps + step)
         for number, total in enumerate(sums):
             rows = pl.ds(mine + number * UNIT_ROWS, UNIT_ROWS)
-            mosaic.wgmma(total, s.left.at[slot, rows], s.right.at[slot])
+            s.right.multiply(total, s.left.at[slot, rows], slot)
 
     def summed(*sums: Any) -> tuple[jax.Array, ...]:
         multiply(jnp.int32(0), sums)
@@ -222,7 +220,7 @@ def _multiply(
         @pl.loop(jnp.int32(1), jnp.int32(steps))
         def _(step: Any) -> None:
             multiply(step, sums)
-            mosaic.wgmma_wait(c.units)
+            mosaic.wgmma_wait(c.units * s.right.count)
             s.ring.release(n * steps + step - 1)
 
         mosaic.wgmma_wait(0)

@@ -12,7 +12,7 @@ from jax.experimental import pallas as pl
 from hlotune.codegen.pallas.elements import dot, finished, struct
 from hlotune.codegen.pallas.rows import of_rows
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuProduct, GpuRows
-from hlotune.schedules.spaces.tpu.space import COPIES
+from hlotune.schedules.spaces.tpu.blocks import COPIES
 
 mosaic: Any = importlib.import_module("jax.experimental.pallas.tpu")
 """Pallas's own names for TPUs, untyped: they move with each release of JAX."""

@@ -62,7 +62,8 @@ class GpuRows:
 class GpuAttention:
     """`softmax(q kᵀ / √depth) v` for each head: `q` is `(heads, queries, depth)`.
 
-    A causal one lets query `i` see the keys up to `i` alone.
+    Keys are `(heads / group, keys, depth)`, values `(heads / group, keys, features)`.  A causal one
+    lets query `i` see the keys up to `i` alone.
     """
 
     heads: int
@@ -73,6 +74,23 @@ class GpuAttention:
     element: str
     scale: float | None = None
     """What scores are multiplied by, where it is another factor than 1 / √depth."""
+    group: int = 1
+    """Heads one after another that share the keys and values of one."""
+    value_depth: int | None = None
+    """Features of a value, where they are not as many as those of a key."""
+    scores: Tail | None = None
+    """What is made of `q kᵀ` ahead of the softmax, where that is more than a factor and a causal
+    mask: its columns are the keys, its rows the queries of all heads."""
+
+    @property
+    def features(self) -> int:
+        """Features of a value and of a result."""
+        return self.depth if self.value_depth is None else self.value_depth
+
+    @property
+    def key_heads(self) -> int:
+        """Heads that have keys of their own."""
+        return self.heads // self.group
 
     @property
     def factor(self) -> float:
@@ -82,13 +100,14 @@ class GpuAttention:
     @property
     def flops(self) -> float:
         """Operations of the pairs of query and key that count: half of them in a causal one."""
-        whole = 4.0 * self.heads * self.queries * self.keys * self.depth
+        widths = self.depth + self.features
+        whole = 2.0 * self.heads * self.queries * self.keys * widths
         return whole / 2 if self.causal else whole
 
     @property
     def bytes(self) -> float:
-        rows = 2 * self.queries + 2 * self.keys
-        return float(self.heads * rows * self.depth * ELEMENT_BYTES[self.element])
+        rows = self.heads * self.queries + self.key_heads * self.keys
+        return float(rows * (self.depth + self.features) * ELEMENT_BYTES[self.element])
 
 
 @dataclass(frozen=True, slots=True)

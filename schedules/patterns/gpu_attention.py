@@ -3,7 +3,9 @@
     weights[b, t, s] = exp(scores * scale - largest of the row) / sum of the row
     values[b, t, f] = sum over s of weights[b, t, s] * v[b, s, f]
 
-A mask, if there is one, removes the scores of exactly the keys after the query.
+A causal mask, which removes the scores of exactly the keys after the query, is told from other
+ones; all else that is made of the scores, as by a bias or a mask that is an argument, is a tail.
+Heads may share keys.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +13,14 @@ from dataclasses import dataclass
 from math import prod, sqrt
 
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.ir.compute import Compute, Stage
-from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load
+from hlotune.schedules.ir.compute import Axis, Compute, Stage
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Expr, Load, distinct_loads
 from hlotune.schedules.ir.monoids import MAX, SUM
 from hlotune.schedules.ir.split_stored import digits
 from hlotune.schedules.patterns.attention import DEPTH, FEATURE, KEY, ROW, Attention, attention
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
+from hlotune.schedules.patterns.gpu_operations import require_known
+from hlotune.schedules.patterns.gpu_tails import Tail
 from hlotune.schedules.patterns.inlined import LEFT_ALONE, PLACES, Interned, inlined
 
 LOW = -1e9
@@ -59,6 +63,15 @@ def _require(holds: bool, expected: str, got: object) -> None:
         raise UnsupportedKernel(f"expected {expected}, got {got}: {LEFT_ALONE}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """What is made of the scores ahead of the softmax."""
+
+    scale: float
+    causal: bool
+    tail: Tail | None = None
+
+
 class _Recognised:
     def __init__(self, compute: Compute, view: Attention) -> None:
         self.compute, self.view = compute, view
@@ -69,27 +82,32 @@ class _Recognised:
         self.extents = {
             role: s.extents[axis] for s in names for axis, role in view.roles[s.name].items()
         }
+        self.extents.setdefault(ROW, 1)  # one query has no axis
         self.batch = sorted(r for r in self.extents if r.startswith("b"))
+        self.sharing = sorted(r for r in self.extents if r.startswith("g"))
+        self.heads = (*self.batch, *self.sharing)
         self.rows = [self.stages[s.name] for s in view.between if s.name in self.stages]
 
     def form(self) -> AttentionForm:
-        further = [r for r in self.extents if r.startswith("g")]
-        _require(not further, "keys of each head's own", "heads that share keys")
-        scale, causal = self._softmax()
+        made = self._softmax()
         queries = next(x for x in self.view.scores.loads if x is not self.view.keys)
         loads = (queries, self.view.keys, self.view.read)
         stages = (self.view.scores, self.view.scores, self.view.values)
         element = self._element(loads)
-        inner = ((ROW, DEPTH), (KEY, DEPTH), (KEY, FEATURE))
-        q, k, v = (
-            self._walked(x, s, (*self.batch, *axes))
-            for x, s, axes in zip(loads, stages, inner, strict=True)
-        )
+        axes = (*self.heads, ROW, DEPTH), (*self.batch, KEY, DEPTH), (*self.batch, KEY, FEATURE)
+        q, k, v = (self._walked(*each) for each in zip(loads, stages, axes, strict=True))
         e = self.extents
-        depth = e[DEPTH]
-        _require(depth == e[FEATURE], "keys and values of one depth", f"{depth} and {e[FEATURE]}")
         kernel = GpuAttention(
-            prod(e[b] for b in self.batch), e[ROW], e[KEY], depth, causal, element, scale
+            heads=prod(e[a] for a in self.heads),
+            queries=e[ROW],
+            keys=e[KEY],
+            depth=e[DEPTH],
+            causal=made.causal,
+            element=element,
+            scale=made.scale,
+            group=prod(e[a] for a in self.sharing),
+            value_depth=None if e[DEPTH] == e[FEATURE] else e[FEATURE],
+            scores=made.tail,
         )
         return AttentionForm(kernel, q, k, v, self._result())
 
@@ -113,8 +131,8 @@ class _Recognised:
         values = tuple(renamed(v) for v in s.values)
         return Stage(s.name, s.parallel, s.reduce, s.stores, values, s.combine)
 
-    def _softmax(self) -> tuple[float, bool]:
-        """The factor that scales the scores, and whether a causal mask applies to them."""
+    def _softmax(self) -> "_Scores":
+        """What the softmax is taken of."""
         largest = [s for s in self.rows if s.combine is MAX]
         sums = [s for s in self.rows if s.combine is SUM]
         alone = len(largest) == len(sums) == 1 and len(self.rows) == 2
@@ -132,7 +150,7 @@ class _Recognised:
             case Apply("exponential", (inside,)), summed if summed is weights:
                 scores = self._less_largest(_bare(inside), _reads(of_row, largest[0]))
                 _require(scores is _bare(largest[0].values[0]), "the largest score", largest[0])
-                return self._scaled(scores)
+                return self._scaled(scores) or self._general(scores)
         raise UnsupportedKernel(f"expected exponentials of scores, got {weights}: {LEFT_ALONE}")
 
     def _weights(self) -> Expr:
@@ -171,24 +189,44 @@ class _Recognised:
         _require(is_largest(largest), "scores less the largest", largest)
         return scores
 
-    def _scaled(self, scores: Expr) -> tuple[float, bool]:
+    def _scaled(self, scores: Expr) -> "_Scores | None":
+        """Scores with no more than a constant factor and a causal mask; None for others."""
         causal = False
         if isinstance(scores, Apply) and scores.op == "select":
             mask, kept, low = scores.args
-            _require(_is_low(_bare(low)) and _is_causal(mask), "a causal mask", scores)
+            if not (_is_low(_bare(low)) and _is_causal(mask)):
+                return None
             scores, causal = _bare(kept), True
         made = {x.tensor for x in self.view.scores.stores}
         match scores:
             case Load() if scores.tensor in made:
-                return 1.0, causal
+                return _Scores(1.0, causal)
             case Apply("multiply" | "divide" as op, (a, b)):
                 left, right = _bare(a), _bare(b)
                 if op == "multiply" and isinstance(left, Const):
                     left, right = right, left
                 factor = _number(right)
                 if isinstance(left, Load) and left.tensor in made and factor:
-                    return factor if op == "multiply" else 1 / factor, causal
-        raise UnsupportedKernel(f"expected scores times a constant, got {scores}: {LEFT_ALONE}")
+                    return _Scores(factor if op == "multiply" else 1 / factor, causal)
+        return None
+
+    def _general(self, scores: Expr) -> "_Scores":
+        """Any expression over a score and other tensors, at one point.
+
+        Raises UnsupportedKernel where it reads a score of another point, or another stage's result.
+        """
+        (own,) = self.view.scores.stores
+        here = {a: Affine.axis(r) for a, r in self.view.roles[self.view.scores.name].items()}
+        point = tuple(e.substitute(here) for e in own.index)
+        loads = [x for x in distinct_loads((scores,)) if x.tensor != PLACES]
+        read = {x.tensor for x in loads} - {own.tensor}
+        tensors = tuple(t for t in self.compute.arguments if t.name in read)
+        _require(len(tensors) == len(read), "scores made of arguments", sorted(read))
+        at_point = all(tuple(x.index) == point for x in loads if x.tensor == own.tensor)
+        _require(at_point, "scores at the point of each", scores)
+        require_known(tensors, (scores,))
+        axes = tuple(Axis(a, self.extents[a]) for a in (*self.heads, ROW, KEY))
+        return _Scores(1.0, False, Tail(scores, own.tensor, axes, len(axes) - 1, tensors, "f32"))
 
     def _element(self, loads: Sequence[Load]) -> str:
         types = {self.compute.tensor(x.tensor).dtype for x in loads}
@@ -215,6 +253,7 @@ class _Recognised:
             length = prod(self.extents[a] for a in own or ())
             slices.append((e.constant, e.constant + length))
             _require(e.constant >= 0 and slices[-1][1] <= extent, "operands without borders", e)
+        found += [a for a in axes if a not in found and self.extents[a] == 1]
         _require(sorted(found) == sorted(axes), f"operands along {' '.join(axes)}", found)
         view = tuple(self.extents[a] for a in found)
         return Walked(tensor, tuple(slices), view, tuple(found.index(a) for a in axes))
@@ -224,7 +263,7 @@ class _Recognised:
         _require(len(last.stores) == 1, "one result", last.name)
         roles = {a: Affine.axis(r) for a, r in self.view.roles[last.name].items()}
         index = tuple(e.substitute(roles) for e in last.stores[0].index)
-        axes = (*self.batch, ROW, FEATURE)
+        axes = (*self.heads, ROW, FEATURE)
         there = self._parts(last.stores[0].tensor, index, axes)
         whole = tuple((0, n) for n in self.compute.tensor(there.tensor).shape)
         _require(there.slices == whole, "a result that is stored whole", there)

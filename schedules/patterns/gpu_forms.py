@@ -98,9 +98,13 @@ def _contraction(found: Contraction) -> GpuForm:
 
 def _attention(found: AttentionForm, compute: Compute) -> GpuForm:
     a = found.kernel
-    shapes = ((a.heads, n, a.depth) for n in (a.queries, a.keys, a.keys))
-    walked = (found.queries, found.keys, found.values)
-    operands = tuple(_walked(w, shape) for w, shape in zip(walked, shapes, strict=True))
+    walked = (
+        (found.queries, (a.heads, a.queries, a.depth)),
+        (found.keys, (a.key_heads, a.keys, a.depth)),
+        (found.values, (a.key_heads, a.keys, a.features)),
+    )
+    read = a.scores.tensors if a.scores else ()
+    operands = (*(_walked(w, shape) for w, shape in walked), *map(_whole, read))
     result = compute.tensor(found.result.tensor)
     return GpuForm(a, operands, _walked(found.result, result.shape))
 

@@ -37,6 +37,7 @@ CASES = {
     "1x1 with a stride": (8, 20, 1, 2, 0, (1, 2, 16)),
     "1x1": (8, 9, 1, 1, 0, (1, 2, 8)),
     "5x5 with a stride": (8, 16, 5, 2, 2, (1, 2, 8)),
+    "3x3 of images that are no whole groups": (12, 9, 3, 1, 1, (2, 2, 8)),
 }
 
 
@@ -114,9 +115,9 @@ def test_each_result_is_stored_once() -> None:
     }
 
 
-def test_batches_of_eight_and_lines_of_channels_have_windows_in_place() -> None:
-    good = GpuConvolution(8, 14, 64, 128, 3, 2, 1, "bf16")
-    assert windows_in_place(good)
+def test_eight_images_and_lines_of_channels_have_windows_in_place() -> None:
+    assert windows_in_place(GpuConvolution(8, 14, 64, 128, 3, 2, 1, "bf16"))
+    assert windows_in_place(GpuConvolution(12, 14, 64, 104, 3, 2, 1, "bf16"))
     for other in (
         GpuConvolution(4, 14, 64, 128, 3, 2, 1, "bf16"),
         GpuConvolution(8, 15, 64, 128, 3, 2, 1, "bf16"),

@@ -1,5 +1,7 @@
 """Attention as programs have it, recognised as the kernel of GPUs and interpreted."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -13,12 +15,13 @@ from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.measure.verification.references import References
 from hlotune.measure.verification.verify import TOLERANCE, units_off
-from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.patterns.gpu import GpuAttention
 from hlotune.schedules.patterns.gpu_forms import gpu_form
 from hlotune.schedules.spaces.gpu.searched import blocks_name
+from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.steps.schedule import Schedule
-from tests.support.attentions import attention_sites, f32
+from hlotune.schedules.targets.gpu import gpu_target
+from tests.support.attentions import PROGRAMS, attention_sites, f32
 from tests.support.interpreted_gpu import INTERPRETED
 
 BLOCKS = blocks_name("triton_attention", {"block_q": 16, "block_k": 16, "warps": 4, "stages": 2})
@@ -43,7 +46,7 @@ def units_of(kernel: Kernel) -> float:
     return off / TOLERANCE["standard"]
 
 
-@pytest.mark.parametrize("name", ["causal", "decoding", "bf16"])
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_attention_of_a_program_is_one_kernel_that_agrees_with_the_oracle(name: str) -> None:
     assert units_of(attention_sites(name)[0].kernel) < 1
 
@@ -62,16 +65,27 @@ def test_parts_of_one_array_and_merged_heads_are_read_and_stored_where_they_lie(
     assert units_of(site.kernel) < 1
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("plain", "expected keys and values of one depth, got 16 and 24"),
-        ("by hand", "expected a causal mask, got select"),
-        ("bias and mask", "expected a causal mask"),
-        ("grouped", "expected keys of each head's own"),
-    ],
-)
-def test_attention_of_another_form_is_refused_by_what_it_lacks(name: str, problem: str) -> None:
-    compute = compute_of(graph_of(attention_sites(name)[0].kernel))
-    with pytest.raises(UnsupportedKernel, match=problem):
-        gpu_form(compute)
+def kernel_of(name: str) -> GpuAttention:
+    kernel = gpu_form(compute_of(graph_of(attention_sites(name)[0].kernel))).kernel
+    assert isinstance(kernel, GpuAttention)
+    return kernel
+
+
+def test_forms_of_attention_are_told_apart() -> None:
+    grouped, plain, masked = map(kernel_of, ("grouped", "plain", "bias and mask"))
+    assert (grouped.heads, grouped.group, grouped.key_heads, grouped.scores) == (6, 3, 2, None)
+    assert (plain.depth, plain.features) == (16, 24)
+    assert masked.scores is not None
+    assert {t.dtype for t in masked.scores.tensors} == {"f32", "i1"}
+    assert kernel_of("causal").causal
+    assert kernel_of("by hand").scores is not None  # its mask begins behind the first key
+
+
+def test_kernels_of_warpgroups_take_shared_keys_and_no_bias() -> None:
+    shared = GpuAttention(8, 256, 256, 64, True, "bf16", group=4)
+    names = [s.name for s in gpu_space(shared, gpu_target("cuda:h100")).sketches]
+    assert names == ["hopper_attention", "triton_attention"]
+    tail = kernel_of("bias and mask").scores
+    biased = replace(shared, causal=False, scores=tail)
+    names = [s.name for s in gpu_space(biased, gpu_target("cuda:h100")).sketches]
+    assert names == ["triton_attention"]

@@ -33,6 +33,12 @@ KERNELS: tuple[GpuKernel, ...] = (
     GpuConvolution(2, 56, 3, 64, 7, 2, 3, "bf16"),
     GpuConvolution(4, 28, 128, 512, 1, 1, 0, "bf16"),
 )
+RAGGED: dict[str, GpuKernel] = {
+    "hopper_ring_product": GpuProduct(1000, 200, 1000, "bf16", epilogue="bias_relu"),
+    "hopper_attention": GpuAttention(2, 301, 523, 128, False, "bf16"),
+    "hopper_convolution": GpuConvolution(12, 10, 64, 104, 3, 1, 1, "bf16", "bias"),
+}
+"""Kernels of which no extent is whole blocks, by the sketch for Hopper that takes them."""
 OLD = jax.__version_info__[:2] < HOPPER_JAX
 CALLS = {"triton": "__gpu$xla.gpu.triton", "hopper": "mosaic_gpu"}
 
@@ -47,6 +53,19 @@ def test_each_sketch_of_a_space_is_lowered(kernel: GpuKernel, target: GpuTarget)
         text = lowered_for(target, build(kernel, sketch, knobs), operands(kernel)).as_text()
         assert CALLS[sketch.partition("_")[0]] in text
     assert buildable
+
+
+@pytest.mark.skipif(OLD, reason="kernels for Hopper need a newer JAX")
+@pytest.mark.parametrize("name", RAGGED)
+def test_kernels_for_hopper_take_extents_that_are_no_whole_blocks(name: str) -> None:
+    kernel = RAGGED[name]
+    space = gpu_space(kernel, H100)
+    number = next(n for n, s in enumerate(space.sketches) if s.name == name)
+    configs = space.configs[space.configs[:, 0] == number]
+    for config in configs[[0, len(configs) // 2, -1]]:
+        sketch, knobs = space.named(config)
+        text = lowered_for(H100, build(kernel, sketch, knobs), operands(kernel)).as_text()
+        assert CALLS["hopper"] in text
 
 
 def test_warps_and_stages_reach_the_call() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from hlotune.codegen.pallas.build import build, operands
 from hlotune.codegen.pallas.lowering import exported_for_tpu
-from hlotune.schedules.patterns.gpu import GpuKernel, GpuProduct, GpuRows
+from hlotune.schedules.patterns.gpu import GpuAttention, GpuKernel, GpuProduct, GpuRows
 from hlotune.schedules.spaces.tpu.space import tpu_space
 from hlotune.schedules.targets.tpu import TPU_TARGETS, TpuTarget, tpu_target
 from tests.support.gpu_oracle import error, inputs
@@ -29,7 +29,19 @@ CASES: dict[str, tuple[GpuKernel, dict[str, int]]] = {
     "a layer norm": (GpuRows("layer_norm", 21, 130, "f32"), {"rows": 8}),
     "a layer norm of bf16": (GpuRows("layer_norm", 7, 300, "bf16"), {"rows": 7}),
 }
-SKETCHES = {GpuProduct: "tpu_product", GpuRows: "tpu_rows"}
+_SMALL = {"block_q": 16, "block_k": 128}
+CASES |= {
+    "an attention whose blocks stick out": (GpuAttention(2, 37, 200, 64, False, "f32"), _SMALL),
+    "a causal attention of shared keys": (
+        GpuAttention(4, 150, 150, 32, True, "bf16", group=2),
+        _SMALL,
+    ),
+    "an attention of values of another depth": (
+        GpuAttention(1, 16, 128, 24, False, "f32", value_depth=40),
+        _SMALL,
+    ),
+}
+SKETCHES = {GpuProduct: "tpu_product", GpuRows: "tpu_rows", GpuAttention: "tpu_attention"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -50,6 +62,7 @@ def test_interpreted_kernels_agree_with_numpy(name: str) -> None:
         GpuProduct(200, 64, 130, "bf16", batch=3),
         GpuRows("softmax", 500, 1000, "f32"),
         GpuRows("layer_norm", 512, 4096, "bf16"),
+        GpuAttention(4, 1000, 1000, 80, True, "bf16", group=2),
     ],
     ids=str,
 )

@@ -166,7 +166,7 @@ REFUSED: tuple[tuple[GpuKernel, str, dict[str, int], str], ...] = (
     (
         ATTENTION,
         "hopper_attention",
-        {"block_q": 64, "block_k": 96, "stages": 2},
+        {"block_q": 64, "block_k": 192, "stages": 2},
         "blocks that divide the keys",
     ),
     (
@@ -238,16 +238,31 @@ def test_proposals_are_legal_distinct_and_of_all_sketches_in_turns() -> None:
     assert list(proposed[:6, 0]) == [0, 1, 2, 0, 1, 2]
 
 
-def test_a_ring_of_rooms_takes_rows_that_are_no_whole_blocks() -> None:
-    names = [s.name for s in gpu_space(GpuProduct(1568, 512, 2048, "bf16"), H100).sketches]
-    assert names == ["hopper_ring_product", "triton_product"]
+def test_a_ring_of_rooms_takes_extents_that_are_no_whole_blocks() -> None:
     for product in (
-        GpuProduct(1568, 500, 2048, "bf16"),
-        GpuProduct(1568, 512, 2000, "bf16"),
+        GpuProduct(1568, 512, 2048, "bf16"),
+        GpuProduct(1567, 504, 2000, "bf16"),
+        GpuProduct(1568, 512, 2048, "f16"),
+    ):
+        names = [s.name for s in gpu_space(product, H100).sketches]
+        assert names == ["hopper_ring_product", "triton_product"]
+    for product in (
+        GpuProduct(1568, 500, 2048, "bf16"),  # rows of k that do not begin at 16 bytes
+        GpuProduct(1568, 512, 2004, "bf16"),  # and of n
         GpuProduct(1568, 512, 2048, "tf32"),
         GpuProduct(32, 512, 2048, "bf16"),
     ):
         assert [s.name for s in gpu_space(product, H100).sketches] == ["triton_product"]
+
+
+def test_attention_on_hopper_takes_any_number_of_queries_and_keys() -> None:
+    for attention in (
+        GpuAttention(2, 300, 520, 64, False, "bf16"),
+        GpuAttention(2, 301, 301, 128, True, "bf16"),
+    ):
+        space = gpu_space(attention, H100)
+        assert [s.name for s in space.sketches] == ["hopper_attention", "triton_attention"]
+        assert (space.configs[:, 0] == 0).any()
 
 
 def test_guesses_that_tie_do_not_all_have_the_same_blocks() -> None:

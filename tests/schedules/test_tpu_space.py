@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 
 from hlotune.schedules.errors import ScheduleError, UnsupportedKernel
-from hlotune.schedules.patterns.gpu import GpuAttention, GpuKernel, GpuProduct, GpuRows
+from hlotune.schedules.patterns.gpu import (
+    GpuAttention,
+    GpuConvolution,
+    GpuKernel,
+    GpuProduct,
+    GpuRows,
+)
 from hlotune.schedules.spaces.tpu.space import tpu_space
 from hlotune.schedules.targets.tpu import tpu_target
 
 V5E, V6E = tpu_target("tpu:v5e"), tpu_target("tpu:v6e")
 PRODUCT = GpuProduct(1000, 900, 500, "bf16")
+ATTENTION = GpuAttention(8, 500, 700, 64, False, "bf16", group=4)
 
 
-@pytest.mark.parametrize("kernel", [PRODUCT, GpuRows("softmax", 500, 1000, "f32")], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [PRODUCT, ATTENTION, GpuRows("softmax", 500, 1000, "f32")], ids=str
+)
 def test_all_configs_pass_the_check_and_have_a_guess(kernel: GpuKernel) -> None:
     space = tpu_space(kernel, V5E)
     assert len(space.configs) > 1
@@ -48,8 +57,9 @@ def test_blocks_that_vector_memory_does_not_hold_are_refused() -> None:
 
 
 def test_the_kernels_that_tpus_have_no_schedules_for_are_named() -> None:
-    with pytest.raises(UnsupportedKernel, match="no schedule for attention, expected a product"):
-        tpu_space(GpuAttention(4, 64, 64, 64, False, "bf16"), V5E)
+    expected = "no schedule for convolution, expected a product, attention or rows"
+    with pytest.raises(UnsupportedKernel, match=expected):
+        tpu_space(GpuConvolution(8, 14, 64, 64, 3, 1, 1, "bf16"), V5E)
     with pytest.raises(UnsupportedKernel, match="does not multiply f16, expected bf16, f32"):
         tpu_space(GpuProduct(64, 64, 64, "f16"), V5E)
 

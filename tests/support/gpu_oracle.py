@@ -74,6 +74,7 @@ def _rows(rows: GpuRows, x: Array, *parameters: Array) -> Array:
 
 
 def _attention(attention: GpuAttention, q: Array, k: Array, v: Array) -> Array:
+    k, v = (np.repeat(x, attention.group, axis=0) for x in (k, v))
     scores = q @ k.transpose(0, 2, 1) / attention.depth**0.5
     if attention.causal:
         seen = np.tri(attention.queries, attention.keys, dtype=bool)

@@ -25,6 +25,8 @@ THREAD_REGISTERS = 230
 """Registers of a thread that scores and sums may take together."""
 WARPGROUPS = 2
 """That multiply."""
+QUERIES, KEYS = 128, 64
+"""The fewest queries and keys of a block of threads; other blocks divide those that they divide."""
 
 
 def attention_space(attention: GpuAttention, target: GpuTarget) -> GpuSpace:
@@ -36,11 +38,12 @@ def attention_space(attention: GpuAttention, target: GpuTarget) -> GpuSpace:
 
 
 def hopper_attention_takes(attention: GpuAttention) -> bool:
-    """Whether blocks of the copy engine cover queries and keys whole."""
-    whole = attention.queries % 128 == 0 and attention.keys % 64 == 0
+    """Whether the copy engine takes it; queries and keys need not be whole blocks."""
+    long = attention.queries >= QUERIES and attention.keys >= KEYS
     narrow = attention.element in ("bf16", "f16")
     square = not attention.causal or attention.queries == attention.keys
-    return narrow and whole and square and attention.depth in (64, 128, 256)
+    plain = attention.scores is None and attention.features == attention.depth
+    return narrow and long and square and plain and attention.depth in (64, 128, 256)
 
 
 def triton_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
@@ -66,11 +69,11 @@ def triton_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
 
 
 def _triton_limits(attention: GpuAttention, target: GpuTarget, c: Columns) -> tuple[Limit, ...]:
-    depth = max(16, next_power_of_two(attention.depth))
-    operand = ELEMENT_BYTES[attention.element] * depth
-    shared = operand * (c["block_q"] + 2 * c["block_k"] * c["stages"])
+    depth, features = (max(16, next_power_of_two(n)) for n in (attention.depth, attention.features))
+    read = c["block_q"] * depth + c["block_k"] * c["stages"] * (depth + features)
+    shared = ELEMENT_BYTES[attention.element] * read
     threads = 32 * c["warps"]
-    held = c["block_q"] * (depth + c["block_k"] * 3 // 2) // threads
+    held = c["block_q"] * (features + c["block_k"] * 3 // 2) // threads
     longest_q = max(16, next_power_of_two(attention.queries))
     longest_k = max(16, next_power_of_two(attention.keys))
     return (
@@ -88,7 +91,7 @@ def hopper_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
     """Queries of two warpgroups a block of threads."""
     knobs = (
         GpuKnob("block_q", (64, 128)),
-        GpuKnob("block_k", (64, 96, 128, 192, 256)),
+        GpuKnob("block_k", (64, 128, 192, 256)),
         GpuKnob("stages", (2, 3, 4, 5)),
     )
 
@@ -105,12 +108,15 @@ def hopper_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
             Limit(f"at most {THREAD_REGISTERS} registers a thread", held <= THREAD_REGISTERS),
             Limit(
                 "blocks that divide the queries",
-                attention.queries % (WARPGROUPS * c["block_q"]) == 0,
+                _divides(attention.queries, WARPGROUPS * c["block_q"], QUERIES),
             ),
-            Limit("blocks that divide the keys", attention.keys % c["block_k"] == 0),
+            Limit(
+                "blocks that divide the keys",
+                _divides(attention.keys, c["block_k"], KEYS),
+            ),
             Limit(
                 "no more stages than blocks of keys",
-                c["stages"] <= attention.keys // c["block_k"],
+                c["stages"] <= ceil_div(attention.keys, c["block_k"]),
             ),
         )
 
@@ -119,6 +125,11 @@ def hopper_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
         return _attention_seconds(attention, target, queries, c["block_k"], 0.7)
 
     return GpuSketch("hopper_attention", knobs, limits, seconds)
+
+
+def _divides(extent: int, block: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+    """Whether blocks divide an extent; where the least one does not, whether they are no longer."""
+    return np.asarray(extent % block == 0 if extent % least == 0 else block <= extent)
 
 
 def _attention_seconds(

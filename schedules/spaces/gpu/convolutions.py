@@ -17,6 +17,7 @@ from hlotune.schedules.patterns.inlined import LEFT_ALONE
 from hlotune.schedules.spaces.gpu.products import (
     ACCUMULATOR_REGISTERS,
     BARRIER_BYTES,
+    COPIED_ELEMENTS,
     SMALLEST_BLOCK,
     WARPGROUP_THREADS,
     product_sketches,
@@ -89,10 +90,13 @@ def as_product(convolution: GpuConvolution) -> GpuProduct:
 
 
 def windows_in_place(convolution: GpuConvolution) -> bool:
-    """Whether `hopper_convolution` takes it: whole lines, slabs and planes."""
+    """Whether `hopper_convolution` takes it: whole lines of channels, and whole planes.
+
+    The last images and features need not be whole blocks, as in `ring_takes`.
+    """
     c = convolution
-    lines = c.channels % LINE == 0 and c.features % LINE == 0
-    whole = c.batch % GROUP == 0 and c.size % c.stride == 0
+    lines = c.channels % LINE == 0 and c.features % COPIED_ELEMENTS == 0
+    whole = c.size % c.stride == 0 and c.batch >= GROUP and c.features >= LINE
     return c.element in ("bf16", "f16") and lines and whole and is_dense(c)
 
 
@@ -104,7 +108,7 @@ def hopper_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSke
         GpuKnob("groups", tuple(n for n in (1, 2, 4) if GROUP * n <= c.batch)),
         GpuKnob("rows", tuple(n for n in (1, 2, 4, 7, 8) if n <= c.out)),
         GpuKnob("columns", columns),
-        GpuKnob("block_n", tuple(n for n in (64, 128, 256) if c.features % n == 0)),
+        GpuKnob("block_n", _feature_blocks(c)),
         GpuKnob("stages", (1, 2, 3, 4)),
         GpuKnob("weight_stages", (2, 3, 4, 6, 9)),
         GpuKnob("cluster", (1, 2)),
@@ -131,6 +135,14 @@ def hopper_convolution(convolution: GpuConvolution, target: GpuTarget) -> GpuSke
     return GpuSketch("hopper_convolution", knobs, limits, seconds)
 
 
+def _feature_blocks(c: GpuConvolution) -> tuple[int, ...]:
+    """Features of a block: extents that divide theirs, where those are whole lines."""
+    whole = c.features % LINE == 0
+    return tuple(
+        n for n in (64, 128, 256) if (c.features % n == 0 if whole else n < c.features + LINE)
+    )
+
+
 def _slabs(c: GpuConvolution, chosen: Columns) -> NDArray[np.int64]:
     """Slabs of a plane that one block of threads holds, for arrays of configs."""
     reach = WindowBlocks(c, 1, 1, GROUP).reach
@@ -154,7 +166,7 @@ def _window_seconds(c: GpuConvolution, target: GpuTarget, chosen: Columns) -> ND
     images = ceil_div(c.batch, GROUP * chosen["groups"])
     across = ceil_div(c.out, chosen["columns"])
     blocks = images * ceil_div(c.out, chosen["rows"]) * across
-    clusters = ceil_div(blocks, chosen["cluster"]) * (c.features // block_n)
+    clusters = ceil_div(blocks, chosen["cluster"]) * ceil_div(c.features, block_n)
     busy = np.select([block_n == n for n in BUSY], list(BUSY.values()), 0.9)
     share = target.flops_per_s[c.element] / target.multiprocessors
     summed = 2.0 * units * UNIT_ROWS * block_n * c.terms / (share * busy)

@@ -33,6 +33,8 @@ WARPGROUP_THREADS = 128
 STORED_ROWS, STORED_LINE_BYTES = 64, 128
 """Rows of what one warpgroup stores at once, and bytes of each."""
 BARRIER_BYTES = 1 * KIB
+COPIED_ELEMENTS = 8
+"""Elements of 2 bytes in 16 bytes, of which the copy engine takes whole multiples."""
 
 
 def product_space(product: GpuProduct, target: GpuTarget) -> GpuSpace:
@@ -73,10 +75,22 @@ def hopper_takes(product: GpuProduct) -> bool:
 
 
 def ring_takes(product: GpuProduct) -> bool:
-    """Whether lines of 128 bytes cover k and the columns; rows need not be whole blocks."""
+    """Whether the copy engine takes the operands: their rows begin at multiples of 16 bytes.
+
+    No extent needs to be whole blocks, for the engine reads zeros outside of an operand and writes
+    nothing outside of the result; but each is as long as the least block.
+    """
     narrow = product.element in ("bf16", "f16")
-    whole = all(e % STORED_ROWS == 0 for e in (product.n, product.k))
-    return narrow and whole and product.m >= STORED_ROWS
+    aligned = all(e % COPIED_ELEMENTS == 0 for e in (product.n, product.k))
+    return narrow and aligned and min(product.m, product.n, product.k) >= STORED_ROWS
+
+
+def ring_columns(product: GpuProduct) -> tuple[int, ...]:
+    """Columns of a block: extents that divide those of the result, where its lines are whole."""
+    extents = (64, 128, 192, 256)
+    if product.n % STORED_ROWS == 0:
+        return tuple(n for n in extents if product.n % n == 0)
+    return tuple(n for n in extents if n < product.n + STORED_ROWS)
 
 
 def stored_columns(element: str) -> int:
@@ -212,7 +226,7 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
     """The same warpgroups, and a ring of rooms that copies fill across blocks of the result."""
     knobs = (
         GpuKnob("block_m", (128, 192, 256)),
-        GpuKnob("block_n", tuple(n for n in (64, 128, 192, 256) if product.n % n == 0)),
+        GpuKnob("block_n", ring_columns(product)),
         GpuKnob("stages", (2, 3, 4, 5, 6)),
         GpuKnob("stores", (2, 4)),
         GpuKnob("cluster", (0, 1, 2)),
@@ -230,7 +244,7 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         shared = c["stages"] * _operand_bytes(deep(c), product.element) + staged
         sums = c["block_m"] * c["block_n"] // np.where(three, 3, 2) // WARPGROUP_THREADS
         down, right = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
-        across, along = product.n // (c["block_n"] * right), c["block_m"] * down
+        across, along = ceil_div(product.n, c["block_n"] * right), c["block_m"] * down
         minor = np.where(c["minor_n"] == 1, across, ceil_div(product.m, along))
         return (
             Limit(
@@ -243,8 +257,8 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
             ),
             Limit("blocks no taller than the result", c["block_m"] < product.m + 2 * STORED_ROWS),
             Limit(
-                "clusters that divide the columns, and two blocks of rows or more in one",
-                np.where(c["cluster"] == 2, product.n % (2 * c["block_n"]) == 0, True)
+                "clusters that divide the columns, and two blocks or more in one",
+                ((c["cluster"] != 2) | _pairs_of_columns(product, c["block_n"]))
                 & ((c["cluster"] != 1) | (product.m > c["block_m"])),
             ),
             Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
@@ -259,6 +273,12 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         return guess * shallow * alone * np.where(c["panel"] == 1, 1.02, 1.0) + 1e-6
 
     return GpuSketch("hopper_ring_product", knobs, limits, seconds)
+
+
+def _pairs_of_columns(product: GpuProduct, block_n: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether clusters of two blocks side by side suit the columns: whole, or more than a block."""
+    whole = product.n % (2 * block_n) == 0
+    return np.asarray(whole if product.n % STORED_ROWS == 0 else product.n > block_n)
 
 
 def _twice(product: GpuProduct, target: GpuTarget, c: Columns) -> NDArray[np.bool_]:

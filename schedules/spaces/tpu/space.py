@@ -1,4 +1,4 @@
-"""Schedules of products and row kernels on TPUs: blocks in vector memory, copied ahead by Pallas.
+"""Schedules of products, attention and rows on TPUs: blocks in vector memory, copied by Pallas.
 
 Kernels are the values that GPUs have schedules for as well.
 """
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.errors import UnsupportedKernel
-from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuProduct, GpuRows
+from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention, GpuProduct, GpuRows
 from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
 from hlotune.schedules.patterns.inlined import LEFT_ALONE
 from hlotune.schedules.patterns.tpu_views import views
@@ -19,16 +19,11 @@ from hlotune.schedules.spaces.gpu.space import (
     GpuSketch,
     Limit,
     ceil_div,
-    powers_of_two,
 )
+from hlotune.schedules.spaces.tpu.attention import tpu_attention
+from hlotune.schedules.spaces.tpu.blocks import COPIES, STEP_S, extents, fits, whole_tiles
 from hlotune.schedules.targets.tpu import LANES, TpuTarget, tile_rows
 
-COPIES = 2
-"""Copies of each block in vector memory: the next one arrives while one is computed with."""
-VMEM_SHARE = 0.5
-"""The share of vector memory that blocks and sums may take; the compiler needs the rest."""
-STEP_S = 0.35e-6
-"""What a step of the grid costs besides its work, roughly."""
 Seconds = NDArray[np.float64]
 TpuSpace = BlockSpace[TpuTarget]
 
@@ -52,10 +47,14 @@ def tpu_space(kernel: AnyGpuKernel, target: TpuTarget) -> TpuSpace:
         case GpuRows():
             _require_element(kernel.element, target)
             return BlockSpace(target, (tpu_rows(kernel, target),))
+        case GpuAttention():
+            _require_element(kernel.element, target)
+            return BlockSpace(target, (tpu_attention(kernel, target),))
         case _:
             kind = type(kernel).__name__.removeprefix("Gpu").lower()
             raise UnsupportedKernel(
-                f"TPUs have no schedule for {kind}, expected a product or rows: {LEFT_ALONE}"
+                f"TPUs have no schedule for {kind}, expected a product, attention or rows: "
+                f"{LEFT_ALONE}"
             )
 
 
@@ -71,18 +70,18 @@ def tpu_product(product: GpuProduct, target: TpuTarget) -> GpuSketch:
     """A block of the result a step, summed up in vector memory along the last axis of the grid."""
     p, size = product, ELEMENT_BYTES[product.element]
     knobs = (
-        GpuKnob("block_m", _extents(p.m, tile_rows(size), 1024)),
-        GpuKnob("block_n", _extents(p.n, LANES, 2048)),
-        GpuKnob("block_k", _extents(p.k, LANES, 2048)),
+        GpuKnob("block_m", extents(p.m, tile_rows(size), 1024)),
+        GpuKnob("block_n", extents(p.n, LANES, 2048)),
+        GpuKnob("block_k", extents(p.k, LANES, 2048)),
     )
 
     def limits(c: Columns) -> tuple[Limit, ...]:
         m, n, k = c["block_m"], c["block_n"], c["block_k"]
         return (
-            _whole_tiles("the left operand", (m, p.m), (k, p.k), size),
-            _whole_tiles("the right operand", (k, p.k), (n, p.n), size),
-            _whole_tiles("the result", (m, p.m), (n, p.n), size),
-            _fits(COPIES * size * (m * k + k * n + m * n) + 4 * m * n, target),
+            whole_tiles("the left operand", (m, p.m), (k, p.k), size),
+            whole_tiles("the right operand", (k, p.k), (n, p.n), size),
+            whole_tiles("the result", (m, p.m), (n, p.n), size),
+            fits(COPIES * size * (m * k + k * n + m * n) + 4 * m * n, target),
         )
 
     def seconds(c: Columns) -> Seconds:
@@ -100,13 +99,13 @@ def tpu_product(product: GpuProduct, target: TpuTarget) -> GpuSketch:
 def tpu_rows(rows: GpuRows, target: TpuTarget) -> GpuSketch:
     """Whole rows a step."""
     size = ELEMENT_BYTES[rows.element]
-    knobs = (GpuKnob("rows", _extents(rows.rows, tile_rows(size), 1024)),)
+    knobs = (GpuKnob("rows", extents(rows.rows, tile_rows(size), 1024)),)
 
     def limits(c: Columns) -> tuple[Limit, ...]:
         columns = np.full_like(c["rows"], rows.columns)
         held = c["rows"] * rows.columns * (2 * COPIES * size + 4)
-        whole = _whole_tiles("the rows", (c["rows"], rows.rows), (columns, rows.columns), size)
-        return whole, _fits(held, target)
+        whole = whole_tiles("the rows", (c["rows"], rows.rows), (columns, rows.columns), size)
+        return whole, fits(held, target)
 
     def seconds(c: Columns) -> Seconds:
         steps = ceil_div(rows.rows, c["rows"])
@@ -123,12 +122,12 @@ def tpu_stages(stages: GpuStages, target: TpuTarget) -> GpuSketch:
     tensors = (*stages.arguments, *stages.results)
     sizes = {t.name: BYTES[t.dtype] for t in tensors if found[t.name].has_rows}
     tile = max(map(tile_rows, sizes.values()), default=tile_rows(4))
-    knobs = (GpuKnob("rows", _extents(stages.count, tile, 1024)),)
+    knobs = (GpuKnob("rows", extents(stages.count, tile, 1024)),)
 
     def limits(c: Columns) -> tuple[Limit, ...]:
         whole = (c["rows"] % tile == 0) | (c["rows"] == stages.count)
         message = f"blocks of whole tiles of {tile} rows, or of all rows"
-        return Limit(message, whole), _fits(held_bytes(stages, c["rows"]), target)
+        return Limit(message, whole), fits(held_bytes(stages, c["rows"]), target)
 
     def seconds(c: Columns) -> Seconds:
         steps = ceil_div(stages.count, c["rows"])
@@ -152,31 +151,3 @@ def held_bytes(stages: GpuStages, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         for t in (*stages.arguments, *stages.results)
     )
     return np.asarray(rows * (blocks + 2 * 4 * max(stages.width, LANES)))
-
-
-def _extents(extent: int, tile: int, most: int) -> tuple[int, ...]:
-    """Powers of two of tiles that are shorter than the extent, then the whole extent."""
-    parts = [b for b in powers_of_two(tile, most) if b < extent]
-    return (*parts, extent) if extent <= most else tuple(parts)
-
-
-def _whole_tiles(
-    what: str,
-    rows: tuple[NDArray[np.int64], int],
-    columns: tuple[NDArray[np.int64], int],
-    element_bytes: int,
-) -> Limit:
-    """Blocks of whole tiles of the memory, or as long as the array; each with the array's extent.
-
-    This is Mosaic's rule of (8, 128) for elements of 4 bytes.
-    """
-    tile = tile_rows(element_bytes)
-    down = (rows[0] % tile == 0) | (rows[0] == rows[1])
-    right = (columns[0] % LANES == 0) | (columns[0] == columns[1])
-    message = f"a block of {what} of whole tiles of ({tile}, {LANES}), or as long as the array"
-    return Limit(message, down & right)
-
-
-def _fits(held_bytes: NDArray[np.int64], target: TpuTarget) -> Limit:
-    most = int(VMEM_SHARE * target.vmem_bytes)
-    return Limit(f"at most {most} bytes of vector memory for blocks", held_bytes <= most)
