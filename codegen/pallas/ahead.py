@@ -8,11 +8,13 @@ blocks must fit into shared or vector memory.
 import os
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
 from jax.experimental import topologies
 
+from hlotune.codegen.pallas.assembler import dumping
 from hlotune.codegen.pallas.lowering import Function, exported_for_gpu, exported_for_tpu
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.targets.gpu import GpuTarget
@@ -23,9 +25,14 @@ TOPOLOGIES = {"tpu:v5e": "v5e:2x2", "tpu:v6e": "v6e:2x2"}
 
 
 def compiled_ahead(
-    target: GpuTarget | TpuTarget, function: Function, operands: Sequence[Any]
+    target: GpuTarget | TpuTarget,
+    function: Function,
+    operands: Sequence[Any],
+    dump: Path | None = None,
 ) -> None:
     """Compiles a function for a target.
+
+    `dump` is a folder where XLA writes what it made, among it the text of kernels.
 
     Raises:
         BuildError: where the plug-in is missing, or the target's compiler refuses the kernel.
@@ -35,7 +42,8 @@ def compiled_ahead(
     try:
         exported = _exported(target, function, operands)
         call = jax.jit(exported.call, in_shardings=one, out_shardings=one)
-        call.lower(*operands).compile()
+        options: Any = dumping(dump) if dump else None
+        call.lower(*operands).compile(compiler_options=options)
     except Exception as error:  # a compiler's, for any reason
         said = " ".join(f"{type(error).__name__}: {error}".split())[:400]
         raise BuildError(

@@ -5,14 +5,17 @@
 
 import os
 from functools import cache
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from hlotune.codegen.pallas.ahead import compiled_ahead
+from hlotune.codegen.pallas.assembler import assembler, register_use
 from hlotune.codegen.pallas.build import build, operands
 from hlotune.hlo.canonical import graph_of
-from hlotune.hlo.frontends.program import load
+from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
 from hlotune.schedules.errors import BuildError, UnsupportedKernel
@@ -23,13 +26,17 @@ from hlotune.schedules.patterns.gpu import (
     GpuRows,
 )
 from hlotune.schedules.patterns.gpu_forms import gpu_form
-from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
+from hlotune.schedules.spaces.gpu import features
 from hlotune.schedules.spaces.gpu.searched import AnyBlockSpace, block_space
+from hlotune.schedules.spaces.gpu.table import gpu_space
+from hlotune.schedules.targets.gpu import gpu_target
 from hlotune.schedules.targets.kinds import NAMED, named_target
 from tests.codegen.test_pallas_tails import CASES as TAILED
 from tests.support.gpu_programs import PROGRAMS, f32
 
 pytestmark = pytest.mark.aot
+A100 = gpu_target("cuda:a100")
 ANYWHERE = int(os.environ.get("AOT_CONFIGS", "3"))
 """Legal configs of each space from anywhere in it, beside those that it proposes first."""
 KERNELS: dict[str, AnyGpuKernel] = {
@@ -48,10 +55,21 @@ KERNELS: dict[str, AnyGpuKernel] = {
     "convolution of three channels": GpuConvolution(2, 56, 3, 64, 7, 2, 3, "bf16"),
     "convolution with gaps": GpuConvolution(8, 28, 64, 64, 3, 1, 2, "bf16", dilation=2),
     "convolution in groups": GpuConvolution(8, 28, 64, 64, 3, 1, 1, "bf16", groups=4),
+    "product of no whole blocks": GpuProduct(1000, 200, 1000, "bf16", epilogue="bias_relu"),
+    "products of a batch of no whole blocks": GpuProduct(200, 88, 136, "bf16", batch=3),
+    "attention of no whole blocks": GpuAttention(2, 300, 520, 64, False, "bf16"),
+    "causal attention of no whole blocks": GpuAttention(2, 300, 300, 64, True, "bf16"),
+    "attention of shared keys": GpuAttention(8, 256, 256, 128, True, "bf16", group=4),
+    "attention of values of another depth": GpuAttention(
+        2, 200, 200, 64, False, "f32", value_depth=96
+    ),
+    "convolution of no whole blocks": GpuConvolution(12, 10, 64, 104, 3, 1, 1, "bf16", "bias"),
 }
+_PARTS = (*[argument("bf16[1,200,4,64]")] * 3, argument("bf16[1,4,200,200]"))
+BIASED = (lambda q, k, v, b: jax.nn.dot_product_attention(q, k, v, bias=b)), _PARTS
 TAILS = {f.__name__: (f, tuple(f32(*s) for s in shapes)) for f, shapes in TAILED}
 """Programs whose kernels make more of sums than a bias."""
-MADE = {**PROGRAMS, **TAILS}
+MADE = {**PROGRAMS, **TAILS, "attention with a bias": BIASED}
 
 
 @cache
@@ -68,9 +86,10 @@ def space_of(name: str, target: str) -> AnyBlockSpace:
 
 ALL = [(n, t) for n in (*KERNELS, *MADE) for t in NAMED]
 FOR_GPUS_ALONE = (
-    "product of tf32", "causal attention", "attention of odd extents", "convolution",
+    "product of tf32", "attention of odd extents", "convolution",
     "convolution with a stride", "convolution of three channels", "pooling", "transpose",
-    "integers", "convolution with gaps", "convolution in groups", *TAILS,
+    "integers", "convolution with gaps", "convolution in groups", "convolution of no whole blocks",
+    "attention with a bias", *TAILS,
 )  # fmt: skip
 LACKING = [(n, t) for n, t in ALL if t.startswith("tpu:") and n in FOR_GPUS_ALONE]
 PAIRS = [pair for pair in ALL if pair not in LACKING]
@@ -93,6 +112,43 @@ def test_what_a_space_allows_compiles(name: str, target: str) -> None:
         compiled_ahead(space.target, build(kernel, *space.named(config)), operands(kernel))
 
 
+def _block(m: int, n: int, warps: int) -> dict[str, int]:
+    fixed = {"block_k": 64, "split_k": 1, "group_m": 1, "stages": 2}
+    return {**fixed, "block_m": m, "block_n": n, "warps": warps}
+
+
+def _queries(queries: int, keys: int) -> dict[str, int]:
+    return {"block_q": queries, "block_k": keys, "warps": 8, "stages": 2}
+
+
+REGISTERS = [
+    ("product", "triton_product", _block(128, 32, 8)),
+    ("product", "triton_product", _block(32, 64, 4)),
+    ("product", "triton_product", _block(256, 128, 8)),
+    ("causal attention", "triton_attention", _queries(64, 64)),
+    ("causal attention", "triton_attention", _queries(32, 32)),
+    ("layer norm by hand", "triton_rows", {"rows": 1, "turns": 1, "warps": 8}),
+    ("layer norm by hand", "triton_rows", {"rows": 1, "turns": 1, "warps": 32}),
+]
+
+
+@pytest.mark.parametrize(("name", "sketch", "knobs"), REGISTERS)
+def test_estimated_registers_are_about_those_of_the_assembler(
+    name: str, sketch: str, knobs: dict[str, int], tmp_path: Path
+) -> None:
+    kernel, ptxas = kernel_named(name), assembler()
+    assert not isinstance(kernel, GpuStages)
+    space = gpu_space(kernel, A100)
+    config = space.config(sketch, knobs)
+    seen = dict(zip(features.NAMES, features.features(kernel, space, config[None])[0], strict=True))
+    compiled_ahead(A100, build(kernel, sketch, knobs), operands(kernel), tmp_path)
+    assert ptxas is not None
+    uses = register_use(tmp_path, A100, ptxas)
+    most = max(use.registers for use in uses)
+    assert most / 1.5 < 2 ** seen["registers"] < 1.5 * most
+    assert (seen["spilled_share"] > 0) == any(use.spilled_bytes for use in uses)
+
+
 TRITON = {"block_m": 256, "block_n": 128, "block_k": 128, "split_k": 1, "group_m": 8, "warps": 8}
 HOPPER = {
     "block_m": 128, "block_n": 256, "block_k": 64, "stages": 6, "split_n": 0, "cluster": 0,
@@ -103,7 +159,7 @@ TOO_LARGE = [
     ("cuda:h100", "triton_product", {**TRITON, "stages": 5}, "shared memory"),
     ("cuda:h200", "hopper_product", HOPPER, "shared memory"),
     *(
-        (name, "tpu_product", {"block_m": 4096, "block_n": 4096, "block_k": 2048}, "vector memory")
+        (name, "tpu_product", {"block_m": 8192, "block_n": 4096, "block_k": 128}, "vector memory")
         for name in ("tpu:v5e", "tpu:v6e")
     ),
 ]
@@ -118,7 +174,7 @@ def test_what_the_memory_of_a_device_does_not_hold_is_refused_by_both(
     target: str, sketch: str, knobs: dict[str, int], limit: str
 ) -> None:
     """By the space's own limit, and by the device's compiler."""
-    product = GpuProduct(4096, 4096, 4096, "bf16")
+    product = GpuProduct(8192, 4096, 8192, "bf16")
     space = block_space(product, named_target(target))
     of_sketch = next(s for s in space.sketches if s.name == sketch)
     broken = [

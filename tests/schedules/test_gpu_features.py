@@ -11,6 +11,7 @@ from hlotune.schedules.patterns.gpu import (
     GpuRows,
 )
 from hlotune.schedules.spaces.gpu.features import NAMES, SKETCHES, features
+from hlotune.schedules.spaces.gpu.registers import needed, occupancy, spilled, threads_of
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import gpu_target
 
@@ -50,8 +51,33 @@ def test_blocks_and_waves_are_those_of_the_schedule() -> None:
     assert seen["waves"] == pytest.approx(np.log2(blocks / H200.multiprocessors))
     assert seen["last_wave_share"] == pytest.approx(blocks / H200.multiprocessors / 4)
     assert seen["held_share"] == pytest.approx(3 * (128 + 256) * 64 * 2 / H200.block_shared_bytes)
+    assert seen["registers"] == pytest.approx(np.log2(32 + 128 * 256 / 256 + 2 * 384 * 8 / 256))
+    assert seen["spilled_share"] == 0
+    assert seen["occupancy"] == pytest.approx(256 / 2048)  # registers for one block of 256 threads
     assert seen["is_triton_product"] == 1
     assert seen["is_hopper_product"] == 0
+
+
+def test_blocks_that_need_more_registers_than_there_are_spill_and_small_ones_share() -> None:
+    product = KERNELS[0]
+    knobs = {"block_k": 32, "split_k": 1, "group_m": 1, "stages": 2}
+    large = {**knobs, "block_m": 256, "block_n": 256, "warps": 8}
+    small = {**knobs, "block_m": 64, "block_n": 64, "warps": 4}
+    columns = {k: np.array([large[k], small[k]]) for k in large}
+    block = tuple(np.asarray(columns[f"block_{axis}"], np.float64) for axis in "mnk")
+    registers = needed(product, "triton_product", columns, block)
+    share = spilled(H200, "triton_product", columns, registers)
+    assert share[0] == pytest.approx(1 - 255 / registers[0])
+    assert share[1] == 0
+    many = occupancy(H200, "triton_product", columns, registers, np.array([65536.0, 16384.0]))
+    assert many[0] == pytest.approx(256 / 2048)
+    assert many[1] == pytest.approx(65536 // (registers[1] * 128) * 128 / 2048)
+
+
+def test_three_warpgroups_of_a_ring_have_fewer_registers_each() -> None:
+    columns = {"block_m": np.array([128, 192])}
+    assert threads_of("hopper_ring_product", columns).tolist() == [256, 384]
+    assert threads_of("hopper_product", columns).tolist() == [256, 256]
 
 
 def test_what_was_learned_corrects_the_roofline() -> None:

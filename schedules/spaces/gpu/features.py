@@ -18,6 +18,7 @@ from hlotune.schedules.patterns.gpu import (
     GpuRows,
 )
 from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages
+from hlotune.schedules.spaces.gpu.registers import needed, occupancy, spilled
 from hlotune.schedules.spaces.gpu.space import (
     Columns,
     Configs,
@@ -51,6 +52,7 @@ MEANT = (
     "guess", "work_over_bytes", "block_rows", "block_columns", "block_depth", "blocks", "waves",
     "last_wave_share", "covered_share", "steps", "stage_bytes", "held_share", "sums_per_thread",
     "read_over_bytes", "work_over_guess", "bytes_over_guess", "l2_over_guess", "element_bytes",
+    "registers", "spilled_share", "occupancy",
 )  # fmt: skip
 NAMES = (*MEANT, *(f"knob_{k}" for k in KNOBS), *(f"is_{s}" for s in SKETCHES))
 VERSION = 1
@@ -74,6 +76,7 @@ def features(kernel: AnyGpuKernel, space: GpuSpace, configs: Configs) -> NDArray
     guesses = space.roofline(configs)
     for sketch, rows, columns in space.by_sketch(configs):
         known = _meant(kernel, space.target, columns, guesses[rows])
+        known |= _registers(kernel, space.target, sketch.name, columns)
         known |= {f"knob_{k}": np.log2(1.0 + columns[k]) for k in KNOBS if k in columns}
         if sketch.name in SKETCHES:
             known[f"is_{sketch.name}"] = np.ones(len(rows))
@@ -89,7 +92,7 @@ def _meant(kernel: AnyGpuKernel, target: GpuTarget, c: Columns, guess: Floats) -
     blocks = blocks * c.get("split_k", np.ones_like(rows))
     waves = blocks / target.multiprocessors
     stage = (rows + columns) * depth * size
-    held = stage * c.get("stages", np.ones_like(rows)) / target.block_shared_bytes
+    held = _held_bytes(kernel, c) / target.block_shared_bytes
     threads = 32 * c["warps"] if "warps" in c else np.full_like(rows, 256)
     read = blocks * (rows + columns) * float(whole.terms) * size
     # Row kernels do not use the matrix unit: their work has no peak of its own.
@@ -120,6 +123,27 @@ def _meant(kernel: AnyGpuKernel, target: GpuTarget, c: Columns, guess: Floats) -
     return {name: np.log2(v) for name, v in values.items()} | shares
 
 
+def _registers(
+    kernel: AnyGpuKernel, target: GpuTarget, sketch: str, c: Columns
+) -> dict[str, Floats]:
+    block = tuple(np.asarray(extent, np.float64) for extent in _block(kernel, c))
+    each = needed(kernel, sketch, c, block)
+    in_registers = isinstance(kernel, GpuRows | GpuStages)
+    shared = np.zeros_like(each) if in_registers else _held_bytes(kernel, c)
+    return {
+        "registers": np.log2(each),
+        "spilled_share": spilled(target, sketch, c, each),
+        "occupancy": occupancy(target, sketch, c, each, shared),
+    }
+
+
+def _held_bytes(kernel: AnyGpuKernel, c: Columns) -> Floats:
+    """Shared memory of a block of threads: a block of both operands for each stage."""
+    rows, columns, depth = _block(kernel, c)
+    stages = c.get("stages", np.ones_like(rows))
+    return np.asarray((rows + columns) * depth * ELEMENT_BYTES[kernel.element] * stages, np.float64)
+
+
 def _as_product(kernel: AnyGpuKernel) -> _Product:
     match kernel:
         case GpuProduct():
@@ -127,7 +151,7 @@ def _as_product(kernel: AnyGpuKernel) -> _Product:
         case GpuConvolution():
             return _Product(kernel.positions, kernel.features, kernel.terms, 1)
         case GpuAttention():
-            return _Product(kernel.queries, kernel.depth, kernel.keys, kernel.heads)
+            return _Product(kernel.queries, kernel.features, kernel.keys, kernel.heads)
         case GpuRows():
             return _Product(kernel.rows, 1, kernel.columns, 1)
         case GpuStages():
@@ -140,7 +164,7 @@ def _block(kernel: AnyGpuKernel, c: Columns) -> tuple[NDArray[np.int64], ...]:
     one = np.ones_like(some)
     match kernel:
         case GpuAttention():
-            return c["block_q"], one * kernel.depth, c["block_k"]
+            return c["block_q"], one * kernel.features, c["block_k"]
         case GpuRows():
             together = c.get("rows", one) * c.get("turns", one)
             return together, one, c.get("block", one * kernel.columns)
