@@ -1,6 +1,6 @@
 """What is measured on a GPU, in order of worth."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hlotune.schedules.patterns.gpu import (
@@ -87,21 +87,31 @@ CONVOLUTIONS = tuple(_convolution(row) for row in _RESNET)
 _RECTIFIED = GpuConvolution(32, 14, 256, 256, 3, 1, 1, "bf16", "bias_relu")
 _FORWARD = GpuProduct(4096, 768, 3072, "bf16", epilogue="bias_gelu")
 _BACK = GpuProduct(4096, 3072, 768, "bf16", epilogue="bias")
+_ODD = GpuConvolution(20, 14, 256, 200, 3, 1, 1, "bf16")
 FUSED = (
     Case("conv_32x14x256_256_3x3_s1_relu_bf16", _RECTIFIED, 5, QUICK),
     Case("gemm_4096x768x3072_gelu_bf16", _FORWARD, 5, QUICK),
     Case("gemm_4096x3072x768_bias_bf16", _BACK, 5, QUICK),
 )
 """Kernels with the epilogues that follow them in ResNet-50 and in BERT-base."""
-CASES: tuple[Case, ...] = (*FIRST, *PRODUCTS, *CONVOLUTIONS, *FUSED)
+FORMS = (
+    Case("attention_32x2048x128_gqa_causal", replace(_attention(True), heads=32, group=4), 8),
+    Case("attention_16x2000x128", _attention(False, 2000), 8),
+    Case("gemm_4000x4016x4008_bf16", GpuProduct(4000, 4008, 4016, "bf16"), 8),
+    Case("conv_20x14x256_200_3x3_s1_bf16", _ODD, 5, QUICK),
+)
+"""Heads that share keys, and extents that are no multiples of a block."""
+CASES: tuple[Case, ...] = (*FIRST, *PRODUCTS, *FORMS, *CONVOLUTIONS, *FUSED)
 
 _TINY_FUSED = GpuProduct(64, 48, 32, "f32", epilogue="bias_gelu")
+_TINY_SHARED = GpuAttention(4, 40, 40, 16, False, "f32", group=2)
 TINY = (
     Case("gemm_96x64x48_f32", GpuProduct(96, 64, 48, "f32"), 4, ("xla_default",)),
     Case("attention_2x64x16_causal", GpuAttention(2, 64, 64, 16, True, "f32"), 4, ("xla_default",)),
     Case("softmax_8x100_f32", GpuRows("softmax", 8, 100, "f32"), 4, ("xla_default",)),
     Case("gemm_64x48x32_gelu_f32", _TINY_FUSED, 4, ("xla_default",)),
     Case("conv_1x8x16_16_3x3", GpuConvolution(1, 8, 16, 16, 3, 1, 1, "f32"), 4, ("xla_default",)),
+    Case("attention_4x40x16_gqa", _TINY_SHARED, 4, ("xla_default",)),
 )
 """Cases for a run without a GPU, where kernels are interpreted."""
 

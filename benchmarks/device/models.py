@@ -70,6 +70,51 @@ def bert_block() -> Factory:
     return lambda layer, tokens: forward([layer], tokens), (layers[0], x)
 
 
+def bert_base() -> Factory:
+    """BERT-base whole, 128 tokens."""
+    from examples.bert_base import model
+
+    made: Any = model()
+    return made[0], tuple(made[1])
+
+
+def rows() -> Factory:
+    """Kernels of rows that programs have and no case does, each of 8192 by 4096 elements."""
+
+    def function(x: jax.Array, scale: jax.Array, shift: jax.Array) -> tuple[jax.Array, ...]:
+        wide = x.astype(jnp.float32)
+        root = x * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-6).astype(x.dtype)
+        masked = jax.nn.softmax(jnp.where(x > shift, x * 0.125, -1e9), axis=-1)
+        return root * scale, masked, jax.nn.gelu(x + shift), jax.nn.logsumexp(wide, axis=-1)
+
+    return function, _normal((8192, 4096), (4096,), (4096,))
+
+
+def pooling() -> Factory:
+    """Maxima and means of windows, as ResNets have them behind their first layer."""
+
+    def function(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        low = jnp.asarray(-jnp.inf, x.dtype)
+        window = (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0))
+        return jax.lax.reduce_window(x, low, jax.lax.max, *window), x.mean(axis=(1, 2))
+
+    return function, _normal((32, 112, 112, 64))
+
+
+def biased_attention() -> Factory:
+    """Attention of 16 heads with a bias of each pair of query and key."""
+
+    def function(q: jax.Array, k: jax.Array, v: jax.Array, bias: jax.Array) -> jax.Array:
+        return jax.nn.dot_product_attention(q, k, v, bias=bias)
+
+    return function, _normal(*((1, 2048, 16, 64),) * 3, (1, 16, 2048, 2048))
+
+
+def _normal(*shapes: tuple[int, ...]) -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    return tuple(rng.standard_normal(s, dtype=np.float32) for s in shapes)
+
+
 def gpt2_block() -> Factory:
     """GPT-2 with one of its layers, 1024 tokens, without the cache that it leaves."""
     from examples.gpt2 import FULL, parameters, read

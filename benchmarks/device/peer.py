@@ -114,7 +114,7 @@ def _operands(torch: Any, kernel: GpuKernel) -> tuple[Any, ...]:
             )
         case GpuAttention():
             a = kernel
-            keys = [random(1, a.heads, a.keys, a.depth) for _ in range(2)]
+            keys = [random(1, a.key_heads, a.keys, a.depth) for _ in range(2)]
             return random(1, a.heads, a.queries, a.depth), *keys
         case GpuConvolution():
             c = kernel
@@ -141,7 +141,7 @@ def _function(torch: Any, kernel: GpuKernel) -> Callable[..., Any]:
             return lambda x, s, o: functional.layer_norm(x, (kernel.columns,), s, o, EPSILON)
         case GpuAttention():
             return lambda q, k, v: functional.scaled_dot_product_attention(
-                q, k, v, is_causal=kernel.causal
+                q, k, v, is_causal=kernel.causal, enable_gqa=kernel.group > 1
             )
         case GpuConvolution():
             activate = _activation(functional, kernel.epilogue)

@@ -79,6 +79,7 @@ def _layer_norm(x: jax.Array, scale: jax.Array, offset: jax.Array) -> jax.Array:
 def _attention(
     a: GpuAttention, q: jax.Array, k: jax.Array, v: jax.Array, precision: Any, dtype: Any
 ) -> jax.Array:
+    k, v = (jnp.repeat(x, a.group, axis=0) for x in (k, v))
     scores = jnp.einsum(
         "hqd,hkd->hqk", q, k, precision=precision, preferred_element_type=jnp.float32
     ) / math.sqrt(a.depth)

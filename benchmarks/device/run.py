@@ -45,7 +45,8 @@ class Run:
         return self.seconds - (time.monotonic() - self.start)
 
     def everything(self, groups: Sequence[Sequence[Case]], models: Sequence[Model] = ()) -> None:
-        """Group by group, cases without results first, then those furthest behind; then models.
+        """Group by group the cases without results; then models without; then, group by group, the
+        cases furthest behind.
 
         All cases again while time is left and a config is new.
         """
@@ -54,12 +55,19 @@ class Run:
         while self.left_s > 0 and self.results.trials > before:
             first, before = before == -1, self.results.trials
             rows = [r for r in self.results.rows if r.get("device") == self.device]
-            ordered = [sorted(group, key=lambda c: lead(c.name, rows)) for group in groups]
-            for case in itertools.chain(*ordered):
-                if self.left_s > 0:
-                    self._case(case)
+            leads = {c.name: lead(c.name, rows) for c in itertools.chain(*groups)}
+            ordered = [sorted(group, key=lambda c: leads[c.name]) for group in groups]
+            cases = list(itertools.chain(*ordered))
             if first:
+                self._cases([c for c in cases if not leads[c.name]])
                 self._models(models)
+                cases = [c for c in cases if leads[c.name]]
+            self._cases(cases)
+
+    def _cases(self, cases: Sequence[Case]) -> None:
+        for case in cases:
+            if self.left_s > 0:
+                self._case(case)
 
     def _models(self, models: Sequence[Model]) -> None:
         """Whole models that no earlier run has a result of."""

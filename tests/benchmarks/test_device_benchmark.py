@@ -3,15 +3,17 @@
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.device.__main__ import chosen, main
-from benchmarks.device.cases import CASES, TINY, as_json, from_json
+from benchmarks.device.cases import CASES, TINY, Case, as_json, from_json
 from benchmarks.device.child import Child, ChildFailed
 from benchmarks.device.crew import Crew, ranges
 from benchmarks.device.learned import Lesson, held_out, trained
@@ -20,11 +22,13 @@ from benchmarks.device.records import Results, Row, read
 from benchmarks.device.run import Run
 from benchmarks.device.table import lead, means, table
 from benchmarks.device.trials import MOST_LOST, MOST_WRONG, Outcomes
+from benchmarks.device.whole import MODELS, Model
 from hlotune.costmodel.tree_tables import TreeTables
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.patterns.gpu import GpuProduct
 from hlotune.schedules.spaces.gpu.table import gpu_space
 from hlotune.schedules.targets.gpu import gpu_target
+from tests.support.tree import ROOT
 
 KERNEL = as_json(GpuProduct(4096, 4096, 4096, "bf16"))
 
@@ -280,6 +284,48 @@ def test_a_machine_without_a_gpu_is_one_clear_error(
     run = Run(Results(tmp_path / "a.jsonl"), NoCrew(answer), seconds=5)
     with pytest.raises(TargetError, match=message):
         run.everything([CASES])
+
+
+class Ordered(Run):
+    """A run that notes what it would measure."""
+
+    def _look(self) -> None:
+        self.device, self.seen = "NVIDIA H200", list[str]()
+
+    def _case(self, case: Case) -> None:
+        self.seen.append(case.name)
+
+    def _models(self, models: Sequence[Model]) -> None:
+        self.seen += [m.name for m in models]
+
+
+def test_cases_without_results_come_first_then_models_then_what_is_furthest_behind(
+    tmp_path: Path,
+) -> None:
+    results = Results(tmp_path / "a.jsonl")
+    for case, seconds in (("gemm_4096_bf16", 1e-4), ("softmax_8192x4096_f32", 3e-4)):
+        results.add(row("xla_default", 2e-4, case=case))
+        results.add(row("hlotune", seconds, case=case, sketch="s", knobs={}))
+    run = Ordered(results, NoCrew(None), seconds=60)
+    names = ("gemm_4096_bf16", "attention_16x2048x128", "softmax_8192x4096_f32")
+    cases = [next(c for c in CASES if c.name == name) for name in names]
+    run.everything([cases], MODELS[:1])
+    assert run.seen == [
+        "attention_16x2048x128",
+        "model_resnet50_b32_bf16",
+        "softmax_8192x4096_f32",
+        "gemm_4096_bf16",
+    ]
+
+
+def test_a_machine_that_measures_needs_nothing_that_searching_needs() -> None:
+    lacking = ("xgboost", "torch", "sqlite_utils", "typer", "rich", "matplotlib")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({lacking}));"
+        "import benchmarks.device.__main__, benchmarks.device.measuring,"
+        "benchmarks.device.compiling, benchmarks.device.models"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_a_sketch_that_costs_children_or_is_never_right_is_left_out() -> None:

@@ -58,6 +58,32 @@ def test_the_kernels_of_a_model_are_tuned_and_the_whole_is_timed_beside_the_defa
     assert f"| {TINY.name} | " in models_table(results.rows)
 
 
+class Slower(Played):
+    """A child whose whole programs take twice the default's time, but for the default itself."""
+
+    def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        if question["do"] != "whole":
+            self.asked.append(question["do"])
+            return {"kernels": ["a", "b"]} if question["do"] == "model" else self._kernel(question)
+        self.asked.append(f"whole of {len(question['winners'])}")
+        found = {"right": True, "seconds": 2e-3 if question["winners"] else 1e-3}
+        return {**found, "default_s": 1e-3, "put_in": len(question["winners"]), "sites": 2}
+
+    @staticmethod
+    def _kernel(question: Mapping[str, Any]) -> dict[str, Any]:
+        gain = (1.05, 2.0)[question["number"]]
+        return {"right": True, "seconds": 1e-4, "default_s": gain * 1e-4, "schedule": "{}"}
+
+
+def test_a_program_that_is_slower_with_its_kernels_keeps_the_default(tmp_path: Path) -> None:
+    child = Slower()
+    results = run_of(tmp_path, child)
+    assert [a for a in child.asked if a.startswith("whole")] == ["whole of 2", "whole of 1"]
+    (ours,) = (r for r in results.rows if (r["what"], r["how"]) == ("model", "hlotune"))
+    assert (ours["seconds"], ours["default_s"], ours["put_in"]) == (1e-3, 1e-3, 0)
+    assert sum(r["what"] == "model_slower" for r in results.rows) == 2
+
+
 def test_a_kernel_that_ends_the_child_is_left_to_the_default(tmp_path: Path) -> None:
     child = Played(({"do": "kernel", "number": 0},))
     results = run_of(tmp_path, child)
