@@ -117,10 +117,7 @@ def triton_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         sums = c["block_m"] * c["block_n"] // (32 * c["warps"])
         steps = ceil_div(product.k, c["block_k"])
         return (
-            Limit(
-                f"at most {target.block_shared_bytes} bytes of shared memory a block",
-                shared <= target.block_shared_bytes,
-            ),
+            _shared_memory(target, shared),
             Limit(
                 f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
                 sums <= ACCUMULATOR_REGISTERS,
@@ -162,59 +159,78 @@ def hopper_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
     )
 
     def limits(c: Columns) -> tuple[Limit, ...]:
-        along_m, along_n = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
-        part_m = np.where(c["split_n"] == 0, c["block_m"] // 2, c["block_m"])
-        part_n = np.where(c["split_n"] == 1, c["block_n"] // 2, c["block_n"])
-        minor = np.where(c["minor_n"] == 1, product.n // c["block_n"], product.m // c["block_m"])
-        shared = c["stages"] * _operand_bytes(c, product.element)
-        stored = 2 * 2 * STORED_ROWS * STORED_LINE_BYTES
-        return (
-            Limit(
-                f"at most {target.block_shared_bytes} bytes of shared memory a block",
-                shared + stored + BARRIER_BYTES <= target.block_shared_bytes,
-            ),
-            Limit(
-                f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
-                part_m * part_n // WARPGROUP_THREADS <= ACCUMULATOR_REGISTERS,
-            ),
-            Limit(
-                f"parts of a warpgroup that are multiples of {STORED_ROWS}",
-                (part_m % STORED_ROWS == 0) & (part_n % STORED_ROWS == 0),
-            ),
-            Limit(
-                "blocks of a cluster that divide the result",
-                (product.m % (c["block_m"] * along_m) == 0)
-                & (product.n % (c["block_n"] * along_n) == 0),
-            ),
-            Limit("blocks that divide k", product.k % c["block_k"] == 0),
-            Limit("no more stages than blocks along k", c["stages"] <= product.k // c["block_k"]),
-            Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
-            Limit(
-                "two blocks or more for each cluster whose copies are chained",
-                (c["chained"] == 0) | (c["cluster"] == 0) | _twice(product, target, c),
-            ),
-            Limit(
-                "whole rounds of stages along k where copies of the next block are chained",
-                (c["chained"] == 0) | (product.k // c["block_k"] % c["stages"] == 0),
-            ),
-        )
+        return (*_hopper_parts(product, target, c), *_hopper_order(product, target, c))
 
     def seconds(c: Columns) -> NDArray[np.float64]:
-        one = np.ones_like(c["stages"])
-        # One block of threads a multiprocessor, however little memory it takes.
-        held = np.full_like(one, target.block_shared_bytes)
-        guess = _block_seconds(product, target, c, one, held, 0.9)
-        shallow = 1 + 0.05 * (4 - np.minimum(c["stages"], 4))
-        blocks = product.m * product.n * product.batch / (c["block_m"] * c["block_n"])
-        turns = np.ceil(blocks / target.multiprocessors)
-        started = 1e-6 * np.where(c["chained"] == 1, 1.0, turns)
-        turned = 0.0
-        if product.element == "tf32":  # columns are read as rows, which costs a copy before
-            copied = 2.0 * product.batch * product.k * product.n * ELEMENT_BYTES["tf32"]
-            turned = copied / target.memory_bytes_per_s + target.launch_s
-        return guess * shallow * np.where(c["panel"] == 1, 1.02, 1.0) + started + turned
+        return _hopper_seconds(product, target, c)
 
     return GpuSketch("hopper_product", knobs, limits, seconds)
+
+
+def _hopper_parts(product: GpuProduct, target: GpuTarget, c: Columns) -> tuple[Limit, ...]:
+    """What memory and registers hold of a block, and which blocks cover the result."""
+    part_m = np.where(c["split_n"] == 0, c["block_m"] // 2, c["block_m"])
+    part_n = np.where(c["split_n"] == 1, c["block_n"] // 2, c["block_n"])
+    along_m, along_n = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
+    stored = 2 * 2 * STORED_ROWS * STORED_LINE_BYTES
+    held = c["stages"] * _operand_bytes(c, product.element) + stored + BARRIER_BYTES
+    return (
+        _shared_memory(target, held),
+        Limit(
+            f"at most {ACCUMULATOR_REGISTERS} registers a thread for sums",
+            part_m * part_n // WARPGROUP_THREADS <= ACCUMULATOR_REGISTERS,
+        ),
+        Limit(
+            f"parts of a warpgroup that are multiples of {STORED_ROWS}",
+            (part_m % STORED_ROWS == 0) & (part_n % STORED_ROWS == 0),
+        ),
+        Limit(
+            "blocks of a cluster that divide the result",
+            (product.m % (c["block_m"] * along_m) == 0)
+            & (product.n % (c["block_n"] * along_n) == 0),
+        ),
+        Limit("blocks that divide k", product.k % c["block_k"] == 0),
+    )
+
+
+def _hopper_order(product: GpuProduct, target: GpuTarget, c: Columns) -> tuple[Limit, ...]:
+    """Which stages, panels and chains of copies there are."""
+    steps = product.k // c["block_k"]
+    minor = np.where(c["minor_n"] == 1, product.n // c["block_n"], product.m // c["block_m"])
+    return (
+        Limit("no more stages than blocks along k", c["stages"] <= steps),
+        Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
+        Limit(
+            "two blocks or more for each cluster whose copies are chained",
+            (c["chained"] == 0) | (c["cluster"] == 0) | _twice(product, target, c),
+        ),
+        Limit(
+            "whole rounds of stages along k where copies of the next block are chained",
+            (c["chained"] == 0) | (steps % c["stages"] == 0),
+        ),
+    )
+
+
+def _hopper_seconds(product: GpuProduct, target: GpuTarget, c: Columns) -> NDArray[np.float64]:
+    one = np.ones_like(c["stages"])
+    # One block of threads a multiprocessor, however little memory it takes.
+    held = np.full_like(one, target.block_shared_bytes)
+    guess = _block_seconds(product, target, c, one, held, 0.9)
+    shallow = 1 + 0.05 * (4 - np.minimum(c["stages"], 4))
+    blocks = product.m * product.n * product.batch / (c["block_m"] * c["block_n"])
+    turns = np.ceil(blocks / target.multiprocessors)
+    started = 1e-6 * np.where(c["chained"] == 1, 1.0, turns)
+    turned = 0.0
+    if product.element == "tf32":  # columns are read as rows, which costs a copy before
+        copied = 2.0 * product.batch * product.k * product.n * ELEMENT_BYTES["tf32"]
+        turned = copied / target.memory_bytes_per_s + target.launch_s
+    panels = np.where(c["panel"] == 1, 1.02, 1.0)
+    return np.asarray(guess * shallow * panels + started + turned)
+
+
+def _shared_memory(target: GpuTarget, held_bytes: NDArray[np.int64]) -> Limit:
+    most = target.block_shared_bytes
+    return Limit(f"at most {most} bytes of shared memory a block", held_bytes <= most)
 
 
 def warpgroups(block_m: int) -> int:
@@ -233,46 +249,48 @@ def hopper_ring_product(product: GpuProduct, target: GpuTarget) -> GpuSketch:
         GpuKnob("minor_n", (0, 1)),
         GpuKnob("panel", (1, 4, 8)),
     )
-    stored = STORED_ROWS * STORED_LINE_BYTES
-
-    def deep(c: Columns) -> Columns:
-        return {**c, "block_k": np.full_like(c["stages"], stored_columns(product.element))}
 
     def limits(c: Columns) -> tuple[Limit, ...]:
-        three = c["block_m"] == 3 * STORED_ROWS
-        staged = c["stores"] * np.where(three, 3, 2) * stored
-        shared = c["stages"] * _operand_bytes(deep(c), product.element) + staged
-        sums = c["block_m"] * c["block_n"] // np.where(three, 3, 2) // WARPGROUP_THREADS
-        down, right = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
-        across, along = ceil_div(product.n, c["block_n"] * right), c["block_m"] * down
-        minor = np.where(c["minor_n"] == 1, across, ceil_div(product.m, along))
-        return (
-            Limit(
-                f"at most {target.block_shared_bytes} bytes of shared memory a block",
-                shared + BARRIER_BYTES <= target.block_shared_bytes,
-            ),
-            Limit(
-                "no more registers a thread for sums than its warpgroup has left",
-                sums <= np.where(three, THREE_WARPGROUPS_REGISTERS, ACCUMULATOR_REGISTERS),
-            ),
-            Limit("blocks no taller than the result", c["block_m"] < product.m + 2 * STORED_ROWS),
-            Limit(
-                "clusters that divide the columns, and two blocks or more in one",
-                ((c["cluster"] != 2) | _pairs_of_columns(product, c["block_n"]))
-                & ((c["cluster"] != 1) | (product.m > c["block_m"])),
-            ),
-            Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
-        )
+        return _ring_limits(product, target, c)
 
     def seconds(c: Columns) -> NDArray[np.float64]:
         one = np.ones_like(c["stages"])
         held = np.full_like(one, target.block_shared_bytes)
-        guess = _block_seconds(product, target, deep(c), one, held, 0.9)
+        guess = _block_seconds(product, target, _with_depth(product, c), one, held, 0.9)
         shallow = 1 + 0.05 * (4 - np.minimum(c["stages"], 4))
         alone = np.where(c["cluster"] == 0, 1.01, 1.0)
         return guess * shallow * alone * np.where(c["panel"] == 1, 1.02, 1.0) + 1e-6
 
     return GpuSketch("hopper_ring_product", knobs, limits, seconds)
+
+
+def _with_depth(product: GpuProduct, c: Columns) -> Columns:
+    """The knobs with the terms of a room, which are a line of memory."""
+    return {**c, "block_k": np.full_like(c["stages"], stored_columns(product.element))}
+
+
+def _ring_limits(product: GpuProduct, target: GpuTarget, c: Columns) -> tuple[Limit, ...]:
+    three = c["block_m"] == 3 * STORED_ROWS
+    staged = c["stores"] * np.where(three, 3, 2) * STORED_ROWS * STORED_LINE_BYTES
+    rooms = c["stages"] * _operand_bytes(_with_depth(product, c), product.element)
+    sums = c["block_m"] * c["block_n"] // np.where(three, 3, 2) // WARPGROUP_THREADS
+    down, right = np.where(c["cluster"] == 1, 2, 1), np.where(c["cluster"] == 2, 2, 1)
+    across, along = ceil_div(product.n, c["block_n"] * right), c["block_m"] * down
+    minor = np.where(c["minor_n"] == 1, across, ceil_div(product.m, along))
+    return (
+        _shared_memory(target, rooms + staged + BARRIER_BYTES),
+        Limit(
+            "no more registers a thread for sums than its warpgroup has left",
+            sums <= np.where(three, THREE_WARPGROUPS_REGISTERS, ACCUMULATOR_REGISTERS),
+        ),
+        Limit("blocks no taller than the result", c["block_m"] < product.m + 2 * STORED_ROWS),
+        Limit(
+            "clusters that divide the columns, and two blocks or more in one",
+            ((c["cluster"] != 2) | _pairs_of_columns(product, c["block_n"]))
+            & ((c["cluster"] != 1) | (product.m > c["block_m"])),
+        ),
+        Limit("panels no wider than the grid", (c["panel"] == 1) | (c["panel"] <= minor)),
+    )
 
 
 def _pairs_of_columns(product: GpuProduct, block_n: NDArray[np.int64]) -> NDArray[np.bool_]:
