@@ -4,8 +4,10 @@
 """
 
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from hlotune.codegen.pallas.ahead import compiled_ahead
 from hlotune.codegen.pallas.assembler import assembler, register_use
 from hlotune.codegen.pallas.build import build, operands
+from hlotune.codegen.pallas.elements import struct
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.sites.sites import sites
@@ -147,6 +150,34 @@ def test_estimated_registers_are_about_those_of_the_assembler(
     most = max(use.registers for use in uses)
     assert most / 1.5 < 2 ** seen["registers"] < 1.5 * most
     assert (seen["spilled_share"] > 0) == any(use.spilled_bytes for use in uses)
+
+
+def test_a_second_operand_that_lies_turned_is_not_turned_again_for_hopper(tmp_path: Path) -> None:
+    """Its matrix unit takes tf32 along k alone, so the kernel's own operand is turned ahead of it.
+
+    Both turns cancel where a program multiplies by `w.T`, as linear layers of PyTorch do.
+    """
+    product, target = GpuProduct(512, 256, 384, "tf32"), gpu_target("cuda:h100")
+    space = gpu_space(product, target)
+    number = next(n for n, s in enumerate(space.sketches) if s.name == "hopper_product")
+    config = space.configs[space.configs[:, 0] == number][0]
+    function, (x, w) = build(product, *space.named(config)), operands(product)
+    turned = struct(w.shape[::-1], product.element)
+    counts = []
+    for name, called, second in (
+        ("as it is", function, w),
+        ("turned", _of_turned(function), turned),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        compiled_ahead(target, called, (x, second), folder)
+        (text,) = folder.glob("*gpu_after_optimizations.txt")
+        counts.append(text.read_text().count(" transpose("))
+    assert counts[0] > counts[1] == 0
+
+
+def _of_turned(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, w: function(x, w.T)
 
 
 TRITON = {"block_m": 256, "block_n": 128, "block_k": 128, "split_k": 1, "group_m": 8, "warps": 8}
