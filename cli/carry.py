@@ -6,9 +6,16 @@ from typing import Annotated
 
 import typer
 
-from hlotune.cli.devices import leave_device_memory
+from hlotune.cli.devices import leave_device
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Dimensions, Numerics, Program, TargetName
+from hlotune.cli.options import (
+    ArgumentTypes,
+    Devices,
+    Dimensions,
+    Numerics,
+    Program,
+    TargetName,
+)
 from hlotune.cli.printing import counted, say
 from hlotune.schedules.errors import NoRecord, ProgramError
 
@@ -79,22 +86,19 @@ def measure(
     output: Annotated[
         Path, typer.Option(metavar="FILE", help="JSON lines to write, for tune db import.")
     ],
-    devices: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="GPUs of this kind to measure on at the same time."),
-    ] = 1,
+    devices: Devices = 1,
 ) -> None:
     """Builds, verifies and times candidates on the device that is here.
 
     It needs neither xgboost nor torch nor a database.
     """
-    leave_device_memory()
     from hlotune.deploy.candidates import here, measured, read_candidates, write_lines
     from hlotune.measure.machine.devices import devices_like
     from hlotune.measure.workers.builder import ProcessBuilder
     from hlotune.measure.workers.several_devices import SeveralDevices
 
     made = read_candidates(file)
+    leave_device(made[0].target)
     target = here(made)
     numbers = devices_like(target, devices)
     with (

@@ -52,6 +52,19 @@ def leave_device_memory() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
+def leave_device(target: "Target") -> None:
+    """Makes this process leave a device that it does not need to its worker: a TPU, which one
+    process has to itself, and most of a GPU's memory.
+    """
+    from hlotune.schedules.targets.tpu import TPU_PLATFORM
+
+    leave_device_memory()
+    if target.platform == TPU_PLATFORM:
+        from hlotune.measure.machine.devices import leave_devices
+
+        leave_devices()
+
+
 def asked_for(text: str | None) -> "Target | None":
     """The device of a name; None where none is named, for this machine's CPU."""
     return None if text is None else here(text)

@@ -35,6 +35,10 @@ TargetName = Annotated[
         show_default=False,
     ),
 ]
+Devices = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, help="GPUs of this kind to measure on at the same time."),
+]
 AnyJaxlib = Annotated[
     bool,
     typer.Option(

@@ -13,6 +13,7 @@ from hlotune.cli.loading import single_sizes
 from hlotune.cli.options import (
     ArgumentTypes,
     Database,
+    Devices,
     Dimensions,
     Events,
     Json,
@@ -88,6 +89,7 @@ def run(
     seed: Seed = 0,
     numerics: Numerics = "standard",
     target: Device = None,
+    devices: Devices = 1,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     trips: Trips = None,
@@ -106,8 +108,9 @@ def run(
         program=program, budget_s=budget, trials=trials, database=database_path(database),
         says_database=database is None and not (quiet or json),
         searcher=searcher, model=model, model_file=model_file, first=first, seed=seed,
-        numerics=numerics, target=check(budget, trials, target, first=first), types=arg or (),
-        sizes=dim or (), loops=trips or (), quiet=quiet, events=events, json=json,
+        numerics=numerics, target=check(budget, trials, target, first=first, devices=devices),
+        devices=devices,
+        types=arg or (), sizes=dim or (), loops=trips or (), quiet=quiet, events=events, json=json,
     )  # fmt: skip
     if modules := dumped_modules(Path(program)):
         from hlotune.cli.run_folder import run_modules
@@ -131,12 +134,19 @@ def run_module(request: Request, file: str, budget_s: float | None) -> None:
 
 
 def check(
-    budget_s: float | None, trials: int | None, target: str | None, *, first: bool = False
+    budget_s: float | None,
+    trials: int | None,
+    target: str | None,
+    *,
+    first: bool = False,
+    devices: int = 1,
 ) -> "Target | None":
     """The target that is asked for; refuses what makes no sense before anything is loaded."""
     if first and (budget_s is not None or trials is not None):
         given = "--budget" if trials is None else "--trials"
         raise typer.BadParameter(f"expected --first alone, got {given} too; leave one out")
+    if first and devices > 1:
+        raise typer.BadParameter("expected --first on one device, got --devices too; leave one out")
     if budget_s is not None and trials is not None:
         raise typer.BadParameter("expected --budget or --trials, got both; leave one out")
     return asked_for(target)

@@ -38,6 +38,8 @@ class Request:
     numerics: Numerics
     target: "Target | None"
     """None is this machine's CPU."""
+    devices: int
+    """GPUs of the target's kind that measure at the same time."""
     types: Sequence[str]
     """The types of the arguments of a bare function, as in `f32[8,784]`."""
     sizes: Sequence[str]
@@ -93,5 +95,5 @@ def tuned(program: "Program", request: Request, pulse: Pulse) -> "TuneResult":
             program, budget_s=request.budget_s, trials=request.trials, searcher=request.searcher,
             model=request.model, model_file=request.model_file, seed=request.seed,
             database=request.database, numerics=request.numerics, progress=progress,
-            target=request.target, pulse=pulse,
+            target=request.target, devices=request.devices, pulse=pulse,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from hlotune.costmodel.pretrained import Start
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import sites
-from hlotune.measure.machine.devices import target_here
+from hlotune.measure.machine.devices import require_shared, target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.suspend_clock import Pulse, beating
 from hlotune.measure.machine.targets import toolchain
@@ -57,6 +57,7 @@ def first(
     with beating(pulse) as pulse, chosen(database, create=True) as records:
         require_known_calls(program)
         device = target_here(target)
+        require_shared(device)
         model, begun = model_of(device)
         left_alone: list[tuple[str, str]] = []
         choices = Choices(

@@ -12,7 +12,7 @@ from hlotune.costmodel.pretrained import Start, start, untrained
 from hlotune.deploy.accuracy import require_known_calls
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.sites.sites import Site, sites
-from hlotune.measure.machine.devices import target_here
+from hlotune.measure.machine.devices import devices_like, require_shared, target_here
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.machine.other_processes import Others
 from hlotune.measure.machine.suspend_clock import Pulse, beating
@@ -20,6 +20,7 @@ from hlotune.measure.machine.targets import toolchain
 from hlotune.measure.trial import CacheMode, require_one_of, require_settings
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.measure.workers.several_devices import SeveralDevices
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
@@ -54,6 +55,7 @@ def tune(
     cache: CacheMode = "model",
     progress: Progress | None = None,
     target: Target | None = None,
+    devices: int = 1,
     pulse: Pulse | None = None,
 ) -> TuneResult:
     """Searches for faster schedules of a program's kernels, measures them, and records everything.
@@ -80,6 +82,7 @@ def tune(
             it.  `apply` uses what was found in the mode that it is told.
         progress: is called with each event of `progress.py`.
         target: defaults to this machine; of another kind of device the one that JAX finds here.
+        devices: so many GPUs of the target's kind measure candidates at the same time.
         pulse: beats already, and began when the budget did; by default with this call.
 
     Raises:
@@ -93,7 +96,9 @@ def tune(
     require_one_of(MODELS, model, "model")
     with beating(pulse) as pulse:
         found = target_here(target)
+        require_shared(found)
         choices = Choices(
+            numbers=devices_like(found, devices) if devices > 1 else (),
             limits=limits_of(budget, budget_s, trials),
             searcher=searcher,
             model=model,
@@ -130,6 +135,8 @@ class Choices:
     cache: CacheMode
     target: Target
     progress: Progress
+    numbers: tuple[int, ...] = ()
+    """Of the devices that measure, where they are several."""
 
     def __post_init__(self) -> None:
         require_one_of(SEARCHERS, self.searcher, "searcher")
@@ -206,11 +213,18 @@ def begun_workers(
     target = choices.target
     with (
         ProcessBuilder(target, turns=turns) as builder,
-        ProcessRunner(target, choices.numerics, choices.cache, turns=turns, known=known) as runner,
+        _runner(choices, turns, known) as runner,
     ):
         runner.begin()
         builder.begin()
         yield builder, runner
+
+
+def _runner(choices: Choices, turns: Turns, known: Properties | None) -> ProcessRunner:
+    target, numerics, cache = choices.target, choices.numerics, choices.cache
+    if choices.numbers:
+        return SeveralDevices(target, choices.numbers, numerics, cache, known=known)
+    return ProcessRunner(target, numerics, cache, turns=turns, known=known)
 
 
 def begun_run(

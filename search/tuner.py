@@ -151,6 +151,8 @@ class KernelTuner:
         self.experience, self._group = experience, group
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
+        self._together: int = getattr(runner, "width", 1)
+        """Candidates that a runner of several devices measures at a time."""
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""
@@ -290,11 +292,13 @@ class KernelTuner:
             builts = self._builder.build(chunk)
             if self.took.build_s is None:
                 self.took.build_s = (self._clock() - before_s) / len(chunk)
-            for one in zip(chunk, builts, strict=True):
+            built = list(zip(chunk, builts, strict=True))
+            for first in range(0, len(built), self._together):
+                some = built[first : first + self._together]
                 before_s = self._clock()
-                found = self._runner.measure(self.kernel, [one], cache=self._cache, limit_s=limit_s)
+                found = self._runner.measure(self.kernel, some, cache=self._cache, limit_s=limit_s)
                 if self.took.goes_on:
-                    self.took.trials_s.append(self._clock() - before_s)
+                    self.took.trials_s += [(self._clock() - before_s) / len(some)] * len(some)
                 yield from found
 
     def _take(self, trials: Sequence[Trial]) -> None:

@@ -1,5 +1,12 @@
 """Which target is here: this machine's CPU, or a device that JAX finds beside it."""
 
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
 import jax
 
 from hlotune.measure.machine.targets import host_target, require_host
@@ -7,7 +14,14 @@ from hlotune.schedules.errors import TargetError
 from hlotune.schedules.targets.cpu import HOST_PLATFORM, CpuTarget
 from hlotune.schedules.targets.kinds import NAMED
 from hlotune.schedules.targets.target import Target
-from hlotune.schedules.targets.tpu import TpuTarget
+from hlotune.schedules.targets.tpu import TPU_PLATFORM, TpuTarget
+
+ASK = """
+import json, sys, jax
+print(json.dumps([d.device_kind for d in jax.devices(sys.argv[1])]))
+"""
+"""Prints what JAX calls the devices of a platform."""
+ASK_LIMIT_S = 120.0
 
 
 def target_here(target: Target | None = None) -> Target:
@@ -65,6 +79,11 @@ def devices_like(target: Target, count: int) -> tuple[int, ...]:
 
     Raises TargetError where there are fewer, or where one process has to have all of them.
     """
+    if isinstance(target, CpuTarget):
+        raise TargetError(
+            f"expected a GPU that is one of {count} devices, got this machine's CPU; name one by "
+            "--target, or leave --devices out"
+        )
     names = device_names(target.platform)
     alike = [
         number
@@ -84,9 +103,53 @@ def devices_like(target: Target, count: int) -> tuple[int, ...]:
     return tuple(alike[:count])
 
 
+def require_shared(target: Target | None) -> None:
+    """Raises TargetError for a target that two processes cannot have at the same time.
+
+    A search needs it in two: a worker measures kernels, and this process runs the whole program.
+    """
+    if target is not None and target.platform == TPU_PLATFORM:
+        raise TargetError(
+            f"expected a device that two processes may use, got {target.title}: search there by "
+            f"`tune export-candidates PROGRAM FILE --target {target.name}`, `tune measure FILE` "
+            "and `tune db import`"
+        )
+
+
+def leave_devices() -> None:
+    """Makes JAX open none but the CPU in this process, if it has opened nothing yet."""
+    config: Any = jax.config  # whose methods have no types
+    config.update("jax_platforms", HOST_PLATFORM)
+
+
 def device_names(platform: str) -> tuple[str, ...]:
-    """What JAX calls its devices of a platform; none where it finds none."""
+    """What JAX calls its devices of a platform; none where it finds none.
+
+    A process that looks for TPUs keeps them, and no worker could open them, so another process is
+    asked for those.  Where it finds none, this process may have them.
+    """
+    if platform == TPU_PLATFORM and (found := names_elsewhere(platform)):
+        return found
     try:
         return tuple(d.device_kind for d in jax.devices(platform))
     except RuntimeError:
+        return ()
+
+
+@cache
+def names_elsewhere(platform: str) -> tuple[str, ...]:
+    """`device_names` of a process that ends; none where it finds none, or takes too long."""
+    command = (sys.executable, "-P", "-c", ASK, platform)
+    environment = {**os.environ, "JAX_PLATFORMS": platform}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=ASK_LIMIT_S,
+            check=True,
+        )
+        return tuple(json.loads(done.stdout.splitlines()[-1]))
+    except (subprocess.SubprocessError, OSError, ValueError, IndexError):
         return ()

@@ -15,7 +15,7 @@ from hlotune.measure.trial import CacheMode, Candidate, Failure, Trial
 from hlotune.measure.workers.early_start import DEVICE_WORKER
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.schedules.numerics import Numerics
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.target import Properties, Target
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The variable that says which GPUs a process sees, and which is its first."""
@@ -35,6 +35,7 @@ class SeveralDevices(ProcessRunner):
         numerics: Numerics = "standard",
         cache: CacheMode = "model",
         command: Sequence[str] = DEVICE_WORKER,
+        known: Properties | None = None,
     ) -> None:
         """`numbers` are those of the devices among all that this process may use, the first one
         first; the other arguments are those of `ProcessRunner`.
@@ -42,13 +43,13 @@ class SeveralDevices(ProcessRunner):
         visible = visible_devices()
         first, *others = [visible.get(number, str(number)) for number in numbers]
         super().__init__(
-            target, numerics, cache, turns=_turns(target, first), command=command,
+            target, numerics, cache, turns=_turns(target, first), known=known, command=command,
             environment={VISIBLE: first},
         )  # fmt: skip
         self._others = [
             ProcessRunner(
-                target, numerics, cache, turns=_turns(target, device), command=command,
-                environment={VISIBLE: device},
+                target, numerics, cache, turns=_turns(target, device), known=known,
+                command=command, environment={VISIBLE: device},
             )
             for device in others
         ]  # fmt: skip

@@ -7,6 +7,8 @@ from typing import Any
 from hlotune.schedules.errors import TargetError
 from hlotune.schedules.targets.target import Kind, Properties, Target
 
+TPU_PLATFORM = "tpu"
+"""What JAX calls the platform."""
 MIB, GIB = 1 << 20, 1 << 30
 SUBLANES, LANES = 8, 128
 """The shape of a vector register of 32-bit elements, and of the tiles that arrays lie in."""
@@ -55,7 +57,7 @@ class TpuTarget(Target):
 
     @property
     def platform(self) -> str:
-        return "tpu"
+        return TPU_PLATFORM
 
     def as_found(self, device: str) -> "TpuTarget | None":
         return self if device in self.devices else None

@@ -14,6 +14,7 @@ from hlotune.codegen.built import Built
 from hlotune.measure.machine import machine_lock
 from hlotune.measure.machine.devices import devices_like
 from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.measure.workers.several_devices import VISIBLE, SeveralDevices, visible_devices
 from hlotune.schedules.errors import TargetError
@@ -110,3 +111,5 @@ def test_devices_of_a_target_are_counted_and_too_few_are_refused(
         devices_like(H200, 3)
     with pytest.raises(TargetError, match=r"expected to measure on one tpu:v5e, got 2"):
         devices_like(tpu_target("tpu:v5e"), 2)
+    with pytest.raises(TargetError, match="expected a GPU that is one of 2 devices, got this mac"):
+        devices_like(host_target(), 2)

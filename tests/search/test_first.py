@@ -88,6 +88,10 @@ def test_it_has_no_limits(capsys: pytest.CaptureFixture[str]) -> None:
     code = run_command(["run", f"{ROOT}/examples/mlp.py:model", "--first", "--trials", "3"])
     assert code == 2
     assert "expected --first alone, got --trials too" in " ".join(capsys.readouterr().err.split())
+    code = run_command(["run", f"{ROOT}/examples/mlp.py:model", "--first", "--devices", "2"])
+    assert code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "expected --first on one device, got --devices too" in said
 
 
 def test_a_jitted_function_without_records_gets_first_candidates_at_its_first_call(

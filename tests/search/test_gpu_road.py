@@ -25,6 +25,7 @@ from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
+from hlotune.measure.workers.several_devices import SeveralDevices
 from hlotune.schedules.errors import ProgramError, TargetError
 from hlotune.schedules.targets.kinds import named_target
 from hlotune.schedules.targets.target import Target
@@ -94,6 +95,26 @@ def test_a_program_is_tuned_as_for_any_device(
     assert all("blocks(triton_product," in row["schedule"] for row in rows)
     applied = apply(program, database=path, target=INTERPRETED)
     np.testing.assert_array_equal(applied(X, W, B), np.maximum(X @ W + B, 0.0))
+
+
+def test_a_search_measures_on_two_devices_at_the_same_time(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = list[int]()
+
+    class Noting(SeveralDevices):
+        def measure(self, kernel: Any, objects: Any, **others: Any) -> Any:
+            together.append(len(objects))
+            return super().measure(kernel, objects, **others)
+
+    builder = partial(ProcessBuilder, processes=1, command=worker_command("build"))
+    monkeypatch.setattr(tuning, "ProcessBuilder", builder)
+    monkeypatch.setattr(tuning, "SeveralDevices", partial(Noting, command=worker_command("device")))
+    monkeypatch.setattr(tuning, "devices_like", lambda target, count: tuple(range(count)))
+    result = tune(program, trials=4, database=tmp_path / "a.db", target=INTERPRETED, devices=2)
+    (kernel,) = (k for k in result.kernels if k.label == "dot 64x32x48 +bias+relu")
+    assert (kernel.trials, kernel.failures) == (4, 0)
+    assert 2 in together
 
 
 @pytest.mark.parametrize("target", [INTERPRETED, INTERPRETED_TPU], ids=lambda t: t.name)
