@@ -187,6 +187,9 @@ class Oracle:
         self.arguments = dict(zip(graph.arguments, arguments, strict=True))
         self.producers = {v: op for op in graph.ops for v in op.results}
         self.kept: OrderedDict[tuple[int, Box], tuple[Bounded, ...]] = OrderedDict()
+        self.kept_small: dict[int, tuple[Bounded, ...]] = {}
+        """Results of at most `SMALL_ELEMENTS`, whole.  Reductions of large tensors are among them,
+        and boxes of these tensors must not push them out."""
         self.kept_bytes = 0
         self.whole: tuple[Reference, ...] | None = None
 
@@ -238,6 +241,10 @@ class Oracle:
 
     def results(self, op: Op, box: Box) -> tuple[Bounded, ...]:
         """What an operation gives, kept for a second use."""
+        if elements(box) <= SMALL_ELEMENTS and box == whole(self.graph.types[op.results[0]].shape):
+            if op.results[0] not in self.kept_small:
+                self.kept_small[op.results[0]] = self._applied(op, box)
+            return self.kept_small[op.results[0]]
         asked = () if op.name in WHOLE else box
         key = (op.results[0], asked)
         if key in self.kept:

@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hlotune.hlo.graph import Op
 from hlotune.hlo.oracle import (
     compare,
     contraction,
     evaluate,
+    evaluation,
     window,
 )
+from hlotune.hlo.oracle.bounded import Bounded
+from hlotune.hlo.oracle.boxes import Box
 from hlotune.hlo.oracle.evaluation import LONG_GRAPH, Oracle
 from tests.support.oracle_cases import (
     Array,
@@ -296,6 +300,29 @@ def test_reduction_by_slabs_equals_the_reduction_at_once(
     monkeypatch.setattr(contraction, "SLAB_ELEMENTS", limit * 9)
     for slabs, expected in zip(evaluate(graph, [x]), at_once, strict=True):
         np.testing.assert_allclose(slabs.value, expected.value, rtol=1e-12)
+
+
+def test_a_reduction_is_evaluated_once_though_boxes_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def variance(x: jax.Array) -> jax.Array:
+        apart = x - x.mean(0)
+        return apart / jnp.sqrt((apart * apart).mean(0))
+
+    x = normal(0, 300, 40)
+    oracle = Oracle(graph_of(variance, [x]), [x])
+    monkeypatch.setattr(evaluation, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(window, "SLAB_ELEMENTS", 400)
+    reduced, applied = list[str](), oracle._applied
+
+    def counted(op: Op, box: Box) -> tuple[Bounded, ...]:
+        reduced.extend([op.name] if op.name == "stablehlo.reduce" else [])
+        return applied(op, box)
+
+    monkeypatch.setattr(oracle, "_applied", counted)
+    for low in range(0, 300, 50):
+        oracle.region(0, ((low, low + 50), (0, 40)))
+    assert len(reduced) == 2
 
 
 def test_convert_rounds_to_the_narrow_type() -> None:
