@@ -26,7 +26,7 @@ from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, ope
 from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
-from hlotune.schedules.steps.steps import AddUp
+from hlotune.schedules.steps.steps import AddUp, Split
 from tests.support.computes import gemm
 from tests.support.interpreter import interpret
 from tests.support.recorded import PROPERTIES
@@ -48,6 +48,25 @@ def shifted(rows: int, columns: int) -> Compute:
     tensors = (Tensor("a0", shape, "f32", "argument"), Tensor("y0", shape, "f32", "result"),
                Tensor("inside", (rows - 1,), "i1", "guard"))  # fmt: skip
     return Compute(tensors, (stage,))
+
+
+def grouped(images: int, positions: int, groups: int, channels: int) -> Compute:
+    """Each element less the sum of its group: channels that lie together, at all positions."""
+    image, group, position, channel = map(Affine.axis, "igpc")
+    place = (image, position, group * channels + channel)
+    x, total = Load("a0", place, "f32"), Load("t", (image, group), "f32")
+    outer, inner = (
+        (Axis("i", images), Axis("g", groups)),
+        (Axis("p", positions), Axis("c", channels)),
+    )
+    summed = Stage("sum", outer, inner, (Store("t", (image, group)),), (x,), SUM)
+    less = Apply("subtract", (x, total), "f32")
+    axes = (outer[0], inner[0], outer[1], inner[1])
+    out = Stage("out", axes, (), (Store("y0", place),), (less,))
+    shape = (images, positions, groups * channels)
+    tensors = (Tensor("a0", shape, "f32", "argument"), Tensor("y0", shape, "f32", "result"),
+               Tensor("t", (images, groups), "f32", "temporary"))  # fmt: skip
+    return Compute(tensors, (summed, out))
 
 
 KERNELS = {
@@ -385,3 +404,23 @@ def test_long_sums_are_pieces_where_another_stage_computes_them_too() -> None:
     compute = Compute((*columns.tensors, Tensor("t", (64,), "f32", "temporary")), (kept, out))
     steps = rows_space_of(compute, host_target())
     assert AddUp("all") in steps.schedule(steps.heuristic()).steps
+
+
+@pytest.mark.parametrize(("images", "together"), [(8, 32), (1, 16)])
+def test_pieces_of_rows_that_lie_together_are_read_together_by_as_many_threads(
+    images: int, together: int
+) -> None:
+    space = rows_space_of(grouped(images, 64, 32, 8), TARGETS["znver4"])
+    steps = space.schedule(space.heuristic()).steps
+    splits = {(s.stage, s.axis): s.factors for s in steps if isinstance(s, Split)}
+    tiles, rows = splits["out", "g"][-2:]
+    assert tiles * rows == together
+    assert splits["sum", "g"][-1] == 8, "sums side by side hide the latency of each"
+    assert splits["sum", "c"][-1] == splits["out", "c"][-1] == 8, "no lane lies behind the group"
+
+
+def test_groups_of_channels_that_lie_together_are_what_the_stages_say() -> None:
+    compute = grouped(2, 35, 6, 5)
+    space = rows_space(compute)
+    for config in (space.heuristic(), *space.sample(4, np.random.default_rng(0))):
+        check(compute, space, config)

@@ -139,6 +139,14 @@ class Knobbed:
     peel: Ints
 
 
+def lanes_along(extent: int, lanes: int) -> int:
+    """Lanes of a vector along an axis: a power of two, and no more than hold a short axis.
+
+    A wider vector of a short axis would be masked, and cross lines that its elements do not reach.
+    """
+    return min(lanes, 1 << (extent - 1).bit_length())
+
+
 def sizes_of(
     stage: Stage, form: Form, asked: Knobbed, *, lanes: int, registers: int, holds: bool
 ) -> Sizes:
@@ -148,7 +156,8 @@ def sizes_of(
     """
     one = np.ones_like(asked.rows)
     extents, parts = stage.extents, len(stage.stores)
-    wide = one * lanes if form.vector else one
+    lanes = lanes_along(extents[form.vector], lanes) if form.vector else 1
+    wide = one * lanes
     across = -(-extents[form.vector] // lanes) if form.vector else 1
     vectors = np.minimum(asked.vectors, across) if form.vector else one
     rows = np.minimum(asked.rows, extents[form.row]) if form.row else one

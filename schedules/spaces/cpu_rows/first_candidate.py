@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.ir.distances import stride
+from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, taps_of, touched
@@ -26,6 +28,9 @@ REPAYS_WAKING = 4
 ROWS_TOGETHER = 8
 """Rows that an iteration takes where they fit into the first cache: so many short stages, as one
 of means, have whole vectors."""
+PIECE_BYTES = 1024
+"""What an iteration reads in one piece where rows consist of shorter ones, as the groups of a group
+norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
 ROWS_IN_LANES = 2
 """Rows whose reductions along the lanes are written out together."""
 LONG_ROW = 128
@@ -102,7 +107,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         rows = stage.extents[form.row] // space.target.threads if form.row else 1
         if stage.scans:
             return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
-        rows = 1 if across >= LONG_ROW else min(ROWS_IN_LANES, max(1, rows))
+        beside = max(ROWS_IN_LANES, CHAINS // across if across < CHAINS else 1)
+        rows = 1 if across >= LONG_ROW else min(beside, max(1, rows))
         parts = len(stage.stores)
         most = max(1, (space.target.vector_registers - 2) // (parts + 1) // rows)
         return _divisor(across, min(across, CHAINS // rows, most)), rows, 1
@@ -112,7 +118,9 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         rows = min(lanes, space.target.vector_registers)  # all of them are turned at once
         return 1, min(rows, stage.extents[form.row]), 1
     many = stage.flops > MANY_OPERATIONS * stage.points
-    return min(across, 2 if many else space.target.rates.add_latency), 1, 1
+    beside = 2 if many else space.target.rates.add_latency
+    rows = min(stage.extents[form.row], beside // across) if form.row else 1
+    return min(across, beside), max(1, rows), 1
 
 
 def is_window(stage: Stage) -> bool:
@@ -156,7 +164,8 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
     if nest.members and nest.rows:
         last = nest.rows[-1]
         rows = min(
-            ROWS_TOGETHER, space.target.l1_bytes // max(1, 2 * row_bytes(space.compute, nest))
+            _rows_together(space, nest, last),
+            space.target.l1_bytes // max(1, 2 * row_bytes(space.compute, nest)),
         )
         block[last] = _divisor(stage.extents[last], max(1, rows // steps[last]) * steps[last])
         block[last] = max(1, block[last] // steps[last])
@@ -176,6 +185,31 @@ def _put_blocks(space: RowsKnobs, config: NDArray[np.int32], nest: Nest) -> None
             tiles, blocks = share, 1
         _put_at_least(space, config, "tiles", f"{stage.name} {a}", tiles)
         _put_at_least(space, config, "blocks", f"{stage.name} {a}", blocks)
+
+
+def _rows_together(space: RowsKnobs, nest: Nest, last: str) -> int:
+    """Rows along the last row axis of a nest that an iteration takes.
+
+    Rows whose elements lie between those of other rows are read in pieces, and taken until these
+    pieces are long, but for what the threads share.
+    """
+    stage, extent = nest.anchor, nest.anchor.extents[last]
+    pieces = [n for x in stage.loads if (n := _piece_bytes(space.compute, nest, x, last))]
+    if not pieces:
+        return ROWS_TOGETHER
+    others = nest.row_points // extent
+    share = ceil(extent / ceil(space.target.threads / others))
+    return min(max(ROWS_TOGETHER, PIECE_BYTES // min(pieces)), share)
+
+
+def _piece_bytes(compute: Compute, nest: Nest, load: Load, last: str) -> int:
+    """Bytes of one row that lie together, with those of the next row behind them; 0 where rows do
+    not consist of such pieces."""
+    tensor = compute.tensor(load.tensor)
+    steps = {a: abs(stride(load.index, tensor.strides, a)) for a in nest.anchor.extents}
+    inside = prod(n for a, n in nest.anchor.extents.items() if 0 < steps[a] < steps[last])
+    beyond = any(steps[a] > steps[last] for a in steps if a not in nest.rows)
+    return steps[last] * BYTES[tensor.dtype] if beyond and 1 < inside == steps[last] else 0
 
 
 def _put_at_least(
