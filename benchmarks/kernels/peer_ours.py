@@ -52,7 +52,7 @@ def tuned(case: Case, given: Sequence[Any], database: Path) -> tuple[Callable[..
     """What a user calls, and why XLA keeps it; "" where a kernel of ours is in it."""
     if not database.exists():
         return case.compiled(), "left to XLA: nothing was tuned"
-    program = hlotune.load(case.jax, *given)
+    program = hlotune.load(case.compiled(), *given)
     made = hlotune.apply(program, database=database)
     if not made.sites:
         reasons = "; ".join(dict.fromkeys(e.reason for e in made.explain()))

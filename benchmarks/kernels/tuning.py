@@ -102,7 +102,7 @@ def tuned(case: Case, seconds: float, folder: Path) -> Tuning:
     for part in (p for x in (path, path_of_first) for p in folder.glob(f"{x.name}*")):
         part.unlink()
     with jax.enable_x64(case.has_wide_numbers):
-        program = hlotune.load(case.jax, *case.values())
+        program = hlotune.load(case.compiled(), *case.values())
     found, skipped = tasks(sites(program), target)
     reasons = tuple(f"{s.label}: {s.reason}" for s in skipped)
     if found:

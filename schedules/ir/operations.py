@@ -161,7 +161,7 @@ _ARITHMETIC = (
         "divide", "fi", instruction="fdiv", fold=lambda a, b: a / b if b else nan, positive=1,
         simple_operations=4,
     ),
-    _binary("remainder", "fi", instruction="frem", positive=1),
+    _binary("remainder", "fi", positive=1, simple_operations=8),
     _binary("power", "fi", positive=0, simple_operations=16),
     _binary(
         "maximum", "fib", intrinsic="maximum", on_truths="or", numpy=np.maximum, error=_EXTREME,

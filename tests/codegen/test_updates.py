@@ -104,6 +104,18 @@ def test_one_region_has_the_tasks_of_all_arrays_and_agrees_with_the_oracle() -> 
         assert isinstance(verdict, Verdict), verdict
 
 
+def test_tasks_of_large_arrays_are_short_and_store_through_the_caches() -> None:
+    large = [jax.ShapeDtypeStruct((1024, 1024), np.float32)] * 12
+    found = compute_of(graph_of(sites(load(momentum, *large))[0].kernel))
+    space = space_of(found, replace(host_target(), threads=2))
+    configs = np.concatenate([space.firsts(), space.sample(8, np.random.default_rng(0))])
+    for schedule in map(space.schedule, configs[space.legal(configs)]):
+        nest = replay(found, schedule, host_target())
+        assert not any(s.non_temporal for s in nest.stages)
+        steps = [loop.step for s in nest.stages for loop in s.loops if loop.kind == "parallel"]
+        assert max(steps) <= 1 << 18
+
+
 def test_results_lie_in_donated_arrays() -> None:
     built = build(compute(), schedules()[0], host_target())
     run = assembled(program(), [replacement(program(), site(), built)], host_target())

@@ -19,8 +19,8 @@ Largest errors over all arguments, in units of the last place of the exact resul
     sine, cosine            0.6   0.8
     tan                     0.6   2.5
 
-bf16 and f16 are computed as f32 and rounded once more.  Infinities, zeros with their signs and
-numbers below the normal range are results like any other.
+Remainders are exact.  bf16 and f16 are computed as f32 and rounded once more.  Infinities, zeros
+with their signs and numbers below the normal range are results like any other.
 """
 
 from collections.abc import Callable
@@ -37,6 +37,7 @@ from hlotune.codegen.llvm.math.exponentials import (
     tanh,
 )
 from hlotune.codegen.llvm.math.powers import cube_root, power, reciprocal_square_root
+from hlotune.codegen.llvm.math.remainders import remainder
 from hlotune.codegen.llvm.math.trigonometric import cosine, sine, tangent
 from hlotune.codegen.llvm.math.values import HELD, Value
 from hlotune.codegen.llvm.math.vector_builder import Lanes
@@ -57,7 +58,11 @@ UNARY: dict[str, Callable[[Lanes, str], str]] = {
     "cosine": cosine,
     "tan": tangent,
 }
-BINARY: dict[str, Callable[[Lanes, str, str], str]] = {"power": power, "atan2": angle}
+BINARY: dict[str, Callable[[Lanes, str, str], str]] = {
+    "power": power,
+    "atan2": angle,
+    "remainder": remainder,
+}
 
 
 def function(f: Function, op: str, args: tuple[Value, ...], dtype: str) -> Value:
