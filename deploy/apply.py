@@ -9,12 +9,15 @@ from typing import Any, Literal
 
 from jax.stages import Lowered
 
+from hlotune.codegen.built import Built
 from hlotune.deploy.freeze import freeze
+from hlotune.deploy.kept_code import keep, kept
 from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
 from hlotune.deploy.replacement import Replacement, assembled, built_here, replacement
 from hlotune.deploy.reverification import ANEW, Vouching
 from hlotune.hlo.calling.callable import Arrange, JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
+from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, choose, overlap, sites
 from hlotune.measure.machine.devices import target_here
 from hlotune.measure.machine.targets import toolchain
@@ -250,12 +253,25 @@ def _built(
             return [made[site] for site in chosen], failures
         for site in waiting:
             try:
-                decided = decisions[site.kernel.key]
-                built = built_here(site.kernel, decided.schedule, target)
-                vouching.check(site.kernel, built, decided.final)
+                built = _vouched(site.kernel, decisions[site.kernel.key], target, vouching)
                 made[site] = replacement(program, site, built)
             except HlotuneError as error:
                 failures[site] = f"{type(error).__name__}: {error}"
+
+
+def _vouched(kernel: Kernel, decided: Decision, target: Target, vouching: Vouching) -> Built:
+    """The code of a schedule: what is kept of the code that was recorded, else built and verified.
+
+    Raises HlotuneError where it cannot be built, or is wrong.
+    """
+    code = decided.final.code if decided.final else None
+    if (known := kept(kernel, decided.schedule, target, code)) is not None:
+        return known
+    built = built_here(kernel, decided.schedule, target)
+    vouching.check(kernel, built, decided.final)
+    if built.key == code:
+        keep(kernel, decided.schedule, target, built)
+    return built
 
 
 def _explained(
