@@ -1,7 +1,7 @@
 """The end of a run: the whole program beside the default, and what follows for its champions."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -44,7 +44,7 @@ class Verdict:
     """Keys of kernels that are not proven faster alone, and with which the program is."""
     wrong_anyway: str = ""
     """What is wrong in the program though no champion is to blame."""
-    left_out: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[str, str] = field(default_factory=dict)
     """Keys of kernels whose champions were tried with others and made the program wrong, with the
     reason; they keep their defaults.
     """
