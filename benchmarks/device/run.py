@@ -76,7 +76,10 @@ class Run:
             if self.left_s > 0 and model.name not in done:
                 seconds = min(self.left_s, self.pace * model.seconds)
                 until = time.monotonic() + seconds
-                WholeModel(self.crew.models, self.results, self.device, model, until, say).run()
+                end = self.start + self.seconds
+                WholeModel(
+                    self.crew.models, self.results, self.device, model, until, say, end
+                ).run()
                 self.crew.models.stop()
 
     def _look(self) -> None:

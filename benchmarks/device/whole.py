@@ -3,6 +3,7 @@
 A child (`models.py`) owns the device; where it dies with a kernel, that kernel is left to XLA.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,8 @@ class WholeModel:
     until: float
     """The end of the model's time, in seconds of the monotonic clock."""
     say: Callable[[str], None]
+    end: float = math.inf
+    """When the whole run ends, by the same clock: no answer is waited for any longer."""
     winners: dict[int, str] = field(default_factory=dict)
     """The schedules of kernels that beat XLA, as JSON, by the number of the kernel."""
     gains: dict[int, float] = field(default_factory=dict)
@@ -89,12 +92,16 @@ class WholeModel:
     def _loaded(self) -> dict[str, Any]:
         m = self.model
         question = {"do": "model", "factory": m.factory, "element": m.element, "batch": m.batch}
-        return self.child.ask(question, LOAD_S)
+        return self._ask(question, LOAD_S)
+
+    def _ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        left_s = max(self.end - time.monotonic(), 1.0)
+        return self.child.ask(question, min(timeout_s, left_s))
 
     def _kernel(self, n: int, label: str, seconds: float) -> None:
         question = {"do": "kernel", "number": n, "seconds": seconds}
         try:
-            found = self.child.ask(question, seconds + KERNEL_S)
+            found = self._ask(question, seconds + KERNEL_S)
         except ChildFailed as failure:
             found = {"right": False, "error": str(failure)[-800:]}
             self._loaded()  # in a new child
@@ -109,7 +116,7 @@ class WholeModel:
         """
         for least in LEAST_GAINS:
             winners = {str(n): s for n, s in self.winners.items() if self.gains[n] >= least}
-            found = self.child.ask({"do": "whole", "winners": winners}, WHOLE_S)
+            found = self._ask({"do": "whole", "winners": winners}, WHOLE_S)
             if not winners or (found["right"] and found["seconds"] <= found["default_s"]):
                 break
             self._record("model_slower", "hlotune", found)

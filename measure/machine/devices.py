@@ -81,7 +81,7 @@ def devices_like(target: Target, count: int) -> tuple[int, ...]:
     """
     if isinstance(target, CpuTarget):
         raise TargetError(
-            f"expected a GPU that is one of {count} devices, got this machine's CPU; name one by "
+            f"expected a GPU as the target of {count} devices, got this machine's CPU; name one by "
             "--target, or leave --devices out"
         )
     names = device_names(target.platform)

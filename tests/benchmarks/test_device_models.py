@@ -84,6 +84,20 @@ def test_a_program_that_is_slower_with_its_kernels_keeps_the_default(tmp_path: P
     assert sum(r["what"] == "model_slower" for r in results.rows) == 2
 
 
+def test_no_answer_is_waited_for_behind_the_end_of_the_run(tmp_path: Path) -> None:
+    waits = list[float]()
+
+    class Timed(Slower):
+        def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+            waits.append(timeout_s)
+            return super().ask(question, timeout_s)
+
+    now, results = time.monotonic(), Results(tmp_path / "device.jsonl")
+    WholeModel(Timed(), results, "an A100", TINY, now + 90, lambda line: None, now + 3).run()
+    assert len(waits) == 5  # the model, two kernels, and the whole twice
+    assert all(0 < wait_s <= 3 for wait_s in waits)
+
+
 def test_a_kernel_that_ends_the_child_is_left_to_the_default(tmp_path: Path) -> None:
     child = Played(({"do": "kernel", "number": 0},))
     results = run_of(tmp_path, child)

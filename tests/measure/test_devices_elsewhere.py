@@ -6,10 +6,12 @@ import jax
 import numpy as np
 import pytest
 
+from hlotune.cli.devices import leave_device
 from hlotune.hlo.frontends.program import load
 from hlotune.measure.machine import devices
 from hlotune.measure.machine.devices import device_names, names_elsewhere, target_here
 from hlotune.schedules.errors import TargetError
+from hlotune.schedules.targets.gpu import gpu_target
 from hlotune.schedules.targets.target import Target
 from hlotune.schedules.targets.tpu import tpu_target
 from hlotune.search import first, tune
@@ -39,6 +41,18 @@ def test_a_tpu_that_this_process_has_already_is_found_by_it(
 def test_another_process_names_what_jax_finds_there_or_nothing() -> None:
     assert set(names_elsewhere("cpu")) == set(device_names("cpu"))
     assert names_elsewhere("nonsense") == ()
+
+
+def test_a_process_that_lets_a_worker_measure_leaves_it_a_tpu_but_not_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = list[str]()
+    monkeypatch.setattr(jax.config, "update", lambda name, value: left.append(f"{name}={value}"))
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")  # is put back behind the test
+    leave_device(gpu_target("cuda:h200"))
+    assert left == []
+    leave_device(V5E)
+    assert left == ["jax_platforms=cpu"]
 
 
 @pytest.mark.parametrize("search", [tune.tune, first.first], ids=["tune", "first"])

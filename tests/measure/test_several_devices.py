@@ -111,5 +111,7 @@ def test_devices_of_a_target_are_counted_and_too_few_are_refused(
         devices_like(H200, 3)
     with pytest.raises(TargetError, match=r"expected to measure on one tpu:v5e, got 2"):
         devices_like(tpu_target("tpu:v5e"), 2)
-    with pytest.raises(TargetError, match="expected a GPU that is one of 2 devices, got this mac"):
+    with pytest.raises(
+        TargetError, match="expected a GPU as the target of 2 devices, got this mach"
+    ):
         devices_like(host_target(), 2)
