@@ -63,6 +63,8 @@ class Spent:
     trials: int
     wall_s: float
     best_s: float
+    is_search: bool = True
+    """Whether the seconds are those of trials; else of a first candidate's whole final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,8 @@ def longest_s(choice: Choice, fresh: int, left_s: float) -> float:
 
 def trial_s(item: int, spent: Sequence[Spent]) -> float:
     """The expected seconds of a trial: the mean of the kernel's newest trials, else of all."""
-    known = newest([s for s in spent if s.item == item], AHEAD) or [s for s in spent if s.trials]
+    searched = [s for s in spent if s.trials and s.is_search]
+    known = newest([s for s in searched if s.item == item], AHEAD) or searched
     if not known:
         return UNKNOWN_TRIAL_S
     return max(1e-6, sum(s.wall_s for s in known) / sum(s.trials for s in known))

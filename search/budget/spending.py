@@ -221,7 +221,7 @@ class Spending:
             self._tell_start(contest, len(self.contests))
             now_s = self.now()
             item, best_s = len(self.contests) - 1, contest.tuner.best_s
-            self.spent.append(Spent(item, 1, now_s - before_s, best_s))
+            self.spent.append(Spent(item, 1, now_s - before_s, best_s, is_search=False))
             self.failures.append(0)
             before_s = now_s
 

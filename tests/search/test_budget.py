@@ -8,6 +8,7 @@ from hlotune.search.budget.budget import (
     BATCH,
     FIRST,
     SMALLEST,
+    UNKNOWN_TRIAL_S,
     YOUNG,
     Choice,
     Item,
@@ -22,6 +23,7 @@ from hlotune.search.budget.budget import (
     promise,
     promised_share,
     seconds,
+    trial_s,
 )
 
 ITEMS = (Item(1e-3, 1), Item(2e-3, 4), Item(5e-3, 1))
@@ -267,3 +269,13 @@ def test_budgets_are_read(text: str | float, expected_s: float) -> None:
 def test_other_budgets_are_refused(text: str | float) -> None:
     with pytest.raises(ValueError, match="expected a budget like 90s, 2m or 1h30m"):
         seconds(text)
+
+
+def test_a_first_candidate_s_final_says_nothing_about_what_a_trial_takes() -> None:
+    quick = [Spent(k, 1, 2.0, 1e-3, is_search=False) for k in range(3)]
+    searched = [*quick, Spent(0, 16, 1.6, 1e-3)]
+    assert [trial_s(k, searched) for k in range(3)] == [0.1] * 3
+    assert trial_s(1, quick) == UNKNOWN_TRIAL_S
+    # So the next batch goes where most is to be gained, and not on with the kernel that had one.
+    choice = next_batch(ITEMS, searched, PLENTY, 0, decided=frozenset({1, 2}), final_s=1.0)
+    assert choice is not None and choice.item == 1 and choice.final_s == 1.0
