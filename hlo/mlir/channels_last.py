@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hlotune.hlo.mlir.constant_forms import write_as_jax_does
 from hlotune.hlo.mlir.module import Module, parse
 from hlotune.hlo.mlir.stored_values import dense
 from hlotune.hlo.mlir.values import literal, tensor_type
@@ -41,6 +42,8 @@ def with_channels_last(module: Module) -> Module:
     too_much = turning.moved_bytes > MOST_MOVED * turning.image_bytes
     if too_much or not (erased and turning.image_bytes):
         return parse(before)
+    with module.op.context, ir.Location.unknown():
+        write_as_jax_does(module.function("main"))
     module.run("canonicalize", "cse")
     return module
 
