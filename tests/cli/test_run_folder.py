@@ -27,10 +27,49 @@ jax.block_until_ready(jax.jit(lambda x: jax.nn.softmax(x @ x) @ (x @ x + 1))(x))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process of JAX dumps, as protocol buffers and as text."""
     folder = tmp_path_factory.mktemp("dump")
-    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_proto --xla_dump_hlo_as_text"
-    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True)
+    dump(PROGRAM, folder, "--xla_dump_hlo_as_proto", "--xla_dump_hlo_as_text")
     return folder
+
+
+def dump(program: str, folder: Path, *options: str) -> None:
+    flags = " ".join([f"--xla_dump_to={folder}", *options])
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", program]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+LAYER = """
+import jax, jax.numpy as jnp, numpy as np
+w = np.arange(4096, dtype=np.float32).reshape(64, 64)
+jax.block_until_ready(jax.jit(lambda x: jnp.tanh(x @ w))(np.ones((64, 64), np.float32)))
+"""
+EVERYTHING = [
+    "--xla_dump_hlo_as_proto", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_dot",
+    "--xla_dump_hlo_as_html", "--xla_dump_hlo_snapshots", "--xla_dump_hlo_pass_re=.*",
+    "--xla_dump_module_metadata", "--xla_dump_hlo_as_long_text", "--xla_dump_full_hlo_config",
+    "--xla_dump_fusion_visualization", "--xla_dump_large_constants", "--xla_dump_include_timestamp",
+    "--xla_dump_latency_hiding_schedule", "--xla_dump_emitter_re=.*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [
+        (EVERYTHING, ".before_optimizations.hlo.pb"),
+        (["--xla_dump_hlo_as_proto", "--xla_dump_compress_protos"], "module.mlir"),
+        (["--xla_dump_hlo_as_proto", "--xla_dump_hlo_to_subfolder"], "module.mlir"),
+        ([], "module.mlir"),
+    ],
+    ids=["everything", "compressed", "folders", "nothing else"],
+)
+def test_a_dump_with_any_options_has_each_module_once_with_its_constants(
+    options: list[str], form: str, tmp_path: Path
+) -> None:
+    dump(LAYER, tmp_path, *options)
+    (found,) = [m for m in dumped_modules(tmp_path) if m.name.endswith("jit__lambda")]
+    assert found.file.name.endswith(form)
+    program = load(found.file)
+    assert [op.name for op in program.graph.ops if "dot" in op.name] and not program.remarks
 
 
 def module(name: str) -> DumpedModule:
