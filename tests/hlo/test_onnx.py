@@ -286,3 +286,11 @@ def test_without_the_package_the_error_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ProgramError, match=r"the package onnx, .*: pip install hlotune\[onnx\]"):
         parsed_file(b"\x08", str(tmp_path / "a.onnx"), {}, lambda seconds, size: None)
+
+
+def test_elements_are_gathered_from_a_longer_weight_while_the_model_is_read(tmp_path: Path) -> None:
+    nodes = [node("GatherElements", "w i", "g", axis=1), node("Add", "x g", "y")]
+    stored = {"w": np.arange(8, dtype=np.float32)[None], "i": np.array([[1, -1, 0]])}
+    made = model(nodes, [tensor("x", [1, 3])], [tensor("y", [1, 3])], stored)
+    (got,) = jitted(load(saved(made, tmp_path / "a.onnx")))(np.zeros((1, 3), np.float32))
+    np.testing.assert_array_equal(got, [[1, 7, 0]])
