@@ -135,6 +135,31 @@ def test_operations_give_numbers_and_types_of_pytorch() -> None:
     require_equal(Of(function), x, y, n, mask)
 
 
+def test_values_are_written_at_places_and_sorted_as_in_pytorch() -> None:
+    def function(x: Any, y: Any, n: Any, m: Any) -> Any:
+        return (
+            x.scatter(1, n, y), x.scatter(1, n, 2.0), x.scatter(0, n % 2, 2.0, reduce="add"),
+            x.scatter_add(1, n, y), x.scatter_reduce(1, n, y, "amax"), x.sort(1)[0], x.sort(0)[1],
+            x.index_put([torch.tensor([1, 0]), torch.tensor([2, 2])], y[0, :2], accumulate=True),
+            x.masked_fill(m, 0).index_put([m], torch.tensor(3.0)), x.argsort(1, descending=True),
+            x.index_add(1, torch.tensor([0, 0, 3]), y[:, :3], alpha=2), x.topk(2, 1), n.topk(1)[0],
+            x.index_copy(1, torch.tensor([4, 1]), y[:, :2]), x.topk(3, 0, largest=False)[1],
+            x.select_scatter(y[:, 0], 1, 3), x.slice_scatter(y[:, :2], 1, 1, 5, 2),
+            n.diff(), m.diff(dim=0, prepend=m[:1]), x.movedim(1, 0), y[0].broadcast_to(3, 4),
+            x.diagonal(1), torch.outer(x[0], y[0]), torch.max(x[:, :4], y), torch.min(n, n + 1.5),
+        )  # fmt: skip
+
+    torch.manual_seed(0)
+    x, y = torch.randn(3, 6), torch.randn(3, 4)
+    n = torch.tensor([[0, 1, 2, 3], [5, 4, 3, 2], [1, 2, 5, 0]])
+    require_equal(Of(lambda *a: flattened(function(*a))), x, y, n, x > 0.5)
+
+
+def flattened(results: Any) -> list[Any]:
+    parts = [list(r) if isinstance(r, tuple) else [r] for r in results]
+    return [tensor for part in parts for tensor in part]
+
+
 def test_an_embedding_takes_indices_and_results_keep_their_structure() -> None:
     table = nn.Embedding(10, 4)
     module = Of(lambda i, d: {"b": table(i) * d["z"], "a": (d["k"], i.shape[0], None)})

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from hlotune.hlo.frontends.pytorch.types import Refusal, Value, is_float, rows
+from hlotune.hlo.frontends.pytorch.types import Refusal, Value, is_float, promoted, rows
 
 
 def _axes(dim: Any) -> Any:
@@ -43,11 +43,13 @@ def _over(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _extreme(values: Callable[..., Any], places: Callable[..., Any]) -> Callable[..., Any]:
-    """The largest or smallest value, of all, or along one axis together with its place."""
+    """The largest or smallest value, of all, or along one axis together with its place; with
+    another tensor, element by element."""
+    of_two = {jnp.max: jnp.maximum, jnp.min: jnp.minimum}[values]
 
     def rule(self: Value, dim: Any = None, keepdim: bool = False, other: Value = None) -> Any:
         if other is not None:
-            raise Refusal("max or min of two tensors: use maximum or minimum")
+            return of_two(*promoted(self, other))
         if dim is None:
             return values(jnp.asarray(self))
         x = jnp.asarray(self)

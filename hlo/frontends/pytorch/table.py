@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hlotune.hlo.frontends.pytorch import (
     elementwise,
+    placing,
     pools,
     products,
     reductions,
@@ -14,6 +15,7 @@ from hlotune.hlo.frontends.pytorch.types import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
     **elementwise.ROWS,
+    **placing.ROWS,
     **pools.ROWS,
     **products.ROWS,
     **reductions.ROWS,

@@ -1,0 +1,144 @@
+"""Writing at places that are given, and values in order of size."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from hlotune.hlo.frontends.pytorch.types import Refusal, Value, rows
+
+
+def _at(index: Value, dim: int) -> tuple[Any, ...]:
+    """Coordinates of elements that differ from their own place along one axis."""
+    axis = dim % max(index.ndim, 1)
+    return tuple(
+        index if n == axis else lax.broadcasted_iota(index.dtype, index.shape, n)
+        for n in range(index.ndim)
+    )
+
+
+def _cut(source: Value, index: Value) -> Any:
+    """The part of the source that has an index."""
+    return jnp.asarray(source)[tuple(slice(extent) for extent in index.shape)]
+
+
+def _scatter(
+    self: Value, dim: int, index: Value, src: Value = None, value: Value = None, reduce: str = ""
+) -> Any:
+    x, index = jnp.asarray(self), jnp.asarray(index)
+    updates = jnp.asarray(value, x.dtype) if src is None else _cut(src, index)
+    at = x.at[_at(index, dim)]
+    if reduce:
+        return at.add(updates) if reduce == "add" else at.multiply(updates)
+    return at.set(updates)
+
+
+def _scatter_add(self: Value, dim: int, index: Value, src: Value) -> Any:
+    index = jnp.asarray(index)
+    return jnp.asarray(self).at[_at(index, dim)].add(_cut(src, index))
+
+
+def _scatter_reduce(
+    self: Value, dim: int, index: Value, src: Value, reduce: str, include_self: bool = True
+) -> Any:
+    if reduce not in ("sum", "prod", "amax", "amin") or not include_self:
+        raise Refusal(
+            f"scatter_reduce of {reduce} with include_self={include_self}: give sum, prod, amax or "
+            "amin with include_self=True"
+        )
+    index = jnp.asarray(index)
+    at, updates = jnp.asarray(self).at[_at(index, dim)], _cut(src, index)
+    merge = {"sum": at.add, "prod": at.multiply, "amax": at.max, "amin": at.min}[reduce]
+    return merge(updates)
+
+
+def _index_put(self: Value, indices: Any, values: Value, accumulate: bool = False) -> Any:
+    x = jnp.asarray(self)
+    if any(i is not None and i.dtype == np.bool_ for i in indices):
+        (mask, *others), value = indices, jnp.asarray(values)
+        if others or accumulate or value.size != 1:
+            raise Refusal("writing several values where booleans say: use where")
+        shown = jnp.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+        return jnp.where(shown, value.reshape(()).astype(x.dtype), x)
+    at = x.at[tuple(slice(None) if i is None else jnp.asarray(i) for i in indices)]
+    return at.add(values) if accumulate else at.set(values)
+
+
+def _along(self: Value, dim: int, index: Any) -> Any:
+    where: list[Any] = [slice(None)] * self.ndim
+    where[dim] = index
+    return jnp.asarray(self).at[tuple(where)]
+
+
+def _index_add(self: Value, dim: int, index: Value, source: Value, alpha: Value = 1) -> Any:
+    return _along(self, dim, index).add(jnp.asarray(source) * alpha)
+
+
+def _index_copy(self: Value, dim: int, index: Value, source: Value) -> Any:
+    return _along(self, dim, index).set(source)
+
+
+def _select_scatter(self: Value, src: Value, dim: int, index: int) -> Any:
+    return _along(self, dim, index).set(src)
+
+
+def _slice_scatter(
+    self: Value, src: Value, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Any:  # fmt: skip
+    return _along(self, dim, slice(start, end, step)).set(src)
+
+
+def _order(x: Any, dim: int, descending: bool) -> Any:
+    return jnp.argsort(x, axis=dim, stable=True, descending=descending)
+
+
+def _sort(self: Value, dim: int = -1, descending: bool = False, stable: Value = None) -> Any:
+    x = jnp.asarray(self)
+    order = _order(x, dim, descending)
+    return jnp.take_along_axis(x, order, dim), order.astype(np.int64)
+
+
+def _argsort(self: Value, dim: int = -1, descending: bool = False, stable: Value = None) -> Any:
+    return _order(jnp.asarray(self), dim, descending).astype(np.int64)
+
+
+def _topk(self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    x = jnp.asarray(self)
+    order = lax.slice_in_dim(_order(x, dim, largest), 0, k, axis=dim % x.ndim)
+    return jnp.take_along_axis(x, order, dim), order.astype(np.int64)
+
+
+def _diff(
+    self: Value, n: int = 1, dim: int = -1, prepend: Value = None, append: Value = None
+) -> Any:
+    given = {"prepend": prepend, "append": append}
+    return jnp.diff(self, n, dim, **{k: v for k, v in given.items() if v is not None})
+
+
+def _movedim(self: Value, source: Any, destination: Any) -> Any:
+    return jnp.moveaxis(jnp.asarray(self), source, destination)
+
+
+def _broadcast_to(self: Value, size: Any) -> Any:
+    return jnp.broadcast_to(self, size)
+
+
+def _diagonal(self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    return jnp.diagonal(self, offset, dim1, dim2)
+
+
+def _outer(self: Value, vec2: Value) -> Any:
+    return jnp.outer(self, vec2)
+
+
+ROWS = {
+    **rows(True, movedim=_movedim, broadcast_to=_broadcast_to, diagonal=_diagonal),
+    **rows(
+        scatter=_scatter, scatter_add=_scatter_add, scatter_reduce=_scatter_reduce,
+        index_put=_index_put, index_add=_index_add, index_copy=_index_copy,
+        select_scatter=_select_scatter, slice_scatter=_slice_scatter, sort=_sort,
+        argsort=_argsort, topk=_topk, diff=_diff, outer=_outer,
+    ),
+}  # fmt: skip
