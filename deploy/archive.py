@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hlotune.schedules.atomic_files import whole
 from hlotune.schedules.errors import ProgramError
+from hlotune.tuning_logs.text import escaped, is_plain
 
 AGAIN = "write the file again with `tune apply`"
 """What to do about each kind of damage."""
@@ -60,6 +61,11 @@ def read_stored(path: Path) -> dict[str, bytes]:
 def _check(path: Path, members: Sequence[zipfile.ZipInfo], file_bytes: int) -> None:
     names = set[str]()
     for m in members:
+        if not is_plain(m.filename):
+            raise ProgramError(
+                f"expected the members of {path} as `tune apply` names them, got "
+                f"{escaped(m.filename)}; {AGAIN}"
+            )
         compressed = m.compress_type != zipfile.ZIP_STORED or m.compress_size != m.file_size
         if compressed or m.flag_bits & _ENCRYPTED:
             raise ProgramError(

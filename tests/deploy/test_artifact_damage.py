@@ -369,6 +369,10 @@ def with_less(members: list[zipfile.ZipInfo]) -> None:
     members[1].compress_size -= 1
 
 
+def with_name(members: list[zipfile.ZipInfo]) -> None:
+    members[1].filename = "program\xa0\u202e.mlirbc"
+
+
 def twice(members: list[zipfile.ZipInfo]) -> None:
     members.append(copy.copy(members[1]))
 
@@ -379,6 +383,7 @@ def twice(members: list[zipfile.ZipInfo]) -> None:
         (with_sizes, r"to fit into its \d+ bytes, got sizes of \d{13} bytes together"),
         (with_half, "got program.mlirbc compressed or encrypted"),
         (with_flag, "got program.mlirbc compressed or encrypted"),
+        (with_name, r"as `tune apply` names them, got program\\xa0\\u202e\.mlirbc; write"),
         (twice, "expected each member of .* once, got program.mlirbc twice"),
         (with_place, "got program.mlirbc damaged"),
         (with_sum, "got program.mlirbc damaged"),
