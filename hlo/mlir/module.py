@@ -27,6 +27,7 @@ BYTECODE_MAGIC = b"ML\xefR"
 _QUANTIZED = re.compile(r"^(?!\s*//).*?(tensor<[^<>\"]*!quant\.\w+<[^>\"]*>)", re.MULTILINE)
 PORTABLE_MAGIC = re.compile(BYTECODE_MAGIC + rb".StableHLO_v", re.DOTALL)
 """The byte between them is the version of MLIR's bytecode, older for older StableHLO."""
+_WRITTEN = re.compile(BYTECODE_MAGIC + rb".StableHLO_v([\d.]{1,20})", re.DOTALL)
 LENGTH_BYTES = 4
 
 
@@ -130,8 +131,19 @@ def parse(source: str | bytes, expected: str = STABLEHLO) -> Module:
                 reason = _not_text(error)
             raise ProgramError(
                 f"expected {expected}, got one that MLIR refuses: {reason}; check that the file is "
-                f"StableHLO of a version up to {stablehlo.get_current_version()}"
+                f"StableHLO of a version from {stablehlo.get_minimum_version()} to "
+                f"{stablehlo.get_current_version()}{_written_as(source)}"
             ) from error
+
+
+def _written_as(source: str | bytes) -> str:
+    """The version that a portable artifact says it has; the operations in it may be younger."""
+    found = _WRITTEN.match(source) if isinstance(source, bytes) else None
+    if found is None:
+        return ""
+    return (
+        f": it says {found[1].decode()}; export it again by a version of JAX that is about as old"
+    )
 
 
 def exported_module(data: bytes) -> bytes:

@@ -3,13 +3,18 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
+from jax import export
 
 from hlotune.hlo.canonical import canonical
 from hlotune.hlo.frontends.program import load
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir import versions
+from hlotune.schedules.errors import ProgramError
 from tests.support.make_artifact_fixture import ARTIFACT, TEXT
 from tests.support.tree import ROOT
 
@@ -67,6 +72,24 @@ def test_what_is_younger_than_that_is_written_for_this_release(
     monkeypatch.setattr(versions, "portable_version", known.__getitem__)
     assert version_of(mlir.parse(ADD).artifact()) == (0, 9, 0)
     assert version_of(mlir.parse(COMPOSITE).artifact()) == tuple(map(int, this.split(".")))
+
+
+def test_an_export_with_an_operation_of_a_later_version_is_one_line(tmp_path: Path) -> None:
+    shape = jax.ShapeDtypeStruct((4, 4), "float32")  # type: ignore[no-untyped-call]
+    exported = export.export(jax.jit(jnp.tanh), platforms=("cpu",))(shape)
+    artifact = exported.mlir_module_serialized
+    later, count = re.subn(rb"tanh_v\d", b"tanh_v9", artifact)
+    path = tmp_path / "later.jax_export"
+    path.write_bytes(b"\0" * 8 + len(later).to_bytes(4, "little") + later + b"\0" * 8)
+    version = ".".join(map(str, version_of(artifact)))
+    message = (
+        r"MLIR refuses: .*Failed to deserialize.*; check that the file is StableHLO of a version "
+        rf"from 0\.9\.0 to [\d.]+: it says {re.escape(version)}; export it again by"
+    )
+    assert count == 1
+    with pytest.raises(ProgramError, match=message) as refused:
+        load(path)
+    assert "\n" not in str(refused.value)
 
 
 LACKING = """
