@@ -118,7 +118,7 @@ def from_onnx(function: Callable[[Any], Any], image: Any, path: Path) -> Program
 
 def bound(function: Callable[[Any], Any], image: Any) -> Callable[[], Any]:
     argument = jax.device_put(image)
-    return lambda: jax.block_until_ready(function(argument))
+    return lambda: jax.block_until_ready(function(argument))  # type: ignore[no-untyped-call]
 
 
 def timed(sides: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[float, ...]]:

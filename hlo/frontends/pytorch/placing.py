@@ -49,8 +49,10 @@ def _scatter_reduce(
         )
     index = jnp.asarray(index)
     at, updates = jnp.asarray(self).at[_at(index, dim)], _cut(src, index)
-    merge = {"sum": at.add, "prod": at.multiply, "amax": at.max, "amin": at.min}[reduce]
-    return merge(updates)
+    merges: dict[str, Any] = {
+        "sum": at.add, "prod": at.multiply, "amax": at.max, "amin": at.min,
+    }  # fmt: skip
+    return merges[reduce](updates)
 
 
 def _index_put(self: Value, indices: Any, values: Value, accumulate: bool = False) -> Any:
