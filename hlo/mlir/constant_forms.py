@@ -38,8 +38,13 @@ def _rewrite(broadcast: Any, constant: Any) -> None:
     else:
         array = literal(value).array().reshape(flat.shape)
         held = stablehlo.constant(dense(array, kind.element_type))
-    if long:
-        broadcast.operands[0] = stablehlo.broadcast_in_dim(kind, held, long)
-    else:
+    if not long:
         broadcast.operands[0] = held
         broadcast.attributes["broadcast_dimensions"] = ir.DenseI64ArrayAttr.get([])
+        return
+    target = ir.DenseI64ArrayAttr(broadcast.attributes["broadcast_dimensions"])[long[0]]
+    axes = range(ir.RankedTensorType(broadcast.results[0].type).rank)
+    shape = [kind.shape[long[0]] if axis == target else 1 for axis in axes]
+    spread = ir.RankedTensorType.get(shape, kind.element_type)
+    broadcast.operands[0] = stablehlo.broadcast_in_dim(spread, held, [target])
+    broadcast.attributes["broadcast_dimensions"] = ir.DenseI64ArrayAttr.get(list(axes))

@@ -174,4 +174,4 @@ def test_constants_along_channels_are_written_as_jax_writes_them_with_channels_l
     pairs = [
         (graph.types[b.operands[0]].shape, graph.types[b.results[0]].shape) for b in broadcasts
     ]
-    assert pairs.count(((8,), (1, 8, 1, 1))) == pairs.count(((), (1, 6, 6, 8))) == 2
+    assert pairs.count(((8,), (1, 1, 1, 8))) == pairs.count(((), (1, 6, 6, 8))) == 2
