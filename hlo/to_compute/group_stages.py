@@ -29,9 +29,9 @@ from hlotune.hlo.to_compute.expressions import (
     unsupported,
     widened,
 )
+from hlotune.hlo.to_compute.factored_sums import fewest_passes
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
 from hlotune.hlo.to_compute.indexed import scatter_windows
-from hlotune.hlo.to_compute.joined_reductions import joined_reductions
 from hlotune.hlo.to_compute.product_stages import product_stage
 from hlotune.hlo.to_compute.prologues import varying
 from hlotune.hlo.to_compute.reductions import (
@@ -80,7 +80,7 @@ def group_compute(graph: Graph) -> Compute:
             cuts.append((wanted.axis, wanted.inner))
         else:
             whole = Compute(assembly.tensors(), tuple(assembly.stages))
-            return without_copies(joined_reductions(whole, tied_axes(graph, names)))
+            return without_copies(fewest_passes(whole, tied_axes(graph, names)))
 
 
 def tied_axes(graph: Graph, names: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
