@@ -39,7 +39,7 @@ ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
 """Operations of a point from which on few vectors side by side keep the units busy."""
-TASK_ELEMENTS = 4096
+TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
 SQUARES = 4
