@@ -139,13 +139,11 @@ class Session:
             target=self.target, opening=opening, prepare=self._prepare_whole, quickly=quick.decide,
             decided=decided,
         )  # fmt: skip
-        starved = False
         if not self.interrupted:
             spending.run()
-            self.interrupted, starved = spending.interrupted, spending.is_starved
-            self.settled = spending.is_settled
-        self._closed_from_s, self._searched = self.passed_s, bool(spending.spent)
+            self.interrupted, self.settled = spending.interrupted, spending.is_settled
         finals = self._finals(contests, reserve, spending, quick)
+        starved = not self.interrupted and spending.is_starved
         for task in opening.waiting if not self.interrupted else ():
             self._tell(KernelSkipped(label=task.label, reason=NO_TIME))
         places = {t.kernel: n for n, t in enumerate(tasks)}
@@ -472,8 +470,13 @@ class Session:
             settled=self.settled,
             quick_finals=quick.finals_of,
         )
+        self._closed_from_s = self.passed_s
         finals = deciding.decide()
         self.interrupted = deciding.interrupted
+        # Batches come between finals and behind them, too.
+        ended_s = (e.ended_s for c in contests for e in c.tuner.account)
+        self._closed_from_s = max([self._closed_from_s, *ended_s])
+        self._searched = bool(spending.spent)
         return finals
 
 

@@ -156,6 +156,8 @@ class KernelTuner:
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""
+        self._wrong: set[Schedule] = set()
+        """Those among them that were wrong when they were looked at as closely as winners."""
         self._mishaps: set[Schedule] = set()
         """Schedules on which the device failed in this run."""
         self._batches = 0
@@ -202,6 +204,10 @@ class KernelTuner:
     def has_failed(self, schedule: Schedule) -> bool:
         return schedule in self._failed
 
+    def is_wrong(self, schedule: Schedule) -> bool:
+        """Whether a schedule was wrong in a final of this run."""
+        return schedule in self._wrong
+
     def resume(self, batches: int, state: bytes, *, same_run: bool = False) -> None:
         """Goes on after a recorded batch of an interrupted run; call `know` with its trials next.
 
@@ -239,6 +245,7 @@ class KernelTuner:
         """Records failures of champions that were looked at more closely."""
         self._record(trials, self._batches, sealed(self._searcher.state(), self.account), None)
         self._failed |= {t.candidate.schedule for t in trials}
+        self._wrong |= {t.candidate.schedule for t in trials if is_wrong_result(t)}
 
     def step(self, n: int = 64, *, finishing: bool = False, limit_s: float = inf) -> Step | None:
         """One batch of up to n candidates; None where the space has nothing new to offer.
@@ -367,3 +374,7 @@ def is_hanging(trials: Sequence[Trial]) -> bool:
 def is_mishap(trial: Trial) -> bool:
     """Whether the device failed, and not the candidate: then it may be tried again."""
     return isinstance(trial.outcome, Failure) and trial.outcome.kind == "device"
+
+
+def is_wrong_result(trial: Trial) -> bool:
+    return isinstance(trial.outcome, Failure) and trial.outcome.kind == "wrong_result"

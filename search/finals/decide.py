@@ -18,8 +18,12 @@ from hlotune.search.finals.finals import Referee, final
 from hlotune.search.progress import Finalising, KernelSkipped, Progress
 from hlotune.search.tuner import Builder
 from hlotune.tuning_logs.database import Conditions, Database
-from hlotune.tuning_logs.decisions import decision
+from hlotune.tuning_logs.decisions import decision, standing
 from hlotune.tuning_logs.finals import Final
+from hlotune.tuning_logs.revoke import take_back
+
+WRONG_NOW = "it was faster, and in a later final its results were wrong"
+"""Why the schedule that stood is taken back."""
 
 
 class Searching(Protocol):
@@ -134,16 +138,26 @@ class Deciding:
         )
         found = self._final(contest, pairs) if pairs else None
         self.reserve.learn(contest, pairs, self.clock() - start_s)
-        if found:
+        self._take_back_wrong(contest)
+        before = self._before(n)
+        self.finals[n] = stands = decisive(found, before) if found else before
+        if stands and stands is found:
             self.database.record_final(self.run, contest.task.kernel, found)
-            self.finals[n] = found
-        elif not self._still_stands(n):
-            self.finals[n] = None
 
-    def _still_stands(self, n: int) -> bool:
-        """Whether a kernel has an earlier final whose schedule has not failed since."""
+    def _take_back_wrong(self, contest: Contest) -> None:
+        """Takes back the schedule that stands where it proved wrong, by itself, in this run: what
+        is recorded of it would be used, whoever else is proven faster or not.
+        """
+        stands = self._standing(contest)
+        if stands is not None and contest.tuner.is_wrong(stands):
+            key = contest.task.kernel.key
+            take_back(self.database, key, WRONG_NOW, numerics=self.numerics, **self.under)
+
+    def _before(self, n: int) -> Final | None:
+        """The earlier final of a kernel in this run; None where its schedule has failed since."""
         before = self.finals.get(n)
-        return before is not None and not self.contests[n].tuner.has_failed(before.schedule)
+        failed = before is not None and self.contests[n].tuner.has_failed(before.schedule)
+        return None if failed else before
 
     def _final(self, contest: Contest, pairs: int) -> Final | None:
         """The final of a kernel; None where it raises an error, which leaves this kernel undecided
@@ -160,3 +174,15 @@ class Deciding:
         key = contest.task.kernel.key
         found = decision(self.database, key, numerics=self.numerics, **self.under)
         return found.schedule if found.schedule != DEFAULT else None
+
+
+def decisive(found: Final, before: Final | None) -> Final:
+    """Which of two finals of a kernel in one run decides; `before` is the earlier one, if any.
+
+    The later one replaces it in the records, and is often made of fewer pairs.  So it decides where
+    another schedule won in it, in which the earlier one took part; else as between two runs, where
+    what proves nothing, or was made in a hurry, does not overrule a schedule that is proven faster.
+    """
+    if before is None or (found.won and found.schedule != before.schedule):
+        return found
+    return standing([found, before])

@@ -16,10 +16,11 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.timing.comparison import Comparison
-from hlotune.measure.trial import Candidate, Failure
+from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ScheduleError
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
+from hlotune.search.budget.reserve import Reserve
 from hlotune.search.finals.finals import FEWEST_PAIRS
 from hlotune.search.finals.quick import liked
 from hlotune.search.progress import Batch, Event, KernelSkipped, KernelStarted
@@ -30,6 +31,10 @@ from tests.support.sessions import UNDER, FakeDevice, run, task
 from tests.support.toy import ToySpace, TrueModel
 
 TASKS = tuple(task(f"k{n}", n) for n in range(16))
+COSTLY = (
+    replace(TASKS[0], default_lag=1000.0), *TASKS[1:7], replace(TASKS[7], weight=50.0), *TASKS[8:],
+)  # fmt: skip
+"""The first is opened first, and the eighth promises most after its quick final."""
 SHORT, LONG = Limits(seconds=6.0), Limits(seconds=20.0)
 
 
@@ -134,10 +139,8 @@ def test_what_lags_most_is_opened_first(database: Database) -> None:
 def test_seconds_that_quick_finals_leave_go_into_searching_and_later_champions_meet_the_earlier(
     database: Database,
 ) -> None:
-    costly = replace(TASKS[7], weight=50.0)
-    tasks = (replace(TASKS[0], default_lag=1000.0), *TASKS[1:7], costly, *TASKS[8:])
     device, events = Telling(), list[Event]()
-    result = run(database, tasks, device, limits=Limits(seconds=8.0), events=events)
+    result = run(database, COSTLY, device, limits=Limits(seconds=8.0), events=events)
     assert 8.0 - 1.5 < device.now() <= 8.0
     assert "k7" in {e.label for e in events if isinstance(e, Batch)}
     pairs = [pairs for label, pairs in device.met if label == "k7"]
@@ -157,3 +160,29 @@ def test_no_run_ends_long_before_its_budget_while_its_kernels_promise_something(
     device = Telling(failing="k3")
     run(database, TASKS, device, limits=Limits(seconds=seconds))
     assert seconds - 1.5 < device.now() <= 1.05 * seconds
+
+
+class Unsure(Telling):
+    """Proves nothing of a kernel when it is compared again."""
+
+    def compare(
+        self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], *, pairs: int
+    ) -> Comparison:
+        found = super().compare(kernel, objects, pairs=pairs)
+        if self.met.count(self.met[-1]) == 1:
+            return found
+        noise = Measurement(samples_s=(40e-3, 1e-6) * (pairs // 2) + (20e-3,))
+        return Comparison(found.default, tuple(noise for _ in objects))
+
+
+def test_a_later_final_that_proves_nothing_takes_no_proven_schedule_away(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reserve, "pairs", lambda *_, **__: FEWEST_PAIRS)
+    device = Unsure()
+    result = run(database, COSTLY, device, limits=Limits(seconds=8.0))
+    twice = {k.label: k for k in result.kernels if device.met.count((k.label, FEWEST_PAIRS)) > 1}
+    assert twice
+    for kernel in twice.values():
+        assert kernel.won
+        assert decision(database, kernel.key, **UNDER).schedule == kernel.schedule

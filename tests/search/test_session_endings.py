@@ -16,9 +16,10 @@ from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
 from hlotune.search.finals.closing import missed_by
+from hlotune.search.finals.decide import WRONG_NOW
 from hlotune.search.finals.finals import ROUNDS
 from hlotune.search.finals.heats import CHAMPIONS
-from hlotune.search.progress import Event, Finished, KernelSkipped
+from hlotune.search.progress import Batch, Event, Finalising, Finished, KernelSkipped
 from hlotune.search.tasks import Task
 from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.decisions import decision
@@ -135,6 +136,18 @@ def test_a_program_is_compared_until_it_is_right(database: Database) -> None:
     assert set(result.wrong) == {t.kernel.key for t in tasks}
     assert set(result.wrong_sites) == {"conv0 (by hand)", "dense0 (by hand)"}
     assert not result.won
+
+
+def test_a_batch_that_comes_behind_the_finals_of_known_champions_is_a_batch(
+    database: Database,
+) -> None:
+    tasks, events = two(), list[Event]()
+    run(database, tasks, limits=Limits(trials=16))
+    result = run(database, tasks, limits=Limits(seconds=3.5), events=events)
+    kinds = [type(e) for e in events]
+    assert kinds.index(Finalising) < kinds.index(Batch)
+    assert (result.trials > 0, result.needed_s) == (True, None)
+    assert "No batch of trials" not in result.report()
 
 
 def test_a_wrong_program_that_no_kernel_is_to_blame_for_ends_its_run_all_the_same(
@@ -318,3 +331,15 @@ def test_what_stands_and_fails_now_gives_way(database: Database) -> None:
     failing = FakeDevice(conv, failing=frozenset({first.schedule}))
     (second,) = run(database, conv, failing, limits=Limits(trials=1), seed=5).kernels
     assert second.won and second.schedule != first.schedule
+
+
+def test_what_stands_and_is_wrong_now_is_used_no_more_though_no_other_takes_its_place(
+    database: Database,
+) -> None:
+    conv = (task("conv", 1),)
+    (first,) = run(database, conv).kernels
+    assert decision(database, first.key, **UNDER).schedule == first.schedule
+    run(database, conv, FakeDevice(conv, wrong=True), limits=Limits(trials=1), seed=5)
+    found = decision(database, first.key, **UNDER)
+    assert found.schedule.algorithm == XLA
+    assert found.reason == f"kept default: {WRONG_NOW}"
