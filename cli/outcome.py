@@ -25,11 +25,12 @@ def end(
     types: Sequence[str] = (),
     sizes: Sequence[str] = (),
     loops: Sequence[str] = (),
+    devices: int = 1,
 ) -> None:
     """After the report: what a caller has to know besides it, as an exit code and a line.
 
-    `model_file`, `types` of arguments, `sizes` of dimensions and trips of `loops` are what the
-    command was given.
+    `model_file`, `types` of arguments, `sizes` of dimensions, trips of `loops` and the number of
+    `devices` are what the command was given.
     """
     from hlotune.search.budget.budget import DEFAULT_BUDGET_S
 
@@ -38,7 +39,8 @@ def end(
     if result.wrong:
         raise wrong_in_the_program(result)
     if result.interrupted:
-        say(f"tune: to go on: {going_on(result, model_file, types, sizes, loops)}", file=sys.stderr)
+        command = going_on(result, model_file, types, sizes, loops, devices)
+        say(f"tune: to go on: {command}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.needed_s is not None:
         raise NoRecord(
@@ -59,6 +61,7 @@ def going_on(
     types: Sequence[str],
     sizes: Sequence[str] = (),
     loops: Sequence[str] = (),
+    devices: int = 1,
 ) -> str:
     """The command that takes up an interrupted run, in this folder: what no database has of it is
     given again.
@@ -68,7 +71,9 @@ def going_on(
     arguments = [word for kind in types for word in ("--arg", kind)]
     dims = [word for size in sizes for word in ("--dim", size)]
     trips = [word for loop in loops for word in ("--trips", loop)]
-    return shlex.join(["tune", "resume", result.run, *database, *model, *arguments, *dims, *trips])
+    several = ["--devices", str(devices)] if devices > 1 else []
+    given = [*database, *model, *several, *arguments, *dims, *trips]
+    return shlex.join(["tune", "resume", result.run, *given])
 
 
 def wrong_in_the_program(result: "TuneResult") -> WrongResult:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hlotune.cli.loading import load_program
-from hlotune.cli.options import ArgumentTypes, Database, Dimensions, Events, Json, Quiet, Trips
+from hlotune.cli.options import (
+    ArgumentTypes,
+    Database,
+    Devices,
+    Dimensions,
+    Events,
+    Json,
+    Quiet,
+    Trips,
+)
 from hlotune.cli.outcome import end
 from hlotune.measure.machine.suspend_clock import beating
 from hlotune.schedules.errors import DatabaseError
@@ -41,6 +50,7 @@ def resume(
     ] = None,
     database: Database = None,
     model_file: ModelFile = None,
+    devices: Devices = 1,
     arg: ArgumentTypes = None,
     dim: Dimensions = None,
     trips: Trips = None,
@@ -73,10 +83,11 @@ def resume(
                 database=path,
                 model_file=model_file,
                 progress=progress,
+                devices=devices,
                 pulse=pulse,
             )
     print_report(result.database, result.run, json=json)
-    end(result, before.budget_s, model_file, arg or (), dim or (), trips or ())
+    end(result, before.budget_s, model_file, arg or (), dim or (), trips or (), devices)
 
 
 def trusted(before: "Interrupted") -> str:

@@ -69,7 +69,7 @@ def run_program(request: Request) -> None:
     if request.says_database:
         say(f"tune: records are in {result.database}", file=sys.stderr)
     print_report(result.database, result.run, json=request.json)
-    given = (request.types, request.sizes, request.loops)
+    given = (request.types, request.sizes, request.loops, request.devices)
     end(result, request.budget_s, request.model_file, *given)
 
 

@@ -18,7 +18,7 @@ from hlotune.search.budget.budget import Limits
 from hlotune.search.progress import Progress, silent
 from hlotune.search.result import TuneResult
 from hlotune.search.resume_queries import passed_s
-from hlotune.search.tune import Choices, searched, started
+from hlotune.search.tune import Choices, numbers_of, searched, started
 from hlotune.tuning_logs.database import Conditions, Database, ProgramIdentity, conditions
 
 
@@ -49,6 +49,7 @@ def resume(
     database: str | Path,
     model_file: str | Path | None = None,
     progress: Progress | None = None,
+    devices: int = 1,
     pulse: Pulse | None = None,
 ) -> TuneResult:
     """Goes on with an interrupted run of this program on this machine.
@@ -58,7 +59,7 @@ def resume(
     the database meanwhile.
 
     `run` is its id, or the beginning of it; `model_file` is the one that it began with, if any;
-    `pulse` is as in `tune`.
+    `devices` and `pulse` are as in `tune`.
 
     Raises:
         NoRecord: there is no such run.
@@ -71,6 +72,7 @@ def resume(
         cache = before.under["cache"]
         require_same(program, before, conditions(target, toolchain(), cache))
         choices = Choices(
+            numbers=numbers_of(target, devices),
             limits=Limits(seconds=before.budget_s, trials=before.trials),
             searcher=before.searcher,
             model=before.model,

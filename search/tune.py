@@ -98,7 +98,7 @@ def tune(
         found = target_here(target)
         require_shared(found)
         choices = Choices(
-            numbers=devices_like(found, devices) if devices > 1 else (),
+            numbers=numbers_of(found, devices),
             limits=limits_of(budget, budget_s, trials),
             searcher=searcher,
             model=model,
@@ -111,6 +111,18 @@ def tune(
         )
         with chosen(database, create=True) as records:
             return searched(program, records, choices, pulse)
+
+
+def numbers_of(target: Target, devices: int) -> tuple[int, ...]:
+    """The numbers of the devices that measure, where they are several; none for one device.
+
+    Raises TargetError where so many are not here, and ValueError for less than one.
+    """
+    if devices < 1:
+        raise ValueError(
+            f"expected one device or more, got devices={devices}; leave it out for one"
+        )
+    return devices_like(target, devices) if devices > 1 else ()
 
 
 def started(model: str, file: Path | None, target: Target) -> Start:
@@ -223,7 +235,7 @@ def begun_workers(
 def _runner(choices: Choices, turns: Turns, known: Properties | None) -> ProcessRunner:
     target, numerics, cache = choices.target, choices.numerics, choices.cache
     if choices.numbers:
-        return SeveralDevices(target, choices.numbers, numerics, cache, known=known)
+        return SeveralDevices(target, choices.numbers, numerics, cache, known=known, turns=turns)
     return ProcessRunner(target, numerics, cache, turns=turns, known=known)
 
 

@@ -279,8 +279,8 @@ class KernelTuner:
         """Trials of the candidates in their order; fewer where several hang, or time is up."""
         candidates = [Candidate(self.kernel, self._space.schedule(c)) for c in configs]
         trials: list[Trial] = []
-        for trial in self._one_by_one(candidates):
-            trials.append(trial)
+        for found in self._few_by_few(candidates):
+            trials += found
             if is_hanging(trials) or self._clock() >= end_s:
                 break
         self.took.goes_on = False
@@ -290,7 +290,8 @@ class KernelTuner:
             )
         return trials
 
-    def _one_by_one(self, candidates: Sequence[Candidate]) -> Iterator[Trial]:
+    def _few_by_few(self, candidates: Sequence[Candidate]) -> Iterator[list[Trial]]:
+        """As many trials at a time as the runner has devices."""
         # The first to be verified waits for the oracle, which may take longer.
         limit_s = LIMIT_S if np.isfinite(self.best_s) else None
         for start in range(0, len(candidates), CHUNK):
@@ -304,9 +305,9 @@ class KernelTuner:
                 some = built[first : first + self._together]
                 before_s = self._clock()
                 found = self._runner.measure(self.kernel, some, cache=self._cache, limit_s=limit_s)
-                if self.took.goes_on:
-                    self.took.trials_s += [(self._clock() - before_s) / len(some)] * len(some)
-                yield from found
+                if self.took.goes_on:  # each alone on its device, as it would be in a final
+                    self.took.trials_s += [self._clock() - before_s] * len(some)
+                yield found
 
     def _take(self, trials: Sequence[Trial]) -> None:
         self._usable += [t for t in trials if self._is_usable(t)]

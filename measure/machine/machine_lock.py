@@ -26,12 +26,19 @@ class Turns:
     """Seconds since some moment."""
     device: str = ""
     """The device that the turns are of, as in `alone`; empty for the whole machine."""
+    run: "Turns | None" = None
+    """The turns of the run, where these are of one of its devices: a wait counts there too."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         with alone(self.now, self.device) as waited_s:
-            self.waited_s += waited_s
+            self.waited(waited_s)
             yield
+
+    def waited(self, seconds: float) -> None:
+        self.waited_s += seconds
+        if self.run is not None:
+            self.run.waited(seconds)
 
     def clock_s(self) -> float:
         """Seconds since some moment, on a clock that stood still while the run waited."""

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -36,19 +36,22 @@ class SeveralDevices(ProcessRunner):
         cache: CacheMode = "model",
         command: Sequence[str] = DEVICE_WORKER,
         known: Properties | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """`numbers` are those of the devices among all that this process may use, the first one
-        first; the other arguments are those of `ProcessRunner`.
+        first; the other arguments are those of `ProcessRunner`.  `turns` are those of the run: each
+        device has its own, and the run waits as long as the device that waits longest.
         """
+        run = turns or Turns()
         visible = visible_devices()
         first, *others = [visible.get(number, str(number)) for number in numbers]
         super().__init__(
-            target, numerics, cache, turns=_turns(target, first), known=known, command=command,
-            environment={VISIBLE: first},
+            target, numerics, cache, turns=_turns(target, first, run.now, run), known=known,
+            command=command, environment={VISIBLE: first},
         )  # fmt: skip
         self._others = [
             ProcessRunner(
-                target, numerics, cache, turns=_turns(target, device), known=known,
+                target, numerics, cache, turns=_turns(target, device, run.now), known=known,
                 command=command, environment={VISIBLE: device},
             )
             for device in others
@@ -82,7 +85,7 @@ class SeveralDevices(ProcessRunner):
         for number in range(len(objects)):
             waiting.put(number)
         trials = dict[int, Trial]()
-        own = super().measure
+        own, before_s = super().measure, self._waits_s()
 
         def work(measure: Any) -> None:
             for number in _taken(waiting):
@@ -96,7 +99,12 @@ class SeveralDevices(ProcessRunner):
                     pass  # nothing new begins
                 self.close()
                 raise
+        waited_s = [now - before for now, before in zip(self._waits_s(), before_s, strict=True)]
+        self._turns.waited(max(waited_s) - waited_s[0])  # the first device's count already
         return [trials[number] for number in range(len(objects))]
+
+    def _waits_s(self) -> list[float]:
+        return [runner._turns.waited_s for runner in (self, *self._others)]
 
 
 def _taken(waiting: "SimpleQueue[int]") -> Iterator[int]:
@@ -105,9 +113,12 @@ def _taken(waiting: "SimpleQueue[int]") -> Iterator[int]:
             yield waiting.get_nowait()
 
 
-def _turns(target: Target, device: str) -> Turns:
+def _turns(
+    target: Target, device: str, now: Callable[[], float], run: Turns | None = None
+) -> Turns:
     """The turns of one device, whose name becomes that of a file."""
-    return Turns(device=re.sub(r"[^\w-]", "-", f"{target.platform}{device}"))
+    name = re.sub(r"[^\w-]", "-", f"{target.platform}{device}")
+    return Turns(now=now, device=name, run=run)
 
 
 def visible_devices() -> dict[int, str]:

@@ -105,3 +105,4 @@ def test_going_on_takes_again_what_no_database_has(tmp_path: Path) -> None:
         "--model-file", "my model.npz", "--arg", "f32[8,784]", "--arg", "f32[2]", "--dim",
         "batch=8", "--trips", "while0=9",
     ]  # fmt: skip
+    assert shlex.split(going_on(result, None, [], devices=2))[5:] == ["--devices", "2"]

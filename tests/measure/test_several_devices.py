@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,6 +95,23 @@ def test_failures_of_the_builder_pass_through(tmp_path: Path) -> None:
     with SeveralDevices(H200, (0, 1), command=command(tmp_path / "notes")) as runner:
         (trial,) = runner.measure(KERNEL, [(OBJECTS[0][0], failure)])
     assert trial.outcome is failure
+
+
+def test_a_run_has_waited_as_long_as_the_device_that_waited_longest(tmp_path: Path) -> None:
+    held, run = threading.Event(), Turns()
+
+    def hold() -> None:
+        with machine_lock.alone(device=f"{H200.platform}1"):
+            held.set()
+            time.sleep(0.5)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    with SeveralDevices(H200, (0, 1), command=command(tmp_path / "notes"), turns=run) as runner:
+        runner.measure(KERNEL, OBJECTS)
+    thread.join()
+    assert 0.2 < run.waited_s < 0.6
 
 
 def test_devices_that_somebody_chose_are_those(monkeypatch: pytest.MonkeyPatch) -> None:

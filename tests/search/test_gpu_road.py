@@ -115,6 +115,8 @@ def test_a_search_measures_on_two_devices_at_the_same_time(
     (kernel,) = (k for k in result.kernels if k.label == "dot 64x32x48 +bias+relu")
     assert (kernel.trials, kernel.failures) == (4, 0)
     assert 2 in together
+    with pytest.raises(ValueError, match="expected one device or more, got devices=0"):
+        tune(program, trials=4, database=tmp_path / "a.db", target=INTERPRETED, devices=0)
 
 
 @pytest.mark.parametrize("target", [INTERPRETED, INTERPRETED_TPU], ids=lambda t: t.name)

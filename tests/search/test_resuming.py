@@ -14,7 +14,7 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.targets import TARGETS, host_target, toolchain
 from hlotune.measure.trial import Trial
-from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord
+from hlotune.schedules.errors import DatabaseError, ModelError, NoRecord, TargetError
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.account import Entry, opened, sealed
 from hlotune.search.budget.budget import Limits
@@ -211,6 +211,17 @@ def test_a_run_of_another_machine_is_not_taken_up_on_this_one(database: Database
     with pytest.raises(DatabaseError, match=r"expected the conditions of run .*begin anew with"):
         resume(program, begun, database=database.path)
     assert database.query("select * from trials") == []
+
+
+def test_it_goes_on_with_several_devices_where_they_are_here(database: Database) -> None:
+    program = load(lambda x: x + 1, np.zeros(3, np.float32))
+    options = {
+        "searcher": "annealing", "model": "trees", "model_digest": None, "trials": 8,
+        "budget_s": None,
+    }  # fmt: skip
+    begun = database.start_run(program, host_target(), toolchain(), options=options)
+    with pytest.raises(TargetError, match="expected a GPU as the target of 2 devices"):
+        resume(program, begun, database=database.path, devices=2)
 
 
 def test_another_trained_model_is_an_error(database: Database) -> None:

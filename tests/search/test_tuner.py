@@ -1,6 +1,8 @@
 """The loop for one kernel."""
 
+import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,6 +224,25 @@ def test_a_batch_ends_after_a_few_timeouts_in_a_row() -> None:
     assert step is not None
     assert len(step.trials) == step.failures == HANGS
     assert len(log.trials) == 32 + HANGS
+
+
+def test_trials_that_devices_measured_at_the_same_time_are_all_kept() -> None:
+    class Several(FakeRunner):
+        width = 3
+
+        def measure(
+            self, kernel: Kernel, objects: Sequence[tuple[Candidate, Built | Failure]], **_: Any
+        ) -> list[Trial]:
+            time.sleep(0.03)
+            return super().measure(kernel, objects)
+
+    log, toy = Log(), space()
+    tuning = tuner(log, toy, runner=Several(toy))
+    step = tuning.step(32, limit_s=0.0)
+    assert step is not None
+    assert len(step.trials) == len(log.trials) == 3
+    # A final takes as long of each, one after the other on one device.
+    assert min(tuning.took.trials_s) >= 0.03
 
 
 def test_what_the_device_failed_on_is_tried_once_more_and_not_learned_from() -> None:
