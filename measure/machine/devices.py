@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from functools import cache
 from typing import Any
 
@@ -11,16 +10,12 @@ import jax
 
 from hlotune.measure.machine.targets import host_target, require_host
 from hlotune.schedules.errors import TargetError
+from hlotune.schedules.processes import python_module, python_path
 from hlotune.schedules.targets.cpu import HOST_PLATFORM, CpuTarget
 from hlotune.schedules.targets.kinds import NAMED
 from hlotune.schedules.targets.target import Target
 from hlotune.schedules.targets.tpu import TPU_PLATFORM, TpuTarget
 
-ASK = """
-import json, sys, jax
-print(json.dumps([d.device_kind for d in jax.devices(sys.argv[1])]))
-"""
-"""Prints what JAX calls the devices of a platform."""
 ASK_LIMIT_S = 120.0
 
 
@@ -139,8 +134,8 @@ def device_names(platform: str) -> tuple[str, ...]:
 @cache
 def names_elsewhere(platform: str) -> tuple[str, ...]:
     """`device_names` of a process that ends; none where it finds none, or takes too long."""
-    command = (sys.executable, "-P", "-c", ASK, platform)
-    environment = {**os.environ, "JAX_PLATFORMS": platform}
+    command = python_module("hlotune.measure.machine.name_devices", platform)
+    environment = {**os.environ, "JAX_PLATFORMS": platform, "PYTHONPATH": python_path()}
     try:
         done = subprocess.run(
             command,

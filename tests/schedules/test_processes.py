@@ -95,6 +95,8 @@ def test_processes_are_started_in_known_places() -> None:
     starting = [f for room in ROOMS for f in modules(room) if "subprocess." in read(f)]
     assert [str(f) for f in starting] == [
         "hlo/frontends/checked_parse.py",
+        "codegen/pallas/assembler.py",
+        "measure/machine/devices.py",
         "measure/workers/channel.py",
         "tuning_logs/page/regenerated.py",
         "deploy/rivals/line_process.py",
