@@ -24,7 +24,7 @@ def model():
 
 
 def request(path: Path, options: dict[str, object]) -> dict[str, object]:
-    about = {
+    about: dict[str, object] = {
         "program": f"{path}:model", "arg": [], "dim": [], "numerics": "standard", "target": None,
     }  # fmt: skip
     return {**about, "options": options, "pairs": 6}

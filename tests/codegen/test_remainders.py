@@ -1,6 +1,7 @@
 """Remainders of floats are exact, on vectors where their quotients are known to the last unit."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hlotune.codegen.llvm.compile import assembly
 from tests.support.elementwise import Elementwise, Operation, level
 
 PAIRS = 40_000
-TYPES = {"f32": np.float32, "f64": np.float64}
+TYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 REMAINDERS = {dtype: Operation("remainder", (dtype, dtype), dtype) for dtype in TYPES}
 
 
@@ -33,7 +34,8 @@ def of_all_sizes(dtype: str, seed: int) -> NDArray[np.floating]:
     rng = np.random.default_rng(seed)
     bits = rng.integers(0, 2 ** (8 * TYPES[dtype]().itemsize - 1), PAIRS, dtype=np.int64)
     held = bits.astype(f"i{TYPES[dtype]().itemsize}").view(TYPES[dtype])
-    return np.where(rng.random(PAIRS) < 0.5, held, -held)
+    signed: NDArray[np.floating] = np.where(rng.random(PAIRS) < 0.5, held, -held)
+    return signed
 
 
 @pytest.mark.parametrize("lanes", [3, 8, 16, 24])

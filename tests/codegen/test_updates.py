@@ -105,7 +105,7 @@ def test_one_region_has_the_tasks_of_all_arrays_and_agrees_with_the_oracle() -> 
 
 
 def test_tasks_of_large_arrays_are_short_and_store_through_the_caches() -> None:
-    large = [jax.ShapeDtypeStruct((1024, 1024), np.float32)] * 12
+    large = [np.zeros((1024, 1024), np.float32)] * 12
     found = compute_of(graph_of(sites(load(momentum, *large))[0].kernel))
     space = space_of(found, replace(host_target(), threads=2))
     configs = np.concatenate([space.firsts(), space.sample(8, np.random.default_rng(0))])
