@@ -3,6 +3,7 @@
 import json as json_module
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +21,7 @@ from hlotune.cli.options import (
     Program,
     seconds,
 )
-from hlotune.cli.printing import counted, print_json
+from hlotune.cli.printing import counted, print_json, print_notes
 from hlotune.cli.run import Searcher, Seed, check
 from hlotune.tuning_logs.default_path import database_path
 
@@ -88,7 +89,10 @@ def xla(
     def ask(options: "Mapping[str, Value]", pairs: int) -> "Both | Failure":
         return asked({**about, "options": dict(options), "pairs": pairs})
 
-    with chosen(database_path(database), create=True) as records:
+    print_notes(loaded.remarks, file=sys.stderr)
+    with chosen(path := database_path(database), create=True) as records:
+        if database is None and not json:
+            typer.echo(f"tune: records are in {path}", err=True)
         found = search_options(
             loaded, records, ask, limits=limits, searcher=searcher, seed=seed,
             target=target_here(device), toolchain=toolchain(), numerics=numerics,

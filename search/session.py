@@ -25,7 +25,7 @@ from hlotune.search.budget.spending import RIVALS_UNTIL, Contest, Decided, Openi
 from hlotune.search.finals.closing import Closing, Comparing, Verdict, judged, left_out, missed_by
 from hlotune.search.finals.decide import Deciding
 from hlotune.search.finals.finals import Referee
-from hlotune.search.finals.quick import Quick
+from hlotune.search.finals.quick import Quick, firsts_by_liking
 from hlotune.search.learning.transfer import Kin, kin, lent, recorded, teach
 from hlotune.search.progress import Event, KernelSkipped, KernelStopped, Progress, Started
 from hlotune.search.result import TuneResult, kernel_result
@@ -441,13 +441,14 @@ class Session:
         other shapes, and kin.
 
         Nothing that this run found is among them, so that they are the same when the run is
-        resumed.
+        resumed; what the model learned may change which first candidate is ahead.
         """
         schedules = self.database.seeds(kernel, limit=SEEDS, apart=self.run, **self.under)
         located = [c for s in schedules if (c := space.locate(s)) is not None]
         of = self._kin.get(kernel.key, [])
         borrowed = lent(self.database, of, space, self.under, self.run)
-        return np.array([*space.firsts(), *located, *borrowed], np.int32)
+        firsts = firsts_by_liking(space, self.experience.model)
+        return np.array([*firsts, *located, *borrowed], np.int32)
 
     def _finals(
         self, contests: Sequence[Contest], reserve: Reserve, spending: Spending, quick: Quick

@@ -85,7 +85,7 @@ def check_kind(path: Path) -> None:
 
 _FOLDER = (
     "name the file in it; `tune run` also takes a folder that XLA has dumped its modules into "
-    "(XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto')"
+    "(XLA_FLAGS=--xla_dump_to=FOLDER)"
 )
 _EXPORT = "hlotune does not read it: export the model to StableHLO or ONNX first"
 

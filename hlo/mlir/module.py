@@ -27,6 +27,8 @@ BYTECODE_MAGIC = b"ML\xefR"
 _QUANTIZED = re.compile(r"^(?!\s*//).*?(tensor<[^<>\"]*!quant\.\w+<[^>\"]*>)", re.MULTILINE)
 PORTABLE_MAGIC = re.compile(BYTECODE_MAGIC + rb".StableHLO_v", re.DOTALL)
 """The byte between them is the version of MLIR's bytecode, older for older StableHLO."""
+_ANY_PROGRAM = re.compile(r"\b(module|func|stablehlo|mhlo|builtin)\b")
+"""What MLIR text of a program has somewhere."""
 _WRITTEN = re.compile(BYTECODE_MAGIC + rb".StableHLO_v([\d.]{1,20})", re.DOTALL)
 LENGTH_BYTES = 4
 
@@ -121,6 +123,7 @@ def parse(source: str | bytes, expected: str = STABLEHLO) -> Module:
             if isinstance(source, bytes) and not source.startswith(BYTECODE_MAGIC):
                 source = source.decode()
             if isinstance(source, str):
+                _refuse_other_text(source, expected)
                 _refuse_quantized(source)
             return Module(ir.Module.parse(source))
         except ProgramError:
@@ -134,6 +137,14 @@ def parse(source: str | bytes, expected: str = STABLEHLO) -> Module:
                 f"StableHLO of a version from {stablehlo.get_minimum_version()} to "
                 f"{stablehlo.get_current_version()}{_written_as(source)}"
             ) from error
+
+
+def _refuse_other_text(source: str, expected: str) -> None:
+    if not _ANY_PROGRAM.search(source):
+        raise ProgramError(
+            f"expected {expected}, got a text that begins {source.lstrip()[:30]!r} and has no "
+            "function or module in it; name the file of a program"
+        )
 
 
 def _written_as(source: str | bytes) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel, predictions
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
+from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.budget.spending import Contest, Decided
 from hlotune.search.finals.finals import (
     FEWEST_PAIRS,
@@ -41,6 +42,17 @@ def liked(task: Task, model: CostModel, most: int = 1) -> list[Candidate]:
     schedules = list(configs)
     order = np.argsort(-scores, kind="stable")[:most]
     return [Candidate(task.kernel, schedules[n]) for n in order]
+
+
+def firsts_by_liking(space: Space, model: CostModel) -> Configs:
+    """The first candidates of all algorithms, the one ahead that a model likes best: a first batch
+    of few trials has it, as a quick final would.
+    """
+    configs = space.firsts()
+    if not model.knows:
+        return configs
+    best = int(np.argmax(predictions(model, space, configs)))
+    return np.concatenate([configs[best : best + 1], configs[:best], configs[best + 1 :]])
 
 
 @dataclass(kw_only=True)

@@ -88,6 +88,7 @@ def test_the_command_says_what_it_found(file: Path, tmp_path: Path) -> None:
          str(database), "--target", host_target().fingerprint, "--json"],
         env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
+    assert "records are in" not in done.stderr, "the user named the database"
     found = json.loads(done.stdout)  # one trial, however short the budget is
     assert (found["trials"], found["failures"]) == (1, 0)
     assert found["speedup"] > 0

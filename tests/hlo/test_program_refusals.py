@@ -110,6 +110,13 @@ def test_a_graph_is_made_of_one_block(text: str, message: str) -> None:
         mlir.graph(mlir.parse(text))
 
 
+def test_a_text_that_is_no_program_is_refused_by_how_it_begins(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("Dear diary, today I tuned a kernel.")
+    with pytest.raises(ProgramError, match=r"got a text that begins .Dear diary, .* has no"):
+        load(path)
+
+
 def test_a_binary_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "noise.mlirbc"
     path.write_bytes(bytes(range(256)))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from hlotune.codegen.built import Built
@@ -18,11 +19,12 @@ from hlotune.measure.machine.targets import TARGETS
 from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import ScheduleError
+from hlotune.schedules.spaces.space import Configs
 from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.finals.finals import FEWEST_PAIRS
-from hlotune.search.finals.quick import liked
+from hlotune.search.finals.quick import firsts_by_liking, liked
 from hlotune.search.progress import Batch, Event, KernelSkipped, KernelStarted
 from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
@@ -109,6 +111,23 @@ def test_the_model_chooses_among_the_first_candidates_of_all_algorithms() -> Non
     (chosen,) = liked(TASKS[0], TrueModel(space))
     assert chosen.schedule == space.schedule(space.heuristic())
     assert len(liked(TASKS[0], Trees(), 5)) == 1
+
+
+class SeveralFirsts(ToySpace):
+    """Has the first candidates of four algorithms."""
+
+    def firsts(self) -> Configs:
+        return self.sample(4, np.random.default_rng(6))
+
+
+def test_a_first_batch_begins_with_the_first_candidate_that_the_model_likes_best() -> None:
+    space = SeveralFirsts((8, 8, 8))
+    firsts, ordered = space.firsts(), firsts_by_liking(space, TrueModel(space))
+    fastest = int(np.argmin(space.times_s(firsts)))
+    assert fastest != 0
+    assert ordered[0].tolist() == firsts[fastest].tolist()
+    assert ordered[1:].tolist() == np.delete(firsts, fastest, axis=0).tolist()
+    assert firsts_by_liking(space, Trees()).tolist() == firsts.tolist()
 
 
 def test_kernels_that_xla_is_known_to_lag_behind_in_come_before_plain_ones_of_more_work() -> None:

@@ -39,6 +39,8 @@ ROWS_IN_SCANS = 4
 """Rows that are accumulated along the lanes together: each waits for its own carry."""
 MANY_OPERATIONS = 8
 """Operations of a point from which on few vectors side by side keep the units busy."""
+MANY_LOADS = 3
+"""Loads of a reduction from which on each vector of them needs a register more beside the sums."""
 TASK_ELEMENTS = 1024
 """Elements in a task of an update of many arrays: so many that waking is worth it, and so few that
 threads which get equally many tasks, some of them of small arrays, are busy for equally long."""
@@ -109,8 +111,8 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
             return 1, min(ROWS_IN_SCANS, max(1, rows)), 1
         beside = max(ROWS_IN_LANES, CHAINS // across if across < CHAINS else 1)
         rows = 1 if across >= LONG_ROW else min(beside, max(1, rows))
-        parts = len(stage.stores)
-        most = max(1, (space.target.vector_registers - 2) // (parts + 1) // rows)
+        held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
+        most = max(1, (space.target.vector_registers - 2) // held // rows)
         return _divisor(across, min(across, CHAINS // rows, most)), rows, 1
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
