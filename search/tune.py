@@ -148,7 +148,7 @@ class Choices:
     target: Target
     progress: Progress
     numbers: tuple[int, ...] = ()
-    """Of the devices that measure, where they are several."""
+    """The devices that measure, where they are several."""
 
     def __post_init__(self) -> None:
         require_one_of(SEARCHERS, self.searcher, "searcher")

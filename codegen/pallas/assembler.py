@@ -54,7 +54,7 @@ def dumping(folder: Path) -> dict[str, str]:
 
 
 def register_use(folder: Path, target: GpuTarget, ptxas: Path) -> tuple[RegisterUse, ...]:
-    """Of all kernels whose PTX lies in a folder, where XLA dumped it.
+    """The registers of all kernels whose PTX lies in a folder, where XLA dumped it.
 
     Raises BuildError where the assembler refuses one.
     """

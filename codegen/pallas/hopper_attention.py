@@ -32,7 +32,7 @@ class _Shared:
     """What the warpgroups of one block share."""
 
     queries: Stripes
-    """Of each warpgroup, `block_q` rows of features; its results are stored there as well."""
+    """Features of `block_q` rows for each warpgroup; its results are stored there as well."""
     keys: Stripes
     values: Stripes
     queries_here: Any
