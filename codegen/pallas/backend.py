@@ -16,10 +16,10 @@ import numpy as np
 from hlotune.codegen.backend import Array, Signature, SiteCode
 from hlotune.codegen.built import Built
 from hlotune.codegen.pallas.build import build
-from hlotune.codegen.pallas.lowering import exported_for_tpu, lowered, lowered_for
+from hlotune.codegen.pallas.lowering import exported_for_tpu, lowered, lowered_for, prepare_for
 from hlotune.codegen.pallas.reshaped import argument_shapes, with_types
 from hlotune.hlo.graph import numpy_dtype
-from hlotune.hlo.mlir.versions import loaded as compiled_for
+from hlotune.hlo.mlir.compiled import compiled
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.gpu_forms import GpuForm, Operand, gpu_form
@@ -71,8 +71,9 @@ class _Pallas:
 
     def load(self, built: Built) -> _Loaded:
         platform, text = module_of(built)
+        prepare_for(text)
         try:
-            execute = compiled_for(text, platform).execute
+            execute = compiled(text, platform).execute
         except Exception as error:  # XLA's, for any reason that a compiler has
             said = " ".join(f"{type(error).__name__}: {error}".split())[:600]
             raise BuildError(

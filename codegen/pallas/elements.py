@@ -68,5 +68,5 @@ def activated(sums: jax.Array, epilogue: str) -> jax.Array:
     if epilogue == "bias_relu":
         return jnp.maximum(sums, 0.0)
     if epilogue == "bias_gelu":
-        return 0.5 * sums * (1 + erf(sums * 0.5**0.5))
+        return 0.5 * sums * erfc(sums * -(0.5**0.5))
     return sums

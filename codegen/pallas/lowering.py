@@ -1,5 +1,6 @@
 """Lowers functions for GPUs and TPUs, present or absent."""
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,6 +15,14 @@ from hlotune.schedules.targets.tpu import TpuTarget
 Function = Callable[..., Any]
 KERNEL_CALLS = ("__gpu$xla.gpu.triton", "mosaic_gpu", "mosaic_gpu_v2")
 """The custom calls that hold kernels for GPUs."""
+
+
+def prepare_for(text: str) -> None:
+    """Makes this process able to compile the kernels of a module: JAX's module for Hopper tells XLA
+    where the library is that those kernels call, and without it their symbols are not found.
+    """
+    if "mosaic_gpu" in text:
+        importlib.import_module("hlotune.codegen.pallas.mosaic")
 
 
 @contextmanager
@@ -63,5 +72,6 @@ def _as_if_on(kind: str, cores: int, platform: str) -> Any:
     if not hasattr(sharding, "AbstractDevice"):
         return nullcontext()
     device = sharding.AbstractDevice(device_kind=kind, num_cores=cores, platform=platform)
-    mesh = sharding.AbstractMesh((1,), ("devices",), abstract_device=device)
+    automatic = (sharding.AxisType.Auto,)  # explicit axes put sharding constraints into the text
+    mesh = sharding.AbstractMesh((1,), ("devices",), automatic, abstract_device=device)
     return sharding.use_abstract_mesh(mesh)

@@ -7,7 +7,10 @@ get warm.  In the cache mode `model` the calls take several copies of all operan
 together exceed the device's last cache; in `warm` each call takes the same ones.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -21,7 +24,7 @@ from hlotune.codegen.backends import backend_named
 from hlotune.codegen.built import Built
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.mlir.versions import loaded as compiled_for
+from hlotune.hlo.mlir.compiled import compiled
 from hlotune.measure.timing.device_times import times
 from hlotune.measure.timing.timing import Subject
 from hlotune.measure.timing.xla import default_text
@@ -35,6 +38,7 @@ WARM_S, SAMPLE_S = 0.01, 0.02
 CACHED_BYTES = 64 << 20
 """The last cache of any device that is known; operands in turn exceed it three times."""
 MOST_COPIES = 8
+MOST_THREADS = os.cpu_count() or 1
 
 
 @dataclass(eq=False)
@@ -78,12 +82,26 @@ class JaxBench:
         ready = backend.load(built) if loaded is None else loaded
         return self._subject(backend.replacement(ready, self.signature, {}).text)
 
+    def compile_together(self, builts: Sequence[Built]) -> None:
+        """Compiles kernels at the same time, so that `candidate` has them at once.
+
+        What cannot be compiled fails again where it is asked for alone, which says why.
+        """
+        with ThreadPoolExecutor(min(MOST_THREADS, max(1, len(builts)))) as threads:
+            list(threads.map(self._tried, builts))
+
+    def _tried(self, built: Built) -> None:
+        with suppress(Exception):
+            backend = backend_named(built.backend)
+            text = backend.replacement(backend.load(built), self.signature, {}).text
+            compiled(text, self.target.platform)
+
     def default(self, clock: ClockName = "kernel") -> tuple[Subject, ...]:
         """XLA's own kernel, with its own choice of tilings for the device."""
         return (self._subject(default_text(self.kernel)),)
 
     def _subject(self, text: str) -> Subject:
-        execute = compiled_for(text, self.target.platform).execute
+        execute = compiled(text, self.target.platform).execute
         function = _last_of(execute)
 
         def burst() -> float:

@@ -10,7 +10,7 @@ from hlotune.codegen.built import Built
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.trial import Candidate, Failure
 from hlotune.measure.workers.channel import Channel, Message
-from hlotune.measure.workers.early_start import BUILD_WORKER, BUILDERS, taken
+from hlotune.measure.workers.early_start import BUILD_ENVIRONMENT, BUILD_WORKER, builders_for, taken
 from hlotune.measure.workers.wire import from_candidate, from_target, to_outcome
 from hlotune.schedules.errors import BuildError
 from hlotune.schedules.steps.schedule import XLA
@@ -32,7 +32,7 @@ class ProcessBuilder:
     def __init__(
         self,
         target: Target,
-        processes: int = BUILDERS,
+        processes: int | None = None,
         timeout_s: float = 10.0,
         command: Sequence[str] = BUILD_WORKER,
         turns: Turns | None = None,
@@ -40,7 +40,9 @@ class ProcessBuilder:
         self._target = target
         self._turns = turns or Turns()
         self._timeout_s = timeout_s
-        self._all = [taken(command, {}) for _ in range(processes)]
+        self._all = [
+            taken(command, BUILD_ENVIRONMENT) for _ in range(processes or builders_for(target))
+        ]
         self._idle: SimpleQueue[Channel] = SimpleQueue()
         for channel in self._all:
             self._idle.put(channel)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache, lru_cache, wraps
+from itertools import accumulate
 from typing import Any
 
 from hlotune.codegen.backends import backend_named
@@ -53,6 +54,7 @@ def handlers() -> Mapping[str, Handler]:
     run_in_the_calling_thread()
     return {
         "properties": _properties,
+        "compile": _total(_compile),
         "verify": _total(_verify),
         "measure": _total(_measure),
         "default": _total(_default),
@@ -92,6 +94,15 @@ def _documented(target: Target) -> Properties:
     if target.peaks is None:
         raise TargetError(f"expected peaks of {target.title}, and neither maker nor we have any")
     return target.peaks
+
+
+def _compile(request: Message) -> Message:
+    """Compiles kernels together, for a device whose compiler takes long."""
+    header = request.header
+    bench = _bench(Kernel(header["kernel"]), _settled(header), header["cache"])
+    if isinstance(bench, JaxBench):
+        bench.compile_together(_builts(header["sizes"], request.blob))
+    return Message({"is": "compiled"})
 
 
 def _verify(request: Message) -> Message:
@@ -231,12 +242,16 @@ def _better(forms: tuple[Subject, ...], clock: Clock, apart: Apart) -> Subject:
 def _candidates(
     bench: Bench | JaxBench, clock: Clock, sizes: list[int], blob: bytes
 ) -> list[Subject]:
-    subjects, start = [], 0
-    for number, size in enumerate(sizes):
-        built = Built.from_bytes(blob[start : start + size])
-        subjects.append(bench.candidate(built, f"candidate.{number}", clock=clock))
-        start += size
-    return subjects
+    builts = _builts(sizes, blob)
+    if isinstance(bench, JaxBench):
+        bench.compile_together(builts)
+    return [bench.candidate(b, f"candidate.{n}", clock=clock) for n, b in enumerate(builts)]
+
+
+def _builts(sizes: list[int], blob: bytes) -> list[Built]:
+    """The kernels that follow each other in the bytes of a request."""
+    ends = list(accumulate(sizes))
+    return [Built.from_bytes(blob[e - size : e]) for e, size in zip(ends, sizes, strict=True)]
 
 
 def _settled(header: Json) -> Target:

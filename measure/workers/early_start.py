@@ -4,6 +4,7 @@ A command begins them and goes on to load its program; the builder and the runne
 later take them.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -16,7 +17,21 @@ from hlotune.schedules.targets.target import Target
 BUILD_WORKER = python_module("hlotune.measure.workers.worker", "build")
 DEVICE_WORKER = python_module("hlotune.measure.workers.worker", "device")
 
+BUILD_ENVIRONMENT = {"JAX_PLATFORMS": HOST_PLATFORM}
+"""Builders lower for other devices without having them, whose memory JAX would take otherwise."""
+
 BUILDERS = 2
+MOST_BUILDERS = 8
+"""For other devices than CPUs, where lowering a kernel takes Python a second."""
+
+
+def builders_for(target: Target) -> int:
+    """How many processes build for a target: for a CPU few, since they share it with the kernels'
+    threads; for another device as many as this machine has processors, up to `MOST_BUILDERS`.
+    """
+    if isinstance(target, CpuTarget):
+        return BUILDERS
+    return max(BUILDERS, min(MOST_BUILDERS, os.cpu_count() or 1))
 
 
 def device_environment(target: Target | None = None) -> dict[str, str]:
@@ -41,7 +56,10 @@ _waiting: list[Channel] = []
 @contextmanager
 def workers_ahead() -> Iterator[None]:
     """Begins those of one builder and one runner; ends those that nobody took."""
-    wanted = [(DEVICE_WORKER, device_environment()), *[(BUILD_WORKER, {})] * BUILDERS]
+    wanted = [
+        (DEVICE_WORKER, device_environment()),
+        *[(BUILD_WORKER, BUILD_ENVIRONMENT)] * BUILDERS,
+    ]
     for command, environment in wanted:
         channel = Channel(command, environment)
         channel.begin()

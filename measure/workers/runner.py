@@ -22,6 +22,7 @@ from hlotune.measure.workers.wire import from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.steps.schedule import XLA
+from hlotune.schedules.targets.cpu import CpuTarget
 from hlotune.schedules.targets.target import Properties, Target
 
 _LIMIT_S = 60.0
@@ -86,7 +87,19 @@ class ProcessRunner:
             limit_s: seconds that one candidate may take in all before it is a failure `timeout`.
         """
         mode, limit = cache or self.cache, limit_s or _LIMIT_S
+        self._compile_together(kernel, [b for _, b in objects if isinstance(b, Built)], mode)
         return [Trial(c, self._outcome(kernel, c, built, mode, limit)) for c, built in objects]
+
+    def _compile_together(self, kernel: Kernel, builts: Sequence[Built], cache: CacheMode) -> None:
+        """Has the worker of a device other than a CPU compile kernels at the same time.
+
+        Where that ends the worker, each is compiled alone: the one that did it fails then.
+        """
+        if isinstance(self.target, CpuTarget) or len(builts) < 2:
+            return
+        blobs = [built.to_bytes() for built in builts]
+        extra = {"sizes": [len(b) for b in blobs]}
+        self._ask("compile", kernel, cache, extra, b"".join(blobs), timeout_s=_LIMIT_S)
 
     def default(self, kernel: Kernel, *, cache: CacheMode | None = None) -> Measurement:
         """XLA's own time for the kernel alone, by the same clock.

@@ -52,6 +52,7 @@ def test_each_sketch_of_a_space_is_lowered(kernel: GpuKernel, target: GpuTarget)
     for sketch, knobs in buildable:
         text = lowered_for(target, build(kernel, sketch, knobs), operands(kernel)).as_text()
         assert CALLS[sketch.partition("_")[0]] in text
+        assert "sdy." not in text, "a kernel is for one device, and names no mesh of several"
     assert buildable
 
 

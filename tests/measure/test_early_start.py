@@ -6,10 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from hlotune.measure.machine.targets import host_target
 from hlotune.measure.trial import Failure
 from hlotune.measure.workers import early_start
 from hlotune.measure.workers.channel import Channel, Message
-from hlotune.measure.workers.early_start import BUILDERS, taken, workers_ahead
+from hlotune.measure.workers.early_start import (
+    BUILD_ENVIRONMENT,
+    BUILDERS,
+    MOST_BUILDERS,
+    builders_for,
+    taken,
+    workers_ahead,
+)
+from hlotune.schedules.targets.gpu import gpu_target
 
 TELLS = (
     sys.executable,
@@ -70,9 +79,17 @@ def test_workers_begun_ahead_are_taken_once_and_others_end(
     monkeypatch.setattr(early_start, "BUILD_WORKER", TELLS)
     monkeypatch.setattr(early_start, "DEVICE_WORKER", TELLS)
     with workers_ahead():
-        first, second = (taken(TELLS, {}) for _ in range(BUILDERS))
-        other = taken(TELLS, {})
+        first, second = (taken(TELLS, BUILD_ENVIRONMENT) for _ in range(BUILDERS))
+        other = taken(TELLS, BUILD_ENVIRONMENT)
     assert [c.is_begun for c in (first, second, other)] == [True, True, False]
     assert not taken(TELLS, early_start.device_environment()).is_begun
     for channel in first, second:
         channel.close()
+
+
+def test_more_processes_build_for_a_gpu_where_there_are_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(early_start.os, "cpu_count", lambda: 16)
+    assert builders_for(host_target()) == BUILDERS
+    assert builders_for(gpu_target("cuda:h100")) == MOST_BUILDERS

@@ -18,15 +18,20 @@ import numpy as np
 import pytest
 
 from hlotune.cli.main import run_command
+from hlotune.codegen.pallas.backend import module_of
 from hlotune.deploy.apply import apply
 from hlotune.deploy.candidates import Proposed, here, measured, read_candidates, write_lines
 from hlotune.deploy.replacement import assembled, built_here, replacement
+from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.mlir.module import parse
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.measure.workers.several_devices import SeveralDevices
 from hlotune.schedules.errors import ProgramError, TargetError
+from hlotune.schedules.spaces.gpu.searched import SearchedSpace, blocks_name
+from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.kinds import named_target
 from hlotune.schedules.targets.target import Target
 from hlotune.search import tune as tuning
@@ -238,3 +243,16 @@ def test_measuring_needs_no_model_and_no_database() -> None:
     code = "import hlotune.deploy.candidates, sys; print(*{m.split('.')[0] for m in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert set(done.stdout.split()).isdisjoint({"xgboost", "torch", "sqlite_utils"})
+
+
+@pytest.mark.parametrize("name", ["cuda:a100", "cuda:h100"])
+def test_a_program_takes_kernels_that_were_lowered_for_a_gpu(program: Program, name: str) -> None:
+    target = named_target(name)
+    (task,), _ = tasks(sites(program), target)
+    space = task.space
+    assert isinstance(space, SearchedSpace)
+    config = next(iter(space.blocks.propose(1)))
+    built = built_here(task.kernel, Schedule(blocks_name(*space.blocks.named(config))), target)
+    (site,) = [s for s in sites(program) if s.kernel == task.kernel]
+    module = parse(splice(program, {site: module_of(built)[1]}).bytecode)
+    assert "custom_call" in str(module.op)
