@@ -152,6 +152,8 @@ class KernelTuner:
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
         self._together: int = getattr(runner, "width", 1)
+        self._compile_together = getattr(runner, "compile_together", None)
+        """Of a runner whose device has a compiler that takes long."""
         """Candidates that a runner of several devices measures at a time."""
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
@@ -298,6 +300,8 @@ class KernelTuner:
             chunk = candidates[start : start + CHUNK]
             before_s = self._clock()
             builts = self._builder.build(chunk)
+            if self._compile_together is not None:
+                self._compile_together(self.kernel, builts, cache=self._cache)
             if self.took.build_s is None:
                 self.took.build_s = (self._clock() - before_s) / len(chunk)
             built = list(zip(chunk, builts, strict=True))

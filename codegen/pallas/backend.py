@@ -17,7 +17,7 @@ from hlotune.codegen.backend import Array, Signature, SiteCode
 from hlotune.codegen.built import Built
 from hlotune.codegen.pallas.build import build
 from hlotune.codegen.pallas.lowering import exported_for_tpu, lowered, lowered_for, prepare_for
-from hlotune.codegen.pallas.reshaped import argument_shapes, with_types
+from hlotune.codegen.pallas.reshaped import with_types
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.mlir.compiled import compiled
 from hlotune.schedules.errors import BuildError
@@ -39,9 +39,6 @@ class _Loaded:
     built: Built
     platform: str
     text: str
-    shapes: tuple[tuple[int, ...], ...]
-    """The shapes of the kernel's arguments; where axes are merged, they differ from the site's."""
-    execute: Callable[[Sequence[jax.Array]], list[jax.Array]]
 
 
 class _Pallas:
@@ -72,31 +69,39 @@ class _Pallas:
     def load(self, built: Built) -> _Loaded:
         platform, text = module_of(built)
         prepare_for(text)
-        try:
-            execute = compiled(text, platform).execute
-        except Exception as error:  # XLA's, for any reason that a compiler has
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:600]
-            raise BuildError(
-                f"expected a kernel that XLA compiles for {platform}, got {said}"
-            ) from error
-        return _Loaded(built, platform, text, argument_shapes(text), execute)
+        return _Loaded(built, platform, text)
 
     def replacement(
         self, loaded: _Loaded, signature: Signature, constants: Mapping[int, Array]
     ) -> SiteCode:
-        return SiteCode(with_types(loaded.text, signature))
+        """Raises BuildError where XLA does not compile the kernel."""
+        text = with_types(loaded.text, signature)
+        _executable(text, loaded.platform)
+        return SiteCode(text)
 
     def call(
         self, loaded: _Loaded, signature: Signature, arguments: Sequence[Array]
     ) -> list[Array]:
+        """Raises BuildError where XLA does not compile the kernel."""
         device = jax.devices(loaded.platform)[0]
-        given = zip(arguments, loaded.shapes, strict=True)
-        results = loaded.execute([jax.device_put(a.reshape(s), device) for a, s in given])
+        executable = _executable(with_types(loaded.text, signature), loaded.platform)
+        results = executable.execute([jax.device_put(a, device) for a in arguments])
         pairs = zip(results, signature.results, strict=True)
-        return [
-            np.asarray(r).reshape(t.shape).astype(numpy_dtype(t.dtype), copy=False)
-            for r, t in pairs
-        ]
+        return [np.asarray(r).astype(numpy_dtype(t.dtype), copy=False) for r, t in pairs]
+
+
+def _executable(text: str, platform: str) -> Any:
+    """The compiled text under the site's types, by which each kernel is compiled once a process.
+
+    Raises BuildError where XLA refuses it.
+    """
+    try:
+        return compiled(text, platform)
+    except Exception as error:  # XLA's, for any reason that a compiler has
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:600]
+        raise BuildError(
+            f"expected a kernel that XLA compiles for {platform}, got {said}"
+        ) from error
 
 
 def module_of(built: Built) -> tuple[str, str]:

@@ -12,14 +12,6 @@ INNER = "of_merged_axes"
 """What the module's own function is called then."""
 
 
-def argument_shapes(text: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes that a lowered module's `@main` takes."""
-    found = _MAIN.search(text)
-    assert found is not None, "a lowered module has a main function"
-    inner = [t.removeprefix("tensor<").split("x")[:-1] for t in _TENSOR.findall(found[1])]
-    return tuple(tuple(map(int, dimensions)) for dimensions in inner)
-
-
 def with_types(text: str, signature: Signature) -> str:
     """The module with a `@main` that takes and gives the signature's types, element by element
     those of its own."""

@@ -243,8 +243,6 @@ def _candidates(
     bench: Bench | JaxBench, clock: Clock, sizes: list[int], blob: bytes
 ) -> list[Subject]:
     builts = _builts(sizes, blob)
-    if isinstance(bench, JaxBench):
-        bench.compile_together(builts)
     return [bench.candidate(b, f"candidate.{n}", clock=clock) for n, b in enumerate(builts)]
 
 

@@ -87,19 +87,21 @@ class ProcessRunner:
             limit_s: seconds that one candidate may take in all before it is a failure `timeout`.
         """
         mode, limit = cache or self.cache, limit_s or _LIMIT_S
-        self._compile_together(kernel, [b for _, b in objects if isinstance(b, Built)], mode)
         return [Trial(c, self._outcome(kernel, c, built, mode, limit)) for c, built in objects]
 
-    def _compile_together(self, kernel: Kernel, builts: Sequence[Built], cache: CacheMode) -> None:
+    def compile_together(
+        self, kernel: Kernel, builts: Sequence[Built | Failure], *, cache: CacheMode | None = None
+    ) -> None:
         """Has the worker of a device other than a CPU compile kernels at the same time.
 
         Where that ends the worker, each is compiled alone: the one that did it fails then.
         """
-        if isinstance(self.target, CpuTarget) or len(builts) < 2:
+        blobs = [built.to_bytes() for built in builts if isinstance(built, Built)]
+        if isinstance(self.target, CpuTarget) or len(blobs) < 2:
             return
-        blobs = [built.to_bytes() for built in builts]
         extra = {"sizes": [len(b) for b in blobs]}
-        self._ask("compile", kernel, cache, extra, b"".join(blobs), timeout_s=_LIMIT_S)
+        mode = cache or self.cache
+        self._ask("compile", kernel, mode, extra, b"".join(blobs), timeout_s=_LIMIT_S)
 
     def default(self, kernel: Kernel, *, cache: CacheMode | None = None) -> Measurement:
         """XLA's own time for the kernel alone, by the same clock.
@@ -150,6 +152,7 @@ class ProcessRunner:
         Raises ProgramError where XLA does not compile or run the kernel.
         """
         mode = cache or self.cache
+        self.compile_together(kernel, [built for _, built in objects], cache=mode)
         verdicts = [
             built if isinstance(built, Failure) else self.verify(kernel, built)
             for _, built in objects

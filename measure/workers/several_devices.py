@@ -72,6 +72,15 @@ class SeveralDevices(ProcessRunner):
         for other in self._others:
             other.close()
 
+    def compile_together(
+        self, kernel: Kernel, builts: Sequence[Built | Failure], *, cache: CacheMode | None = None
+    ) -> None:
+        """As `ProcessRunner.compile_together`, by the workers of all devices."""
+        own = super().compile_together
+        each = [own, *(other.compile_together for other in self._others)]
+        with ThreadPoolExecutor(self.width) as threads:
+            list(threads.map(lambda compile: compile(kernel, builts, cache=cache), each))
+
     def measure(
         self,
         kernel: Kernel,
