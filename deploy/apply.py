@@ -1,7 +1,7 @@
 """A program with the tuned kernels that the database has for it."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from hlotune.deploy.kept_code import keep, kept
 from hlotune.deploy.other_jaxlib import Tell, decided_here, won_times
 from hlotune.deploy.replacement import Replacement, assembled, built_here, replacement
 from hlotune.deploy.reverification import ANEW, Vouching
-from hlotune.hlo.calling.callable import Arrange, JittedProgram
+from hlotune.hlo.calling.callable import Arranged, JittedProgram
 from hlotune.hlo.frontends.program import Program, require_loaded
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import Site, choose, overlap, sites
@@ -93,7 +93,7 @@ class TunedFunction:
         return self._function.lower(*arguments, **named)
 
     @property
-    def arranged(self) -> Callable[[Arrange], Callable[..., Any]] | None:
+    def arranged(self) -> Arranged | None:
         """As `JittedProgram` has it."""
         return self._function.arranged
 

@@ -196,15 +196,14 @@ class Jitted:
         if not known:
             self._known[key] = tuned = self._found(split, jax.tree.unflatten(key[1], key[2]))
             self._is_only = self._is_only and len(self._known) == 1
-            self._only = self._for_only(key, tuned) if tuned and self._is_only else None
+            self._only = self._for_only(key, split, tuned) if tuned and self._is_only else None
         return self._known[key]
 
-    def _for_only(self, key: Key, tuned: TunedFunction) -> Callable[..., Any] | None:
-        """The tuned function for calls as this one alone; None where JAX does not tell them apart:
-        static and donated arguments are given to the program in other places.
+    def _for_only(self, key: Key, split: Split, tuned: TunedFunction) -> Callable[..., Any] | None:
+        """The tuned function for calls as this one alone; None where JAX does not tell them apart,
+        as those with other static values.
         """
-        chosen = (self.static, self.donated)
-        if tuned.arranged is None or any(c.positions or c.names for c in chosen):
+        if tuned.arranged is None or self.static.positions or self.static.names:
             return None
 
         def arrange(*arguments: Any, **named: Any) -> tuple[Any, ...]:
@@ -213,7 +212,7 @@ class Jitted:
                 raise OtherTypes
             return split.arrays
 
-        return tuned.arranged(arrange)
+        return tuned.arranged(arrange, split.donated.positional, split.donated.named)
 
     def _found(self, split: Split, types: Any) -> TunedFunction | None:
         path, name = database_path(self.database), getattr(self.function, "__name__", "it")

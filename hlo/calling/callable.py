@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -25,6 +25,9 @@ WIDE = ("f64", "i64", "ui64", "complex<f64>")
 Arrange = Callable[..., tuple[Any, ...]]
 """Makes the arguments of a program of those of a function.  It is called as JAX traces, with what
 stands for arrays; its errors are those of the call."""
+Arranged = Callable[[Arrange, Collection[int], Collection[str]], Callable[..., Any]]
+"""Gives a function with another arrangement, of whose own arguments those at some positions and of
+some names are donated."""
 
 
 class JittedProgram(Protocol):
@@ -34,7 +37,7 @@ class JittedProgram(Protocol):
 
     lower: Callable[..., jax.stages.Lowered]
     """The `lower` of `jax.jit`; what is compiled from it holds the hidden values as constants."""
-    arranged: Callable[[Arrange], Callable[..., Any]] | None
+    arranged: Arranged | None
     """Gives a jitted function that takes its arguments otherwise, with no more in front of a call
     than `jax.jit` has; None where a call needs a setting of its own."""
 
@@ -162,14 +165,21 @@ def _program(
 
 
 def _arranged(
-    program: Callable[..., Any], values: Sequence[jax.Array], arrange: Arrange
+    program: Callable[..., Any],
+    values: Sequence[jax.Array],
+    arrange: Arrange,
+    donated: Collection[int],
+    donated_names: Collection[str],
 ) -> Callable[..., Any]:
     """A jitted function of a program with its hidden values, whose arguments are arranged first."""
 
     def call(hidden: tuple[jax.Array, ...], /, *args: Any, **named: Any) -> Any:
         return program(hidden, *arrange(*args, **named))
 
-    return partial(jax.jit(call), values)
+    given = [1 + k for k in sorted(donated)]  # the hidden values come first
+    return partial(
+        jax.jit(call, donate_argnums=given, donate_argnames=sorted(donated_names)), values
+    )
 
 
 def _untransformed(exported: export.Exported) -> Callable[..., Any]:

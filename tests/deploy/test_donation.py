@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hlotune
+from hlotune.deploy import jit
 from hlotune.deploy.apply import TunedFunction, apply
 from hlotune.deploy.artifact import load_artifact, save_artifact
 from hlotune.deploy.bench import bench
@@ -87,6 +88,23 @@ def test_jit_donates_as_jax_does(tmp_path: Path, given: dict[str, Any]) -> None:
     assert held(fast) == held(plain)
     assert sum(held(fast)) == 2
     assert held(fast, by_name=True) == held(plain, by_name=True)
+
+
+def test_calls_that_donate_are_left_to_the_cache_of_jax(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(*_: Any) -> Any:
+        raise AssertionError("expected no look-up for arguments of the same kind")
+
+    tuned(tmp_path)
+    fast = hlotune.jit(step, database=tmp_path / "tuning.db", donate_argnums=(0, 1))
+    held(fast)
+    monkeypatch.setattr(jit.Jitted, "_tuned", looked_up)
+    p, m, g = arrays()
+    before = [x.unsafe_buffer_pointer() for x in (p, m)]
+    after = [x.unsafe_buffer_pointer() for x in fast(p, m, g)]
+    assert after == before
+    assert held(fast) == (True, True, False)
 
 
 def test_results_of_kernels_lie_in_the_memory_of_donated_arguments(tmp_path: Path) -> None:
