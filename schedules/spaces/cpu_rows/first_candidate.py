@@ -13,7 +13,7 @@ from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
 from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, taps_of, touched
-from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes
+from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, touched_bytes
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
     NEIGHBOURS_AHEAD,
@@ -26,8 +26,8 @@ from hlotune.schedules.targets.machine_rates import MachineRates
 REPAYS_WAKING = 4
 """How many times what waking takes a nest must take on one core to be divided among threads."""
 ROWS_TOGETHER = 8
-"""Rows that an iteration takes where they fit into the first cache: so many short stages, as one
-of means, have whole vectors."""
+"""Rows that an iteration takes where all that it reads and stores of them fits into half of the
+first cache: so many short stages, as one of means, have whole vectors."""
 PIECE_BYTES = 1024
 """What an iteration reads in one piece where rows consist of shorter ones, as the groups of a group
 norm do: memory is read in order only where the pieces of neighbouring rows are taken together."""
@@ -54,6 +54,8 @@ LONG_SUM, PIECE = 1024, 256
 """Terms of one lane from which on its sum is added up of pieces, and those of a piece."""
 CHAINS = 8
 """Vectors of results in registers that hide the latency of a reduction."""
+MANY_CHAINS = 4
+"""The same of a reduction with many operations a point, whose constants need registers too."""
 
 
 def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:
@@ -113,7 +115,9 @@ def _body(space: RowsKnobs, stage: Stage, form: Form, lanes: int) -> tuple[int, 
         rows = 1 if across >= LONG_ROW else min(beside, max(1, rows))
         held = len(stage.stores) + (1 if len(stage.loads) < MANY_LOADS else 2)
         most = max(1, (space.target.vector_registers - 2) // held // rows)
-        return _divisor(across, min(across, CHAINS // rows, most)), rows, 1
+        many = stage.flops > MANY_OPERATIONS * stage.points
+        chains = max(1, MANY_CHAINS // rows) if many else CHAINS // rows
+        return _divisor(across, min(across, chains, most)), rows, 1
     if space.holds[stage.name]:
         return min(across, CHAINS), 1, 2
     if is_transposed(space.compute, stage, form):
@@ -198,7 +202,8 @@ def _rows_together(space: RowsKnobs, nest: Nest, last: str) -> int:
     stage, extent = nest.anchor, nest.anchor.extents[last]
     pieces = [n for x in stage.loads if (n := _piece_bytes(space.compute, nest, x, last))]
     if not pieces:
-        return ROWS_TOGETHER
+        whole = touched_bytes(space.compute, nest)
+        return min(ROWS_TOGETHER, max(1, space.target.l1_bytes // (2 * whole)))
     others = nest.row_points // extent
     share = ceil(extent / ceil(space.target.threads / others))
     return min(max(ROWS_TOGETHER, PIECE_BYTES // min(pieces)), share)

@@ -89,3 +89,18 @@ def held_bytes(compute: Compute, nest: Nest, stage: Stage) -> int:
         points *= 1 if a.name in own else a.extent
     names = sorted(stage.stored)
     return points * sum(BYTES[compute.tensor(name).dtype] for name in names)
+
+
+def touched_bytes(compute: Compute, nest: Nest) -> int:
+    """Bytes of all that the stages of a nest read and store for one row, each tensor once."""
+    sizes = dict[str, int]()
+    for stage in nest.stages:
+        own, extents = nest.row_axes(stage), stage.extents
+        accesses = [(x.tensor, x.index) for x in stage.loads]
+        accesses += [(x.tensor, x.index) for x in stage.stores]
+        for name, index in accesses:
+            tensor, walked = compute.tensor(name), {a for e in index for a, _ in e.terms}
+            if tensor.role != "guard" and walked & set(own):
+                points = min(prod(extents.get(a, 1) for a in walked - set(own)), tensor.elements)
+                sizes[name] = max(sizes.get(name, 0), points * BYTES[tensor.dtype])
+    return max(1, sum(sizes.values()))
