@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from math import prod
+from typing import cast
 
 import numpy as np
 
+from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.oracle.bounded import UNKNOWN, Bounded
 from hlotune.hlo.oracle.boxes import assemble, extents, slabs
 from hlotune.hlo.oracle.convolution import Convolution
@@ -54,6 +56,17 @@ def dot_general(request: Request) -> tuple[Bounded, ...]:
 
 def _arranged(x: Bounded, order: tuple[int, ...], shape: tuple[int, ...]) -> Bounded:
     return x.move(lambda a: a.transpose(order).reshape(shape))
+
+
+def terms_of(graph: Graph, op: Op) -> int:
+    """How many products a dot or a convolution adds up for each element; 0 for other operations."""
+    if op.name == "stablehlo.dot_general":
+        shape = graph.types[op.operands[0]].shape
+        return prod(shape[d] for d in cast(tuple[int, ...], op["lhs_contracting_dimensions"]))
+    if op.name == "stablehlo.convolution":
+        shape = graph.types[op.operands[1]].shape
+        return prod(shape) // shape[cast(int, op["kernel_output_feature_dimension"])]
+    return 0
 
 
 def convolution(request: Request) -> tuple[Bounded, ...]:

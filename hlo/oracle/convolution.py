@@ -1,6 +1,7 @@
 """One box of a convolution: which inputs and taps it reads, and its sums of products."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -10,8 +11,13 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.oracle.bounded import Bounded
 from hlotune.hlo.oracle.boxes import Run, covering, extents, run
-from hlotune.hlo.oracle.products import Products, factor
+from hlotune.hlo.oracle.products import Factor, Products, factor
 from hlotune.hlo.oracle.request import Request
+
+STEP_ELEMENTS = 20_000
+"""A product of small matrices takes as long as moving so many elements."""
+ROW_ELEMENTS = 1 << 22
+"""How many elements of patches are multiplied together where outputs are few."""
 
 
 class Convolution:
@@ -130,18 +136,80 @@ class Convolution:
             prod(self.window) * self.channels,
             self.request.result.dtype,
         )
-        taps = factor(weights, sums.floating)
         reached = all(low < high for low, high in ranges)
-        patches = factor(self.patches(ranges), sums.floating) if reached else None
+        if reached:
+            taps = factor(weights, sums.floating)
+            patches = factor(self.patches(ranges), sums.floating)
+            add = self._by_output if self.has_few_outputs(weights.shape[-1]) else self._by_tap
+            add(sums, patches, taps, [low for low, _ in ranges])
+        return sums.finish().move(self.arranged)
+
+    def has_few_outputs(self, features: int) -> bool:
+        """Whether it moves fewer elements to go through the outputs than through the taps."""
+        outputs, taps = prod(extents(self.spatial)), prod(self.window)
+        batch = self.batch[1] - self.batch[0]
+        each_tap = STEP_ELEMENTS + outputs * batch * (self.channels + 2 * features)
+        each_output = STEP_ELEMENTS + taps * self.channels * (batch + features)
+        return outputs * each_output < taps * each_tap
+
+    def _by_tap(
+        self, sums: Products, patches: Factor, taps: Factor, origins: Sequence[int]
+    ) -> None:
+        """Adds a product of matrices for each tap, over all outputs that it has an input for."""
+        runs = self.runs()
         for tap in product(*(range(n) for n in self.window)):
             here = [line[t] for line, t in zip(runs, tap, strict=True)]
             real = [r for r in here if r is not None]
-            if patches is not None and len(real) == len(here):
-                sources = tuple(r.inputs(low) for r, (low, _) in zip(real, ranges, strict=True))
+            if len(real) == len(here):
+                sources = tuple(r.inputs(low) for r, low in zip(real, origins, strict=True))
                 rows = patches[(slice(None), slice(None), *sources)].move(_flat_rows)
                 place = (slice(None), slice(None), *(r.outputs for r in real))
                 sums.add(rows, taps[tap].move(lambda x: x[:, 0]), place)
-        return sums.finish().move(self.arranged)
+
+    def _by_output(
+        self, sums: Products, patches: Factor, taps: Factor, origins: Sequence[int]
+    ) -> None:
+        """Adds a few products of matrices for each output position, over all taps that have an
+        input there: the gradient of a weight has few outputs and a tap for each pixel.
+        """
+        channels, lines = patches.value.shape[-1], self.tap_runs()
+        rows = patches.value.shape[1] * channels
+        strides = patches.value.strides
+        by_terms = _CHANNELS_FIRST if strides[-1] > strides[2] else _TAPS_FIRST
+        for place in product(*(range(high - low) for low, high in self.spatial)):
+            here = [line[at] for line, at in zip(lines, place, strict=True)]
+            real = [r for r in here if r is not None]
+            if len(real) < len(here):
+                continue
+            others = prod(r.count for r in real[1:])
+            at = (slice(None), slice(None), *(slice(o, o + 1) for o in place))
+            for part in parts(real[0], max(1, ROW_ELEMENTS // (rows * others))):
+                some = (part, *real[1:])
+                sources = tuple(r.inputs(low) for r, low in zip(some, origins, strict=True))
+                a = patches[(slice(None), slice(None), *sources)].move(by_terms[0])
+                b = taps[tuple(r.outputs for r in some)].move(by_terms[1])
+                sums.add(a, b, at)
+
+    def tap_runs(self) -> list[list[Run | None]]:
+        """For each spatial dimension and output, the taps that read a real input."""
+        request = self.request
+        strides, padding = request.ints("window_strides"), request.pairs("padding")
+        holes, spread = request.ints("lhs_dilation"), request.ints("rhs_dilation")
+        shape = request.type(0).shape
+        return [
+            [
+                run(
+                    0,
+                    self.window[d],
+                    spread[d],
+                    output * strides[d] - padding[d][0],
+                    holes[d],
+                    shape[self.inputs[d + 1]],
+                )
+                for output in range(low, high)
+            ]
+            for d, (low, high) in enumerate(self.spatial)
+        ]
 
     def arranged(self, x: NDArray[Any]) -> NDArray[Any]:
         """Moves values from (group, batch, spatial..., feature) to the box that was asked for."""
@@ -156,6 +224,43 @@ class Convolution:
         x = np.moveaxis(x, 0, -2)
         x = x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[..., columns]
         return x.transpose(np.argsort(self.outputs))
+
+
+def parts(whole: Run, most: int) -> Iterator[Run]:
+    """A run in parts of at most `most` each."""
+    for start in range(0, whole.count, most):
+        yield replace(
+            whole,
+            first=whole.first + start * whole.step,
+            source=whole.source + start * whole.source_step,
+            count=min(most, whole.count - start),
+        )
+
+
+def _terms_last(x: NDArray[Any]) -> NDArray[Any]:
+    """(group, batch, terms...) as matrices of batch and terms; batch may lie together."""
+    if x.strides[1] > x.strides[-1]:
+        return np.ascontiguousarray(x).reshape(*x.shape[:2], prod(x.shape[2:]))
+    turned = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    return turned.reshape(x.shape[0], prod(x.shape[2:]), x.shape[1]).swapaxes(1, 2)
+
+
+def _terms_first(x: NDArray[Any]) -> NDArray[Any]:
+    """(group, terms..., features) as matrices of terms and features."""
+    return np.ascontiguousarray(x).reshape(x.shape[0], prod(x.shape[1:-1]), x.shape[-1])
+
+
+Movement = Callable[[NDArray[Any]], NDArray[Any]]
+_TAPS_FIRST: tuple[Movement, Movement] = (
+    _terms_last,
+    lambda x: _terms_first(np.moveaxis(x[..., 0, :, :], -3, 0)),
+)
+"""Matrices of (group, batch, taps..., channels), and of (taps..., group, 1, channels, features)."""
+_CHANNELS_FIRST: tuple[Movement, Movement] = (
+    lambda x: _terms_last(np.moveaxis(x, -1, 2)),
+    lambda x: _terms_first(np.moveaxis(x[..., 0, :, :], (-3, -2), (0, 1))),
+)
+"""The same with terms in another order, for patches whose channels lie furthest apart."""
 
 
 def _flat_rows(x: NDArray[Any]) -> NDArray[Any]:

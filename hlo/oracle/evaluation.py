@@ -217,9 +217,12 @@ class Oracle:
                 waiting += [outside for region in op.regions for _, outside in region.captures]
         return len(behind) > LONG_GRAPH
 
-    def regions_to_check(self, result: int, rng: Generator, limit_elements: int) -> list[Box]:
+    def regions_to_check(
+        self, result: int, rng: Generator, limit_elements: int, most_boxes: int | None = None
+    ) -> list[Box]:
         """The whole of a result when it is small, else its corners, borders and random blocks."""
-        return regions_to_check(self.graph.result_types[result].shape, rng, limit_elements)
+        shape = self.graph.result_types[result].shape
+        return regions_to_check(shape, rng, limit_elements, most_boxes)
 
     def _cut(self, result: int, box: Box) -> Reference:
         if self.whole is None:

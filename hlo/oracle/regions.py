@@ -11,13 +11,19 @@ RANDOM_BLOCKS = 8
 MOST_CORNERS = 32
 
 
-def regions_to_check(shape: tuple[int, ...], rng: Generator, limit_elements: int) -> list[Box]:
+def regions_to_check(
+    shape: tuple[int, ...], rng: Generator, limit_elements: int, most_boxes: int | None = None
+) -> list[Box]:
     """Boxes of about `limit_elements` elements together: corners, borders and random blocks.
 
-    A small result is one box; of a result of many dimensions only some corners are taken.
+    A small result is one box; of a result of many dimensions only some corners are taken.  At most
+    `most_boxes`, three at least, are the first and the last corner, a random block, and as many of
+    the others as there is room for.
     """
     if prod(shape) <= limit_elements:
         return [whole(shape)]
+    if most_boxes is not None:
+        return _few(shape, rng, max(1, limit_elements // most_boxes), most_boxes)
     long = [d for d, n in enumerate(shape) if n > 1]
     corners = list(product((False, True), repeat=len(long)))
     if len(corners) > MOST_CORNERS:
@@ -27,6 +33,18 @@ def regions_to_check(shape: tuple[int, ...], rng: Generator, limit_elements: int
     boxes = [_corner(shape, sides, dict(zip(long, ends, strict=True))) for ends in corners]
     boxes += [_border(shape, each, d, end, rng) for d in long for end in (False, True)]
     boxes += [_placed(shape, sides, rng) for _ in range(RANDOM_BLOCKS)]
+    return list(dict.fromkeys(boxes))
+
+
+def _few(shape: tuple[int, ...], rng: Generator, each: int, most_boxes: int) -> list[Box]:
+    sides = block(shape, each)
+    boxes = [_corner(shape, sides, dict.fromkeys(range(len(shape)), end)) for end in (False, True)]
+    boxes.append(_placed(shape, sides, rng))
+    for _ in range(most_boxes - len(boxes)):
+        ends = {d: bool(rng.integers(2)) for d in range(len(shape)) if rng.integers(2)}
+        placed = _placed(shape, sides, rng)
+        corner = _corner(shape, sides, ends)
+        boxes.append(tuple(corner[d] if d in ends else placed[d] for d in range(len(shape))))
     return list(dict.fromkeys(boxes))
 
 

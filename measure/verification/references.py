@@ -1,10 +1,11 @@
 """What a kernel should give: inputs with the oracle's answers, made once for all candidates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from hlotune.hlo.canonical import graph_of
@@ -12,6 +13,8 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference
 from hlotune.hlo.oracle.bounded import quantum
+from hlotune.hlo.oracle.boxes import Box
+from hlotune.hlo.oracle.contraction import terms_of
 from hlotune.hlo.oracle.evaluation import CONVOLUTION
 from hlotune.measure.verification.inputs import Array, InputKind, draw
 from hlotune.measure.verification.repeated import PERIOD, is_large
@@ -25,6 +28,24 @@ FURTHER_ELEMENTS = 1 << 14
 
 MOST_RESULTS = 8
 """Up to so many results have that many elements each; more share what these have."""
+
+MOST_PRODUCTS = 1 << 27
+"""Products that the oracle adds up for the first set of a result: of long sums fewer elements are
+compared."""
+
+FURTHER_PRODUCTS = 1 << 25
+"""The same of each further set."""
+
+SHARED_TERMS = 256
+"""Sums of so many terms are looked at in the same boxes of all results of one shape, which the
+oracle adds up once."""
+
+LONG_TERMS = 1 << 14
+"""Sums of so many terms are looked at in few boxes: to go through the operands takes as long for a
+small box as for a larger one."""
+
+FEW_BOXES, FEWEST_BOXES = 6, 3
+"""Boxes of results that are long sums, of the first sets and of further ones."""
 
 LEAST_ELEMENTS = 1 << 12
 """A result's share of the elements, at least."""
@@ -172,10 +193,16 @@ def _places(box: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
     return places.reshape(-1)
 
 
-def elements_of_each(results: int, *, further: bool) -> int:
-    """About how many elements of each result are compared, in a further set of inputs or not."""
+def elements_of_each(results: int, *, terms: int = 0, further: bool) -> int:
+    """About how many elements of each result are compared, in a further set of inputs or not.
+
+    Of sums of many `terms` there are fewer, however few that are.
+    """
     most = FURTHER_ELEMENTS if further else MOST_ELEMENTS
-    return most if results <= MOST_RESULTS else max(LEAST_ELEMENTS, most * MOST_RESULTS // results)
+    if results > MOST_RESULTS:
+        most = max(LEAST_ELEMENTS, most * MOST_RESULTS // results)
+    products = FURTHER_PRODUCTS if further else MOST_PRODUCTS
+    return max(1, min(most, products // max(1, terms)))
 
 
 Tried = tuple[Case, Oracle]
@@ -267,13 +294,29 @@ class References:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
         values = draw(self.graph, kind, rng, scale)
         oracle, expected = Oracle(self.graph, values), []
-        most = elements_of_each(len(self.graph.result_types), further=bool(seed))
-        for result, tensor in enumerate(self.graph.result_types):
-            for box in oracle.regions_to_check(result, rng, most):
-                place = tuple(slice(low, high) for low, high in box)
-                found = oracle.region(result, box)
-                expected.append(Expected(result, place, found, tensor.shape))
+        for result, box in self._boxes(oracle, rng, further=bool(seed)):
+            place = tuple(slice(low, high) for low, high in box)
+            shape = self.graph.result_types[result].shape
+            expected.append(Expected(result, place, oracle.region(result, box), shape))
         return Case(kind, values, tuple(expected), scale), oracle
+
+    @cached_property
+    def _terms(self) -> int:
+        """Of the sums of products in the kernel the most terms of one."""
+        return max((terms_of(self.graph, op) for op in self.graph.ops), default=0)
+
+    def _boxes(self, oracle: Oracle, rng: Generator, *, further: bool) -> Iterator[tuple[int, Box]]:
+        """The boxes of all results that are compared, with the numbers of the results."""
+        types = self.graph.result_types
+        most = elements_of_each(len(types), terms=self._terms, further=further)
+        few = FEWEST_BOXES if further else FEW_BOXES
+        boxes = few if self._terms >= LONG_TERMS else None
+        shared = dict[tuple[int, ...], list[Box]]()
+        for result, tensor in enumerate(types):
+            found = shared.get(tensor.shape) or oracle.regions_to_check(result, rng, most, boxes)
+            if self._terms >= SHARED_TERMS:
+                shared[tensor.shape] = found
+            yield from ((result, box) for box in found)
 
     def forget(self) -> None:
         """The oracles; cases stay."""

@@ -20,6 +20,7 @@ from hlotune.hlo.oracle import (
     rms_error,
 )
 from hlotune.hlo.oracle.boxes import Box, elements, whole
+from hlotune.hlo.oracle.regions import regions_to_check
 from hlotune.schedules.errors import UnsupportedKernel
 from tests.support.oracle_cases import (
     Array,
@@ -106,6 +107,18 @@ def test_regions_reach_all_corners_and_borders() -> None:
     assert sum(elements(box) for box in boxes) <= 2000
     assert all(contains(whole(shape), box) for box in boxes)
     assert oracle.regions_to_check(0, np.random.default_rng(0), 14000) == [whole(shape)]
+
+
+def test_few_regions_are_the_outermost_corners_and_blocks_in_between() -> None:
+    shape, rng = (3, 3, 64, 40), np.random.default_rng(0)
+    boxes = regions_to_check(shape, rng, 600, most_boxes=6)
+    first, last = (tuple((0, 1) for _ in shape), tuple((n - 1, n) for n in shape))
+    assert contains(boxes[0], first)
+    assert contains(boxes[1], last)
+    assert 3 <= len(boxes) <= 6
+    assert sum(elements(box) for box in boxes) <= 600
+    assert all(contains(whole(shape), box) for box in boxes)
+    assert regions_to_check(shape, rng, 3 * 3 * 64 * 40, most_boxes=6) == [whole(shape)]
 
 
 def contains(outer: Box, inner: Box) -> bool:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.oracle import (
     compare,
+    convolution,
     evaluate,
 )
 from hlotune.hlo.oracle.boxes import run
+from hlotune.hlo.oracle.convolution import Convolution
 from tests.support.oracle_cases import (
     Array,
     conv,
@@ -111,6 +113,28 @@ def test_convolution_of_any_form_is_exact_on_small_integers(
     assert reference.exact
     assert compare(reference, expected, factor=1, exact=True) is None
     regions_equal_the_whole(function, x, w, limit=8)
+
+
+@given(convolutions())
+@settings(max_examples=25)
+def test_convolutions_of_few_outputs_are_the_same_sums_in_pieces(
+    form: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]],
+) -> None:
+    inputs, kernel, attributes = form
+
+    def function(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(x, w, **attributes)
+
+    x, w = normal(1, *inputs), normal(2, *kernel)
+    graph = graph_of(function, [x, w])
+    (by_tap,) = evaluate(graph, [x, w])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Convolution, "has_few_outputs", lambda self, features: True)
+        patch.setattr(convolution, "ROW_ELEMENTS", 5)
+        (by_output,) = evaluate(graph, [x, w])
+    assert by_tap.bound is not None and by_output.bound is not None
+    np.testing.assert_allclose(by_output.value, by_tap.value, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(by_output.bound, by_tap.bound, rtol=1e-3)
 
 
 def by_taps(x: Array, w: Array, attributes: dict[str, Any]) -> Array:

@@ -8,8 +8,11 @@ from hlotune.hlo.oracle import compare
 from hlotune.measure.verification import references as measured_references
 from hlotune.measure.verification.inputs import MOST_SUBNORMAL, InputKind
 from hlotune.measure.verification.references import (
+    FEW_BOXES,
+    FURTHER_PRODUCTS,
     LEAST_ELEMENTS,
     MOST_ELEMENTS,
+    MOST_PRODUCTS,
     Case,
     References,
     Shelf,
@@ -42,6 +45,34 @@ def test_many_results_share_the_elements_that_are_compared() -> None:
     assert elements_of_each(8, further=False) == MOST_ELEMENTS
     assert elements_of_each(16, further=False) == MOST_ELEMENTS // 2
     assert elements_of_each(500, further=True) == LEAST_ELEMENTS
+
+
+def test_of_long_sums_fewer_elements_are_compared() -> None:
+    terms = 1 << 17
+    assert elements_of_each(1, terms=100, further=False) == MOST_ELEMENTS
+    assert elements_of_each(1, terms=terms, further=False) == MOST_PRODUCTS // terms
+    assert elements_of_each(1, terms=terms, further=True) == FURTHER_PRODUCTS // terms
+    assert elements_of_each(1, terms=1 << 40, further=False) == 1
+
+
+A, B, C = "tensor<20000x90xf32>", "tensor<20000x80xf32>", "tensor<90x80xf32>"
+DIMENSIONS = "lhs_contracting_dimensions = [0], rhs_contracting_dimensions = [0]"
+LONG = f"""func.func @kernel(%arg0: {A}, %arg1: {B}) -> ({C}, {C}) {{
+  %0 = "stablehlo.dot_general"(%arg0, %arg1) <{{
+    dot_dimension_numbers = #stablehlo.dot<{DIMENSIONS}>}}> : ({A}, {B}) -> {C}
+  %1 = "stablehlo.exponential"(%0) : ({C}) -> {C}
+  return %0, %1 : {C}, {C}
+}}
+"""
+
+
+def test_results_of_one_long_sum_are_compared_in_the_same_few_boxes() -> None:
+    found = References(Kernel(LONG)).case("normal")
+    boxes = [[e.box for e in found.expected if e.result == k] for k in (0, 1)]
+    assert boxes[0] == boxes[1]
+    assert len(boxes[0]) <= FEW_BOXES
+    size = sum(e.reference.value.size for e in found.expected if e.result == 0)
+    assert MOST_PRODUCTS // 20000 // 2 < size <= MOST_PRODUCTS // 20000
 
 
 def test_the_worst_element_of_all_boxes_is_the_worst_together() -> None:
