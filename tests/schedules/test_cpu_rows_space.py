@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.row_kernels import OF_ROWS, heads, over_all, over_columns, over_rows, softmax
+from benchmarks.row_kernels import (
+    OF_ROWS,
+    centred_columns,
+    heads,
+    over_all,
+    over_columns,
+    over_rows,
+    softmax,
+)
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.measure.machine.targets import TARGETS, host_target
 from hlotune.schedules.algorithms.joined_space import AlgorithmsSpace, space_of
@@ -26,7 +34,7 @@ from hlotune.schedules.patterns.row_limit import least_seconds, moved_bytes, ope
 from hlotune.schedules.patterns.rows import is_rows
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace
 from hlotune.schedules.spaces.cpu_rows.space import space_of as rows_space_of
-from hlotune.schedules.steps.steps import AddUp, Split
+from hlotune.schedules.steps.steps import AddUp, ComputeAt, Split
 from tests.support.computes import gemm
 from tests.support.interpreter import interpret
 from tests.support.recorded import PROPERTIES
@@ -298,6 +306,25 @@ def test_a_kernel_of_one_result_begins_with_parts_on_several_threads() -> None:
     assert space.locate(first) is not None
     many = space_of(over_columns(64, 1 << 12), target)
     assert not isinstance(many, AlgorithmsSpace)
+
+
+def test_columns_of_one_register_tile_are_summed_in_parts_that_stand_alone() -> None:
+    target = replace(TARGETS["znver4"], threads=2)
+    space = space_of(centred_columns(1 << 13, 64), target)
+    assert isinstance(space, AlgorithmsSpace)
+    first = space.schedule(space.heuristic())
+    assert first.algorithm == "partial_reductions(2)"
+    assert not any(isinstance(s, ComputeAt) for s in first.steps)
+    wide = space_of(centred_columns(1 << 13, 1 << 10), target)
+    assert not isinstance(wide, AlgorithmsSpace)
+
+
+def test_rows_that_an_iteration_takes_stay_in_the_first_cache_with_all_that_is_read() -> None:
+    target = replace(TARGETS["znver4"], threads=2)
+    for columns, rows in ((64, 8), (768, 2), (1 << 14, 1)):
+        space = rows_space_of(OF_ROWS["layer_norm"](512, columns), target)
+        placed = next(p for p, _ in space.groups(space.firsts()) if p.stage.name == "out")
+        assert placed.block["i"].item() == rows
 
 
 def test_the_limit_counts_what_must_move_and_no_more() -> None:

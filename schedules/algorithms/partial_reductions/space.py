@@ -8,7 +8,8 @@ from hlotune.schedules.algorithms.partial_reductions.rewriting import (
     named,
     parts_of,
 )
-from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.ir.compute import Compute, Stage
+from hlotune.schedules.spaces.cpu_rows.forms import forms_of, lanes_of, tiles_along
 from hlotune.schedules.spaces.cpu_rows.space import RowsSpace, space_of
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -20,10 +21,22 @@ def _spaces(compute: Compute, target: CpuTarget) -> tuple[RowsSpace, ...]:
     """One part a thread, where some reduction has too few results to keep all threads busy."""
     parts = target.threads
     cut = [s for s in compute.stages if parts > 1 and parts_of(s, parts)]
-    if not any(prod(a.extent for a in s.parallel) < RESULTS_A_THREAD * parts for s in cut):
+    if not any(_keeps_few_busy(compute, s, target) for s in cut):
         return ()
     rewriting = PartialReductions(parts)
     return (space_of(rewriting(compute), target, str(rewriting)),)
+
+
+def _keeps_few_busy(compute: Compute, stage: Stage, target: CpuTarget) -> bool:
+    """Whether threads would divide its results unevenly, or the register tiles of these."""
+    lanes = lanes_of(compute, stage, target)
+    form = forms_of(compute, stage, lanes)[0]
+    results = prod(a.extent for a in stage.parallel)
+    if results < RESULTS_A_THREAD * target.threads:
+        return True
+    along = 1 if form.reduces or not form.vector else stage.extents[form.vector]
+    tiles = results // along * tiles_along(stage, form, lanes)
+    return tiles < target.threads
 
 
 PARTIAL_REDUCTIONS = Algorithm(

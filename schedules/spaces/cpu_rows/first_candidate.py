@@ -12,7 +12,13 @@ from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Load
 from hlotune.schedules.patterns.rows import Nest
 from hlotune.schedules.spaces.cpu_rows.bodies import innermost_reduce
-from hlotune.schedules.spaces.cpu_rows.forms import Form, is_transposed, taps_of, touched
+from hlotune.schedules.spaces.cpu_rows.forms import (
+    CHAINS,
+    Form,
+    is_transposed,
+    taps_of,
+    touched,
+)
 from hlotune.schedules.spaces.cpu_rows.partitions import Partition, row_bytes, touched_bytes
 from hlotune.schedules.spaces.cpu_rows.sketch import sums_floats
 from hlotune.schedules.spaces.cpu_rows.streams import (
@@ -52,10 +58,9 @@ MOST_PIECES = 1024
 """Pieces that a long sum over rows is added up of."""
 LONG_SUM, PIECE = 1024, 256
 """Terms of one lane from which on its sum is added up of pieces, and those of a piece."""
-CHAINS = 8
-"""Vectors of results in registers that hide the latency of a reduction."""
 MANY_CHAINS = 4
-"""The same of a reduction with many operations a point, whose constants need registers too."""
+"""Vectors of a reduction with many operations a point, whose constants need registers too, that
+hide its latency."""
 
 
 def first_columns(space: RowsKnobs, partition: Partition) -> NDArray[np.int32]:

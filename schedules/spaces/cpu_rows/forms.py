@@ -16,6 +16,8 @@ APART, STORED_APART = 8.0, 12.0
 """The cost of a vector whose elements are loaded, or stored, one by one, in whole vectors."""
 TURNED = 3.0
 """The same where rows of vectors are turned in registers and stored together."""
+CHAINS = 8
+"""Vectors of results in registers that hide the latency of a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,13 @@ def forms_of(compute: Compute, stage: Stage, lanes: int) -> tuple[Form, ...]:
         )
         found += [Form(v, w, v in reduce) for w in (others[:MOST_ROW_AXES] or [""])]
     return tuple(found) or (Form("", "", False),)
+
+
+def tiles_along(stage: Stage, form: Form, lanes: int) -> int:
+    """Register tiles along the results that the lanes of a stage lie along; 1 for other lanes."""
+    if not form.vector or form.reduces:
+        return 1
+    return ceil(stage.extents[form.vector] / (CHAINS * lanes))
 
 
 def cost(compute: Compute, stage: Stage, axis: str, lanes: int) -> float:

@@ -6,6 +6,7 @@ from math import prod
 from hlotune.schedules.dtypes import BYTES
 from hlotune.schedules.ir.compute import Compute, Stage
 from hlotune.schedules.patterns.rows import Nest, joined
+from hlotune.schedules.spaces.cpu_rows.forms import forms_of, lanes_of, tiles_along
 from hlotune.schedules.steps.limit_formulas import TASK_BYTES
 from hlotune.schedules.targets.cpu import CpuTarget
 
@@ -24,7 +25,9 @@ def partitions(compute: Compute, target: CpuTarget) -> tuple[Partition, ...]:
         heavy = is_heavy(compute, after)
         keeps = after.rows == before.rows or heavy
         own = prod(a.extent for a in after.members[0].parallel) if heavy else 1
-        spread = after.row_points >= min(target.threads, max(own, before.row_points))
+        spread = tasks_of(compute, after, target) >= min(
+            target.threads, max(own, tasks_of(compute, before, target))
+        )
         return keeps and spread and row_bytes(compute, after) <= target.l2_bytes // 2
 
     def possible(before: Nest, after: Nest) -> bool:
@@ -60,6 +63,16 @@ def _partition(compute: Compute, may_join: Callable[[Nest, Nest], bool]) -> Part
         else:
             nests.insert(0, Nest(stage))
     return tuple(nests)
+
+
+def tasks_of(compute: Compute, nest: Nest, target: CpuTarget) -> int:
+    """Tasks that a nest may have: its rows, and register tiles where these lie along the lanes."""
+    stage = nest.anchor
+    lanes = lanes_of(compute, stage, target)
+    form = forms_of(compute, stage, lanes)[0]
+    if form.vector not in nest.rows:
+        return nest.row_points
+    return nest.row_points // stage.extents[form.vector] * tiles_along(stage, form, lanes)
 
 
 def is_heavy(compute: Compute, nest: Nest) -> bool:
