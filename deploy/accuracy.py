@@ -8,6 +8,7 @@ Random inputs are drawn at falling scales until the default's results are finite
 NaNs compare with nothing.  Every verdict says what share of the elements it rests on.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -59,6 +60,8 @@ class Inputs:
     values: tuple[Array, ...]
     drawn: tuple[int, ...] = ()
     """Positions that were drawn at random: an example may have no values, or nothing but zeros."""
+    results: tuple[Array, ...] | None = None
+    """What the default makes of them, where it was called to find them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,28 +97,36 @@ class Accuracy:
         }
 
 
-def tame_inputs(program: Program, default: Callable[..., Any], seed: int = 0) -> tuple[Inputs, ...]:
+def tame_inputs(
+    program: Program, default: Callable[..., Any], seed: int = 0, limit_s: float = inf
+) -> tuple[Inputs, ...]:
     """Example and random inputs, their random values so large as leaves the results finite.
 
     Of a program whose weights lie beside its module the example alone: both sets have its weights,
-    and the oracle takes seconds for each.
+    and the oracle takes seconds for each.  After `limit_s` seconds no further scale of a set is
+    tried.
     """
     makes = (example_inputs,) if program.weights else (example_inputs, random_inputs)
-    return tuple(_tame(program, default, partial(make, program, seed)) for make in makes)
+    return tuple(_tame(program, default, partial(make, program, seed), limit_s) for make in makes)
 
 
-def _tame(program: Program, default: Callable[..., Any], make: Callable[[float], Inputs]) -> Inputs:
+def _tame(
+    program: Program,
+    default: Callable[..., Any],
+    make: Callable[[float], Inputs],
+    limit_s: float,
+) -> Inputs:
     """The largest scale at which the default's results are all finite, else most of them."""
-    best, most = make(SCALES[0]), -1.0
+    best, most, end_s = make(SCALES[0]), -1.0, time.monotonic() + limit_s
     for scale in SCALES if best.drawn else ():
         inputs = make(scale)
-        results = [np.asarray(x) for x in called(program, default, inputs.values)]
+        results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
         finite = sum(int(_finite(r).sum()) for r in results) / max(
             1, sum(plain(r).size for r in results)
         )
         if finite > most:
-            best, most = inputs, finite
-        if most == 1:
+            best, most = replace(inputs, results=results), finite
+        if most == 1 or time.monotonic() > end_s:
             break
     return best
 
@@ -213,7 +224,9 @@ class Judge:
     def of(
         program: Program, default: Callable[..., Any], inputs: Inputs, oracle_limit_s: float = inf
     ) -> "Judge":
-        results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
+        results = inputs.results
+        if results is None:
+            results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
         expected = partial(expected_results, program.graph, inputs.values, oracle_limit_s)
         return Judge(program, inputs, results, expected(), cache(partial(expected, flushes=True)))
 

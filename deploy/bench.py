@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hlotune.deploy.accuracy import (
     Accuracy,
     Inputs,
@@ -24,7 +27,7 @@ from hlotune.deploy.accuracy import (
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacement import Replacement, assembled
-from hlotune.deploy.timer import SAMPLE_S, Function, Timer
+from hlotune.deploy.timer import LONG_CALL_S, SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
@@ -38,6 +41,8 @@ from hlotune.tuning_logs.finals import Paired
 BISECTION_PAIRS = 10
 ORACLE_S = 120.0
 """The time for evaluating a program on all input sets."""
+TAMING, LEAST_TAMING_S = 0.1, 1.0
+"""Scales of random inputs are tried for this share of the oracle's time, or for so many seconds."""
 NOBODY = (
     "to blame: no site, for it is wrong without our kernels too; leave this program to XLA, and "
     "report it"
@@ -179,26 +184,32 @@ def prepared(
     `oracle_limit_s` limits the oracle: what it has not reached by then is held against the default
     alone, and the verdict says so.
     """
-    default = jitted(program, platform=platform)
-    compile_s = _call_s(program, default, example_inputs(program, seed))
-    sets = tame_inputs(program, default, seed)
+    default, example = jitted(program, platform=platform), example_inputs(program, seed)
+    compile_s, results = _timed_call(program, default, example)
+    sets = tame_inputs(program, default, seed, max(LEAST_TAMING_S, TAMING * oracle_limit_s))
+    if not sets[0].drawn:
+        sets = (replace(sets[0], results=results), *sets[1:])
     return Prepared(
         program=program,
         default=default,
         inputs=sets[0],
         judges=tuple(Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets),
         compile_s=compile_s,
-        call_s=_call_s(program, default, sets[-1]),
+        call_s=_timed_call(program, default, sets[-1])[0],
     )
 
 
-def _call_s(program: Program, function: Function, inputs: Inputs) -> float:
-    """What a blocking call takes."""
+def _timed_call(
+    program: Program, function: Function, inputs: Inputs
+) -> tuple[float, tuple[NDArray[Any], ...]]:
+    """What a blocking call takes, and what it gives."""
     values = to_give_away(program, inputs.values)
     start_s = time.perf_counter()
-    for x in called_once(program, function, values):
+    results = called_once(program, function, values)
+    for x in results:
         x.block_until_ready()
-    return time.perf_counter() - start_s
+    took_s = time.perf_counter() - start_s
+    return took_s, tuple(np.asarray(x) for x in results)
 
 
 def bench(
@@ -245,7 +256,8 @@ def compared(
     with turns.alone():
         accuracy = judged(tuned, ready.judges)
     timer = Timer(program, ready.inputs, tuned.target, limit_s, turns)
-    calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs)
+    is_warm = ready.call_s >= LONG_CALL_S  # both were called as the results were compared
+    calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs, is_warm=is_warm)
     result = BenchResult(
         program=program.name,
         default_s=default_s,

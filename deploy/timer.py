@@ -14,10 +14,12 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.core_sharing_probe import apart_of
-from hlotune.measure.timing.timing import steady
+from hlotune.measure.timing.timing import is_seldom, steady
 from hlotune.schedules.targets.target import Target
 
 WARM_CALLS = 3
+LONG_CALL_S = 1.0
+"""Calls of so many seconds need no second one to warm up."""
 SAMPLE_S = 1e-3
 """Calls shorter than this are timed several at a time."""
 FEWEST_PAIRS = 6
@@ -47,23 +49,44 @@ class Timer:
         return self.left_s < 0
 
     def paired(
-        self, default: Function, tuned: Function, pairs: int
+        self, default: Function, tuned: Function, pairs: int, *, is_warm: bool = False
     ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-        """Calls a sample, and seconds a call of both, in the order ABBA: drift is in neither."""
+        """Calls a sample, and seconds a call of both, in the order ABBA: drift is in neither.
+
+        A function whose calls take seconds and many times as long as the other's is called in two
+        pairs alone, as in `timing.interleaved`.
+
+        `is_warm` says that both have been called, and that calls of the default take long: then
+        none is made ahead of the samples.
+        """
         with self.turns.alone(), pinned(self.threads):
-            return self._paired((default, tuned), pairs)
+            warm_s = [SAMPLE_S] if is_warm else self._warm_s((default, tuned))
+            return self._paired((default, tuned), pairs, min(warm_s))
+
+    def _warm_s(self, both: tuple[Function, Function]) -> list[float]:
+        """Seconds of calls that warm up; of long ones, one is enough."""
+        found: list[float] = []
+        for function in both:
+            for _ in range(WARM_CALLS):
+                found.append(self.sample(function, 1))
+                if found[-1] >= LONG_CALL_S:
+                    break
+        return found
 
     def _paired(
-        self, both: tuple[Function, Function], pairs: int
+        self, both: tuple[Function, Function], pairs: int, warm_s: float
     ) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-        warm_s = [self.sample(f, 1) for f in both for _ in range(WARM_CALLS)]
-        calls = max(1, math.ceil(SAMPLE_S / min(warm_s)))
+        calls = max(1, math.ceil(SAMPLE_S / warm_s))
         samples: tuple[list[float], list[float]] = ([], [])
         for pair in range(pairs):
             if self.is_over and pair >= FEWEST_PAIRS:
                 break
+            first = [dict(enumerate(each)) for each in zip(*(s[:2] for s in samples), strict=True)]
             for k in (0, 1) if pair % 2 == 0 else (1, 0):
-                samples[k].append(steady(partial(self.sample, both[k], calls), self.apart))
+                if pair >= 2 and is_seldom(first, k):
+                    samples[k].append(min(samples[k][:2]))
+                else:
+                    samples[k].append(steady(partial(self.sample, both[k], calls), self.apart))
         return calls, tuple(samples[0]), tuple(samples[1])
 
     def sample(self, function: Function, calls: int) -> float:

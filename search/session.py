@@ -11,6 +11,7 @@ import numpy as np
 from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s
+from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import Candidate, Measurement, Trial
 from hlotune.measure.verification.agreement import Agreement
 from hlotune.schedules.errors import reason_alone
@@ -368,7 +369,9 @@ class Session:
             start_s = self.passed_s
             default = self.runner.default(task.kernel)
             timing_s = self.passed_s - start_s
-            if (found := self.agreement(task.kernel)) is not None:
+            is_long = fast_time_s(default.samples_s) >= ONCE_S
+            found = None if is_long else self.agreement(task.kernel)
+            if found is not None:
                 default = replace(default, error=found.error, relative_error=found.relative_error)
             trial = Trial(Candidate(task.kernel, DEFAULT), default)
             self.database.add(self.run, task.kernel, [trial], batch=0)

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -19,6 +19,7 @@ from hlotune.hlo.oracle.contraction import convolution, dot_general, in_tiles
 from hlotune.hlo.oracle.cumulative import accumulated
 from hlotune.hlo.oracle.indexed import INDEXED
 from hlotune.hlo.oracle.movement import MOVEMENT
+from hlotune.hlo.oracle.pace import Pace
 from hlotune.hlo.oracle.regions import regions_to_check
 from hlotune.hlo.oracle.request import OutOfTime, Request, Rule, unsupported
 from hlotune.hlo.oracle.window import captured, reduce, reduce_window, select_and_scatter
@@ -115,10 +116,12 @@ def run(
     arguments: Sequence[Given],
     outer: Mapping[int, Given],
     deadline_s: float = inf,
+    look: Callable[[int], None] = lambda position: None,
 ) -> tuple[Bounded, ...]:
     """All results of a graph, in order of its operations; values go after their last use.
 
-    Raises OutOfTime at the first operation after the deadline, of `time.monotonic()`.
+    Raises OutOfTime at the first operation after the deadline, of `time.monotonic()`, and where
+    `look` does, which is called ahead of each operation.
     """
     held: dict[int, Given] = dict(zip(graph.arguments, arguments, strict=True))
     held |= {here: outer[there] for here, there in graph.captures}
@@ -131,6 +134,7 @@ def run(
     for position, op in enumerate(graph.ops):
         if time.monotonic() > deadline_s:
             raise OutOfTime
+        look(position)
         if (large := _large_constant(op)) is not None:
             held[op.results[0]] = large
             continue
@@ -171,12 +175,14 @@ def evaluate(
 
     Raises:
         UnsupportedKernel: the graph holds an operation that the oracle does not know.
-        OutOfTime: it would take longer than the limit, give or take one operation.
+        OutOfTime: it would take longer than the limit, give or take one operation; long before
+            the limit where it would take far longer.
     """
     deadline_s = time.monotonic() + limit_s
     with np.errstate(all="ignore"):
         given = [np.asarray(a) for a in arguments]
-        return tuple(reference(r) for r in run(graph, given, {}, deadline_s))
+        results = run(graph, given, {}, deadline_s, Pace(graph, limit_s).look)
+        return tuple(reference(r) for r in results)
 
 
 class Oracle:

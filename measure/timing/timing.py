@@ -76,6 +76,13 @@ Short ones may have a first call of some milliseconds: of page faults, threads t
 process's turn.
 """
 
+ONCE_S = 1.0
+"""A call of at least this is timed once: what warms up, and the call itself, is nothing of it."""
+
+SELDOM = 3.0
+"""A subject of such calls that takes so many times as long as all others is called in two rounds
+alone; in further ones it counts as the faster of these."""
+
 _SETTLING_S = 0.3
 """Longest wait for the threads to come apart; the host needs less than a tenth of a second."""
 
@@ -138,20 +145,26 @@ def sampled(
     effort: Effort = DEFAULT_EFFORT,
     apart: Apart = always_apart,
 ) -> tuple[float, ...]:
-    """Samples of one subject.  Calls that warm up are not counted.
+    """Samples of one subject.  Calls that warm up are not counted, unless they take so long that
+    one call is enough, or that the candidate is hopeless.
 
     Args:
         best_s: the best time known for the kernel, by the same clock.
     """
+
+    def near(times: float) -> float:
+        return inf if best_s is None else times * best_s + _NOISE_S
+
     start = time.perf_counter()
-    calls = calls_a_sample(warmed(subject, _LONG_S), effort)
+    first_s = warmed(subject, _LONG_S)
+    is_hopeless = (best_s or 0.0) >= _LONG_S and first_s > near(effort.hopeless)
+    if first_s >= ONCE_S or is_hopeless:
+        return (first_s,)
+    calls = calls_a_sample(first_s, effort)
     looks = Steady(apart)
 
     def sample() -> float:
         return looks.sample(lambda: one_sample(subject, calls, clock))
-
-    def near(times: float) -> float:
-        return inf if best_s is None else times * best_s + _NOISE_S
 
     samples = [sample()]
     limit_s, promising_s = near(effort.hopeless), near(effort.promising)
@@ -193,19 +206,28 @@ def interleaved(
     anything; at `agreed_s` seconds already if all of these rounds agree.
     """
     start = time.perf_counter()
-    calls = [calls_a_sample(warmed(subject), effort) for subject in subjects]
+    calls = [calls_a_sample(warmed(subject, ONCE_S), effort) for subject in subjects]
     looks = Steady(apart)
+    rounds: list[dict[int, float]] = []
 
     def sample(i: int) -> float:
+        if len(rounds) >= 2 and is_seldom(rounds[:2], i):
+            return min(r[i] for r in rounds[:2])
         return looks.sample(lambda: one_sample(subjects[i], calls[i], clock))
 
-    rounds: list[dict[int, float]] = []
     for order in islice(turns(len(subjects)), pairs):
         spent = time.perf_counter() - start
         if len(rounds) >= least and (spent > limit_s or (spent > agreed_s and agree(rounds))):
             break
         rounds.append({i: sample(i) for i in order})
     return tuple(tuple(r[i] for r in rounds) for i in range(len(subjects)))
+
+
+def is_seldom(rounds: Sequence[Mapping[int, float]], i: int) -> bool:
+    """Whether a subject has long calls, and took many times as long as all others each time."""
+    others = [max(s for k, s in r.items() if k != i) for r in rounds if len(r) > 1]
+    slow = all(r[i] >= max(ONCE_S, SELDOM * s) for r, s in zip(rounds, others, strict=False))
+    return bool(others) and slow
 
 
 def agree(rounds: Sequence[Mapping[int, float]]) -> bool:

@@ -57,6 +57,10 @@ WATCHED_BYTES = 256 << 20
 """Most that is copied in one call to find races in it."""
 LARGE_BYTES = 64 << 20
 """Constants of more than so much are verified with fewer sets."""
+LARGE_OPERANDS_BYTES = 128 << 20
+"""So are kernels whose arguments are more than so much together."""
+LONG_FLOPS = 1 << 31
+"""So are those of more arithmetic than this: one call on one thread takes some 20 ms."""
 WATCHED_AT_FIRST_BYTES = 1 << 20
 """Where that is not thorough: copies take longer than the call of a good kernel."""
 Content = NDArray[np.uint8] | Guarded
@@ -122,7 +126,7 @@ def verify(
     try:
         loaded = loaded or backend_named(built.backend).load(built)
         more = _more_kinds(references, outputs)
-        is_large = constant_bytes(references.graph) > LARGE_BYTES
+        is_large = _is_large(built, references.graph)
         for round_ in _rounds(built.threads, thorough, more, is_large=is_large):
             case = references.case(round_.kind, round_.seed)
             if outputs and not case.is_exact:
@@ -163,6 +167,13 @@ def _more_kinds(references: References, outputs: int) -> tuple[InputKind, ...]:
     return few + ordered_kinds(references.graph)
 
 
+def _is_large(built: Built, graph: Graph) -> bool:
+    """Whether each set of inputs takes long: to pack constants, to draw operands, or to call."""
+    operands = sum(graph.types[a].bytes for a in graph.arguments)
+    long = built.flops >= LONG_FLOPS or operands > LARGE_OPERANDS_BYTES
+    return long or constant_bytes(graph) > LARGE_BYTES
+
+
 def constant_bytes(graph: Graph) -> int:
     """Bytes of the arguments that are constants of a program."""
     return sum(graph.types[a].bytes for a in graph.constants)
@@ -171,7 +182,7 @@ def constant_bytes(graph: Graph) -> int:
 def _rounds(
     threads: int, thorough: bool, more: Sequence[InputKind], *, is_large: bool
 ) -> Iterator[_Round]:
-    """Thorough ones draw three sets more; of large constants one, as each is packed anew."""
+    """Thorough ones draw three sets more; of large kernels one, as each takes long."""
 
     def halves() -> tuple[Host | InHalves]:
         watched = WATCHED_BYTES if thorough else WATCHED_AT_FIRST_BYTES

@@ -6,7 +6,7 @@ from math import ceil
 from statistics import mean
 
 from hlotune.measure.timing.comparison import fewest_pairs
-from hlotune.measure.timing.timing import AGREED_S
+from hlotune.measure.timing.timing import AGREED_S, ONCE_S
 from hlotune.measure.workers.runner import COMPARING_S
 
 UNKNOWN_FINAL_S = 3.0
@@ -17,6 +17,8 @@ SAMPLES = 80
 """So many samples take as long as compiling and timing the default: most of a sample is what puts
 the caches into their state, and takes equally long for all kernels but those with long calls.
 """
+LONG_CALLS = 3
+"""Calls of a default that takes seconds, where candidates are many times as fast."""
 ALONE = 2.0
 """Building one kernel by itself takes so many times as long as one of two at a time."""
 
@@ -70,6 +72,8 @@ def final_s(costs: Costs, pairs: int) -> float | None:
     if costs.is_clear:  # rounds of long calls end as they agree, calls before each among them
         pairs = min(pairs, ceil(max(AGREED_S / round_s, 2 * fewest_pairs(costs.entrants))))
     sampling_s = min(pairs * round_s, COMPARING_S)
+    if costs.call_s >= ONCE_S:
+        default_s, sampling_s = 0.0, LONG_CALLS * costs.call_s
     heat_s = costs.crowd * (costs.build_s + 2 * costs.usual_s)
     own_s = costs.entrants * costs.build_s + verifying_s + default_s + sampling_s
     return heat_s + own_s

@@ -9,6 +9,7 @@ from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import applied
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.deploy.bisection import SHORTFALL
+from hlotune.deploy.timer import FEWEST_PAIRS, LONG_CALL_S
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.trial import CacheMode
@@ -19,6 +20,8 @@ from hlotune.tuning_logs.finals import Final, Paired, Whole
 
 PAIRS = 30
 """The most pairs of samples of default and tuned program."""
+HOPED = 0.4
+"""The share of the default's time that a program of long calls is expected to take in the end."""
 LEAST_S = 1.0
 """Seconds for them, however late it is: the fewest pairs prove nothing as soon as one is disturbed.
 """
@@ -58,13 +61,19 @@ class WholeProgram:
         `building_s`.
 
         They are a warm call and a check of either side, and timing both, for `timing_s` at most.
+        Calls of seconds need none to warm up, and are timed in the fewest pairs; how long those of
+        the tuned program take nobody knows.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
         if self._ready is None:
             return 0.0
-        calls_s = min(timing_s, 2 * PAIRS * self._ready.call_s)
-        return building_s + self._ready.compile_s + 10 * self._ready.call_s + calls_s
+        ready = self._ready
+        if ready.call_s >= LONG_CALL_S:
+            calls = FEWEST_PAIRS + HOPED * (FEWEST_PAIRS + len(ready.judges))
+            return building_s + max(0.0, ready.compile_s - ready.call_s) + calls * ready.call_s
+        calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
+        return building_s + ready.compile_s + 10 * ready.call_s + calls_s
 
     def compare(
         self,

@@ -11,6 +11,7 @@ import pytest
 
 from hlotune.cli.main import run_command
 from hlotune.deploy.accuracy import (
+    SCALES,
     Judge,
     called,
     example_inputs,
@@ -103,6 +104,24 @@ def test_a_program_that_the_oracle_does_not_know_is_held_against_the_default() -
     assert (same.default_error, same.wrong) == (None, None)
     assert same.unchecked is not None
     assert other.wrong is not None
+
+
+def test_scales_are_tried_until_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, calls = load(lambda x: x * jnp.inf, normal(4, 4)), list[object]()
+    default = jitted(program)
+
+    def counted(x: object) -> Any:
+        calls.append(x)
+        return default(x)
+
+    tame_inputs(program, counted)
+    assert len(calls) == len(SCALES), "results are infinite at any scale"
+    calls.clear()
+    (_, inputs) = tame_inputs(program, counted, limit_s=-1.0)
+    assert len(calls) == 1
+    assert inputs.results is not None
+    Judge.of(program, counted, inputs)
+    assert len(calls) == 1, "what the default makes of them is known"
 
 
 def test_what_the_oracle_has_no_time_for_is_held_against_the_default_and_said_to_be() -> None:

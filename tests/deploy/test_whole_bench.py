@@ -131,7 +131,7 @@ class FakeTimer:
     compared: list[int] = field(default_factory=list)
     """How many kernels of ours the first of both had, where the other is the tuned program."""
 
-    def paired(self, first: Any, second: Any, pairs: int) -> Any:
+    def paired(self, first: Any, second: Any, pairs: int, *, is_warm: bool = False) -> Any:
         if isinstance(second, TunedFunction):
             self.compared.append(len(first))
         return 1, self.samples_s(first, pairs), self.samples_s(second, pairs)

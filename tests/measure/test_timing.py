@@ -86,7 +86,7 @@ def test_samples_and_rounds_are_all_taken_apart() -> None:
 
 def test_a_look_between_two_samples_is_the_last_of_one_and_the_first_of_the_other() -> None:
     number = count()
-    subject, effort = Subject(clock(1.0), clock(0.0)), Effort(least_samples=4, most_samples=4)
+    subject, effort = Subject(clock(0.1), clock(0.0)), Effort(least_samples=4, most_samples=4)
     assert len(sampled(subject, effort=effort, apart=lambda: next(number) >= 0)) == 4
     assert next(number) == 1 + 4
 
@@ -111,6 +111,42 @@ def test_a_hopeless_candidate_gets_one_sample() -> None:
     assert len(sampled(Subject(clock(1.0), clock(0.0)), best_s=0.3)) == 1
 
 
+def counted(times_s: float, calls: list[float]) -> Callable[[], float]:
+    def call() -> float:
+        calls.append(times_s)
+        return times_s
+
+    return call
+
+
+@pytest.mark.parametrize(("call_s", "best_s"), [(1.5, None), (0.5, 0.1)])
+def test_a_call_of_seconds_or_a_long_one_without_hope_is_made_once(
+    call_s: float, best_s: float | None
+) -> None:
+    calls: list[float] = []
+    found = sampled(Subject(counted(call_s, calls), clock(0.0)), best_s=best_s)
+    assert found == (call_s,)
+    assert len(calls) == 1
+
+
+def test_a_default_of_seconds_is_called_in_two_rounds_where_all_others_are_far_faster() -> None:
+    slow: list[float] = []
+    fast: list[float] = []
+    subjects = [Subject(counted(4.0, slow), clock(0.0)), Subject(counted(0.1, fast), clock(0.0))]
+    default_s, candidate_s = interleaved(subjects, pairs=9, limit_s=1e9)
+    assert default_s == (4.0,) * 9
+    assert candidate_s == (0.1,) * 9
+    assert len(slow) == 3, "a call that warms up, and two rounds"
+    assert len(fast) > 9
+
+
+def test_a_default_of_seconds_is_called_in_all_rounds_where_it_is_near_the_others() -> None:
+    slow: list[float] = []
+    subjects = [Subject(counted(4.0, slow), clock(0.0)), Subject(clock(2.0), clock(0.0))]
+    interleaved(subjects, pairs=9, limit_s=1e9)
+    assert len(slow) == 10
+
+
 def test_a_hiccup_of_a_short_kernel_gets_a_second_look() -> None:
     times = iter([1e-3, 1e-3, 1e-3, *[1e-4] * 400])  # two warm calls, and the first sample
     subject = Subject(lambda: next(times), clock(0.0))
@@ -118,20 +154,20 @@ def test_a_hiccup_of_a_short_kernel_gets_a_second_look() -> None:
 
 
 @pytest.mark.parametrize(
-    ("best_s", "samples"), [(None, "most"), (0.95, "most"), (0.8, "least"), (0.5, "least")]
+    ("best_s", "samples"), [(None, "most"), (0.095, "most"), (0.08, "least"), (0.05, "least")]
 )
 def test_a_candidate_near_the_best_gets_all_samples_and_others_few(
     best_s: float | None, samples: str
 ) -> None:
     effort = Effort(budget_s=100.0)
-    found = sampled(Subject(clock(1.0), clock(0.0)), best_s=best_s, effort=effort)
+    found = sampled(Subject(clock(0.1), clock(0.0)), best_s=best_s, effort=effort)
     assert len(found) == {"most": effort.most_samples, "least": effort.least_samples}[samples]
 
 
 def test_one_sample_that_is_near_the_best_asks_for_all() -> None:
-    times = iter([1.0, 1.0, 1.0, 0.85, *[1.0] * 99])
+    times = iter([0.1, 0.1, 0.1, 0.085, *[0.1] * 99])
     effort = Effort(budget_s=100.0)
-    found = sampled(Subject(lambda: next(times), clock(0.0)), best_s=0.8, effort=effort)
+    found = sampled(Subject(lambda: next(times), clock(0.0)), best_s=0.08, effort=effort)
     assert len(found) == effort.most_samples
 
 
@@ -164,12 +200,12 @@ def test_one_slow_warm_call_makes_no_short_kernel_of_a_comparison_a_long_one(slo
 
 def test_sampling_stops_when_the_budget_is_spent() -> None:
     effort = Effort(budget_s=0.0, least_samples=4)
-    assert len(sampled(Subject(clock(1.0), clock(0.0)), effort=effort)) <= 4
+    assert len(sampled(Subject(clock(0.1), clock(0.0)), effort=effort)) <= 4
 
 
 def test_the_warm_up_is_not_counted() -> None:
-    slow_start = iter([50.0, *[1.0] * 100])
-    assert max(sampled(Subject(lambda: next(slow_start), clock(0.0)))) == 1.0
+    slow_start = iter([0.5, *[0.01] * 100])
+    assert max(sampled(Subject(lambda: next(slow_start), clock(0.0)))) == 0.01
 
 
 def test_interleaved_samples_come_in_rounds() -> None:

@@ -1,0 +1,42 @@
+"""Whether the oracle will get through a program in time, by what it has done of it so far."""
+
+import time
+from itertools import accumulate
+from math import inf
+
+from hlotune.hlo.graph import Graph, Op
+from hlotune.hlo.oracle.contraction import terms_of
+from hlotune.hlo.oracle.request import OutOfTime
+
+ELEMENT = 100
+"""An element of an operand or a result takes as long as so many products."""
+EARLY = 0.1
+"""The share of its time after which the oracle may give up."""
+HOPELESS = 2.0
+"""It does where it would take so many times as long as it has."""
+LOOP = "stablehlo.while"
+
+
+class Pace:
+    """The work of a graph's operations, and when their evaluation began."""
+
+    def __init__(self, graph: Graph, limit_s: float) -> None:
+        self._limit_s, self._start_s = limit_s, time.monotonic()
+        self._done = list(accumulate(_work(graph, op) for op in graph.ops))
+        self._is_known = limit_s < inf and all(op.name != LOOP for op in graph.ops)
+
+    def look(self, position: int) -> None:
+        """Raises OutOfTime where the operations before a position took so long that all of them
+        would take far longer than there is time.  Nobody knows how often a loop goes round.
+        """
+        spent_s = time.monotonic() - self._start_s
+        if not position or not self._is_known or spent_s < EARLY * self._limit_s:
+            return
+        if spent_s * self._done[-1] > HOPELESS * self._limit_s * self._done[position - 1]:
+            raise OutOfTime
+
+
+def _work(graph: Graph, op: Op) -> int:
+    elements = sum(graph.types[v].elements for v in (*op.operands, *op.results))
+    products = terms_of(graph, op) * sum(graph.types[v].elements for v in op.results)
+    return ELEMENT * elements + products

@@ -1,0 +1,54 @@
+"""When the oracle gives up on a program that it would not get through in time."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from hlotune.hlo.graph import Graph
+from hlotune.hlo.oracle import OutOfTime, pace
+from hlotune.hlo.oracle.pace import Pace
+from tests.support.oracle_cases import graph_of
+
+ONES = np.ones((64, 64), np.float32)
+
+
+def products(x: Any) -> Any:
+    for _ in range(8):
+        x = x @ x
+    return x
+
+
+def rounds(x: Any) -> Any:
+    return jax.lax.fori_loop(0, 8, lambda _, y: y @ y, x)
+
+
+def gives_up(
+    graph: Graph, position: int, spent_s: float, limit_s: float, patch: pytest.MonkeyPatch
+) -> bool:
+    now_s = [0.0]
+    patch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    look = Pace(graph, limit_s).look
+    now_s[0] = spent_s
+    try:
+        look(position)
+    except OutOfTime:
+        return True
+    return False
+
+
+def test_the_oracle_gives_up_where_an_eighth_takes_half_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = graph_of(products, [ONES])
+    assert gives_up(graph, 1, 5.0, 10.0, monkeypatch)
+    assert not gives_up(graph, 4, 5.0, 10.0, monkeypatch), "it may take as long as it has"
+    assert not gives_up(graph, 1, 0.5, 10.0, monkeypatch), "it is too early to tell"
+    assert not gives_up(graph, 0, 5.0, 10.0, monkeypatch), "nothing is known yet"
+
+
+def test_of_loops_nobody_knows_how_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(rounds, [ONES])
+    assert not gives_up(graph, 1, 9.0, 10.0, monkeypatch)
