@@ -216,7 +216,11 @@ class Session:
         return None if self.limits.seconds is None else ORACLE_SHARE * self.limits.seconds
 
     def _compared(self, also: Mapping[str, Final]) -> Whole | None:
+        """None for the program with other champions too where there is no time to compare that."""
         assert self._reserve is not None, "a run is closed after it has tuned"
+        left_s = (self.limits.seconds or inf) - self.passed_s
+        if also and self._reserve.whole_s(0.0) > left_s:
+            return None
         return self.whole.compare(self._reserve.timing_s(self.passed_s), self._oracle_s, also)
 
     def _prepare_whole(self) -> None:

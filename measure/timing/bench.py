@@ -42,7 +42,7 @@ from hlotune.hlo.kernel import Kernel
 from hlotune.measure.machine.run_queue import RunQueue, run_queue
 from hlotune.measure.timing.cold_operands import Arena, copies, ring_bytes
 from hlotune.measure.timing.held_threads import HeldThreads, held_threads
-from hlotune.measure.timing.retaken import Retaken, nothing, run_up
+from hlotune.measure.timing.retaken import Retaken, RunUp, nothing, run_up
 from hlotune.measure.timing.timing import Clock, Subject
 from hlotune.measure.timing.xla import Program, baked_text, compiled, default_text, on_device
 from hlotune.measure.trial import CacheMode
@@ -146,15 +146,24 @@ class Bench:
         def run() -> None:
             _wait(program(next(operands)))
 
+        running = RunUp(run)
+
         def before() -> bool:
+            bind(key, loaded)
+            return running()
+
+        def part() -> bool:
             bind(key, loaded)
             return run_up(run)
 
-        retaken = Retaken(self._queue, before, before, settle=run)
+        retaken = Retaken(self._queue, before, part, settle=run)
         return Subject(self._retaken(retaken, program, operands, then=held.begin), empty)
 
-    def default(self, clock: ClockName = "kernel") -> tuple[Subject, ...]:
-        """XLA's own kernel in its forms: constants as operands, constants in its text."""
+    def default(self, clock: ClockName = "kernel", *, is_long: bool = False) -> tuple[Subject, ...]:
+        """XLA's own kernel in its forms: constants as operands, constants in its text.
+
+        `is_long` says that its calls are known to take so long that they need no run-up.
+        """
         key, program = self._program((0, ()))
         operands = self._cold(self.constants, [self.values[i] for i in self.constants], _DEFAULT)
         empty = self._empty(key, program, operands)
@@ -162,11 +171,12 @@ class Bench:
 
         def before() -> bool:
             _let_crew_rest()
-            return clock == "call" and run_up(run)
+            return clock == "call" and running()
 
         def run() -> None:
             _wait(own(next(operands)))
 
+        running = RunUp(run, is_long=is_long)
         settle = run if clock == "call" else nothing
         retaken = Retaken(self._queue, before, lambda: run_up(run), settle)
         subjects = [Subject(self._retaken(retaken, own, operands), empty)]

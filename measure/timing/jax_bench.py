@@ -96,7 +96,7 @@ class JaxBench:
             text = backend.replacement(backend.load(built), self.signature, {}).text
             compiled(text, self.target.platform)
 
-    def default(self, clock: ClockName = "kernel") -> tuple[Subject, ...]:
+    def default(self, clock: ClockName = "kernel", *, is_long: bool = False) -> tuple[Subject, ...]:
         """XLA's own kernel, with its own choice of tilings for the device."""
         return (self._subject(default_text(self.kernel)),)
 

@@ -23,6 +23,8 @@ POOL = "tf_XLAEigen"
 
 RUN_UP_S = 5e-4
 MOST_RUN_UP = 4
+ALONE_S = 20e-3
+"""A call of so many seconds is as long behind anything as behind another one."""
 
 
 def nothing() -> None:
@@ -41,6 +43,23 @@ def run_up(call: Callable[[], object]) -> bool:
         if time.perf_counter() > end:
             return False
     return True
+
+
+class RunUp:
+    """A run-up ahead of each sample, until one of its calls took so long that none is needed."""
+
+    def __init__(self, call: Callable[[], object], *, is_long: bool = False) -> None:
+        """`is_long` says that calls are known to be long."""
+        self._call, self._is_long = call, is_long
+
+    def __call__(self) -> bool:
+        """Returns whether the calls are short."""
+        if self._is_long:
+            return False
+        start = time.perf_counter()
+        short = run_up(self._call)
+        self._is_long = not short and time.perf_counter() - start >= ALONE_S
+        return short
 
 
 class Retaken:

@@ -78,7 +78,9 @@ class Reserve:
         follows.
         """
         building = building_s([costs(c, PAIRS) for c in self.contests if has_champion(c)])
-        return self.whole.due_s(building, timing_s) + OUTSIDE_S
+        champions = [c for c in self.contests if has_champion(c)]
+        saved_s = sum(c.task.weight * max(0.0, c.default_s - c.tuner.best_s) for c in champions)
+        return self.whole.due_s(building, timing_s, saved_s) + OUTSIDE_S
 
     def pairs(self, waiting: Sequence[Contest], passed_s: float, *, hurried: bool) -> int:
         """The pairs of samples in the final of the first kernel that waits for its own.

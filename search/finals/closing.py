@@ -58,9 +58,10 @@ class Comparing(Protocol):
         """Does what can be done before there are champions; else `compare` does it."""
         ...
 
-    def due_s(self, building_s: float, timing_s: float) -> float:
+    def due_s(self, building_s: float, timing_s: float, saved_s: float = 0.0) -> float:
         """The seconds that a comparison is expected to take, where building all its kernels takes
-        `building_s` and timing takes `timing_s` at most.
+        `building_s` and timing takes `timing_s` at most.  Champions so far save the program
+        `saved_s`.
         """
         ...
 

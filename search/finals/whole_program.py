@@ -12,6 +12,7 @@ from hlotune.deploy.bisection import SHORTFALL
 from hlotune.deploy.timer import FEWEST_PAIRS, LONG_CALL_S
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
+from hlotune.measure.timing.timing import SELDOM
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
@@ -56,13 +57,13 @@ class WholeProgram:
         judges = self._ready.judges if self._ready else ()
         return "; ".join(text for judge in judges for text in judge.wrong_defaults())
 
-    def due_s(self, building_s: float, timing_s: float) -> float:
+    def due_s(self, building_s: float, timing_s: float, saved_s: float = 0.0) -> float:
         """The seconds that a comparison is expected to take, where building all its kernels takes
         `building_s`.
 
         They are a warm call and a check of either side, and timing both, for `timing_s` at most.
-        Calls of seconds need none to warm up, and are timed in the fewest pairs; how long those of
-        the tuned program take nobody knows.
+        Calls of seconds need none to warm up, and are timed in the fewest pairs, those of a default
+        that takes many times as long in two; champions so far save `saved_s` of its call.
         Kernels that slow the program down are looked for in the time that is left then; no time is
         put by for that.
         """
@@ -70,8 +71,11 @@ class WholeProgram:
             return 0.0
         ready = self._ready
         if ready.call_s >= LONG_CALL_S:
-            calls = FEWEST_PAIRS + HOPED * (FEWEST_PAIRS + len(ready.judges))
-            return building_s + max(0.0, ready.compile_s - ready.call_s) + calls * ready.call_s
+            tuned_s = max(0.0, min(HOPED * ready.call_s, ready.call_s - saved_s))
+            seldom = ready.call_s >= SELDOM * tuned_s and saved_s > 0
+            default_s = (2 if seldom else FEWEST_PAIRS) * ready.call_s
+            checking_s = max(0.0, ready.compile_s - ready.call_s) + len(ready.judges) * tuned_s
+            return building_s + checking_s + default_s + FEWEST_PAIRS * tuned_s
         calls_s = min(timing_s, 2 * PAIRS * ready.call_s)
         return building_s + ready.compile_s + 10 * ready.call_s + calls_s
 

@@ -207,7 +207,7 @@ def test_by_the_clock_of_calls_both_sides_are_called_before_the_call_that_is_tim
         call()
         return True
 
-    monkeypatch.setattr(bench, "run_up", spy)
+    monkeypatch.setattr(retaken, "run_up", spy)
     monkeypatch.setattr(retaken, "MOST_LOST", float("inf"))
     found = Bench(kernel(), host_target(), "model")
     for subject in (*found.default("kernel"), found.candidate(tiny_dot())):

@@ -8,7 +8,15 @@ import pytest
 
 from hlotune.measure.machine.affinity import parted, threads_named
 from hlotune.measure.machine.run_queue import RunQueue
-from hlotune.measure.timing.retaken import MOST_RUN_UP, RUN_UP_S, TRIES, Retaken, run_up
+from hlotune.measure.timing.retaken import (
+    ALONE_S,
+    MOST_RUN_UP,
+    RUN_UP_S,
+    TRIES,
+    Retaken,
+    RunUp,
+    run_up,
+)
 
 CALL_S = 1e-3
 
@@ -93,6 +101,21 @@ def test_a_run_up_is_one_long_call_or_a_few_short_ones() -> None:
     calls.clear()
     assert not run_up(long)
     assert len(calls) == 1
+
+
+def test_calls_that_take_long_have_one_run_up_and_known_ones_have_none() -> None:
+    calls = list[float]()
+
+    def long() -> None:
+        calls.append(1.0)
+        sleep(ALONE_S)
+
+    running, known = RunUp(long), RunUp(long, is_long=True)
+    assert not any([running(), running(), known()])
+    assert len(calls) == 1
+    short = RunUp(lambda: calls.append(1.0))
+    assert all([short(), short()])
+    assert len(calls) == 1 + 2 * MOST_RUN_UP
 
 
 def test_what_threads_need_to_wake_is_no_loss() -> None:

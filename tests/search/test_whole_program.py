@@ -12,6 +12,8 @@ import pytest
 from hlotune.deploy import accuracy
 from hlotune.deploy import bench as bench_module
 from hlotune.deploy.accuracy import Inputs, example_inputs, random_inputs
+from hlotune.deploy.bench import Prepared
+from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.machine.machine_lock import Turns
@@ -39,6 +41,22 @@ def test_the_whole_program_has_the_winners_of_the_cache_mode_that_was_searched(
         assert compared.error is not None and compared.error < 1e-5
         other = WholeProgram(program, database, "standard", host_target(), "model")
         assert other.compare(0.2) is None
+
+
+def test_a_program_of_long_calls_is_due_what_the_fewest_pairs_take(
+    program: Program, tmp_path: Path
+) -> None:
+    with Database(tmp_path / "a.db") as database:
+        whole = WholeProgram(program, database, "standard", host_target(), "warm")
+        whole._ready = Prepared(
+            program=program, default=jitted(program), inputs=example_inputs(program), judges=(),
+            compile_s=5.0, call_s=4.0,
+        )  # fmt: skip
+        hoped_s = 1.0 + 6 * 4.0 + 6 * 0.4 * 4.0
+        assert whole.due_s(0.0, 1.0) == pytest.approx(hoped_s)
+        assert whole.due_s(0.0, 1.0, saved_s=1.0) == pytest.approx(hoped_s)
+        far_faster_s = 1.0 + 2 * 4.0 + 6 * 0.5
+        assert whole.due_s(0.0, 1.0, saved_s=3.5) == pytest.approx(far_faster_s)
 
 
 def test_what_is_prepared_is_not_done_again_when_it_is_compared(

@@ -161,7 +161,7 @@ class FakeProgram:
         self.oracle_limits_s.append(oracle_limit_s)
         self._take(self.preparing_s)
 
-    def due_s(self, building_s: float, timing_s: float) -> float:
+    def due_s(self, building_s: float, timing_s: float, saved_s: float = 0.0) -> float:
         return self.comparing_s + min(timing_s, self.timing_s)
 
     def compare(
