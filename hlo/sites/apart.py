@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from math import prod
 
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
-from hlotune.hlo.sites.fusible import MOVES, REDUCTIONS, TURNS, WINDOWS, Fusible
+from hlotune.hlo.sites.fusible import (
+    MOVES,
+    REDUCTIONS,
+    TURNS,
+    WINDOWS,
+    Fusible,
+    terms_written_out,
+)
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.group_stages import CHEAP
 from hlotune.hlo.to_compute.updates import UPDATES
@@ -41,8 +48,11 @@ def apart(fusible: Fusible, sources: Sequence[set[int]]) -> dict[int, frozenset[
     behind = [0] * len(ops)
     for member in sorted(fusible.members):
         name = ops[member].name
-        if name in REDUCTIONS:
+        terms = terms_written_out(fusible.region.graph, ops[member])
+        if name in REDUCTIONS and not terms:
             own = MOST_REPEATED
+        elif terms:
+            own = terms
         elif name in KERNELS_ELEMENTWISE:
             own = 1 if name.partition(".")[2] in CHEAP else OF_FUNCTIONS
         else:

@@ -11,12 +11,17 @@ from functools import cached_property
 from math import prod
 from typing import cast
 
-from hlotune.hlo.graph import Op
+from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.operations import KERNELS_ELEMENTWISE
 from hlotune.hlo.sites.region import Region, is_cloned_constant, reads
 from hlotune.hlo.to_compute.contractions import numbers
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
-from hlotune.hlo.to_compute.reductions import SCATTERED, parts_of, unit_reductions
+from hlotune.hlo.to_compute.reductions import (
+    SCATTERED,
+    parts_of,
+    plain_operation,
+    unit_reductions,
+)
 from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant, merges
 from hlotune.hlo.to_compute.windows import selection
 from hlotune.schedules.dtypes import accumulator, is_float
@@ -38,6 +43,9 @@ REDUCE = "stablehlo.reduce"
 SCATTER = "stablehlo.select_and_scatter"
 WINDOWS = frozenset({WINDOW, SCATTER})
 REDUCTIONS = WINDOWS | {REDUCE}
+MOST_TERMS, FEWEST_SHORT = 4, 64
+"""A reduction of at most so many terms, with at least so many results, is written out: an
+elementwise operation, for all that kernels are cut by."""
 MOST_TAPS = 1024
 """Elements of the largest window that is read whole for each result: sums over larger ones had
 better be made of one another."""
@@ -181,7 +189,7 @@ class Fusible:
         if op.name == "stablehlo.concatenate" and self._is_index(op):
             return True
         if index in self.cloned:
-            return op.name not in REDUCTIONS
+            return not reduces(self.region.graph, op)
         light = op.name in TURNS or (
             op.name in KERNELS_ELEMENTWISE and self.region.is_narrow(op.results[0])
         )
@@ -231,6 +239,24 @@ def is_row_scatter(region: Region, op: Op) -> bool:
         and windows >= LEAST_COLUMNS
         and (made or updates.elements >= kind.elements)
     )
+
+
+def reduces(graph: Graph, op: Op) -> bool:
+    """Whether an operation reduces, more than a few terms for each of many results."""
+    return op.name in REDUCTIONS and terms_written_out(graph, op) == 0
+
+
+def terms_written_out(graph: Graph, op: Op) -> int:
+    """The terms of each result of a reduction that is written out; 0 for all other operations.
+
+    Sums over the coordinates of points in the plane, or in space, are such reductions.
+    """
+    if op.name != REDUCE or len(op.results) != 1 or plain_operation(op.regions[0]) is None:
+        return 0
+    shape = graph.types[op.operands[0]].shape
+    terms = prod(shape[d] for d in cast(tuple[int, ...], op["dimensions"]))
+    many = graph.types[op.results[0]].elements >= FEWEST_SHORT
+    return terms if terms <= MOST_TERMS and many else 0
 
 
 def is_reduction(op: Op) -> bool:

@@ -23,14 +23,16 @@ from hlotune.hlo.sites.fusible import (
     TURNS,
     WINDOWS,
     Fusible,
+    reduces,
 )
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names, merged_names
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
 from hlotune.hlo.to_compute.updates import UPDATES, merges
 
-LARGEST_EXPRESSION = 512
-"""Operations of an element, what is used twice counted twice: larger groups are cut."""
+LARGEST_EXPRESSION = 1024
+"""Operations of an element, what is used twice counted twice: larger groups are cut.  What walks
+fewer axes than its reader is computed once, ahead of it."""
 DEEPEST_EXPRESSION = 128
 """Operations one behind the other up to a reduction: computes are made by functions that call
 themselves for each."""
@@ -115,6 +117,8 @@ class _Growth:
                 for source in found:
                     users[source].add(i)
         candidates = set(fusible.members)
+        self.walked = [self._axes(i, i in candidates)[0] for i in range(len(graph.ops))]
+        """The axes that each operation walks."""
         self.nodes = [
             _Node(
                 {i}, *self._axes(i, i in candidates), i in candidates, set(s), users[i],
@@ -136,7 +140,8 @@ class _Growth:
         axes = self._parts(name for name, n in zip(names, shape, strict=True) if n > 1)
         if op.name in WINDOWS:
             return axes, frozenset(_windows(op, names))
-        dimensions = cast(tuple[int, ...], op["dimensions"]) if op.name == REDUCE else ()
+        along = op.name == REDUCE and reduces(self.region.graph, op)
+        dimensions = cast(tuple[int, ...], op["dimensions"]) if along else ()
         return axes, self._parts(names[d] for d in dimensions if shape[d] > 1)
 
     def _parts(self, names: Iterable[str]) -> frozenset[str]:
@@ -217,7 +222,8 @@ class _Growth:
                 if known is None or ops[s].name in REDUCTIONS:
                     continue
                 times, between = way.sources.get(s, (1, 0))
-                size, depth = size + known[0] * times, max(depth, known[1] + between)
+                size += times if self.walked[s] < self.walked[m] else known[0] * times
+                depth = max(depth, known[1] + between)
             found[m] = size, depth + 1
         return found
 
@@ -256,17 +262,17 @@ class _Growth:
 
     def summed_alone(self) -> Iterable[tuple[int, int]]:
         """Elementwise operations that one reduction reads, and nobody else, with that reduction,
-        where another one over the same axes reads what they read.
+        where another one of the same tensor reads what they read.
 
-        In a kernel that reduces over other axes they would be stored, and read by one of the two
-        reductions; so both read the same tensor, and are one kernel.
+        In a kernel with that other reduction they would be stored, and read by one of the two; so
+        both read the same tensor, and are one kernel if they go over the same axes.
         """
         order, ops = self.region.order.__getitem__, self.region.graph.ops
         for source in sorted(self.fusible.members, key=order):
             users = self.nodes[source].users
-            if ops[source].name not in REDUCTIONS and len(users) == 1:
+            if not reduces(self.region.graph, ops[source]) and len(users) == 1:
                 (user,) = users
-                if any(self._reduce_alike(user, x) for x in self._readers_beside(source)):
+                if any(self._both_reduce(user, x) for x in self._readers_beside(source)):
                     yield source, user
 
     def _readers_beside(self, index: int) -> set[int]:
@@ -274,12 +280,12 @@ class _Growth:
         found = {u for v in self.region.graph.ops[index].operands for u in self.region.users[v]}
         return found - {index}
 
-    def _reduce_alike(self, a: int, b: int) -> bool:
-        """Whether two operations are reductions over the same axes of values of the same axes."""
-        names = {self.region.graph.ops[i].name for i in (a, b)}
+    def _both_reduce(self, a: int, b: int) -> bool:
+        """Whether two operations are reductions of values of the same axes."""
+        graph = self.region.graph
+        both = all(reduces(graph, graph.ops[i]) for i in (a, b))
         first, second = self.nodes[a], self.nodes[b]
-        alike = (first.axes, first.reduced) == (second.axes, second.reduced)
-        return names <= REDUCTIONS and alike and first.grows and second.grows
+        return both and first.axes == second.axes and first.grows and second.grows
 
     def reading_alike(self) -> Iterable[list[int]]:
         """Members that read the same tensor, of nodes that might be one."""
@@ -337,7 +343,7 @@ def is_worth_a_kernel(graph: Graph, members: Iterable[int]) -> bool:
 def pattern_of(graph: Graph, members: Iterable[int]) -> Pattern:
     """`rows` where a value as large as what is reduced waits for a reduction."""
     members = set(members)
-    reductions = [m for m in members if graph.ops[m].name in REDUCTIONS]
+    reductions = [m for m in members if reduces(graph, graph.ops[m])]
     if any(cumulative(graph, graph.ops[m]) for m in reductions):
         return "cumulative"
     if any(graph.ops[m].name in WINDOWS for m in reductions):
@@ -362,7 +368,7 @@ def levels(graph: Graph, members: Iterable[int]) -> dict[int, int]:
     for i in range(min(inside), max(inside) + 1):
         op = graph.ops[i]
         level = max((behind.get(v, 0) for v in op.operands), default=0)
-        ends = i in inside and op.name in REDUCTIONS
+        ends = i in inside and reduces(graph, op)
         behind.update(dict.fromkeys(op.results, level + ends))
         if i in inside:
             found[i] = level

@@ -26,6 +26,7 @@ from hlotune.hlo.sites.fusion import fused, is_worth_a_kernel, parts
 from hlotune.hlo.sites.labels import label
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.sites.scopes import Scope, scopes
+from hlotune.hlo.sites.splats import splat_of
 from hlotune.hlo.sites.stacks import Stack, stack_of
 from hlotune.hlo.sites.together import together
 from hlotune.hlo.sites.trip_counts import flows
@@ -243,10 +244,10 @@ def _constant_op(value: int, literal: Literal) -> Op:
 
 
 def _small_constant(scope: Scope, value: int) -> Literal | None:
-    """A constant of an outer region that is cloned into the kernel."""
+    """A constant of an outer region, or a broadcast of a number, that is cloned into the kernel."""
     literal = scope.literal(value)
     is_small = literal is not None and (literal.splat or literal.type.elements <= INLINE_ELEMENTS)
-    return literal if is_small else None
+    return literal if is_small else splat_of(scope, value)
 
 
 def _constant(scope: Scope, value: int) -> Literal | int | Stack | None:

@@ -30,6 +30,7 @@ from hlotune.hlo.to_compute.prologues import (
     vanishes,
     walks_alone,
 )
+from hlotune.hlo.to_compute.short_axes import written_out
 from hlotune.hlo.to_compute.triangles import with_ends
 from hlotune.schedules.dtypes import accumulator
 from hlotune.schedules.errors import UnsupportedKernel
@@ -55,7 +56,7 @@ def compute_of(graph: Graph) -> Compute:
         )
     if len(anchors) != 1:
         compute = collapse(group_compute(graph))
-        return with_ends(split_stored(compute)) if anchors else compute
+        return with_ends(split_stored(compute)) if anchors else written_out(compute)
     assembly = _AroundContraction(graph)
     assembly.contraction(anchors[0])
     return collapse(phases(Compute(assembly.tensors(), tuple(assembly.stages))))

@@ -54,6 +54,8 @@ CHEAP = frozenset({
     "clamp", "select", "compare", "convert", "square", "sign", "is_finite", "floor", "ceil",
 })  # fmt: skip
 """Operations that stages compute again rather than read from memory."""
+MANY_OPERATIONS = 16
+"""Operations from which on a value that is stored anyway is rather read than computed again."""
 REDUCTIONS = frozenset({"reduce", "reduce_window"})
 SCATTER = "select_and_scatter"
 Cut = tuple[str, int]
@@ -418,11 +420,24 @@ def argument_groups(graph: Graph) -> dict[int, int]:
     return {v: root(v) for v in range(len(graph.types))}
 
 
+def _long_results(graph: Graph) -> frozenset[int]:
+    """Results that take many operations from what is in memory to them."""
+    costs = dict[int, int]()
+    for op in graph.ops:
+        name = short_name(op)
+        cost = sum(costs.get(v, 0) for v in op.operands) + (name in ELEMENTWISE)
+        restarts = name in REDUCTIONS or name == "dot_general" or merges(op)
+        costs.update(dict.fromkeys(op.results, 0 if restarts else min(cost, MANY_OPERATIONS)))
+    return frozenset(v for v in graph.results if costs.get(v, 0) >= MANY_OPERATIONS)
+
+
 def kept_values(graph: Graph) -> frozenset[int]:
     """Values that are not cheap and that several stages read, and those padded between elements.
 
-    Results over different axes, and reductions, are computed by different stages.
+    Results over different axes, and reductions, are computed by different stages.  A result is
+    there to be read, so it is computed again only where that takes few operations.
     """
+    many = _long_results(graph)
     readers = defaultdict[int, set[object]](set)
     for value in graph.results:
         readers[value].add(graph.types[value].shape)
@@ -432,7 +447,9 @@ def kept_values(graph: Graph) -> frozenset[int]:
         name = short_name(op)
         if name in REDUCTIONS or name == "dot_general" or merges(op):
             stages = {op.results}
-        elif name in ELEMENTWISE and name not in CHEAP and len(stages) > 1:
+        elif (
+            name in ELEMENTWISE and len(stages) > 1 and (name not in CHEAP or op.results[0] in many)
+        ):
             kept.add(op.results[0])
         if kept & set(op.results):
             stages = {op.results}

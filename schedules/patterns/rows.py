@@ -95,12 +95,13 @@ def _is_matrix_product(stage: Stage) -> bool:
 
 
 def joined(compute: Compute, nest: Nest, stage: Stage) -> Nest | None:
-    """The nest with one more member; None where the nest cannot compute the stage row by row.
+    """The nest with one more member; None where the nest cannot compute the stage row by row, as
+    one that stores a result of the kernel.
 
     All readers of the stage must stand in the nest and read it where they stand.
     """
     axes = _alignment(compute, nest, stage)
-    if not axes:
+    if not axes or any(compute.tensor(t).role == "result" for t in stage.stored):
         return None
     aligned = ((stage.name, axes), *nest.aligned)
     found = Nest(nest.anchor, (stage, *nest.members), aligned)

@@ -184,6 +184,8 @@ class Unroll:
 class ComputeAt:
     """Computes a stage inside a loop of its consumer: only the region that the loop's body reads.
 
+    That region may reach over the end of its tensor, so the stage stores no result of the kernel.
+
     Several stages may read it there, each computed inside the loop as well.
 
     for i: a[i] = f(i)             for i.0: for i.1: a[i] = f(i)
@@ -210,6 +212,8 @@ class ComputeAt:
             _check_reading(nest, s, user)
         ordered = is_in_own_order(s.stage)
         require(ordered, "compute_at", f"{self.stage} does not store along its axes in order")
+        given = [t for t in s.stage.stored if nest.compute.tensor(t).role == "result"]
+        require(not given, "compute_at", f"{self.stage} stores the result {' '.join(given)}")
         changed = replace(s, at=(self.consumer, self.axis), scope="task")
         after = nest.put(changed)
         region(after, changed)  # it has one where its readers go along it alike

@@ -128,6 +128,23 @@ def logsumexp(x: Any) -> Any:
     return jax.nn.logsumexp(x, -1)
 
 
+def distances(x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.sum((x[:, None] - y[None]) ** 2, -1) + 1)
+
+
+def forces(x: jax.Array, m: jax.Array) -> jax.Array:
+    d = x[None] - x[:, None]
+    return jnp.sum(d * (m[None] * jax.lax.rsqrt(jnp.sum(d * d, -1) + 1))[..., None], 1)
+
+
+def forces_on_both(x: jax.Array) -> jax.Array:
+    """Two sums over other axes of what takes many operations: it is stored, and read by both."""
+    d = jnp.sin(x[None] - x[:, None])
+    f = jnp.exp(-jnp.sqrt(jnp.sum(d * d, -1) + 1))[..., None] * jnp.where(d > 0, d * d + d, 3 * d)
+    f = jnp.where(f > 1, f * 0.5 + d, f + 1) * jnp.minimum(f * f, 2 - d)
+    return f.sum(0) - jnp.abs(f).sum(1)
+
+
 NORM, ROWS, FEATURES = (X, V, V), (X,), (IMAGES, C, C)
 FORWARD = {
     "softmax": Case(jax.nn.softmax, ROWS),
@@ -148,6 +165,9 @@ FORWARD = {
     "cross entropy of labels": Case(entropy_of_labels, (X, LABELS)),
     "cross entropy of one-hot labels": Case(entropy_of_one_hot, (X, LABELS)),
     "cross entropy of soft labels": Case(soft_entropy, (X, X)),
+    "distances of points": Case(distances, ("70,3", "81,3")),
+    "forces on points": Case(forces, ("70,3", "70")),
+    "forces on both of a pair": Case(forces_on_both, ("70,2",), 2),
     "top-1": Case(lambda x, labels: jnp.argmax(x, -1) == labels, (X, LABELS)),
     "argmax and its value": Case(lambda x: (jnp.argmax(x, -1), x.max(-1)), ROWS),
     "min and max": Case(lambda x: (x.min(-1), x.max(-1)), ROWS),
@@ -179,6 +199,7 @@ QUICK = [
     "softmax, forward", "group norm, forward", "top-1, forward", "layer norm, backward",
     "layer norm with its weights, backward", "group norm with its weights, backward",
     "cross entropy of labels, forward", "cross entropy of labels, backward",
+    "distances of points, forward", "forces on both of a pair, forward",
 ]  # fmt: skip
 
 

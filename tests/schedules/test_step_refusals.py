@@ -50,6 +50,14 @@ def test_compute_at_refuses_a_stage_that_another_reads_too() -> None:
         nest(ComputeAt("double", "window", "i0"), compute=blur())
 
 
+def test_compute_at_refuses_a_stage_that_stores_a_result() -> None:
+    """Blocks at the end of an axis reach over it, and beside a result lies what is not ours."""
+    made = blur()
+    tensors = tuple(replace(t, role="result") if t.role == "temporary" else t for t in made.tensors)
+    with pytest.raises(ScheduleError, match=r"^compute_at: window stores the result \w+$"):
+        nest(ComputeAt("window", "out", "i0"), compute=replace(made, tensors=tensors))
+
+
 def test_compute_at_refuses_a_stage_that_stores_elsewhere_than_along_its_axes() -> None:
     out = conv(6, 6, 2, 4).compute
     moved = tuple(
