@@ -10,9 +10,10 @@ nothing.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from hlotune.codegen.llvm.access_forms import Constants, Form, constants_of, form_of
-from hlotune.codegen.llvm.addresses import chosen_pointer, lane_stride, pointer_to, quotient
+from hlotune.codegen.llvm.addresses import chosen_pointer, lane_stride, plus, pointer_to, quotient
 from hlotune.codegen.llvm.buffers import Place
 from hlotune.codegen.llvm.expressions import INSIDE, OUTSIDE
 from hlotune.codegen.llvm.function import Function
@@ -135,6 +136,8 @@ def _checked(
         return _masked_run(f, place, x, elements, steps, checks, lane)
     if 0 < abs(stride) <= f.module.rates.most_stride and _is_run(place, across):
         return _strided(f, place, x, elements, steps, checks, lane)
+    if not checks and not x.divisors and _walks_rows(f, place, index, across, stride):
+        return _column(f, place, index, across[0], lane)
     return gather(f, place, x, index, steps, lane)
 
 
@@ -190,6 +193,33 @@ def _is_run(place: Place, across: list[int]) -> bool:
     """Whether lanes walk along one dimension of neighbours."""
     blocked = any(block > 1 for _, block in place.layout)
     return len(across) == 1 and not blocked and place.strides[across[0], 1] == 1
+
+
+def _walks_rows(
+    f: Function, place: Place, index: list[Affine], across: list[int], stride: int
+) -> bool:
+    """Whether lanes walk from row to row of few elements each, at one place of all rows."""
+    if len(across) != 1 or not 0 < stride <= f.module.rates.most_stride or place.beside:
+        return False
+    inner = range(across[0] + 1, len(index))
+    whole = stride == prod(place.shape[d] for d in inner) == place.strides[across[0], 1]
+    blocked = any(block > 1 for _, block in place.layout)
+    return whole and not blocked and not any((index[d] - place.origin[d]).terms for d in inner)
+
+
+def _column(f: Function, place: Place, index: list[Affine], across: int, lane: Lane) -> Value:
+    """One element of each of as many rows as there are lanes: the rows are loaded whole.
+
+    Other columns of them are picked from the same vectors.
+    """
+    inner, stride = range(across + 1, len(index)), place.strides[across, 1]
+    column = sum((index[d] - place.origin[d]).constant * place.strides[d, 1] for d in inner)
+    start = pointer_to(f, place, [*index[: across + 1], *(place.origin[d] for d in inner)])
+    total, parts = stride * lane.active, list[Value]()
+    for first in range(0, total, lane.lanes):
+        part = Lane(lane.root, lane.lanes, min(lane.lanes, total - first))
+        parts.append(_read(f, place, plus(f, start, first * BYTES[place.dtype]), part))
+    return picked(f, parts, [stride * min(k, lane.active - 1) + column for k in range(lane.lanes)])
 
 
 def _decisive(place: Place, steps: list[int], checks: list[int]) -> list[int]:

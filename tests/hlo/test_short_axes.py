@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 from jax import lax
 
+from hlotune.codegen.llvm.emit import emit
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.graph import Literal
 from hlotune.hlo.sites.sites import Site, sites
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.machine.targets import TARGETS
+from hlotune.schedules.algorithms.replay import replay
 from hlotune.schedules.ir.compute import Compute
+from hlotune.schedules.spaces.cpu_rows.space import space_of
 from tests.hlo.test_program import load_text
-from tests.hlo.test_row_programs import FORWARD, kernels
+from tests.hlo.test_row_programs import FORWARD, distances, kernels
 
 POINTS = argument("f32[128,2]")
 
@@ -41,6 +45,15 @@ def test_results_with_few_coordinates_are_as_many_results_of_one_stage() -> None
     (compute,) = computes("forces on points")
     (summed,) = [s for s in compute.stages if s.reduce]
     assert len(summed.stores) == 3 and [a.extent for a in summed.axes] == [70, 70]
+
+
+def test_coordinates_of_points_are_loaded_with_those_of_their_neighbours() -> None:
+    (site,) = sites(load(distances, argument("f32[64,3]"), argument("f32[128,3]")))
+    compute = compute_of(graph_of(site.kernel))
+    target = TARGETS["znver4"]
+    space = space_of(compute, target)
+    text = emit(replay(compute, space.schedule(space.heuristic()), target)).text
+    assert "shufflevector <16 x float>" in text and "masked.gather" not in text
 
 
 def test_a_result_of_many_operations_is_read_by_the_sum_of_it() -> None:
