@@ -104,10 +104,12 @@ def tame_inputs(
 
     Of a program whose weights lie beside its module the example alone: both sets have its weights,
     and the oracle takes seconds for each.  After `limit_s` seconds no further scale of a set is
-    tried.
+    tried; random inputs for which none was found by then are left out, as what overflows on the
+    way tells nothing of the rest.
     """
     makes = (example_inputs,) if program.weights else (example_inputs, random_inputs)
-    return tuple(_tame(program, default, partial(make, program, seed), limit_s) for make in makes)
+    found = [_tame(program, default, partial(make, program, seed), limit_s) for make in makes]
+    return (found[0][0], *(inputs for inputs, is_tame in found[1:] if is_tame))
 
 
 def _tame(
@@ -115,20 +117,23 @@ def _tame(
     default: Callable[..., Any],
     make: Callable[[float], Inputs],
     limit_s: float,
-) -> Inputs:
-    """The largest scale at which the default's results are all finite, else most of them."""
+) -> tuple[Inputs, bool]:
+    """The largest scale at which the default's results are all finite, else most of them; and
+    False where time was up before all scales were tried.
+    """
     best, most, end_s = make(SCALES[0]), -1.0, time.monotonic() + limit_s
     for scale in SCALES if best.drawn else ():
         inputs = make(scale)
         results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
-        finite = sum(int(_finite(r).sum()) for r in results) / max(
-            1, sum(plain(r).size for r in results)
-        )
+        known = [_finite(r) for r in results]
+        finite = sum(int(k.sum()) for k in known) / max(1, sum(k.size for k in known))
         if finite > most:
             best, most = replace(inputs, results=results), finite
-        if most == 1 or time.monotonic() > end_s:
+        if most == 1 or scale == SCALES[-1]:
             break
-    return best
+        if time.monotonic() > end_s:
+            return best, False
+    return best, True
 
 
 def example_inputs(program: Program, seed: int = 0, scale: float = 1.0) -> Inputs:
@@ -405,6 +410,8 @@ def plain(values: Array) -> NDArray[np.float64]:
 
 
 def _finite(values: Array) -> NDArray[np.bool_]:
+    if values.dtype in (np.float32, np.float64):
+        return np.isfinite(values)  # without a copy: results may be large
     return np.isfinite(plain(values))
 
 

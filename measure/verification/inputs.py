@@ -130,16 +130,23 @@ def _reached(value: int, behind: Callable[[int], Sequence[int]]) -> set[int]:
 
 
 def draw(
-    graph: Graph, kind: InputKind, rng: np.random.Generator, scale: float = 1.0
+    graph: Graph,
+    kind: InputKind,
+    rng: np.random.Generator,
+    scale: float = 1.0,
+    period: int = PERIOD,
 ) -> tuple[Array, ...]:
-    """One array an argument.  `scale` is the size of typical values: less tames overflow."""
+    """One array an argument.  `scale` is the size of typical values: less tames overflow.
+
+    Of large arrays so many elements are drawn, and repeated.
+    """
     if kind == "few":
         return _few(graph, rng, scale)
     if kind == "rising" or kind == "falling":
         facts = zip(graph.argument_types, domains(graph), strict=True)
         return tuple(_in_order(t, domain, kind, rng, scale) for t, domain in facts)
     pairs = zip(graph.argument_types, domains(graph), strict=True)
-    return tuple(_argument(tensor, domain, kind, rng, scale) for tensor, domain in pairs)
+    return tuple(_argument(tensor, domain, kind, rng, scale, period) for tensor, domain in pairs)
 
 
 def ordered_kinds(graph: Graph) -> tuple[Ordered, ...]:
@@ -232,14 +239,19 @@ def _image_sources(value: int, producers: dict[int, Op]) -> set[int]:
 
 
 def _argument(
-    tensor: TensorType, domain: Domain, kind: InputKind, rng: np.random.Generator, scale: float
+    tensor: TensorType,
+    domain: Domain,
+    kind: InputKind,
+    rng: np.random.Generator,
+    scale: float,
+    period: int = PERIOD,
 ) -> Array:
     dtype = numpy_dtype(tensor.dtype)
     if not has_kernels(tensor.dtype):
         return _left_to_xla(tensor, rng, scale)
-    if is_large(tensor.shape):
-        period = TensorType((PERIOD,), tensor.dtype)
-        return repeated(_argument(period, domain, kind, rng, scale), tensor.shape)
+    if is_large(tensor.shape, period):
+        some = TensorType((period,), tensor.dtype)
+        return repeated(_argument(some, domain, kind, rng, scale), tensor.shape)
     if not is_float(tensor.dtype):
         return np.asarray(_whole_numbers(tensor, domain, kind, rng)).astype(dtype)
     if kind == "integers":

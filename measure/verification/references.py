@@ -17,7 +17,7 @@ from hlotune.hlo.oracle.boxes import Box
 from hlotune.hlo.oracle.contraction import terms_of
 from hlotune.hlo.oracle.evaluation import CONVOLUTION
 from hlotune.measure.verification.inputs import Array, InputKind, draw
-from hlotune.measure.verification.repeated import PERIOD, is_large
+from hlotune.measure.verification.repeated import SHORT_PERIOD, is_large
 from hlotune.schedules.errors import UnsupportedKernel
 
 MOST_ELEMENTS = 1 << 16
@@ -168,8 +168,8 @@ class Case:
 
 def _memory_bytes(values: Array) -> int:
     """What an array takes; one whose values repeat takes its period."""
-    if is_large(values.shape):
-        return PERIOD * values.itemsize
+    if is_large(values.shape, SHORT_PERIOD):
+        return SHORT_PERIOD * values.itemsize
     return values.nbytes
 
 
@@ -292,7 +292,7 @@ class References:
 
     def _evaluated(self, kind: InputKind, seed: int, scale: float) -> Tried:
         rng = np.random.default_rng([seed, len(kind), round(1000 * scale)])
-        values = draw(self.graph, kind, rng, scale)
+        values = draw(self.graph, kind, rng, scale, SHORT_PERIOD)
         oracle, expected = Oracle(self.graph, values), []
         for result, box in self._boxes(oracle, rng, further=bool(seed)):
             place = tuple(slice(low, high) for low, high in box)

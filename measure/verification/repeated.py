@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 PERIOD = 1021 * 4096
 """Elements; of every element type it takes whole pages."""
+SHORT_PERIOD = 251 * 4096
+"""The same where nothing is timed: each set of inputs is drawn anew."""
 _FIXED = 0x10
 """Linux's MAP_FIXED."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -28,9 +30,9 @@ _LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _FAILED = ctypes.c_void_p(-1).value
 
 
-def is_large(shape: tuple[int, ...]) -> bool:
+def is_large(shape: tuple[int, ...], period: int = PERIOD) -> bool:
     """Whether an array is worth a period: it has four of them or more."""
-    return prod(shape) >= 4 * PERIOD
+    return prod(shape) >= 4 * period
 
 
 def repeated(period: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

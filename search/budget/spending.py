@@ -232,6 +232,8 @@ class Spending:
         unless none waits for its final.
         """
         while self.spent and self.opening.waiting and self.opening.is_early():
+            if self._is_asked and not self._has_time_for_another(start_s):
+                break
             self._open()
         if not self.opening.waiting or len(self._begun) < len(self.contests):
             return True
