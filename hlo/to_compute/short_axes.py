@@ -14,6 +14,7 @@ from math import prod
 from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store
 from hlotune.schedules.ir.distances import stride
 from hlotune.schedules.ir.expr import Affine, Expr, distinct_loads, map_loads
+from hlotune.schedules.ir.monoids import Values
 
 MOST_TERMS, MOST_VALUES = 4, 8
 """Points of an axis that are written out, and values that a stage then has at most."""
@@ -44,7 +45,7 @@ def _reduced(stage: Stage) -> Stage:
         return stage
     values = list[Expr]()
     for value in stage.values:
-        found = combine.identities((value.dtype,))
+        found: Values = combine.identities((value.dtype,))
         for point in points:
             places = {a.name: n for a, n in zip(stage.reduce, point, strict=True)}
             found = combine.merge(found, (_at(value, places),))

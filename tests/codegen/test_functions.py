@@ -11,10 +11,18 @@ import pytest
 import scipy.special
 
 from hlotune.codegen.llvm.compile import assembly
+from hlotune.codegen.llvm.emit import emit
 from hlotune.codegen.llvm.math import functions
 from hlotune.codegen.llvm.math.functions import UNARY
+from hlotune.measure.machine.targets import host_target
+from hlotune.schedules.algorithms.replay import replay
+from hlotune.schedules.ir.compute import Axis, Compute, Stage, Store, Tensor
+from hlotune.schedules.ir.expr import Affine, Apply, Const, Load
+from hlotune.schedules.steps.schedule import Schedule
+from hlotune.schedules.steps.steps import Split, Vectorize
 from tests.support import fit_polynomials
 from tests.support.elementwise import NUMPY, Elementwise, Operation, level, runs_here
+from tests.support.reductions import called
 
 Array = np.ndarray[Any, Any]
 
@@ -339,3 +347,24 @@ def test_nothing_is_left_to_the_c_library(isa: str, lanes: int, allowed: set[str
 def test_coefficients_are_those_that_the_fits_give() -> None:
     assert fit_polynomials.POLYNOMIALS.read_text(encoding="utf-8") == fit_polynomials.text()
     assert fit_polynomials.TABLES.read_text(encoding="utf-8") == fit_polynomials.tables_text()
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1, 1.5, 2, 2.5, 3, 4, -0.5, -1, -1.5, -2, -3.5, -4])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_powers_of_a_known_exponent_are_products(dtype: str, exponent: float) -> None:
+    """At the edges as the C library has them; elsewhere off by few units of the last place."""
+    x, _ = powers(dtype)
+    kind = Tensor("x", x.shape, dtype, "argument"), Tensor("y", x.shape, dtype, "result")
+    i = (Affine.axis("i0"),)
+    value = Apply("power", (Load("x", i, dtype), Const(exponent, dtype)), dtype)
+    stage = Stage("out", (Axis("i0", x.size),), (), (Store("y", i),), (value,))
+    compute, steps = Compute(kind, (stage,)), (Split("out", "i0", (8,)), Vectorize("out", "i0.1"))
+    (got,) = called(compute, steps, [x])
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.longdouble), np.longdouble(exponent)).astype(x.dtype)
+    normal = (np.abs(wanted) >= np.finfo(x.dtype).tiny) | (wanted == 0) | np.isnan(wanted)
+    rtol = 1.5 * abs(2 * exponent) * float(np.finfo(x.dtype).eps) + 1e-20
+    np.testing.assert_allclose(got[normal], wanted[normal], rtol=rtol)
+    edges = np.isinf(x) | (x == 0)
+    np.testing.assert_array_equal(np.signbit(got[edges]), np.signbit(wanted[edges]))
+    assert "exp" not in emit(replay(compute, Schedule("direct", steps), host_target())).text

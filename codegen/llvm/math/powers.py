@@ -12,6 +12,8 @@ from hlotune.codegen.llvm.math.exponentials import (
 from hlotune.codegen.llvm.math.polynomials import CBRT, LOG_TAIL
 from hlotune.codegen.llvm.math.vector_builder import Lanes
 
+MOST_HALVES = 8
+"""Halves of the largest exponent that powers are products for."""
 TWO_THIRDS = (2 / 3, 3.700743415417188e-17)
 """2/3 and what its rounding loses."""
 
@@ -40,6 +42,34 @@ def _halley(t: Lanes, root: str, m: str) -> str:
     cube = t.multiply(t.multiply(root, root), root)
     step = t.divide(t.subtract(m, cube), t.add(t.add(cube, cube), m))
     return t.multiply_add(root, step, root)
+
+
+def known_power(t: Lanes, x: str, exponent: float) -> str | None:
+    """x^exponent by products of x, of its root, or of what is one by these; None where they are
+    many, or the exponent is no half of a whole number.
+
+    Nothing on the way is beyond the range of floats where the result is not.
+    """
+    halves = abs(2 * exponent)
+    if not 1 <= halves <= MOST_HALVES or halves != int(halves):
+        return None
+    whole = halves % 2 == 0
+    base = x if whole else t.square_root(t.magnitude(x))
+    base = t.divide(t.number(1), base) if exponent < 0 else base
+    result = _times_itself(t, base, int(halves) // 2 if whole else int(halves))
+    if whole:
+        return result
+    real = t.both(t.compare("lt", x, t.number(0)), t.compare("gt", x, t.number(float("-inf"))))
+    return t.select(real, t.number(float("nan")), result)
+
+
+def _times_itself(t: Lanes, x: str, count: int) -> str:
+    """x multiplied with itself, so many factors in all."""
+    if count == 1:
+        return x
+    half = _times_itself(t, x, count // 2)
+    square = t.multiply(half, half)
+    return t.multiply(square, x) if count % 2 else square
 
 
 def power(t: Lanes, x: str, y: str) -> str:
