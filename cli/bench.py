@@ -99,7 +99,7 @@ def bench(
                 loaded,
                 oracle_limit_s=oracle_limit or ORACLE_S,
                 seed=seed,
-                platform=tuned.target.platform,
+                target=tuned.target,
             )
         result = compared(ready, tuned, pairs=pairs, turns=turns)
     standings = contested(ready, tuned, turns=turns) if rivals else []

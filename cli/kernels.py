@@ -372,7 +372,7 @@ def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
     from hlotune.measure.machine.targets import host_target
     from hlotune.schedules.errors import TargetError, reason_alone
     from hlotune.schedules.ir.flops import arithmetic_type, flops_of
-    from hlotune.search.tasks import searched
+    from hlotune.search.tasks import multiplied_type, searched
 
     try:
         compute = compute_of(graph_of(kernel))
@@ -385,6 +385,7 @@ def schedules_of(kernel: "Kernel", target: "Target | None" = None) -> Ours:
         return replace(work, reason=str(error))
     except Exception as error:
         return replace(work, reason=reason_alone(error))
+    work = replace(work, dtype=multiplied_type(compute, space))
     return replace(work, sketches=len(space.sketches), configs=space.size)
 
 

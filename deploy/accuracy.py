@@ -24,12 +24,22 @@ from numpy.typing import NDArray
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.hlo.graph import Graph, Op, TensorType, needed
-from hlotune.hlo.oracle import Gap, OutOfTime, Reference, compare, evaluate, flushing, gaps
+from hlotune.hlo.oracle import (
+    Gap,
+    OutOfTime,
+    Reference,
+    compare,
+    evaluate,
+    flushing,
+    gaps,
+    rounding,
+)
 from hlotune.measure.verification.inputs import draw
 from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.dtypes import is_float
 from hlotune.schedules.errors import ProgramError, UnsupportedKernel
 from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.target import F32Operands
 
 Array = NDArray[Any]
 TIMES_DEFAULT: dict[str, float] = {"strict": 2.0, "standard": 16.0, "fast": 64.0}
@@ -227,12 +237,19 @@ class Judge:
 
     @staticmethod
     def of(
-        program: Program, default: Callable[..., Any], inputs: Inputs, oracle_limit_s: float = inf
+        program: Program,
+        default: Callable[..., Any],
+        inputs: Inputs,
+        oracle_limit_s: float = inf,
+        f32_operands: F32Operands = "f32",
     ) -> "Judge":
+        """`f32_operands` says to what the default's device rounds f32 operands of products."""
         results = inputs.results
         if results is None:
             results = tuple(np.asarray(x) for x in called(program, default, inputs.values))
-        expected = partial(expected_results, program.graph, inputs.values, oracle_limit_s)
+        expected = partial(
+            expected_results, program.graph, inputs.values, oracle_limit_s, f32_operands
+        )
         return Judge(program, inputs, results, expected(), cache(partial(expected, flushes=True)))
 
     def judge(self, function: Callable[..., Any], numerics: Numerics) -> list[Accuracy]:
@@ -357,7 +374,12 @@ class Judge:
 
 
 def expected_results(
-    graph: Graph, values: Sequence[Array], limit_s: float = inf, *, flushes: bool = False
+    graph: Graph,
+    values: Sequence[Array],
+    limit_s: float = inf,
+    f32_operands: F32Operands = "f32",
+    *,
+    flushes: bool = False,
 ) -> tuple[Reference | Gap, ...]:
     """What the oracle says of each result, as far as it knows the operations behind it.
 
@@ -369,7 +391,7 @@ def expected_results(
     given = dict(zip(graph.arguments, values, strict=True))
     answers: Sequence[Reference | Gap]
     try:
-        with flushing() if flushes else nullcontext():
+        with flushing() if flushes else nullcontext(), rounding(f32_operands):
             answers = evaluate(part, [given[a] for a in part.arguments], limit_s=limit_s)
     except UnsupportedKernel as error:
         answers = (Gap(str(error)),) * len(known)

@@ -36,6 +36,7 @@ from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
+from hlotune.schedules.targets.target import F32Operands, Target
 from hlotune.tuning_logs.finals import Paired
 
 BISECTION_PAIRS = 10
@@ -177,14 +178,15 @@ def prepared(
     *,
     oracle_limit_s: float = ORACLE_S,
     seed: int = 0,
-    platform: str = HOST_PLATFORM,
+    target: Target | None = None,
 ) -> Prepared:
-    """The default, compiled, its inputs, and what the oracle says of them.
+    """The default, compiled for a target or the host, its inputs, and what the oracle says of them.
 
     `oracle_limit_s` limits the oracle: what it has not reached by then is held against the default
     alone, and the verdict says so.
     """
-    default, example = jitted(program, platform=platform), example_inputs(program, seed)
+    default = jitted(program, platform=target.platform if target else HOST_PLATFORM)
+    example = example_inputs(program, seed)
     compile_s, results = _timed_call(program, default, example)
     sets = tame_inputs(program, default, seed, max(LEAST_TAMING_S, TAMING * oracle_limit_s))
     if not sets[0].drawn:
@@ -193,10 +195,20 @@ def prepared(
         program=program,
         default=default,
         inputs=sets[0],
-        judges=tuple(Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets),
+        judges=tuple(
+            Judge.of(program, default, x, oracle_limit_s / len(sets), _f32_operands(target))
+            for x in sets
+        ),
         compile_s=compile_s,
         call_s=_timed_call(program, default, sets[-1])[0],
     )
+
+
+def _f32_operands(target: Target | None) -> F32Operands:
+    """What the default rounds f32 operands of products to, whatever numerics kernels have: where
+    some are left to the default, a tuned program does so too.
+    """
+    return target.f32_operands("standard") if target else "f32"
 
 
 def _timed_call(
@@ -233,9 +245,7 @@ def bench(
     """
     turns = turns or Turns()
     with turns.alone():
-        ready = prepared(
-            program, oracle_limit_s=oracle_limit_s, seed=seed, platform=tuned.target.platform
-        )
+        ready = prepared(program, oracle_limit_s=oracle_limit_s, seed=seed, target=tuned.target)
     return compared(ready, tuned, pairs=pairs, limit_s=limit_s, turns=turns)
 
 
@@ -303,7 +313,8 @@ def checked(
     Raises:
         WrongResult: a tuned result is wrong; the message names the sites to blame.
     """
-    each = (Judge.of(program, default, x, oracle_limit_s / len(sets)) for x in sets)
+    rounded, limit_s = _f32_operands(tuned.target), oracle_limit_s / len(sets)
+    each = (Judge.of(program, default, x, limit_s, rounded) for x in sets)
     return judged(tuned, each)
 
 

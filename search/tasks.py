@@ -55,7 +55,14 @@ class Task:
     @property
     def dtype(self) -> str:
         """The element type of the peak that its speed is held against."""
-        return arithmetic_type(self.compute)
+        return multiplied_type(self.compute, self.space)
+
+
+def multiplied_type(compute: Compute, space: Space) -> str:
+    """The element type of the peak that limits a kernel by the schedules of its space."""
+    if isinstance(space, SearchedSpace) and space.rounds:
+        return "tf32"
+    return arithmetic_type(compute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from hlotune.codegen.pallas.lowering import exported_for_tpu, lowered, lowered_f
 from hlotune.codegen.pallas.reshaped import with_types
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.hlo.mlir.compiled import compiled
-from hlotune.schedules.errors import BuildError
+from hlotune.schedules.errors import BuildError, ScheduleError
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns.gpu_forms import GpuForm, Operand, gpu_form
-from hlotune.schedules.spaces.gpu.searched import block_space, blocks_of
+from hlotune.schedules.spaces.gpu.searched import block_space, blocks_of, rounded_to
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
 from hlotune.schedules.targets.gpu import GpuTarget
@@ -49,7 +49,7 @@ class _Pallas:
             raise BuildError(
                 f"expected a GPU or a TPU to compile for, got {target.title}; name one"
             )
-        form = gpu_form(compute)
+        form = _form(compute, schedule, target)
         sketch, knobs = blocks_of(schedule.algorithm)
         space = block_space(form.kernel, target)
         space.check(space.config(sketch, knobs))
@@ -88,6 +88,22 @@ class _Pallas:
         results = executable.execute([jax.device_put(a, device) for a in arguments])
         pairs = zip(results, signature.results, strict=True)
         return [np.asarray(r).astype(numpy_dtype(t.dtype), copy=False) for r, t in pairs]
+
+
+def _form(compute: Compute, schedule: Schedule, target: Target) -> GpuForm:
+    """The kernel whose products round as the schedule says.
+
+    Raises ScheduleError where it rounds operands, and the program or the target does not.
+    """
+    rounded = rounded_to(schedule.algorithm)
+    form = gpu_form(compute, rounded)
+    allowed = compute.leaves_precision and target.f32_operands("standard") == rounded
+    if rounded != "f32" and not allowed:
+        raise ScheduleError(
+            f"expected f32 products that leave their precision to a device with {rounded}, got "
+            f"others, or {target.title}: take a schedule without {rounded}"
+        )
+    return form
 
 
 def _executable(text: str, platform: str) -> Any:

@@ -12,16 +12,18 @@ that the type holds.  A compiler that skips the rounding between two bf16 operat
 FMA or sums in another order therefore stays inside the bound, and where all of a program's values
 are exact (small integers) the bound shrinks to nothing and `Reference.exact` says so.
 
-Contractions of bf16 and f16 accumulate in f32.  A reduce whose region adds in a narrow type is
-summed exactly and rounded once, but its bound lets a kernel round every partial sum, as the
-program says and XLA does.  Subnormal values may be flushed to zero; inside `flushing` they are.
+Contractions of bf16 and f16 accumulate in f32.  Inside `rounding` the bound allows for f32 operands
+that a device rounds to tf32, of products whose precision the program leaves to the device.  A
+reduce whose region adds in a narrow type is summed exactly and rounded once, but its bound lets a
+kernel round every partial sum, as the program says and XLA does.  Subnormal values may be flushed
+to zero; inside `flushing` they are.
 
 The bound is a worst case to first order: it grows with every contraction on the way, and after
 several of them exceeds the values.  It is for kernels; whole programs are better compared by
 `rms_error`, the tuned one's with the default's.
 """
 
-from hlotune.hlo.oracle.bounded import flushing
+from hlotune.hlo.oracle.bounded import flushing, rounding
 from hlotune.hlo.oracle.comparison import Mismatch, Reference, compare, rms_error
 from hlotune.hlo.oracle.coverage import Gap, gaps
 from hlotune.hlo.oracle.evaluation import Oracle, OracleInTiles, evaluate
@@ -39,4 +41,5 @@ __all__ = [
     "flushing",
     "gaps",
     "rms_error",
+    "rounding",
 ]

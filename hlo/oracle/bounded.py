@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hlotune.hlo.graph import numpy_dtype
 from hlotune.schedules.dtypes import is_float
+from hlotune.schedules.targets.target import F32Operands
 
 Float = NDArray[np.float64]
 Values = NDArray[Any]
@@ -24,7 +25,12 @@ UNKNOWN = np.inf
 """The bound of an element that hangs on a comparison inside its error."""
 NARROW = ("bf16", "f16")
 """Types that kernels compute in f32."""
+TF32_ROUNDING = 2.0**-10
+"""The most that a number loses in tf32, relative to it: devices may cut off instead of rounding."""
+_BELOW_TF32 = np.uint32((1 << 13) - 1)
+"""The bits of an f32 that tf32 does not have."""
 _FLUSHES = ContextVar("flushes", default=False)
+_F32_OPERANDS = ContextVar[F32Operands]("f32 operands", default="f32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,18 @@ def flushing() -> Iterator[None]:
         yield
     finally:
         _FLUSHES.reset(token)
+
+
+@contextmanager
+def rounding(f32_operands: F32Operands) -> Iterator[None]:
+    """In the block the bounds of products allow for f32 operands that are rounded so, where a
+    program leaves their precision to the device.
+    """
+    token = _F32_OPERANDS.set(f32_operands)
+    try:
+        yield
+    finally:
+        _F32_OPERANDS.reset(token)
 
 
 def _flushed(values: Values, dtype: str) -> Values:
@@ -123,6 +141,19 @@ def received(values: Values, dtype: str) -> Bounded:
         return result
     value = _flushed(result.value, dtype)
     return Bounded(value, np.where(subnormal, PRECISIONS[dtype].flushed, 0.0), dtype)
+
+
+def as_multiplied(x: Bounded, leaves_precision: bool) -> Bounded:
+    """An operand of a product, with what a device loses that rounds it ahead of multiplying.
+
+    What tf32 holds is not rounded, so that sums of small integers stay exact.
+    """
+    if not leaves_precision or x.dtype != "f32" or _F32_OPERANDS.get() == "f32":
+        return x
+    single = x.value.astype(np.float32)
+    held = (single == x.value) & (single.view(np.uint32) & _BELOW_TF32 == 0) & (x.bound == 0)
+    lost = np.where(held, 0.0, TF32_ROUNDING * (np.abs(x.value) + x.bound))
+    return Bounded(x.value, x.bound + lost, x.dtype)
 
 
 def _has_subnormals(values: Values) -> bool:

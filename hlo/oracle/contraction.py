@@ -48,8 +48,8 @@ def dot_general(request: Request) -> tuple[Bounded, ...]:
             (*left_batch, *left_free, *left_terms),
             (*right_batch, *right_terms, *right_free),
         )
-        a = _arranged(request.operand(0, left_box), left_order, (sizes[0], sizes[1], count))
-        b = _arranged(request.operand(1, right_box), right_order, (sizes[0], count, sizes[2]))
+        a = _arranged(request.factor(0, left_box), left_order, (sizes[0], sizes[1], count))
+        b = _arranged(request.factor(1, right_box), right_order, (sizes[0], count, sizes[2]))
         sums.add(factor(a, sums.floating), factor(b, sums.floating))
     return (sums.finish().move(lambda x: x.reshape(request.shape)),)
 

@@ -96,7 +96,7 @@ class Convolution:
             x = x.reshape(*self.window, self.channels, last - first, x.shape[-1] // (last - first))
             return np.moveaxis(x, -2, -3)[..., None, :, :]
 
-        return self.request.operand(1, tuple(box)).move(arrange)
+        return self.request.factor(1, tuple(box)).move(arrange)
 
     def patches(self, ranges: Sequence[tuple[int, int]]) -> Bounded:
         """(group, batch, spatial..., channels) of the input, in the given spatial ranges."""
@@ -121,7 +121,7 @@ class Convolution:
             x = x.reshape(*x.shape[:-1], last - first, self.channels)
             return np.moveaxis(x, -2, 0)
 
-        return self.request.operand(0, tuple(box)).move(arrange)
+        return self.request.factor(0, tuple(box)).move(arrange)
 
     def evaluate(self) -> Bounded:
         runs, weights = self.runs(), self.weights()

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Any, cast
 
+from hlotune.hlo.default_precision import leaves_precision
 from hlotune.hlo.graph import Graph, Op, TensorType
-from hlotune.hlo.oracle.bounded import Bounded
+from hlotune.hlo.oracle.bounded import Bounded, as_multiplied
 from hlotune.hlo.oracle.boxes import Box, extents, whole
 from hlotune.schedules.errors import UnsupportedKernel
 
@@ -45,6 +46,10 @@ class Request:
         """A box of an operand, or all of it."""
         number = self.op.operands[operand]
         return self.values(number, whole(self.graph.types[number].shape) if box is None else box)
+
+    def factor(self, operand: int, box: Box) -> Bounded:
+        """A box of an operand of a product, as devices may round it ahead of multiplying."""
+        return as_multiplied(self.operand(operand, box), leaves_precision(self.op))
 
     def operands(self) -> tuple[Bounded, ...]:
         return tuple(self.operand(i) for i in range(len(self.op.operands)))

@@ -14,8 +14,9 @@ stages of a kernel without a contraction are those of `group_stages.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hlotune.hlo.default_precision import all_leave_precision
 from hlotune.hlo.graph import Graph, Op
 from hlotune.hlo.to_compute.assembly import Assembly, dimensions, identity, pinned
 from hlotune.hlo.to_compute.collapse_axes import collapse
@@ -47,6 +48,11 @@ def compute_of(graph: Graph) -> Compute:
         UnsupportedKernel: an operation that has no compute, several contractions, an empty result,
             or a reshape that is not affine however axes are split.
     """
+    compute = _computed(graph)
+    return replace(compute, leaves_precision=True) if all_leave_precision(graph) else compute
+
+
+def _computed(graph: Graph) -> Compute:
     _refuse_empty(graph)
     anchors = [op for op in graph.ops if op.name in CONTRACTIONS]
     if len(anchors) > 1 and any(op.name == "stablehlo.convolution" for op in anchors):

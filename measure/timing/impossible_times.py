@@ -20,7 +20,7 @@ def peak_type(kernel: Kernel, target: Target, properties: Properties) -> str | N
     """
     known = properties.flops_per_s
     stand_ins = {} if "bf16" in known else {"bf16": "f32"}
-    stand_ins |= target.stand_ins
+    stand_ins |= target.stand_ins | {"f32": target.f32_operands("standard")}
     found = set(re.findall(r"x?(bf16|f16|f32|f64|i8)>", kernel.text))
     used = {stand_ins.get(t, t) for t in found}
     return max(used, key=known.__getitem__) if used and used <= known.keys() else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hlotune.hlo.canonical import graph_of
 from hlotune.hlo.graph import Graph
 from hlotune.hlo.kernel import Kernel
-from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference
+from hlotune.hlo.oracle import Oracle, OracleInTiles, Reference, rounding
 from hlotune.hlo.oracle.bounded import quantum
 from hlotune.hlo.oracle.boxes import Box
 from hlotune.hlo.oracle.contraction import terms_of
@@ -19,6 +19,7 @@ from hlotune.hlo.oracle.evaluation import CONVOLUTION
 from hlotune.measure.verification.inputs import Array, InputKind, draw
 from hlotune.measure.verification.repeated import SHORT_PERIOD, is_large
 from hlotune.schedules.errors import UnsupportedKernel
+from hlotune.schedules.targets.target import F32Operands
 
 MOST_ELEMENTS = 1 << 16
 """Elements compared: all of a smaller result, else corners, borders and random blocks."""
@@ -211,8 +212,11 @@ Tried = tuple[Case, Oracle]
 class References:
     """The cases of one kernel.  Each is made on first use and kept."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, f32_operands: F32Operands = "f32") -> None:
+        """Bounds allow for f32 operands of products that are rounded to `f32_operands`, where the
+        kernel leaves that to the device.
+        """
+        self.kernel, self.f32_operands = kernel, f32_operands
         self._cases: dict[tuple[InputKind, int, int], Case] = {}
         self._oracles: dict[tuple[InputKind, int], Oracle] = {}
         """Oracles of cases without tiles, from whose sums those with tiles are made."""
@@ -235,7 +239,8 @@ class References:
         next to nothing to compare.
         """
         if (kind, seed, outputs) not in self._cases:
-            self._cases[kind, seed, outputs] = self._drawn(kind, seed, outputs)
+            with rounding(self.f32_operands):
+                self._cases[kind, seed, outputs] = self._drawn(kind, seed, outputs)
         return self._cases[kind, seed, outputs]
 
     def _drawn(self, kind: InputKind, seed: int, outputs: int) -> Case:
@@ -332,14 +337,14 @@ class Shelf:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._all: dict[Kernel, References] = {}
+        self._all: dict[tuple[Kernel, F32Operands], References] = {}
         """The last used at the end."""
 
-    def of(self, kernel: Kernel) -> References:
-        last = next(reversed(self._all.values()), None)
+    def of(self, kernel: Kernel, f32_operands: F32Operands = "f32") -> References:
+        last, asked = next(reversed(self._all.values()), None), (kernel, f32_operands)
         if last is not None and last.kernel != kernel:
             last.forget()
-        self._all[kernel] = self._all.pop(kernel, References(kernel))
+        self._all[asked] = self._all.pop(asked, References(*asked))
         while len(self._all) > 1 and sum(r.bytes for r in self._all.values()) > self._most_bytes:
             self._all.pop(next(iter(self._all)))
-        return self._all[kernel]
+        return self._all[asked]

@@ -47,7 +47,7 @@ TOLERANCE: dict[Numerics, float] = {"strict": 1.0, "standard": 8.0, "fast": 64.0
 
 CANCELS = (
     "expected a schedule that only reorders sums, as strict numerics ask, got {algorithm}, which "
-    "cancels: allow standard numerics, or search without it"
+    "cancels or rounds: allow standard numerics, or search without it"
 )
 IS_LOOSE = (
     "expected a schedule whose error is for {asked} numerics, got {algorithm}, which amplifies "

@@ -119,13 +119,13 @@ def _verify(request: Message) -> Message:
 
 
 def _verdict(header: Json, built: Built, loaded: Any, *, thorough: bool) -> Verdict | Failure:
-    kernel = Kernel(header["kernel"])
+    kernel, numerics = Kernel(header["kernel"]), header["numerics"]
     return verify(
         kernel,
         built,
-        numerics=header["numerics"],
+        numerics=numerics,
         thorough=thorough,
-        references=_shelf().of(kernel),
+        references=_shelf().of(kernel, target_of(header["target"]).f32_operands(numerics)),
         loaded=loaded,
         pages=_pages(),
     )

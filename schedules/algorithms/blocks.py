@@ -1,4 +1,7 @@
-"""The algorithm `blocks(sketch,knob=value,...)`: a sketch for GPUs, which says all there is."""
+"""The algorithm `blocks(sketch,knob=value,...)`: a sketch for GPUs, which says all there is.
+
+`tf32_blocks(...)` rounds f32 operands of products to tf32, as XLA does on GPUs by default.
+"""
 
 from hlotune.schedules.algorithms.algorithm import Algorithm, Rewriting
 from hlotune.schedules.errors import ScheduleError
@@ -23,4 +26,11 @@ BLOCKS = Algorithm(
     signature="blocks(sketch,knob=value,...)",
     rewriting=_rewriting,
     spaces=lambda compute, target: (),
+)
+TF32_BLOCKS = Algorithm(
+    name="tf32_blocks",
+    signature="tf32_blocks(sketch,knob=value,...)",
+    rewriting=_rewriting,
+    spaces=lambda compute, target: (),
+    numerics="standard",
 )

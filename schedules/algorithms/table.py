@@ -4,7 +4,7 @@ from hlotune.schedules.algorithms.algorithm import Algorithm
 from hlotune.schedules.algorithms.amx.space import AMX
 from hlotune.schedules.algorithms.attention.space import ATTENTION, ATTENTION_DIVIDED_LAST
 from hlotune.schedules.algorithms.blocked_scan.space import BLOCKED_SCAN
-from hlotune.schedules.algorithms.blocks import BLOCKS
+from hlotune.schedules.algorithms.blocks import BLOCKS, TF32_BLOCKS
 from hlotune.schedules.algorithms.direct import DIRECT
 from hlotune.schedules.algorithms.dot_instructions.space import DOT_INSTRUCTION
 from hlotune.schedules.algorithms.partial_reductions.space import PARTIAL_REDUCTIONS
@@ -27,6 +27,7 @@ ALGORITHMS = {
         BLOCKED_SCAN,
         *WINOGRAD,
         BLOCKS,
+        TF32_BLOCKS,
     )
 }
 """By name, in the order in which a kernel's space joins their spaces."""

@@ -259,6 +259,8 @@ class Compute:
 
     tensors: tuple[Tensor, ...]
     stages: tuple[Stage, ...]
+    leaves_precision: bool = False
+    """Whether the program leaves it to the device how f32 operands of products are rounded."""
 
     @cached_property
     def rewritten(self) -> dict[str, "Compute"]:

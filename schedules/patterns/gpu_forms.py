@@ -5,7 +5,7 @@ a tensor with its axes in another order, then in another shape.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 
 from hlotune.schedules.errors import UnsupportedKernel
@@ -18,12 +18,14 @@ from hlotune.schedules.patterns.gpu import (
     Epilogue,
     GpuConvolution,
     GpuProduct,
+    GpuRows,
 )
 from hlotune.schedules.patterns.gpu_attention import AttentionForm, Walked, gpu_attention
-from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, gpu_stages
+from hlotune.schedules.patterns.gpu_stages import AnyGpuKernel, GpuStages, gpu_stages
 from hlotune.schedules.patterns.gpu_tails import Tail, tail_of
 from hlotune.schedules.patterns.inlined import LEFT_ALONE
 from hlotune.schedules.patterns.rows import has_matrix_product, is_rows
+from hlotune.schedules.targets.target import F32Operands
 
 ROOT_OFF = 2e-3
 """The largest error that rounding to a narrow float may leave in the constant sqrt(0.5)."""
@@ -57,11 +59,23 @@ class GpuForm:
     """How the only result becomes the compute's; None where a reshape is enough."""
 
 
-def gpu_form(compute: Compute) -> GpuForm:
+def gpu_form(compute: Compute, f32_operands: F32Operands = "f32") -> GpuForm:
     """Recognises a compute as a kernel for GPUs.
+
+    Products of f32 are of the element `f32_operands` where the program leaves that to the device.
 
     Raises UnsupportedKernel where GPUs have schedules for no such kernel.
     """
+    form = _form(compute)
+    kernel = form.kernel
+    if not compute.leaves_precision or isinstance(kernel, GpuRows | GpuStages):
+        return form
+    if kernel.element != "f32" or f32_operands == "f32":
+        return form
+    return replace(form, kernel=replace(kernel, element=f32_operands))
+
+
+def _form(compute: Compute) -> GpuForm:
     if is_attention(compute):
         return _attention(gpu_attention(compute), compute)
     if is_rows(compute):

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hlotune.schedules.errors import TargetError
-from hlotune.schedules.targets.target import Kind, Properties, Target
+from hlotune.schedules.numerics import Numerics
+from hlotune.schedules.targets.target import F32Operands, Kind, Properties, Target
 
 KIB = 1024
 MEASURED = ("memory_bytes_per_s", "l2_bytes_per_s", "flops_per_s", "clock_hz", "launch_s")
@@ -69,6 +70,9 @@ class GpuTarget(Target):
     def as_found(self, device: str) -> "GpuTarget | None":
         is_this = self.name.removeprefix("cuda:") in device.lower()
         return replace(self, device=device) if is_this else None
+
+    def f32_operands(self, numerics: Numerics) -> F32Operands:
+        return "tf32" if numerics != "strict" and "tf32" in self.flops_per_s else "f32"
 
     @property
     def peaks(self) -> Properties:

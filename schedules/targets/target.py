@@ -8,10 +8,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from hlotune.schedules.errors import TargetError
+from hlotune.schedules.numerics import Numerics
 
+F32Operands = Literal["f32", "tf32"]
+"""As they are, or with 10 explicit bits of the mantissa."""
 Kind = str
 """The name of a kind of target, as in the table of `kinds.py`: `cpu`, `gpu`, `tpu`."""
 
@@ -71,6 +74,12 @@ class Target:
     def stand_ins(self) -> dict[str, str]:
         """Element types without arithmetic of their own, and those that they are computed in."""
         return {}
+
+    def f32_operands(self, numerics: Numerics) -> F32Operands:
+        """What f32 operands of products may be rounded to, where the program leaves that to the
+        device: to what XLA itself rounds them there, unless numerics are strict.
+        """
+        return "f32"
 
     @property
     def fingerprint(self) -> str:

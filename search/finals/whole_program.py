@@ -48,9 +48,7 @@ class WholeProgram:
         This has the machine to itself, since all of it keeps every processor busy.
         """
         with self.turns.alone():
-            self._ready = prepared(
-                self.program, oracle_limit_s=oracle_limit_s, platform=self.target.platform
-            )
+            self._ready = prepared(self.program, oracle_limit_s=oracle_limit_s, target=self.target)
 
     def wrong_default(self) -> str:
         """What is wrong with the default's results; empty where all agree, or none was compared."""

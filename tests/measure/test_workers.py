@@ -28,7 +28,7 @@ from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.measure.workers.wire import from_outcome, from_target, to_outcome
 from hlotune.schedules.errors import ProgramError
 from hlotune.schedules.steps.schedule import DEFAULT, Schedule
-from hlotune.schedules.targets.kinds import target_of
+from hlotune.schedules.targets.kinds import named_target, target_of
 from hlotune.schedules.targets.target import Properties
 from tests.support.recorded import PROPERTIES
 from tests.support.tiny_dot import CRASHES, FAULTS, hanging, kernel, tiny_dot
@@ -421,6 +421,9 @@ def test_peaks_are_those_of_the_types_that_the_kernel_uses() -> None:
     found = [peak_type(Kernel(t), host_target(), known) for t in texts]
     assert found == ["f64", "f32", "bf16"]
     assert peak_type(Kernel("tensor<2xi32>"), host_target(), known) is None
+    h100 = named_target("cuda:h100")
+    assert h100.peaks is not None
+    assert peak_type(Kernel("tensor<2xf32>"), h100, h100.peaks) == "tf32"
 
 
 def test_products_of_bytes_have_the_peak_of_bytes_or_none() -> None:

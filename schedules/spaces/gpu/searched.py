@@ -1,7 +1,8 @@
 """A space of a GPU or a TPU as searchers see it: positions of knobs, schedules, and features.
 
 A schedule names its sketch and knobs in its algorithm, `blocks(triton_product,block_m=64,...)`, and
-has no steps: the sketch says the whole structure.
+has no steps: the sketch says the whole structure.  Those of `tf32_blocks(...)` round f32 operands
+of products to tf32.
 """
 
 import re
@@ -26,13 +27,15 @@ from hlotune.schedules.spaces.space import Configs, Pattern
 from hlotune.schedules.spaces.tpu.space import TpuSpace, tpu_space
 from hlotune.schedules.steps.schedule import Schedule
 from hlotune.schedules.targets.gpu import GpuTarget
-from hlotune.schedules.targets.target import Target
+from hlotune.schedules.targets.target import F32Operands, Target
 from hlotune.schedules.targets.tpu import TpuTarget
 
 AnyBlockSpace = GpuSpace | TpuSpace
 BLOCKS = "blocks"
 """The name of the algorithm of these schedules."""
-_NAME = re.compile(r"blocks\((\w+)((?:,\w+=-?\d+)*)\)")
+TF32_BLOCKS = "tf32_blocks"
+"""The same where the operands of products are rounded to tf32."""
+_NAME = re.compile(r"(?:tf32_)?blocks\((\w+)((?:,\w+=-?\d+)*)\)")
 JUMPS = 0.05
 """The share of moves that go anywhere."""
 MOVES = 8
@@ -43,9 +46,9 @@ KNOB_COLUMNS = len(NAMES) - 16
 """The first of the columns of features that a GPU's knobs stand in."""
 
 
-def blocks_name(sketch: str, knobs: Mapping[str, int]) -> str:
+def blocks_name(sketch: str, knobs: Mapping[str, int], algorithm: str = BLOCKS) -> str:
     """The algorithm of a schedule with this sketch and these knobs."""
-    return f"{BLOCKS}({sketch}{''.join(f',{k}={v}' for k, v in knobs.items())})"
+    return f"{algorithm}({sketch}{''.join(f',{k}={v}' for k, v in knobs.items())})"
 
 
 def blocks_of(algorithm: str) -> tuple[str, dict[str, int]]:
@@ -59,14 +62,21 @@ def blocks_of(algorithm: str) -> tuple[str, dict[str, int]]:
     return found[1], {name: int(value) for name, value in pairs}
 
 
+def rounded_to(algorithm: str) -> F32Operands:
+    """What a schedule by this algorithm rounds f32 operands of products to."""
+    return "tf32" if algorithm.startswith(TF32_BLOCKS) else "f32"
+
+
 def searched_space(
     compute: Compute, target: Target, numerics: Numerics = "standard"
 ) -> "SearchedSpace":
     """All schedules of a kernel on a GPU or a TPU.
 
+    Products of f32 are rounded to what the target has for them, where program and numerics allow.
+
     Raises UnsupportedKernel where the target has no schedules for the compute.
     """
-    kernel = gpu_form(compute).kernel
+    kernel = gpu_form(compute, target.f32_operands(numerics)).kernel
     return SearchedSpace(kernel, block_space(kernel, target))
 
 
@@ -96,7 +106,14 @@ class SearchedSpace:
     kernel: AnyGpuKernel
     blocks: AnyBlockSpace
 
-    algorithm = BLOCKS
+    @property
+    def algorithm(self) -> str:
+        return TF32_BLOCKS if self.rounds else BLOCKS
+
+    @property
+    def rounds(self) -> bool:
+        """Whether all its schedules round f32 operands of products."""
+        return not isinstance(self.kernel, GpuStages) and self.kernel.element == "tf32"
 
     @property
     def pattern(self) -> Pattern:
@@ -173,10 +190,15 @@ class SearchedSpace:
         return result
 
     def schedule(self, config: NDArray[np.int32]) -> Schedule:
-        return Schedule(blocks_name(*self.blocks.named(self._values(config[None])[0])))
+        named = self.blocks.named(self._values(config[None])[0])
+        return Schedule(blocks_name(*named, self.algorithm))
 
     def locate(self, schedule: Schedule) -> NDArray[np.int32] | None:
-        """The config with each knob at the value nearest to the schedule's."""
+        """The config with each knob at the value nearest to the schedule's; None for a schedule of
+        another sketch, or that rounds operands to something else.
+        """
+        if rounded_to(schedule.algorithm) != rounded_to(self.algorithm):
+            return None
         try:
             sketch, knobs = blocks_of(schedule.algorithm)
         except ScheduleError:
@@ -216,7 +238,7 @@ class SearchedSpace:
         return np.stack([self._located(c) for c in self.blocks.propose(FIRSTS)])
 
     def _located(self, config: Configs) -> NDArray[np.int32]:
-        located = self.locate(Schedule(blocks_name(*self.blocks.named(config))))
+        located = self.locate(Schedule(blocks_name(*self.blocks.named(config), self.algorithm)))
         assert located is not None, "the space has the configs that it proposes"
         return located
 
