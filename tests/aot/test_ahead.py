@@ -216,3 +216,24 @@ def test_what_the_memory_of_a_device_does_not_hold_is_refused_by_both(
     assert any(limit in message for message in broken)
     with pytest.raises(BuildError, match=r"[Ss]hared memory|vmem"):
         compiled_ahead(space.target, build(product, sketch, knobs), operands(product))
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "stages", "fits"),
+    [(64, 128, 4, False), (128, 128, 3, False), (64, 128, 3, True), (128, 128, 2, True)],
+)
+def test_a_bias_takes_its_room_in_shared_memory(
+    queries: int, keys: int, stages: int, fits: bool
+) -> None:
+    kernel, target = kernel_named("attention with a bias"), named_target("cuda:h200")
+    space = block_space(kernel, target)
+    knobs = {**_queries(queries, keys), "stages": stages}
+    config = np.array([[len(space.sketches) - 1, queries, keys, 8, stages]], np.int32)
+    assert space.named(config[0]) == ("triton_attention", knobs)
+    assert space.legal(config)[0] == fits
+    try:
+        compiled_ahead(space.target, build(kernel, "triton_attention", knobs), operands(kernel))
+    except BuildError as error:
+        assert not fits and "hared memory" in str(error), error
+    else:
+        assert fits

@@ -8,6 +8,8 @@ copies keys and values ahead, as in FlashAttention-3 (arXiv 2407.08608).
 import numpy as np
 from numpy.typing import NDArray
 
+from hlotune.schedules.dtypes import BYTES
+from hlotune.schedules.ir.expr import distinct_loads
 from hlotune.schedules.patterns.gpu import ELEMENT_BYTES, GpuAttention
 from hlotune.schedules.spaces.gpu.products import BARRIER_BYTES
 from hlotune.schedules.spaces.gpu.space import (
@@ -72,6 +74,7 @@ def _triton_limits(attention: GpuAttention, target: GpuTarget, c: Columns) -> tu
     depth, features = (max(16, next_power_of_two(n)) for n in (attention.depth, attention.features))
     read = c["block_q"] * depth + c["block_k"] * c["stages"] * (depth + features)
     shared = ELEMENT_BYTES[attention.element] * read
+    shared = shared + (c["stages"] - 1) * c["block_q"] * c["block_k"] * _ahead_bytes(attention)
     threads = 32 * c["warps"]
     held = c["block_q"] * (features + c["block_k"] * 3 // 2) // threads
     longest_q = max(16, next_power_of_two(attention.queries))
@@ -85,6 +88,22 @@ def _triton_limits(attention: GpuAttention, target: GpuTarget, c: Columns) -> tu
         Limit("blocks no longer than the queries", c["block_q"] <= longest_q),
         Limit("blocks no longer than the keys", c["block_k"] <= longest_k),
     )
+
+
+def _ahead_bytes(attention: GpuAttention) -> int:
+    """Bytes that a score reads of other tensors, which Triton copies ahead into shared memory.
+
+    It copies blocks of queries and keys so, but no elements of two bytes (bf16 and f16).
+    """
+    if attention.scores is None:
+        return 0
+    tail = attention.scores
+    rows = {a.name for a in tail.axes[: tail.row_axes]}
+    keys = {a.name for a in tail.axes[tail.row_axes :]}
+    others = {t.name for t in tail.tensors}
+    read = (x for x in distinct_loads((tail.value,)) if x.tensor in others)
+    wide = (x for x in read if rows & set(x.axes) and keys & set(x.axes))
+    return sum(BYTES[x.dtype] for x in wide if BYTES[x.dtype] != 2)
 
 
 def hopper_attention(attention: GpuAttention, target: GpuTarget) -> GpuSketch:
