@@ -5,7 +5,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,8 @@ from hlotune.search.tasks import Covered, Task, tasks
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 Factory = tuple[Callable[..., Any], tuple[Any, ...]]
 MOST_CANDIDATES = 40
+TOGETHER = min(8, max(2, os.cpu_count() or 1))
+"""Candidates that are compiled at the same time: XLA's compiler leaves Python's lock alone."""
 ROUNDS = 5
 LIMIT = 3e-2
 """Largest error of a result against XLA's, of the difference's norm over the norm."""
@@ -189,36 +192,60 @@ def _guess_s(task: Task) -> float:
 
 
 def _best(task: Task, target: Target, until: float) -> dict[str, Any]:
-    """The fastest right schedule of a kernel, beside XLA's default."""
-    graph, space = graph_of(task.kernel), task.space
-    assert isinstance(space, SearchedSpace)
+    """The fastest right schedule of a kernel, beside XLA's default.
+
+    `refused` counts the candidates that a compiler or the device refused, and `refusal` says why
+    the last of them was.
+    """
     default = _executed(default_text(task.kernel), target)
-    sets = _operands(graph, target)
+    sets = _operands(graph_of(task.kernel), target)
     wanted = default(*sets[0])
-    best: dict[str, Any] = {"right": False, "tried": 0, "wrong": 0}
+    best: dict[str, Any] = {"right": False, "tried": 0, "wrong": 0, "refused": 0}
     best["default_s"] = times(default, sets, *TRIAL_S).seconds
-    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types))
-    for config in space.blocks.propose(MOST_CANDIDATES):
+    for schedule, made in _candidates(task, target):
         if best["tried"] and time.monotonic() > until:
             break
-        schedule = Schedule(blocks_name(*space.blocks.named(config)))
         best["tried"] += 1
         try:
-            built = built_here(task.kernel, schedule, target)
-            made = _executed(with_types(module_of(built)[1], signature), target)
-            right = _error(made(*sets[0]), wanted) < LIMIT
+            if isinstance(made, Exception):
+                raise made
+            right = error_of(made(*sets[0]), wanted) < LIMIT
+            seconds = times(made, sets, *TRIAL_S).seconds if right else math.inf
         except Exception as error:  # a compiler's, for any reason; not where the device is lost
             if any(sign in str(error) for sign in BROKEN):
                 raise
-            best["error"] = " ".join(str(error).split())[:300]
+            best |= {"refused": best["refused"] + 1}
+            best["refusal"] = " ".join(str(error).split())[:300]
             continue
-        if not right:
-            best["wrong"] += 1
-            continue
-        seconds = times(made, sets, *TRIAL_S).seconds
+        best["wrong"] += not right
         if seconds < best.get("seconds", math.inf):
             best |= {"right": True, "seconds": seconds, "schedule": schedule.to_json()}
     return best
+
+
+Made = Callable[..., "Together"] | Exception
+"""A compiled candidate, or why it is none."""
+
+
+def _candidates(task: Task, target: Target) -> Iterator[tuple[Schedule, Made]]:
+    """The first schedules of a kernel's space, some of them compiled at the same time."""
+    space, graph = task.space, graph_of(task.kernel)
+    assert isinstance(space, SearchedSpace)
+    signature = Signature(tuple(graph.argument_types), tuple(graph.result_types))
+
+    def made(schedule: Schedule) -> Made:
+        try:
+            built = built_here(task.kernel, schedule, target)
+            return _executed(with_types(module_of(built)[1], signature), target)
+        except Exception as error:  # raised again where the candidate's turn comes
+            return error
+
+    configs = space.blocks.propose(MOST_CANDIDATES)
+    schedules = [Schedule(blocks_name(*space.blocks.named(c), space.algorithm)) for c in configs]
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        for first in range(0, len(schedules), TOGETHER):
+            some = schedules[first : first + TOGETHER]
+            yield from zip(some, threads.map(made, some), strict=True)
 
 
 def _executed(text: str, target: Target) -> Callable[..., "Together"]:
@@ -243,10 +270,22 @@ def _operands(graph: Graph, target: Target) -> list[tuple[jax.Array, ...]]:
     return [tuple(jax.device_put(v, device) for v in values) for _ in range(count)]
 
 
-def _error(results: Sequence[jax.Array], wanted: Sequence[jax.Array]) -> float:
-    """The largest of all results: the norm of the difference over the norm of what is wanted."""
-    pairs = zip(results, wanted, strict=True)
-    return max(float(errors(jnp.asarray(a), jnp.asarray(b))[0]) for a, b in pairs)
+def error_of(results: Sequence[jax.Array], wanted: Sequence[jax.Array]) -> float:
+    """The largest of all results: the norm of the difference over the norm of what is wanted.
+
+    What is no number where it is wanted (roots of inputs drawn at random) has to be the same, and
+    is left out; infinite where it is another, NaN where no number is wanted.
+    """
+    return max(_one_error(*map(jnp.asarray, pair)) for pair in zip(results, wanted, strict=True))
+
+
+def _one_error(result: jax.Array, wanted: jax.Array) -> float:
+    known = jnp.isfinite(wanted)
+    same = known | (result == wanted) | (jnp.isnan(result) & jnp.isnan(wanted))
+    if not same.all():
+        return math.inf
+    parts = (jnp.where(known, x, jnp.zeros_like(x)) for x in (result, wanted))
+    return float(errors(*parts)[0])
 
 
 def _whole(model: _Loaded, schedules: dict[int, Schedule]) -> dict[str, Any]:
@@ -265,7 +304,7 @@ def _whole(model: _Loaded, schedules: dict[int, Schedule]) -> dict[str, Any]:
     arguments = jax.device_put(model.program.example_args, device)
     calls = [_flat(form) for form in forms]
     wanted, result = (call(*arguments) for call in calls)
-    error = _error(result, wanted)
+    error = error_of(result, wanted)
     bursts: list[list[float]] = [[], []]
     for turn in range(ROUNDS):
         for k in (0, 1) if turn % 2 == 0 else (1, 0):

@@ -80,11 +80,11 @@ class WholeModel:
         try:
             labels = self._loaded()["kernels"]
             for n, label in enumerate(labels):
-                left = self.until - time.monotonic()
-                each = (left - KEPT_SHARE * self.model.seconds) / (len(labels) - n)
-                if each < FEWEST_S:
-                    break
-                self._kernel(n, label, min(MOST_S, each))
+                left_s = self.until - time.monotonic() - KEPT_SHARE * self.model.seconds
+                if left_s < FEWEST_S:
+                    break  # the costliest kernels came first
+                each_s = max(FEWEST_S, left_s / (len(labels) - n))
+                self._kernel(n, label, min(MOST_S, each_s))
             self._whole()
         except ChildFailed as failure:
             self._record("model", "hlotune", {"right": False, "error": str(failure)[-800:]})
@@ -134,7 +134,8 @@ class WholeModel:
 
 def _beside(outcome: Row) -> str:
     default = f"beside {outcome['default_s'] * 1e6:.1f} us" if "default_s" in outcome else ""
-    return " ".join(filter(None, (default, str(outcome.get("error", "")))))
+    why = "" if outcome.get("right") else str(outcome.get("error") or outcome.get("refusal") or "")
+    return " ".join(filter(None, (default, why)))
 
 
 def models_table(rows: Sequence[Row]) -> str:

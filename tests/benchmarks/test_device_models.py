@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from benchmarks.device import whole
+from benchmarks.device import models, whole
 from benchmarks.device.child import ChildFailed
 from benchmarks.device.models import Models
 from benchmarks.device.records import Results
 from benchmarks.device.whole import MODELS, TINY_MODELS, WholeModel, models_table
+from hlotune.deploy.replacement import built_here
 from tests.support import interpreted_gpu
 from tests.support.interpreted_gpu import INTERPRETED
 
@@ -120,9 +123,61 @@ def test_time_that_is_over_leaves_kernels_out_and_the_whole_is_timed_all_the_sam
     assert child.asked == ["model", "whole"]
 
 
-def test_models_have_programs() -> None:
-    from benchmarks.device import models
+def test_the_costliest_kernels_are_tried_where_there_is_no_time_for_all(tmp_path: Path) -> None:
+    seconds = list[float]()
 
+    class Many(Slower):
+        def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+            if question["do"] == "model":
+                return {"kernels": [f"kernel {n}" for n in range(50)]}
+            seconds.extend([question["seconds"]] if question["do"] == "kernel" else [])
+            return super().ask({**question, "number": 1}, timeout_s)
+
+    results = Results(tmp_path / "device.jsonl")
+    kept_s = whole.KEPT_SHARE * TINY.seconds
+    until = time.monotonic() + kept_s + 2 * whole.FEWEST_S
+    WholeModel(Many(), results, "an A100", TINY, until, lambda line: None).run()
+    assert len(seconds) == 50  # none of these takes its time
+    assert seconds[0] == 0.1  # the most that the fixture allows
+    WholeModel(Many(), results, "an A100", TINY, 0.0, lambda line: None).run()
+    assert len(seconds) == 50
+
+
+def test_candidates_that_are_refused_leave_the_others_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply has no entry `error`, which a child's own failures have."""
+    tried, build = list[Any](), built_here
+
+    def second_built(kernel: Any, schedule: Any, target: Any) -> Any:
+        tried.append(kernel)
+        if tried.count(kernel) == 1:
+            raise ValueError("Shared memory size limit exceeded")
+        return build(kernel, schedule, target)
+
+    monkeypatch.setattr(models, "built_here", second_built)
+    monkeypatch.setattr(models, "TOGETHER", 2)
+    monkeypatch.setattr(whole, "MOST_S", 5.0)
+    played = Models(lambda: INTERPRETED)
+    played.answer({"do": "model", "factory": TINY.factory, "element": "f32", "batch": 1})
+    found = played.answer({"do": "kernel", "number": 0, "seconds": 2.0})
+    assert (found["right"], found["refused"], found["tried"] > 1) == (True, 1, True)
+    assert "error" not in found
+    assert found["refusal"] == "Shared memory size limit exceeded"
+
+
+def test_results_that_are_no_numbers_are_right_where_the_default_has_the_same() -> None:
+    wanted = jnp.array([1.0, np.nan, -np.inf, 2.0])
+    error = models.error_of
+    assert error([wanted], [wanted]) == 0.0
+    assert error([wanted.at[1].set(0.0)], [wanted]) == np.inf
+    assert error([wanted.at[2].set(np.inf)], [wanted]) == np.inf
+    assert not error([wanted.at[0].set(np.nan)], [wanted]) < models.LIMIT
+    assert error([wanted.at[0].set(1.1)], [wanted]) > models.LIMIT
+    assert not error([jnp.full(4, np.nan)], [jnp.full(4, np.nan)]) < models.LIMIT
+
+
+def test_models_have_programs() -> None:
     for model in MODELS:
         module, name = model.factory.split(":")
         assert module == models.__name__
