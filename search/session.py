@@ -403,6 +403,7 @@ class Session:
             model=self.experience.model,
             builder=self.builder,
             referee=self.runner,
+            compile_together=getattr(self.runner, "compile_together", None),
             database=self.database,
             run=self.run,
             opened=opened,

@@ -301,7 +301,7 @@ class KernelTuner:
             before_s = self._clock()
             builts = self._builder.build(chunk)
             if self._compile_together is not None:
-                self._compile_together(self.kernel, builts, cache=self._cache)
+                self._compile_together([(self.kernel, b) for b in builts], cache=self._cache)
             if self.took.build_s is None:
                 self.took.build_s = (self._clock() - before_s) / len(chunk)
             built = list(zip(chunk, builts, strict=True))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil
 from typing import Any
 
@@ -82,20 +82,6 @@ class JaxBench:
         ready = backend.load(built) if loaded is None else loaded
         return self._subject(backend.replacement(ready, self.signature, {}).text)
 
-    def compile_together(self, builts: Sequence[Built]) -> None:
-        """Compiles kernels at the same time, so that `candidate` has them at once.
-
-        What cannot be compiled fails again where it is asked for alone, which says why.
-        """
-        with ThreadPoolExecutor(min(MOST_THREADS, max(1, len(builts)))) as threads:
-            list(threads.map(self._tried, builts))
-
-    def _tried(self, built: Built) -> None:
-        with suppress(Exception):
-            backend = backend_named(built.backend)
-            text = backend.replacement(backend.load(built), self.signature, {}).text
-            compiled(text, self.target.platform)
-
     def default(self, clock: ClockName = "kernel", *, is_long: bool = False) -> tuple[Subject, ...]:
         """XLA's own kernel, with its own choice of tilings for the device."""
         return (self._subject(default_text(self.kernel)),)
@@ -113,3 +99,20 @@ class JaxBench:
 def _last_of(execute: Callable[[Sequence[jax.Array]], list[jax.Array]]) -> Callable[..., jax.Array]:
     """A function of arrays whose one result is there when all of the call is."""
     return lambda *operands: execute(operands)[-1]
+
+
+def compile_together(candidates: Sequence[tuple[JaxBench, Built]]) -> None:
+    """Compiles candidates and the defaults of their kernels at the same time, so that `candidate`
+    and `default` have them at once.
+
+    What cannot be compiled fails again where it is asked for alone, which says why.
+    """
+    defaults = [bench.default for bench in dict.fromkeys(bench for bench, _ in candidates)]
+    forms = [*(partial(bench.candidate, built) for bench, built in candidates), *defaults]
+    with ThreadPoolExecutor(min(MOST_THREADS, max(1, len(forms)))) as threads:
+        list(threads.map(_tried, forms))
+
+
+def _tried(form: Callable[[], object]) -> None:
+    with suppress(Exception):
+        form()

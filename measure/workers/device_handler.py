@@ -16,7 +16,7 @@ from hlotune.measure.machine.targets import host_target
 from hlotune.measure.timing.bench import Bench
 from hlotune.measure.timing.comparison import fewest_pairs
 from hlotune.measure.timing.core_sharing_probe import ALONE_S, GIVES_UP_S, NEVER_APART, Probe
-from hlotune.measure.timing.jax_bench import JaxBench
+from hlotune.measure.timing.jax_bench import JaxBench, compile_together
 from hlotune.measure.timing.modes import fast_time_s
 from hlotune.measure.timing.peaks import host_properties
 from hlotune.measure.timing.share_of_peak import TURNS, peak, reading
@@ -102,9 +102,11 @@ def _documented(target: Target) -> Properties:
 def _compile(request: Message) -> Message:
     """Compiles kernels together, for a device whose compiler takes long."""
     header = request.header
-    bench = _bench(Kernel(header["kernel"]), _settled(header), header["cache"])
-    if isinstance(bench, JaxBench):
-        bench.compile_together(_builts(header["sizes"], request.blob))
+    target, benches = _settled(header), dict[str, JaxBench]()
+    for text in header["kernels"]:
+        benches[text] = benches.get(text) or JaxBench(Kernel(text), target, header["cache"])
+    builts = _builts(header["sizes"], request.blob)
+    compile_together([(benches[k], b) for k, b in zip(header["kernels"], builts, strict=True)])
     return Message({"is": "compiled"})
 
 

@@ -90,18 +90,20 @@ class ProcessRunner:
         return [Trial(c, self._outcome(kernel, c, built, mode, limit)) for c, built in objects]
 
     def compile_together(
-        self, kernel: Kernel, builts: Sequence[Built | Failure], *, cache: CacheMode | None = None
+        self, objects: Sequence[tuple[Kernel, Built | Failure]], *, cache: CacheMode | None = None
     ) -> None:
-        """Has the worker of a device other than a CPU compile kernels at the same time.
+        """Has the worker of a device other than a CPU compile what was built of kernels, and their
+        defaults, at the same time.
 
         Where that ends the worker, each is compiled alone: the one that did it fails then.
         """
-        blobs = [built.to_bytes() for built in builts if isinstance(built, Built)]
-        if isinstance(self.target, CpuTarget) or len(blobs) < 2:
+        right = [(k, b.to_bytes()) for k, b in objects if isinstance(b, Built)]
+        if isinstance(self.target, CpuTarget) or len(right) < 2:
             return
-        extra = {"sizes": [len(b) for b in blobs]}
-        mode = cache or self.cache
-        self._ask("compile", kernel, mode, extra, b"".join(blobs), timeout_s=_LIMIT_S)
+        kernels, blobs = zip(*right, strict=True)
+        extra = {"kernels": [k.text for k in kernels], "sizes": [len(b) for b in blobs]}
+        mode, blob = cache or self.cache, b"".join(blobs)
+        self._ask("compile", kernels[0], mode, extra, blob, timeout_s=_LIMIT_S)
 
     def default(self, kernel: Kernel, *, cache: CacheMode | None = None) -> Measurement:
         """XLA's own time for the kernel alone, by the same clock.
@@ -152,7 +154,7 @@ class ProcessRunner:
         Raises ProgramError where XLA does not compile or run the kernel.
         """
         mode = cache or self.cache
-        self.compile_together(kernel, [built for _, built in objects], cache=mode)
+        self.compile_together([(kernel, built) for _, built in objects], cache=mode)
         verdicts = [
             built if isinstance(built, Failure) else self.verify(kernel, built)
             for _, built in objects

@@ -73,13 +73,13 @@ class SeveralDevices(ProcessRunner):
             other.close()
 
     def compile_together(
-        self, kernel: Kernel, builts: Sequence[Built | Failure], *, cache: CacheMode | None = None
+        self, objects: Sequence[tuple[Kernel, Built | Failure]], *, cache: CacheMode | None = None
     ) -> None:
         """As `ProcessRunner.compile_together`, by the workers of all devices."""
         own = super().compile_together
         each = [own, *(other.compile_together for other in self._others)]
         with ThreadPoolExecutor(self.width) as threads:
-            list(threads.map(lambda compile: compile(kernel, builts, cache=cache), each))
+            list(threads.map(lambda compile: compile(objects, cache=cache), each))
 
     def measure(
         self,

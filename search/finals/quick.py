@@ -13,6 +13,7 @@ import numpy as np
 
 from hlotune.codegen.built import Built
 from hlotune.costmodel.model import CostModel, predictions
+from hlotune.hlo.kernel import Kernel
 from hlotune.measure.trial import Candidate, Failure, Measurement, Trial
 from hlotune.schedules.spaces.space import Configs, Space
 from hlotune.search.budget.spending import Contest, Decided
@@ -29,7 +30,7 @@ from hlotune.tuning_logs.database import Database
 from hlotune.tuning_logs.finals import Final
 
 TOGETHER = 4
-"""So many candidates are built before the first of them is compared."""
+"""So many candidates are built, and compiled, before the first of them is compared."""
 
 Opened = Callable[[Task, Measurement, Trial], Contest]
 """The contest of a kernel with the default's samples and those of its first candidate."""
@@ -71,6 +72,8 @@ class Quick:
     """The seconds that are left for kernels."""
     done: Decided
     """Takes note of each kernel that is decided."""
+    compile_together: Callable[[Sequence[tuple[Kernel, Built | Failure]]], None] | None = None
+    """Compiles what was built of several kernels at the same time, on devices where that helps."""
     finals: dict[str, Final] = field(default_factory=dict)
     """By the keys of the kernels that are decided."""
     _tried: set[str] = field(default_factory=set)
@@ -93,6 +96,9 @@ class Quick:
             chosen = list(self._chosen(tasks[start : start + TOGETHER]))
             start_s = self.clock()
             builts = self.builder.build([candidate for _, candidate in chosen])
+            if self.compile_together is not None:
+                kernels = (task.kernel for task, _ in chosen)
+                self.compile_together(list(zip(kernels, builts, strict=True)))
             build_s = (self.clock() - start_s) / max(1, len(chosen))
             for (task, candidate), built in zip(chosen, builts, strict=True):
                 if not self._has_time():

@@ -18,14 +18,19 @@ import numpy as np
 import pytest
 
 from hlotune.cli.main import run_command
+from hlotune.codegen.built import Built
 from hlotune.codegen.pallas.backend import module_of
 from hlotune.deploy.apply import apply
 from hlotune.deploy.candidates import Proposed, here, measured, read_candidates, write_lines
 from hlotune.deploy.replacement import assembled, built_here, replacement
 from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.frontends.program import Program, load
+from hlotune.hlo.kernel import Kernel
+from hlotune.hlo.mlir import compiled as compiling
 from hlotune.hlo.mlir.module import parse
 from hlotune.hlo.sites.sites import sites
+from hlotune.measure.timing.jax_bench import JaxBench, compile_together
+from hlotune.measure.trial import Failure
 from hlotune.measure.workers.builder import ProcessBuilder
 from hlotune.measure.workers.runner import ProcessRunner
 from hlotune.measure.workers.several_devices import SeveralDevices
@@ -231,6 +236,37 @@ def test_a_device_that_is_not_here_is_one_clear_error(program: Program) -> None:
         tune(program, trials=1, target=named_target("cuda:h200"))
 
 
+def built_first(function: Any, *arguments: Any) -> tuple[Kernel, Built]:
+    (task, *_), _ = tasks(sites(load(function, *arguments)), INTERPRETED)
+    schedule = task.space.schedule(task.space.heuristic())
+    return task.kernel, built_here(task.kernel, schedule, INTERPRETED)
+
+
+def test_kernels_and_their_defaults_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads, load_module = list[str](), compiling.loaded
+
+    def noted(text: str, platform: str) -> Any:
+        loads.append(text)
+        return load_module(text, platform)
+
+    monkeypatch.setattr(compiling, "loaded", noted)
+    compiling.compiled.cache_clear()
+    two = built_first(layer, X, W, B), built_first(normalised, ROWS)
+    candidates = [(JaxBench(kernel, INTERPRETED, "warm"), built) for kernel, built in two]
+    compile_together(candidates)
+    assert len(loads) == len(set(loads)) == 4
+    for bench, built in candidates:
+        bench.candidate(built)
+        bench.default()
+    assert len(loads) == 4
+    replies = list[Any]()
+    with ProcessRunner(INTERPRETED, command=worker_command("device")) as runner:
+        ask = runner._ask
+        monkeypatch.setattr(runner, "_ask", lambda *a, **b: replies.append(ask(*a, **b)))
+        runner.compile_together([*two, (two[0][0], Failure("build", "no room"))])
+    assert [reply.header for reply in replies] == [{"is": "compiled"}]
+
+
 def test_candidates_for_a_device_elsewhere_are_proposed_here(program: Program) -> None:
     (one,), skipped = proposed(program, named_target("cuda:h200"), None, count=5)
     assert len(one.schedules) == 5
@@ -252,7 +288,8 @@ def test_a_program_takes_kernels_that_were_lowered_for_a_gpu(program: Program, n
     space = task.space
     assert isinstance(space, SearchedSpace)
     config = next(iter(space.blocks.propose(1)))
-    built = built_here(task.kernel, Schedule(blocks_name(*space.blocks.named(config))), target)
+    schedule = Schedule(blocks_name(*space.blocks.named(config), space.algorithm))
+    built = built_here(task.kernel, schedule, target)
     (site,) = [s for s in sites(program) if s.kernel == task.kernel]
     module = parse(splice(program, {site: module_of(built)[1]}).bytecode)
     assert "custom_call" in str(module.op)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from hlotune.schedules.steps.schedule import XLA
 from hlotune.search.budget.budget import Limits
 from hlotune.search.budget.reserve import Reserve
 from hlotune.search.finals.finals import FEWEST_PAIRS
-from hlotune.search.finals.quick import firsts_by_liking, liked
+from hlotune.search.finals.quick import TOGETHER, firsts_by_liking, liked
 from hlotune.search.progress import Batch, Event, KernelSkipped, KernelStarted
 from hlotune.search.tasks import Task, tasks
 from hlotune.tuning_logs.database import Database
@@ -78,6 +79,22 @@ def test_every_kernel_has_a_final_where_the_budget_is_too_short_to_search_all(
     assert next(pairs for label, pairs in device.met if label == "k7") == FEWEST_PAIRS
     for kernel in result.kernels:
         assert decision(database, kernel.key, **UNDER).schedule.algorithm != XLA
+
+
+def test_kernels_of_quick_finals_are_compiled_together_before_they_are_compared(
+    database: Database,
+) -> None:
+    class Compiling(Telling):
+        def compile_together(self, objects: Any, **_: Any) -> None:
+            labels = [self._task(kernel).label for kernel, _ in objects]
+            together.append(labels)
+            assert not {label for label, _ in self.met} & set(labels)
+
+    together = list[list[str]]()
+    run(database, TASKS, Compiling(), limits=SHORT)
+    several = [labels for labels in together if len(set(labels)) > 1]
+    assert {len(labels) for labels in several} <= {2, 3, TOGETHER}
+    assert len({label for labels in several for label in labels}) >= len(TASKS) - 2
 
 
 def test_with_more_time_all_kernels_are_searched_instead(database: Database) -> None:
