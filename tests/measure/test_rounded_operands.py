@@ -88,11 +88,17 @@ def test_sums_of_what_tf32_holds_stay_exact() -> None:
     with rounding("tf32"):
         (exact,) = evaluate(graph_of(jnp.dot, [held, held]), [held, held])
         (rounds,) = evaluate(graph_of(jnp.dot, [more, more]), [more, more])
-        (half,) = evaluate(graph_of(jnp.dot, [held.astype("f2")] * 2), [held.astype("f2")] * 2)
-    with rounding("f32"):
-        (same,) = evaluate(graph_of(jnp.dot, [held.astype("f2")] * 2), [held.astype("f2")] * 2)
     assert (exact.exact, rounds.exact) == (True, False)
-    assert half.bound is same.bound is None or np.array_equal(half.bound, same.bound)
+
+
+def test_operands_of_other_types_are_not_rounded() -> None:
+    narrow = [X.astype(np.float16), W.astype(np.float16)]
+    found = list[Any]()
+    for to in F32_OPERANDS:
+        with rounding(to):
+            found += (r.bound for r in evaluate(graph_of(jnp.dot, narrow), narrow))
+    np.testing.assert_array_equal(*found)
+    assert found[0].max() > 0
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from hlotune.hlo.calling.splice import splice
 from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.mlir import compiled as compiling
+from hlotune.hlo.mlir import versions
 from hlotune.hlo.mlir.module import parse
 from hlotune.hlo.sites.sites import sites
 from hlotune.measure.timing.jax_bench import JaxBench, compile_together
@@ -243,7 +244,7 @@ def built_first(function: Any, *arguments: Any) -> tuple[Kernel, Built]:
 
 
 def test_kernels_and_their_defaults_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    loads, load_module = list[str](), compiling.loaded
+    loads, load_module = list[str](), versions.loaded
 
     def noted(text: str, platform: str) -> Any:
         loads.append(text)
