@@ -48,6 +48,9 @@ KERNELS: dict[str, AnyGpuKernel] = {
         1000, 900, 500, "f32", epilogue="bias_gelu"
     ),
     "product of tf32": GpuProduct(1024, 1024, 512, "tf32"),
+    "product of tf32 with a bias": GpuProduct(1000, 900, 500, "tf32", epilogue="bias_relu"),
+    "attention of tf32": GpuAttention(4, 500, 500, 64, True, "tf32"),
+    "convolution of tf32": GpuConvolution(8, 28, 128, 128, 3, 1, 1, "tf32", "bias"),
     "products of a batch": GpuProduct(200, 64, 130, "bf16", batch=3),
     "softmax by hand": GpuRows("softmax", 512, 1000, "f32"),
     "layer norm by hand": GpuRows("layer_norm", 512, 4096, "bf16"),
@@ -89,7 +92,8 @@ def space_of(name: str, target: str) -> AnyBlockSpace:
 
 ALL = [(n, t) for n in (*KERNELS, *MADE) for t in NAMED]
 FOR_GPUS_ALONE = (
-    "product of tf32", "attention of odd extents", "convolution",
+    "product of tf32", "product of tf32 with a bias", "attention of tf32", "convolution of tf32",
+    "attention of odd extents", "convolution",
     "convolution with a stride", "convolution of three channels", "pooling", "transpose",
     "integers", "convolution with gaps", "convolution in groups", "convolution of no whole blocks",
     "attention with a bias", *TAILS,
