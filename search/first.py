@@ -177,7 +177,7 @@ def _closed(
     whole = WholeProgram(program, records, choices.numerics, choices.target, choices.cache, turns)
     closing = Closing(
         database=records, run=result.run, numerics=choices.numerics, under=under,
-        wrong_defaults=frozenset(),
+        is_unrolled=bool(program.unrolled),
     )  # fmt: skip
     verdict = closing.verdict(result, lambda also: whole.compare(WHOLE_S, WHOLE_S, also))
     for event in left_out(result, verdict):

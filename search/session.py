@@ -99,6 +99,8 @@ class Session:
     """The share of the processors that other processes took; None where that is not known."""
     turns: Turns = field(default_factory=Turns)
     """Turns of the builder and the runner, which say how long they waited."""
+    is_unrolled: bool = False
+    """Whether kernels are cut from loops that the program's default has."""
     resumed: bool = False
     """Whether the run was interrupted before, and goes on with what is left of its budget."""
     interrupted: bool = False
@@ -181,6 +183,7 @@ class Session:
             numerics=self.numerics,
             under=self.under,
             wrong_defaults=frozenset(k.key for k in result.kernels if is_wrong(k.default_error)),
+            is_unrolled=self.is_unrolled,
         )
         verdict = Verdict(interrupted=self.interrupted)
         try:

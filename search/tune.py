@@ -211,6 +211,7 @@ def searched(
             agreement=runner.agreement,
             others=others.share,
             model_words=choices.begun.words,
+            is_unrolled=bool(program.unrolled),
             resumed=interrupted is not None,
         )
         with records.keeping(run, choices.progress):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hlotune.codegen.llvm.idioms.dot_instructions import dot
+from hlotune.codegen.llvm.idioms.rotations import rotated, rotation
 from hlotune.codegen.llvm.math.operations import apply
 from hlotune.codegen.llvm.math.quotients import divided
 from hlotune.codegen.llvm.math.values import Value, convert, literal, splat, suffix
@@ -124,6 +125,9 @@ class _Statement:
         added = self._added(expr)
         if added is not None:
             return added
+        if (turned := rotation(expr)) is not None:
+            whole, places = turned
+            return rotated(self.f, splat(self.f, self._value(whole), self.lanes), places)
         if expr.op == "select" and (chosen := self._chosen(expr)) is not None:
             return self._value(chosen)
         args = [self._value(a) for a in expr.args]

@@ -7,6 +7,7 @@ static sizes.
 
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 from hlotune.codegen.llvm.buffers import Place, Places, Scratch
@@ -15,6 +16,7 @@ from hlotune.codegen.llvm.function import Function, Module
 from hlotune.codegen.llvm.idioms import transposed_copies
 from hlotune.codegen.llvm.idioms.amx_tiles import Tiles
 from hlotune.codegen.llvm.idioms.transposed_stores import Waiting, waits
+from hlotune.codegen.llvm.idioms.values_as_stored import AsStored, as_stored
 from hlotune.codegen.llvm.idioms.window_reuse import rolled
 from hlotune.codegen.llvm.loop_splitting import (
     is_static_inside,
@@ -29,6 +31,7 @@ from hlotune.codegen.llvm.points import (
     Point,
     Span,
     end_of,
+    known_sizes,
     moved,
     resized,
     smaller_of,
@@ -79,6 +82,8 @@ class StageFunction:
         self.entered: list[Entered] = []
         self.run: transposed_copies.Run | None = None
         """What the copy being written is turned along."""
+        self.in_front: dict[str, AsStored] = {}
+        """By reduction, the stage in front of it that is computed in its loops."""
         self.copies: dict[object, tuple[Copy, ...]] = {}
         """Copies of a stage's statement, by the loop that they begin with and sizes."""
         self.limits: dict[tuple[str, str], Affine] = {}
@@ -172,14 +177,33 @@ class StageFunction:
         with self.f.settled():
             self._inside(s, -1, Point(spans))
 
+    def _joins(self, s: StageNest, reduction: StageNest, at: StageNest, point: Point) -> bool:
+        """Leaves a stage to the loops of the reduction behind it, where these compute it."""
+        joined = as_stored(self.nest, s, reduction)
+        if joined is None:
+            return False
+        own, read = (region_at(self.f, self.nest, x, at, point.spans) for x in (s, reduction))
+        if any(own[a].low != read[b].low for a, b in joined.axes.items()):
+            return False
+        self.places.open(s, own)
+        self.in_front[reduction.stage.name] = joined
+        return True
+
+    def _values(self, joined: AsStored, reduction: Point) -> None:
+        """What a reduction is about to read, computed and stored over one body of it."""
+        s, point = joined.stage, joined.point(reduction)
+        sizes = known_sizes(self.f, s.stage, point.spans, "a body")
+        self.statements.written(s, point, copies(s, 0, sizes))
+
     # loops --------------------------------------------------------------------------------------
 
     def _inside(self, s: StageNest, k: int, point: Point) -> None:
         """The body of loop `k` of a stage; -1 is the stage itself."""
         name = s.loops[k].axis if k >= 0 else ""
         inside = self.attached[s.stage.name, name] if k >= 0 else ()
-        for inner in inside:
-            self._stage(inner, s, point)
+        for inner, behind in pairwise((*inside, None)):
+            if inner and not (behind and self._joins(inner, behind, s, point)):
+                self._stage(inner, s, point)
         with self.f.settled() if inside else nullcontext():
             self._own(s, k, name, point)
 
@@ -206,6 +230,8 @@ class StageFunction:
             return
         if (s.prefetch or s.stream) and k == self.written_out[s.stage.name]:
             self._prefetch(s)
+        if s.stage.name in self.in_front and k == self.written_out[s.stage.name]:
+            self._values(self.in_front[s.stage.name], point)
         if s.tiles and k == self.written_out[s.stage.name]:
             groups = next(n for n, x in enumerate(s.loops) if n >= k and x.root == s.tiles[1])
             size = static_size(self.f, s, groups, point.spans[s.tiles[1]])

@@ -42,7 +42,7 @@ def splice(
         ProgramError: sites share operations, or a replacement does not have its site's types.
     """
     _check_disjoint(list(replacements))
-    module = mlir.parse(program.bytecode)
+    module = mlir.parse(program.cut)
     places = mlir.numbered(module, "main")
     entry = module.function("main")
     held = []  # modules whose functions are copied have to live until then

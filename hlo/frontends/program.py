@@ -25,6 +25,7 @@ from hlotune.hlo.frontends.python_sources import (
     importable,
     imported,
 )
+from hlotune.hlo.frontends.short_loops import with_short_loops_unrolled
 from hlotune.hlo.graph import Graph, TensorType, numpy_dtype
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.mlir.channels_last import with_channels_last
@@ -61,6 +62,14 @@ class Program:
     `hlo/sites/trip_counts.py`."""
     weights: Weights = field(default=(), repr=False)
     """Large constants, which lie beside the bytecode; the graph has them as any others."""
+    unrolled: bytes = field(default=b"", repr=False)
+    """The module whose operations the graph numbers, where it differs from `bytecode`, which the
+    default runs: its short loops are unrolled."""
+
+    @property
+    def cut(self) -> bytes:
+        """The module that kernels are cut from, and put into."""
+        return self.unrolled or self.bytecode
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -270,7 +279,8 @@ def _from_function(
         ) from error
     module = images(normal_form(mlir.bytecode_of(lowered.compiler_ir("stablehlo"))))
     notes, _, weights = take_notes(module), take_donated(module), take_out(module.op, weights)
-    graph = mlir.graph(module, weights=weights)
+    bytecode = module.bytecode()
+    unrolled, graph = _unrolled(bytecode, module, weights)
     in_tree, leaves = jax.tree.structure((arguments, {})), len(jax.tree.leaves(arguments))
     if len(graph.arguments) != leaves:
         raise ProgramError(
@@ -278,10 +288,17 @@ def _from_function(
             "that closes over values of an outer transformation; give them as arguments"
         )
     return Program(
-        source.rpartition(":")[2], source, module.bytecode(), graph,
+        source.rpartition(":")[2], source, bytecode, graph,
         in_tree, jax.tree.structure(traced.out_info), arguments,
-        names_of(function, len(arguments)), notes, donated, weights=weights,
+        names_of(function, len(arguments)), notes, donated, weights=weights, unrolled=unrolled,
     )  # fmt: skip
+
+
+def _unrolled(bytecode: bytes, module: mlir.Module, weights: Weights) -> tuple[bytes, Graph]:
+    """The module without its short loops, b"" where it has none, and the graph of what is cut."""
+    unrolled = with_short_loops_unrolled(module)
+    graph = mlir.graph(unrolled or module, weights=weights)
+    return unrolled.bytecode() if unrolled else b"", graph
 
 
 def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -343,8 +360,8 @@ def _from_file(path: Path, arguments: Sequence[Any], dims: Mapping[str, int]) ->
     notes, donated, weights = take_notes(module), take_donated(module), take_out(module.op)
     if notes != Notes() or donated or weights:
         bytecode = module.bytecode()
-    graph = mlir.graph(module, weights=weights)
+    unrolled, graph = _unrolled(bytecode, module, weights)
     return Program(
         path.stem, str(path), bytecode, graph,
-        names=read.names, notes=notes, donated=donated, weights=weights,
+        names=read.names, notes=notes, donated=donated, weights=weights, unrolled=unrolled,
     )  # fmt: skip

@@ -28,14 +28,8 @@ from hlotune.hlo.sites.fusible import (
 from hlotune.hlo.sites.region import Group, Pattern, Region
 from hlotune.hlo.to_compute.axis_names import axis_names, merged_names
 from hlotune.hlo.to_compute.cumulative import WINDOW, cumulative
+from hlotune.hlo.to_compute.large_values import Extent, behind
 from hlotune.hlo.to_compute.updates import UPDATES, merges
-
-LARGEST_EXPRESSION = 1024
-"""Operations of an element, what is used twice counted twice: larger groups are cut.  What walks
-fewer axes than its reader is computed once, ahead of it."""
-DEEPEST_EXPRESSION = 128
-"""Operations one behind the other up to a reduction: computes are made by functions that call
-themselves for each."""
 
 
 @dataclass(slots=True)
@@ -175,7 +169,7 @@ class _Growth:
         if any(m in members and not members.isdisjoint(rs) for m, rs in self.apart.items()):
             return
         changed = self._extents(first, second)
-        if any(n > LARGEST_EXPRESSION or d > DEEPEST_EXPRESSION for n, d in changed.values()):
+        if not all(extent.fits for extent in changed.values()):
             return
         if self._leads(first, second) or self._leads(second, first):
             return
@@ -202,29 +196,31 @@ class _Growth:
         for member in other.members:
             self.nodes[member] = into
 
-    def _alone(self, index: int) -> dict[int, tuple[int, int]]:
+    def _alone(self, index: int) -> dict[int, Extent]:
         """The extent of an operation by itself."""
         results = self.region.graph.ops[index].results
         way = self.ways[results[0]] if results else _Way(0, 0, {})
-        return {index: (1 + way.size, 1 + way.depth)}
+        return {index: behind((), 1 + way.size, way.depth)}
 
-    def _extents(self, a: _Node, b: _Node) -> dict[int, tuple[int, int]]:
+    def _extents(self, a: _Node, b: _Node) -> dict[int, Extent]:
         """The extents of members of two nodes that are others where both are one."""
         early, late = (a, b) if a.sources.isdisjoint(b.members) else (b, a)
         apart = early.sources.isdisjoint(late.members)
         members, ops = (late.members if apart else a.members | b.members), self.region.graph.ops
-        found = dict[int, tuple[int, int]]()
+        found = dict[int, Extent]()
         for m in sorted(members):
             way = self.ways[ops[m].results[0]]
-            size, depth = 1 + way.size, way.depth
+            read = list[tuple[Extent, int, int]]()
             for s in self.sources[m]:
                 known = found.get(s) or (early.extents.get(s) if apart else None)
-                if known is None or ops[s].name in REDUCTIONS:
-                    continue
-                times, between = way.sources.get(s, (1, 0))
-                size += times if self.walked[s] < self.walked[m] else known[0] * times
-                depth = max(depth, known[1] + between)
-            found[m] = size, depth + 1
+                if known is not None and ops[s].name not in REDUCTIONS:
+                    times, between = way.sources.get(s, (1, 0))
+                    readers = max(times, len(self.region.users[ops[s].results[0]]))
+                    is_value = ops[s].name in KERNELS_ELEMENTWISE
+                    seen = known.read_by(readers) if is_value else known
+                    ahead = self.walked[s] < self.walked[m]
+                    read.append((seen.ahead if ahead else seen, times, between))
+            found[m] = behind(read, 1 + way.size, way.depth)
         return found
 
     def _ways(self) -> dict[int, _Way]:

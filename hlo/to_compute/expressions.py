@@ -254,6 +254,8 @@ class Reader:
         if literal.splat or literal.type.elements == 1:
             first = np.frombuffer(literal.data, numpy_dtype(literal.type.dtype))[:1]
             return Const(first.astype(numpy_dtype(dtype)).item(), dtype)
+        if not any(place.terms for place in index):  # one element, whatever the kernel is at
+            return Const(literal.array()[tuple(p.constant for p in index)].item(), dtype)
         return self._looking_up(Load(self.table(literal), index, dtype))
 
     def _iota(self, op: Op, index: Index) -> Expr:

@@ -32,6 +32,7 @@ from hlotune.hlo.to_compute.expressions import (
 from hlotune.hlo.to_compute.factored_sums import fewest_passes
 from hlotune.hlo.to_compute.index_maps import Domain, Index, SplitAxis
 from hlotune.hlo.to_compute.indexed import scatter_windows
+from hlotune.hlo.to_compute.large_values import large_values
 from hlotune.hlo.to_compute.product_stages import product_stage
 from hlotune.hlo.to_compute.prologues import varying
 from hlotune.hlo.to_compute.reductions import (
@@ -99,7 +100,7 @@ class _Group(Assembly):
     cuts: tuple[Cut, ...] = field(kw_only=True)
 
     def assemble(self) -> None:
-        kept = kept_values(self.graph)
+        kept = kept_values(self.graph) | large_values(self.graph)
         for op in self.graph.ops:
             if found := cumulative(self.graph, op):
                 self.scan(op, found)

@@ -192,7 +192,7 @@ def region(nest: LoopNest, stage: StageNest) -> dict[str, int]:
     inside = outer.sizes_inside(outer.index(stage.at[1]), region(nest, outer))
     users = readers(nest, stage)
     if len(users) > 1:
-        return _sizes(stage, _read_by_all(nest, stage, outer, inside))
+        return _sizes(stage, _read_by_all(nest, stage, outer, inside, {}))
     return _needed(stage, users[0], _seen(nest, users[0], outer, inside))
 
 
@@ -210,7 +210,7 @@ def _seen(nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]
         return inside
     users = readers(nest, user)
     if len(users) > 1:
-        return _sizes(user, _read_by_all(nest, user, at, inside))
+        return _sizes(user, _read_by_all(nest, user, at, inside, {}))
     return _needed(user, users[0], _seen(nest, users[0], at, inside))
 
 
@@ -226,31 +226,45 @@ def _sizes(stage: StageNest, parts: dict[str, Interval]) -> dict[str, int]:
     return extents | {axis: min(part.size, extents[axis]) for axis, part in parts.items()}
 
 
+Walks = dict[str, dict[str, Interval]]
+"""What stages walk inside a loop, by their names: stages that read one another in a diamond would
+be asked again for each way through it."""
+
+
 def _read_by_all(
-    nest: LoopNest, stage: StageNest, at: StageNest, inside: dict[str, int]
+    nest: LoopNest, stage: StageNest, at: StageNest, inside: dict[str, int], known: Walks
 ) -> dict[str, Interval]:
-    """What all readers of a stage read of it together inside a loop of `at`.
+    """What all readers of a stage read of it together inside a loop of `at`; `known` grows.
 
     Raises ScheduleError where it depends on positions how far the parts of readers lie apart.
     """
     parts = [
-        read_by(stage.stage, user.stage, _walked(nest, user, at, inside))
+        read_by(stage.stage, user.stage, _walked(nest, user, at, inside, known))
         for user in readers(nest, stage)
     ]
     return joined(stage.stage.name, parts)
 
 
 def _walked(
-    nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int]
+    nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int], known: Walks
 ) -> dict[str, Interval]:
     """`_seen` with where each part begins, in positions of `at`: of a whole axis at 0."""
+    name = user.stage.name
+    if name not in known:
+        known[name] = _walk(nest, user, at, inside, known)
+    return known[name]
+
+
+def _walk(
+    nest: LoopNest, user: StageNest, at: StageNest, inside: dict[str, int], known: Walks
+) -> dict[str, Interval]:
     if user is at or user.at is None:
         extents = at.stage.extents
         return {
             a: Interval(Affine.axis(a) if n < extents[a] else Affine(), n)
             for a, n in inside.items()
         }
-    parts = _read_by_all(nest, user, at, inside)
+    parts = _read_by_all(nest, user, at, inside, known)
     sizes = _sizes(user, parts)
     return {a: Interval(parts[a].low if a in parts else Affine(), n) for a, n in sizes.items()}
 

@@ -152,19 +152,34 @@ def _are_in_a_row(nest: LoopNest, s: StageNest, axis: str) -> bool:
     inside another stage begin where regions of that one do, and those may overlap.
     """
     around = nest.stage(s.at[0]) if s.at else s
-    return around.at is None and _walked(nest, s, axis, around) is not None
+    return around.at is None and _walked(nest, s, axis, around, {}) is not None
 
 
-def _walked(nest: LoopNest, s: StageNest, axis: str, around: StageNest) -> str | None:
+Walked = dict[tuple[str, str], str | None]
+"""What is known of stages and their axes: several ways may lead to one of them."""
+
+
+def _walked(
+    nest: LoopNest, s: StageNest, axis: str, around: StageNest, known: Walked
+) -> str | None:
     """The axis of `around` that all readers walk along, point by point; None where it is none."""
     if s is around:
         return axis
+    place = s.stage.name, axis
+    if place not in known:
+        known[place] = _walked_by_readers(nest, s, axis, around, known)
+    return known[place]
+
+
+def _walked_by_readers(
+    nest: LoopNest, s: StageNest, axis: str, around: StageNest, known: Walked
+) -> str | None:
     d = (s.stage.stored_axes or ()).index(axis)
     found = set[str | None]()
     for user in readers(nest, s):
         places = {x.index[d] for x in reads(s.stage, user.stage)}
         own = [a.name for a in user.stage.parallel if places == {Affine.axis(a.name)}]
-        found.add(_walked(nest, user, own[0], around) if own else None)
+        found.add(_walked(nest, user, own[0], around, known) if own else None)
     return found.pop() if len(found) == 1 else None
 
 

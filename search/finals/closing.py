@@ -95,6 +95,9 @@ class Closing:
     under: Conditions
     wrong_defaults: frozenset[str] = frozenset()
     """Keys of kernels whose defaults are wrong: their champions stay, however slow they are."""
+    is_unrolled: bool = False
+    """Whether kernels were cut from loops that the default has: the default of such a kernel is
+    XLA's of the unrolled loop, which the default of the program is not."""
 
     def verdict(self, result: TuneResult, compare_whole: CompareWhole) -> Verdict:
         """Decides what becomes of the kernels that won; Ctrl-C leaves it where it is.
@@ -107,7 +110,8 @@ class Closing:
         """
         found = Verdict()
         undecided = self._undecided(result)
-        if not result.won and not (undecided and is_promising(result)):
+        is_worth_it = self.is_unrolled or is_promising(result)
+        if not result.won and not (undecided and is_worth_it):
             return found
         try:
             while True:
@@ -132,7 +136,8 @@ class Closing:
         """This run's finals of kernels whose champions are neither proven faster than the default
         nor far behind it.
         """
-        near = [k.key for k in result.kernels if not k.won and k.ratio * FAR_BEHIND >= 1]
+        lost = [k for k in result.kernels if not k.won]
+        near = [k.key for k in lost if self.is_unrolled or k.ratio * FAR_BEHIND >= 1]
         finals = {key: own_final(self.database, self.run, key) for key in near}
         return {key: final for key, final in finals.items() if final is not None}
 

@@ -80,11 +80,14 @@ def is_heavy(compute: Compute, nest: Nest) -> bool:
 
     A mean of each row is little work, and the sum that it is made of reads whole rows.
     """
-    waiting, work = [nest.members[0]], 0
+    waiting, seen, work = [nest.members[0]], set[str](), 0
     while waiting:
         stage = waiting.pop()
+        if stage.name in seen:
+            continue
+        seen.add(stage.name)
         work = max(work, stage.points)
-        makers = {compute.producer(x.tensor) for x in stage.loads} - {stage}
+        makers = (compute.producer(name) for name in {x.tensor for x in stage.loads})
         waiting += [s for s in makers if s is not None]
     return work * 8 >= nest.anchor.points
 
