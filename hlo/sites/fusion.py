@@ -44,7 +44,7 @@ class _Node:
     """Operations outside that it waits for."""
     users: set[int] = field(default_factory=set)
     """Operations outside that wait for it."""
-    extents: dict[int, tuple[int, int]] = field(default_factory=dict)
+    extents: dict[int, Extent] = field(default_factory=dict)
     """For each member, how many operations one of its elements takes, where reductions are read as
     values, and how many of them depend on one another in a chain.
     """

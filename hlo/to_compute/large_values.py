@@ -16,6 +16,8 @@ LARGEST_EXPRESSION = 1024
 reader is computed once, ahead of it."""
 DEEPEST_EXPRESSION = 128
 """Operations one behind the other: computes are made by functions that call themselves for each."""
+MOST_WITH_STAGES = 1 << 40
+"""The same of expressions that stages cut: what doubles more often takes too many of them."""
 LARGE = 48
 """Operations of an element from which on a value that is read several times is a stage, in kernels
 whose expressions are too large."""
@@ -38,7 +40,9 @@ class Extent:
     @property
     def fits(self) -> bool:
         return self.is_small or (
-            self.staged_size <= LARGEST_EXPRESSION and self.staged_depth <= DEEPEST_EXPRESSION
+            self.size <= MOST_WITH_STAGES
+            and self.staged_size <= LARGEST_EXPRESSION
+            and self.staged_depth <= DEEPEST_EXPRESSION
         )
 
     @property

@@ -54,7 +54,7 @@ def test_loops_of_products_and_of_small_tensors_stay() -> None:
 
 
 def test_a_loop_inside_a_long_one_is_unrolled_there() -> None:
-    def outer(y: jax.Array) -> jax.Array:
+    def outer(y: jax.Array) -> Any:
         return lax.fori_loop(0, 3, lambda _, z: jnp.cos(z) * 2, y)
 
     program = repeated(20, outer)

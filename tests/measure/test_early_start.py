@@ -90,6 +90,6 @@ def test_workers_begun_ahead_are_taken_once_and_others_end(
 def test_more_processes_build_for_a_gpu_where_there_are_processors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(early_start.os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
     assert builders_for(host_target()) == BUILDERS
     assert builders_for(gpu_target("cuda:h100")) == MOST_BUILDERS
