@@ -273,15 +273,18 @@ def _operands(graph: Graph, target: Target) -> list[tuple[jax.Array, ...]]:
 def error_of(results: Sequence[jax.Array], wanted: Sequence[jax.Array]) -> float:
     """The largest of all results: the norm of the difference over the norm of what is wanted.
 
-    What is no number where it is wanted (roots of inputs drawn at random) has to be the same, and
-    is left out; infinite where it is another, NaN where no number is wanted.
+    Elements that are wanted to be infinite or NaN (roots of inputs drawn at random) have to be the
+    same, and are left out.  The error is infinite where one is not, or where a result is infinite
+    or NaN at another element; it is NaN where some result has no element to be compared.
     """
-    return max(_one_error(*map(jnp.asarray, pair)) for pair in zip(results, wanted, strict=True))
+    pairs = zip(results, wanted, strict=True)
+    return float(np.max([_one_error(*map(jnp.asarray, pair)) for pair in pairs]))  # NaN stays
 
 
 def _one_error(result: jax.Array, wanted: jax.Array) -> float:
     known = jnp.isfinite(wanted)
-    same = known | (result == wanted) | (jnp.isnan(result) & jnp.isnan(wanted))
+    alike = (result == wanted) | (jnp.isnan(result) & jnp.isnan(wanted))
+    same = jnp.where(known, jnp.isfinite(result), alike)
     if not same.all():
         return math.inf
     parts = (jnp.where(known, x, jnp.zeros_like(x)) for x in (result, wanted))

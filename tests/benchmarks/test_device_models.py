@@ -177,6 +177,13 @@ def test_results_that_are_no_numbers_are_right_where_the_default_has_the_same() 
     assert not error([jnp.full(4, np.nan)], [jnp.full(4, np.nan)]) < models.LIMIT
 
 
+def test_a_result_that_is_no_number_is_wrong_behind_one_that_is_right() -> None:
+    wanted = jnp.array([1.0, 2.0])
+    assert models.error_of([wanted, wanted.at[0].set(np.nan)], [wanted, wanted]) == np.inf
+    nothing = jnp.full(2, np.nan)
+    assert not models.error_of([wanted, nothing], [wanted, nothing]) < models.LIMIT
+
+
 def test_models_have_programs() -> None:
     for model in MODELS:
         module, name = model.factory.split(":")
