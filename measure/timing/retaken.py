@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from hlotune.measure.machine.affinity import parted, threads_named
 from hlotune.measure.machine.run_queue import RunQueue
-from hlotune.measure.timing.timing import Clock
+from hlotune.measure.timing.timing import ONCE_S, Clock
 
 TRIES = 4
 MOST_LOST = 0.25
@@ -46,11 +46,16 @@ def run_up(call: Callable[[], object]) -> bool:
 
 
 class RunUp:
-    """A run-up ahead of each sample, until one of its calls took so long that none is needed."""
+    """A run-up ahead of each sample, until its calls proved to take so long that none is needed.
+
+    Two have to, one after another, unless one takes a second: a first call may take many times as
+    long as all others.
+    """
 
     def __init__(self, call: Callable[[], object], *, is_long: bool = False) -> None:
         """`is_long` says that calls are known to be long."""
         self._call, self._is_long = call, is_long
+        self._last_s = 0.0
 
     def __call__(self) -> bool:
         """Returns whether the calls are short."""
@@ -58,7 +63,9 @@ class RunUp:
             return False
         start = time.perf_counter()
         short = run_up(self._call)
-        self._is_long = not short and time.perf_counter() - start >= ALONE_S
+        took_s = 0.0 if short else time.perf_counter() - start
+        self._is_long = took_s >= ONCE_S or min(took_s, self._last_s) >= ALONE_S
+        self._last_s = took_s
         return short
 
 

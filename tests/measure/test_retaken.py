@@ -3,11 +3,13 @@
 import os
 import threading
 from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
 from hlotune.measure.machine.affinity import parted, threads_named
 from hlotune.measure.machine.run_queue import RunQueue
+from hlotune.measure.timing import retaken
 from hlotune.measure.timing.retaken import (
     ALONE_S,
     MOST_RUN_UP,
@@ -103,7 +105,7 @@ def test_a_run_up_is_one_long_call_or_a_few_short_ones() -> None:
     assert len(calls) == 1
 
 
-def test_calls_that_take_long_have_one_run_up_and_known_ones_have_none() -> None:
+def test_calls_that_take_long_have_two_run_ups_and_known_ones_have_none() -> None:
     calls = list[float]()
 
     def long() -> None:
@@ -111,11 +113,24 @@ def test_calls_that_take_long_have_one_run_up_and_known_ones_have_none() -> None
         sleep(ALONE_S)
 
     running, known = RunUp(long), RunUp(long, is_long=True)
-    assert not any([running(), running(), known()])
-    assert len(calls) == 1
+    assert not any([running(), running(), running(), known()])
+    assert len(calls) == 2
     short = RunUp(lambda: calls.append(1.0))
     assert all([short(), short()])
-    assert len(calls) == 1 + 2 * MOST_RUN_UP
+    assert len(calls) == 2 + 2 * MOST_RUN_UP
+
+
+def test_one_long_call_among_shorter_ones_ends_no_run_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, seconds = 0.0, [ALONE_S, 2 * RUN_UP_S, ALONE_S, 2 * RUN_UP_S]
+
+    def call() -> None:
+        nonlocal now_s
+        now_s += seconds.pop(0)
+
+    monkeypatch.setattr(retaken, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    running = RunUp(call)
+    assert not any(running() for _ in range(4))
+    assert not seconds
 
 
 def test_what_threads_need_to_wake_is_no_loss() -> None:
