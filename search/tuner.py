@@ -152,9 +152,9 @@ class KernelTuner:
         self._builder, self._runner, self._record = builder, runner, record
         self._cache, self._numerics, self._clock, self._probe = cache, numerics, clock, probe
         self._together: int = getattr(runner, "width", 1)
+        """Candidates that a runner of several devices measures at a time."""
         self._compile_together = getattr(runner, "compile_together", None)
         """Of a runner whose device has a compiler that takes long."""
-        """Candidates that a runner of several devices measures at a time."""
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""

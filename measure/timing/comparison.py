@@ -3,7 +3,10 @@
 The samples of one round are taken one after another, so a slow minute of the machine is in all of
 them, and cancels.  Each round gives a ratio, default over candidate.  The interval is the sign
 test's: order statistics of the ratios, which hold the true median with at least the stated
-confidence whatever the distribution of the noise.
+confidence whatever the distribution of the noise.  That is so where each sample is a measurement.
+A subject that is many times as slow as all others is measured in two rounds alone
+(`timing.is_seldom`): which side is faster is then as certain as these two rounds are, and the
+interval shows only how the faster side varies.
 """
 
 from collections.abc import Iterator, Sequence

@@ -134,7 +134,8 @@ class Closing:
 
     def _undecided(self, result: TuneResult) -> dict[str, Final]:
         """This run's finals of kernels whose champions are neither proven faster than the default
-        nor far behind it.
+        nor far behind it.  Of an unrolled program the latter count too: their defaults are of
+        kernels that the program's default does not have.
         """
         lost = [k for k in result.kernels if not k.won]
         near = [k.key for k in lost if self.is_unrolled or k.ratio * FAR_BEHIND >= 1]
