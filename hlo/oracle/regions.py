@@ -1,6 +1,6 @@
 """Which boxes of a large result to look at: where kernels go wrong, and a few at random."""
 
-from itertools import product
+from itertools import product, repeat
 from math import prod
 
 from numpy.random import Generator
@@ -17,8 +17,8 @@ def regions_to_check(
     """Boxes of about `limit_elements` elements together: corners, borders and random blocks.
 
     A small result is one box; of a result of many dimensions only some corners are taken.  At most
-    `most_boxes`, three at least, are the first and the last corner, a random block, and as many of
-    the others as there is room for.
+    `most_boxes`, three at least, are the first and the last corner, a random block, and others at
+    random places or borders, two of them as long as may be along the two longest dimensions.
     """
     if prod(shape) <= limit_elements:
         return [whole(shape)]
@@ -40,10 +40,12 @@ def _few(shape: tuple[int, ...], rng: Generator, each: int, most_boxes: int) -> 
     sides = block(shape, each)
     boxes = [_corner(shape, sides, dict.fromkeys(range(len(shape)), end)) for end in (False, True)]
     boxes.append(_placed(shape, sides, rng))
-    for _ in range(most_boxes - len(boxes)):
+    longest = sorted(range(len(shape)), key=lambda d: -shape[d])[:2]
+    others = [*(_long_sides(shape, each, d) for d in longest), *repeat(sides, most_boxes)]
+    for other in others[: most_boxes - len(boxes)]:
         ends = {d: bool(rng.integers(2)) for d in range(len(shape)) if rng.integers(2)}
-        placed = _placed(shape, sides, rng)
-        corner = _corner(shape, sides, ends)
+        placed = _placed(shape, other, rng)
+        corner = _corner(shape, other, ends)
         boxes.append(tuple(corner[d] if d in ends else placed[d] for d in range(len(shape))))
     return list(dict.fromkeys(boxes))
 
@@ -70,11 +72,18 @@ def _placed(shape: tuple[int, ...], sides: tuple[int, ...], rng: Generator) -> B
 
 def _border(shape: tuple[int, ...], limit: int, dimension: int, end: bool, rng: Generator) -> Box:
     """One element thick, and as long as it may be along the longest other dimension."""
-    sides = [1] * len(shape)
-    for d in sorted(range(len(shape)), key=lambda d: -shape[d]):
-        if d != dimension:
-            sides[d] = max(1, min(shape[d], limit // prod(sides)))
-    box = list(_placed(shape, tuple(sides), rng))
+    thin = (*shape[:dimension], 1, *shape[dimension + 1 :])
+    longest = max(range(len(shape)), key=thin.__getitem__)
+    box = list(_placed(thin, _long_sides(thin, limit, longest), rng))
     place = shape[dimension] - 1 if end else 0
     box[dimension] = (place, place + 1)
     return tuple(box)
+
+
+def _long_sides(shape: tuple[int, ...], limit: int, dimension: int) -> tuple[int, ...]:
+    """Sides of a block of at most `limit` elements that is as long as may be along one dimension,
+    and then along the longest of the others."""
+    sides = [1] * len(shape)
+    for d in sorted(range(len(shape)), key=lambda d: (d != dimension, -shape[d])):
+        sides[d] = max(1, min(shape[d], limit // prod(sides)))
+    return tuple(sides)

@@ -121,6 +121,14 @@ def test_few_regions_are_the_outermost_corners_and_blocks_in_between() -> None:
     assert regions_to_check(shape, rng, 3 * 3 * 64 * 40, most_boxes=6) == [whole(shape)]
 
 
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_few_regions_reach_every_place_of_the_two_longest_dimensions(dimension: int) -> None:
+    shape = (3, 3, 64, 80)
+    for seed in range(20):
+        boxes = regions_to_check(shape, np.random.default_rng(seed), 600, most_boxes=6)
+        assert (0, shape[dimension]) in [box[dimension] for box in boxes]
+
+
 def contains(outer: Box, inner: Box) -> bool:
     return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
 
