@@ -13,8 +13,9 @@ from hlotune.hlo.frontends.program import load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.verification.deviation import units_off
 from hlotune.measure.verification.references import References
-from hlotune.measure.verification.verify import TOLERANCE, units_off
+from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.patterns.gpu import GpuAttention
 from hlotune.schedules.patterns.gpu_forms import gpu_form
 from hlotune.schedules.spaces.gpu.searched import blocks_name

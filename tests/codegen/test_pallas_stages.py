@@ -17,8 +17,9 @@ from hlotune.hlo.frontends.program import argument, load
 from hlotune.hlo.kernel import Kernel
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.measure.verification.deviation import units_off
 from hlotune.measure.verification.references import References
-from hlotune.measure.verification.verify import TOLERANCE, units_off
+from hlotune.measure.verification.verify import TOLERANCE
 from hlotune.schedules.errors import UnsupportedKernel
 from hlotune.schedules.ir.compute import Compute
 from hlotune.schedules.patterns import gpu_operations, gpu_stages
