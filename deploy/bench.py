@@ -27,12 +27,13 @@ from hlotune.deploy.accuracy import (
 from hlotune.deploy.apply import Explanation, TunedFunction
 from hlotune.deploy.bisection import SHORTFALL, Shortfall, culprits, shortfalls
 from hlotune.deploy.replacement import Replacement, assembled
-from hlotune.deploy.timer import LONG_CALL_S, SAMPLE_S, Function, Timer
+from hlotune.deploy.timer import SAMPLE_S, Function, Timer
 from hlotune.hlo.calling.callable import jitted
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.comparison import Ratio, ratio, shared, speedup
 from hlotune.measure.timing.modes import fast_time_s, slow_time_s, without_slow_mode
+from hlotune.measure.timing.timing import ONCE_S
 from hlotune.measure.trial import Failure
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.targets.cpu import HOST_PLATFORM
@@ -266,7 +267,7 @@ def compared(
     with turns.alone():
         accuracy = judged(tuned, ready.judges)
     timer = Timer(program, ready.inputs, tuned.target, limit_s, turns)
-    is_warm = ready.call_s >= LONG_CALL_S  # both were called as the results were compared
+    is_warm = ready.call_s >= ONCE_S  # both were called as the results were compared
     calls, default_s, tuned_s = timer.paired(ready.default, tuned, pairs, is_warm=is_warm)
     result = BenchResult(
         program=program.name,

@@ -14,12 +14,10 @@ from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.affinity import pinned
 from hlotune.measure.machine.machine_lock import Turns
 from hlotune.measure.timing.core_sharing_probe import apart_of
-from hlotune.measure.timing.timing import is_seldom, steady
+from hlotune.measure.timing.timing import ONCE_S, is_seldom, steady
 from hlotune.schedules.targets.target import Target
 
 WARM_CALLS = 3
-LONG_CALL_S = 1.0
-"""Calls of so many seconds need no second one to warm up."""
 SAMPLE_S = 1e-3
 """Calls shorter than this are timed several at a time."""
 FEWEST_PAIRS = 6
@@ -69,7 +67,7 @@ class Timer:
         for function in both:
             for _ in range(WARM_CALLS):
                 found.append(self.sample(function, 1))
-                if found[-1] >= LONG_CALL_S:
+                if found[-1] >= ONCE_S:
                     break
         return found
 

@@ -22,6 +22,7 @@ from hlotune.hlo.to_compute.reductions import (
     plain_operation,
     unit_reductions,
 )
+from hlotune.hlo.to_compute.short_axes import FEWEST_POINTS, MOST_TERMS
 from hlotune.hlo.to_compute.updates import UPDATES, box_start, constant, merges
 from hlotune.hlo.to_compute.windows import selection
 from hlotune.schedules.dtypes import accumulator, is_float
@@ -43,9 +44,6 @@ REDUCE = "stablehlo.reduce"
 SCATTER = "stablehlo.select_and_scatter"
 WINDOWS = frozenset({WINDOW, SCATTER})
 REDUCTIONS = WINDOWS | {REDUCE}
-MOST_TERMS, FEWEST_SHORT = 4, 64
-"""A reduction of at most so many terms, with at least so many results, is written out: an
-elementwise operation, for all that kernels are cut by."""
 MOST_TAPS = 1024
 """Elements of the largest window that is read whole for each result: sums over larger ones had
 better be made of one another."""
@@ -247,7 +245,8 @@ def reduces(graph: Graph, op: Op) -> bool:
 
 
 def terms_written_out(graph: Graph, op: Op) -> int:
-    """The terms of each result of a reduction that is written out; 0 for all other operations.
+    """The terms of each result of a reduction that is written out (`short_axes.py`), and so is an
+    elementwise operation for all that kernels are cut by; 0 for all other operations.
 
     Sums over the coordinates of points in the plane, or in space, are such reductions.
     """
@@ -255,7 +254,7 @@ def terms_written_out(graph: Graph, op: Op) -> int:
         return 0
     shape = graph.types[op.operands[0]].shape
     terms = prod(shape[d] for d in cast(tuple[int, ...], op["dimensions"]))
-    many = graph.types[op.results[0]].elements >= FEWEST_SHORT
+    many = graph.types[op.results[0]].elements >= FEWEST_POINTS
     return terms if terms <= MOST_TERMS and many else 0
 
 

@@ -9,10 +9,10 @@ from hlotune.deploy.accuracy import Accuracy
 from hlotune.deploy.apply import applied
 from hlotune.deploy.bench import ORACLE_S, BenchResult, Prepared, compared, prepared
 from hlotune.deploy.bisection import SHORTFALL
-from hlotune.deploy.timer import FEWEST_PAIRS, LONG_CALL_S
+from hlotune.deploy.timer import FEWEST_PAIRS
 from hlotune.hlo.frontends.program import Program
 from hlotune.measure.machine.machine_lock import Turns
-from hlotune.measure.timing.timing import SELDOM
+from hlotune.measure.timing.timing import ONCE_S, SELDOM
 from hlotune.measure.trial import CacheMode
 from hlotune.schedules.numerics import Numerics
 from hlotune.schedules.targets.target import Target
@@ -68,7 +68,7 @@ class WholeProgram:
         if self._ready is None:
             return 0.0
         ready = self._ready
-        if ready.call_s >= LONG_CALL_S:
+        if ready.call_s >= ONCE_S:
             tuned_s = max(0.0, min(HOPED * ready.call_s, ready.call_s - saved_s))
             seldom = ready.call_s >= SELDOM * tuned_s and saved_s > 0
             default_s = (2 if seldom else FEWEST_PAIRS) * ready.call_s
