@@ -20,6 +20,8 @@ FAR_BEHIND = 1.25
 """A champion that alone takes so many times as long as the default is not tried together with
 others.
 """
+FAR_BEHIND_UNROLLED = 2.0
+"""The same where the default is XLA's of a loop that is unrolled, and not what the program has."""
 WRONG_TOGETHER = "tried with the other kernels, its champion makes the program wrong"
 """Why a champion that is not proven faster alone stays out of a program."""
 PROMISING = 0.05
@@ -134,11 +136,10 @@ class Closing:
 
     def _undecided(self, result: TuneResult) -> dict[str, Final]:
         """This run's finals of kernels whose champions are neither proven faster than the default
-        nor far behind it.  Of an unrolled program the latter count too: their defaults are of
-        kernels that the program's default does not have.
+        nor far behind it.
         """
-        lost = [k for k in result.kernels if not k.won]
-        near = [k.key for k in lost if self.is_unrolled or k.ratio * FAR_BEHIND >= 1]
+        far = FAR_BEHIND_UNROLLED if self.is_unrolled else FAR_BEHIND
+        near = [k.key for k in result.kernels if not k.won and k.ratio * far >= 1]
         finals = {key: own_final(self.database, self.run, key) for key in near}
         return {key: final for key, final in finals.items() if final is not None}
 

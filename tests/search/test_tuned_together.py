@@ -13,6 +13,7 @@ from hlotune.measure.timing.comparison import Comparison
 from hlotune.measure.trial import Candidate, Failure, Measurement
 from hlotune.schedules.errors import WrongResult
 from hlotune.schedules.steps.schedule import XLA
+from hlotune.search.finals.closing import Closing
 from hlotune.search.progress import Event, KernelSkipped
 from hlotune.search.result import TuneResult
 from hlotune.tuning_logs.database import Database
@@ -148,3 +149,16 @@ def test_where_nothing_won_and_little_is_promised_nothing_is_compared(database: 
     tried: list[Mapping[str, Final]] = []
     result = ended(database, None, lambda also: tried.append(also), behind=1.01, conv_wins=False)
     assert not tried and not result.won
+
+
+@pytest.mark.parametrize(("behind", "tried"), [(1.8, True), (2.2, False)])
+def test_kernels_of_unrolled_loops_are_tried_in_the_program_where_xla_is_ahead_of_them_alone(
+    database: Database, behind: float, tried: bool
+) -> None:
+    result = ended(database, None, lambda also: None, behind=behind, conv_wins=False)
+    assert not result.won
+    closing = Closing(
+        database=database, run=result.run, numerics="standard", under=UNDER, is_unrolled=True
+    )
+    verdict = closing.verdict(result, lambda also: WHOLE if also else None)
+    assert bool(verdict.together) == tried
