@@ -105,7 +105,9 @@ def _extents(graph: Graph) -> dict[int, Extent]:
     for op in graph.ops:
         name = short_name(op)
         if name in MOVES and op.operands[0] in found:
-            found[op.results[0]] = found[op.operands[0]]
+            read, types = found[op.operands[0]], graph.types
+            enlarges = types[op.operands[0]].elements < types[op.results[0]].elements
+            found[op.results[0]] = read.ahead if enlarges else read
         elif name in ELEMENTWISE:
             found[op.results[0]] = behind(
                 [(found[v], 1, 0) for v in op.operands if v in found], 1, 0

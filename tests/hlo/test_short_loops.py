@@ -13,6 +13,7 @@ from hlotune.hlo.frontends.program import Program, load
 from hlotune.hlo.mlir import module as mlir
 from hlotune.hlo.sites.sites import sites
 from hlotune.hlo.to_compute.assemble import compute_of
+from hlotune.hlo.to_compute.large_values import large_values
 from tests.support.whole_kernels import wrong_results
 
 KEY = np.zeros(2, np.uint32)
@@ -59,3 +60,15 @@ def test_a_loop_inside_a_long_one_is_unrolled_there() -> None:
 
     program = repeated(20, outer)
     assert (loops(program.bytecode), loops(program.cut)) == (2, 1)
+
+
+def test_what_walks_fewer_axes_makes_no_expression_large() -> None:
+    def scaled(x: jax.Array, scale: jax.Array) -> jax.Array:
+        for _ in range(5):
+            scale = scale * jnp.sin(scale) + scale
+        return (x * scale + scale) * (x - scale)
+
+    (site,) = sites(load(scaled, X, X[0]))
+    assert large_values(graph_of(site.kernel)) == frozenset()
+    (square,) = sites(load(scaled, X, X))
+    assert large_values(graph_of(square.kernel))
