@@ -17,9 +17,9 @@ from hlotune.hlo.sites.trip_counts import flows
 
 MOST_TRIPS = 8
 MOST_OPERATIONS = 1024
-"""Of all trips of a loop together."""
+"""The most operations that one unrolled loop may have, all trips together."""
 LEAST_ELEMENTS = 4096
-"""Of the largest tensor that a loop carries: passing over smaller ones costs little."""
+"""The least elements of the largest tensor that a loop carries: smaller loops cost little."""
 LIGHT = KERNELS_ELEMENTWISE | {
     "stablehlo.constant", "stablehlo.iota", "stablehlo.broadcast_in_dim", "stablehlo.reshape",
     "stablehlo.slice",

@@ -1,7 +1,7 @@
-"""Values of kernels whose expressions are too large to be one: stages compute them once an element.
+"""Which values of a kernel get stages of their own because their expressions are too large.
 
-An expression counts what it reads twice twice.  Random bits double with each of their rounds, which
-reads both halves of the round before twice.
+A value that is read twice is counted twice in the size of an expression.  The expression of random
+bits doubles with each round, since each round reads both halves of the round before twice.
 """
 
 from collections import Counter
@@ -12,21 +12,21 @@ from hlotune.hlo.graph import Graph
 from hlotune.hlo.to_compute.expressions import ELEMENTWISE, short_name
 
 LARGEST_EXPRESSION = 1024
-"""Operations of an element, what is used twice counted twice.  What walks fewer axes than its
-reader is computed once, ahead of it."""
+"""The most operations for one element; an operation that is used twice counts twice.  Values over
+fewer axes than their reader are computed once, ahead of it, and count once."""
 DEEPEST_EXPRESSION = 128
-"""Operations one behind the other: computes are made by functions that call themselves for each."""
+"""The longest chain of operations: recursive functions make computes, one call an operation."""
 MOST_WITH_STAGES = 1 << 40
-"""The same of expressions that stages cut: what doubles more often takes too many of them."""
+"""The largest expression that is cut into stages: a larger one would need too many of them."""
 LARGE = 48
-"""Operations of an element from which on a value that is read several times is a stage, in kernels
+"""A value with more operations than this that is read several times becomes a stage, in a kernel
 whose expressions are too large."""
 MOVES = frozenset({"broadcast_in_dim", "reshape", "slice", "transpose", "reverse"})
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The expression of a value, which reads no stages, or those of large values."""
+    """The size and depth of a value's expression, without stages and with stages of large values."""
 
     size: int
     depth: int
@@ -47,11 +47,11 @@ class Extent:
 
     @property
     def ahead(self) -> "Extent":
-        """What those see that read it where it is computed ahead of them."""
+        """The extent that a reader counts where this value is computed once, ahead of the reader."""
         return replace(self, size=1, staged_size=1)
 
     def read_by(self, readers: int) -> "Extent":
-        """What those see that read it."""
+        """The extent that each of so many readers counts: 1 where the value becomes a stage."""
         if self.staged_size > LARGE and readers > 1:
             return Extent(self.size, self.depth, 1, 1)
         return self

@@ -307,7 +307,7 @@ class References:
 
     @cached_property
     def _terms(self) -> int:
-        """Of the sums of products in the kernel the most terms of one."""
+        """The number of terms of the longest sum of products in the kernel."""
         return max((terms_of(self.graph, op) for op in self.graph.ops), default=0)
 
     def _boxes(self, oracle: Oracle, rng: Generator, *, further: bool) -> Iterator[tuple[int, Box]]:

@@ -48,7 +48,7 @@ Json = Mapping[str, Any]
 MOST_KEPT_BYTES = 128 << 20
 """A kernel whose operands take more does not keep its place when another one is measured."""
 _better_form: dict[tuple[str, CacheMode], int] = {}
-"""Of defaults with long calls, by kernel and cache mode: which of the forms is the better one."""
+"""Which form of a default with long calls is the better one, by kernel and cache mode."""
 _last_bench: list[Any] = []
 """Kernel and cache mode of the last request, and the bytes of its operands."""
 
