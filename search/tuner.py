@@ -154,7 +154,7 @@ class KernelTuner:
         self._together: int = getattr(runner, "width", 1)
         """Candidates that a runner of several devices measures at a time."""
         self._compile_together = getattr(runner, "compile_together", None)
-        """The method of the runner that compiles a batch at once; None where the runner has none."""
+        """The method of the runner that compiles a batch at once, if it has one."""
         self._usable: list[Trial] = []
         self._failed: set[Schedule] = set()
         """Schedules that are never champions, not even where they were timed before."""

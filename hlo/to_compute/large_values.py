@@ -26,7 +26,7 @@ MOVES = frozenset({"broadcast_in_dim", "reshape", "slice", "transpose", "reverse
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The size and depth of a value's expression, without stages and with stages of large values."""
+    """Size and depth of a value's expression, without stages and with stages of large values."""
 
     size: int
     depth: int
@@ -47,7 +47,7 @@ class Extent:
 
     @property
     def ahead(self) -> "Extent":
-        """The extent that a reader counts where this value is computed once, ahead of the reader."""
+        """What a reader counts where this value is computed once, ahead of the reader."""
         return replace(self, size=1, staged_size=1)
 
     def read_by(self, readers: int) -> "Extent":
