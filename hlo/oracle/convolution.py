@@ -183,7 +183,7 @@ class Convolution:
                 continue
             others = prod(r.count for r in real[1:])
             at = (slice(None), slice(None), *(slice(o, o + 1) for o in place))
-            for part in parts(real[0], max(1, ROW_ELEMENTS // (rows * others))):
+            for part in parts(real[0], max(1, ROW_ELEMENTS // max(1, rows * others))):
                 some = (part, *real[1:])
                 sources = tuple(r.inputs(low) for r, low in zip(some, origins, strict=True))
                 a = patches[(slice(None), slice(None), *sources)].move(by_terms[0])

@@ -76,8 +76,8 @@ def convolutions(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], dic
     def several(low: int, high: int) -> list[int]:
         return [draw(st.integers(low, high)) for _ in range(rank)]
 
-    batch = draw(st.integers(1, 2)) * (groups if kind == "batch" else 1)
-    channels, features = draw(st.integers(1, 3)), draw(st.integers(1, 3)) * groups
+    batch = draw(st.integers(0, 2)) * (groups if kind == "batch" else 1)
+    channels, features = draw(st.integers(0, 3)), draw(st.integers(1, 3)) * groups
     inputs = (batch, channels * (groups if kind == "feature" else 1), *several(3, 6))
     kernel = (features, channels, *several(1, 3))
     orders = [tuple(draw(st.permutations(range(rank + 2)))) for _ in range(3)]
